@@ -1,4 +1,4 @@
-"""Addresses at which keepers reach the server, as the server offers them to the services."""
+"""Addresses of the server that training services hand to their keepers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class Reach(NamedTuple):
 
 
 class PrivateDoor(NamedTuple):
-    """Unix socket for a tunnel; ``path`` may be valid in this process only. See also ``Reach``."""
+    """Unix socket at which a tunnel ends.
+
+    ``path`` may be valid in this process only. For ``fingerprint``, see ``Reach``.
+    """
 
     path: Path
     fingerprint: str
@@ -49,10 +52,10 @@ class KeeperDoors(Protocol):
         """
 
     async def private(self) -> PrivateDoor:
-        """Return a Unix socket that only this user can reach, as the end of a tunnel.
+        """Return a Unix socket that only this user can reach. A tunnel from another machine ends there.
 
-        It uses TLS: after the tunnel has ended, another user of the remote machine may listen at the tunnel's
-        port. Raises ServiceUnavailable.
+        The socket speaks TLS, because another user of the remote machine may listen at the tunnel's port
+        after the tunnel has ended. Raises ServiceUnavailable.
         """
 
     async def network(self, address: str) -> Reach:

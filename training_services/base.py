@@ -1,8 +1,8 @@
-"""Interface between the core and the platforms: its types, and one abstract class.
+"""Interface between the core and the platforms: the types of both, and one abstract class.
 
 A service imports everything that it needs from here; the events are defined in ``events.py``. A service never
-decides what runs. It places, starts and stops jobs, and reports what happened. It may be asked for the same
-thing twice: everything is idempotent by job id.
+decides what runs: it places, starts and stops jobs, and reports what happened. The core may repeat each
+request, so every method is idempotent by job id.
 
 Exceptions::
 
@@ -101,7 +101,7 @@ TRIAL_GRACE = timedelta(seconds=5)  # between the signals SIGTERM and SIGKILL th
 
 
 class ServiceError(Exception):
-    """Error: the training service could not do what it was asked; the message is a sentence for the user."""
+    """Error: the training service could not carry out a request. The message is a sentence for the user."""
 
 
 class JobRejected(ServiceError):
@@ -114,11 +114,10 @@ class ServiceUnavailable(ServiceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialJobSpec:
-    """One attempt at a trial, as the core wants it to run.
+    """One attempt at a trial that the core wants to run.
 
-    ``parameter_text`` is the record that becomes ``parameter.cfg``, byte for byte. The last five fields are
-    what the core has already committed about the job; they are set when the job is submitted again after a
-    restart.
+    ``parameter_text`` is the exact content of ``parameter.cfg``. The last five fields are facts about the job
+    that the core has committed before; they are set when the job is submitted again after a restart.
     """
 
     id: str
@@ -129,7 +128,7 @@ class TrialJobSpec:
     place: JobPlaced | None = None
     stop: StopOrdered | None = None
     updates: tuple[tuple[UpdateOrdered, str], ...] = ()
-    recorded: int = 0  # frames committed
+    recorded: int = 0  # number of metric frames that the core has committed
     started: bool = False
 
 
@@ -141,16 +140,17 @@ class KnownKeeper:
     token_sha256: str
     instance: str | None
     boot_id: str | None
-    last_cmd: int  # highest committed command number of its instance, from a job or an acknowledgement
+    # highest committed command number of the keeper's instance, from a job or an acknowledgement
+    last_cmd: int
     retired: tuple[str, ...] = ()  # earlier instances, whose reports are ignored
-    silent: bool = False  # KeeperSilent is committed, and no later KeeperHeard
+    silent: bool = False  # True: KeeperSilent is committed, and no later KeeperHeard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownMachine:
-    """Machine that differs from the configuration: added, draining, removed.
+    """Machine whose state differs from the configuration: added, draining or removed.
 
-    ``added`` is as in MachineAdded.
+    ``added`` is the machine's configuration, as in the fact MachineAdded.
     """
 
     keeper_id: str
@@ -162,10 +162,10 @@ class KnownMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKeepers:
-    """Identity of the experiment's database, and the keepers and machines that it knows.
+    """Keepers and machines in the experiment's database, with the identity of the database.
 
-    ``restored``: the database was once replaced by an older copy, so keepers may have obeyed commands that it
-    does not contain.
+    ``restored``: the database was once replaced by an older copy, so keepers may have obeyed commands that
+    the database does not contain.
     """
 
     db_id: str
@@ -177,7 +177,7 @@ class KnownKeepers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialJobDetail:
-    """Job as the platform knows it now."""
+    """State of a job on the platform."""
 
     job_id: str
     place: Place | None
@@ -190,7 +190,7 @@ class TrialFile(NamedTuple):
 
     path: str
     size: int  # bytes
-    modified_at: datetime  # by the host's clock
+    modified_at: datetime  # by the clock of the machine that has the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +213,10 @@ class MachineStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Machine of an experiment; values that its keeper has not reported are None.
+    """Machine of an experiment. Values that its keeper has not reported are None.
 
-    ``reason``: a sentence about why it is not connected, or about a problem that its keeper reports;
-    ``since``: time of the last call, if it is not connected.
+    ``reason``: a sentence that says why the machine is not connected, or which problem its keeper reports.
+    ``since``: time of the keeper's last call if the machine is not connected.
     """
 
     keeper_id: str
@@ -228,7 +228,7 @@ class Machine:
     job_ids: tuple[str, ...]
     cpus: float | None = None
     memory: int | None = None  # MiB
-    disk: int | None = None  # MiB that were free at its keeper's first call
+    disk: int | None = None  # free MiB on the machine's disk at its keeper's first call
     gpus: int | None = None
     version: str | None = None  # version of its keeper
 
@@ -237,14 +237,17 @@ class Machine:
 class Capabilities:
     """Optional abilities of a platform."""
 
-    updates: bool  # update_trial_job (NNI: isMultiPhaseJobSupported)
-    machines: bool = False  # MachineAdded and the other facts about machines
-    keeps_files: bool = False  # files of ended jobs are kept in the experiment's own folder
+    updates: bool  # True: update_trial_job works (NNI: isMultiPhaseJobSupported)
+    machines: bool = False  # True: the service accepts MachineAdded and the other facts about machines
+    keeps_files: bool = False  # True: files of ended jobs are kept in the experiment's own folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentContext:
-    """Experiment that a service works for. ``environ`` may contain secrets: never log it."""
+    """Description of the experiment that a service works for.
+
+    ``environ`` may contain secrets: never log it.
+    """
 
     experiment_id: str
     directory: Path  # <experimentWorkingDirectory>/<id>
@@ -275,26 +278,31 @@ class TrainingService(abc.ABC):
 
     @abc.abstractmethod
     async def open(self, known: KnownKeepers) -> None:
-        """Connect and check. Raises ServiceUnavailable, and then leaves nothing running."""
+        """Connect to the platform and check it.
+
+        If this raises ServiceUnavailable, nothing is left running.
+        """
 
     def adopted(self) -> None:
-        """Start to judge reports: all placed, unfinished jobs have been submitted again since ``open``.
+        """Start to judge the keepers' reports. The core has submitted all placed, unfinished jobs again since
+        ``open``.
 
-        Called once. Before this call, the service may not know a running job yet.
+        The core calls this once. Before the call, the service may not know a running job yet.
         """
         return None
 
     @abc.abstractmethod
     def submit_trial_job(self, job: TrialJobSpec) -> JobPlaced | JobWaiting | None:
-        """Queue the job.
+        """Queue the job, and return where it was placed or why it waits.
 
-        Return None if its place is committed already (it is adopted), or it was submitted before. Raises
-        JobRejected if the platform can never run it.
+        Return None if the core has committed the job's place already (the job is adopted), or if the job was
+        submitted before. Raises JobRejected if the platform can never run the job.
         """
 
     @abc.abstractmethod
     def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
-        """Queue parameter set number ``index`` for a running job. Return None if it is unknown or has ended.
+        """Queue parameter set number ``index`` for a running job. Return None if the job is unknown or has
+        ended.
 
         Number 0 is the set that the job was started with.
         """
@@ -308,7 +316,10 @@ class TrainingService(abc.ABC):
 
     @abc.abstractmethod
     def committed(self, facts: Sequence[JobEvent]) -> None:
-        """Let starts and stops leave, and acknowledge keepers: these facts are durable."""
+        """Send the starts and stops whose facts these are, and acknowledge the keepers' reports.
+
+        The facts are durable.
+        """
 
     @abc.abstractmethod
     async def list_trial_jobs(self) -> list[TrialJobDetail]:
@@ -330,10 +341,10 @@ class TrainingService(abc.ABC):
     ) -> AsyncIterator[bytes]:
         """Yield chunks of a file of the job: ``stdout``, ``stderr`` or ``trial.log``.
 
-        ``tail``: yield only the last lines, this many, of the current content; the last line may be
-        incomplete. With ``follow``, continue until the job has ended. ``keeper_id`` is that of the job's
-        place, for a job that the service may have forgotten. Raises FileNotFoundError, ValueError (bad name)
-        and ServiceUnavailable (the host cannot be reached, or no longer exists).
+        ``tail``: yield only this number of last lines of the current content; the last line may be
+        incomplete. ``follow``: continue until the job has ended. ``keeper_id``: keeper of the job's place,
+        which finds the files of a job that the service has forgotten. Raises FileNotFoundError, ValueError
+        (bad name) and ServiceUnavailable (the host cannot be reached, or no longer exists).
         """
 
     @abc.abstractmethod
@@ -352,14 +363,15 @@ class TrainingService(abc.ABC):
         return ()
 
     def notices(self) -> Mapping[str, str]:
-        """Return the platform's current problems: one sentence by the name of its subject."""
+        """Return the platform's current problems: subject -> one sentence."""
         return {}
 
     async def remove(self, *, only_look: bool = False) -> Sequence[str]:
-        """Remove the experiment's files and objects on the platform, except its folder.
+        """Remove the experiment's files and objects on the platform, except the experiment's folder on the
+        server.
 
-        Call it only when closed. With ``only_look``, only check whether they can be removed. Return a
-        sentence for each part that is left behind.
+        The service must be closed. With ``only_look``, only check whether everything can be removed. Return
+        one sentence for each part that is left behind.
         """
         return ()
 
@@ -367,6 +379,6 @@ class TrainingService(abc.ABC):
     async def close(self, *, detach: bool) -> Sequence[str]:
         """Close the service. ``detach``: leave jobs and keepers running; otherwise end the keepers.
 
-        Without ``detach`` all jobs have ended before. Return a sentence for each part that could not be
-        ended.
+        Without ``detach``, all jobs have ended before the call. Return one sentence for each part that could
+        not be ended.
         """

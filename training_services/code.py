@@ -1,7 +1,8 @@
-"""Trial code as one archive for machines that do not have it: the same content gets the same name.
+"""Packs trial code as one archive for machines that do not have the code. Equal content gets an equal name.
 
-The hash covers names, modes and contents, but not times: touching a file sends nothing again. The archives of
-an experiment are in the folder ``code`` of its directory, where the keepers' door finds them.
+The name is a hash of the files' names, modes and contents, but not of their times: after a mere ``touch``
+nothing is sent again. An experiment's archives are in the folder ``code`` of its directory, which the
+keepers' HTTP routes serve.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ __all__ = [
 ]
 
 IGNORE = ".nniignore"
-KEPT = 5  # archives per experiment: a start ordered before the code changed still needs its archive
+# archives kept per experiment, because a start that was ordered before the code changed still needs its
+# archive
+KEPT = 5
 TRIES = 3  # attempts at a directory that changes while it is read
-_SHOWN = 3  # largest entries named in a message
+_SHOWN = 3  # number of largest entries that an error message names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,7 @@ class CodeArchive:
 
     @property
     def order(self) -> dict[str, Any]:
-        """Field ``code`` of a start command, in the format of ``trial_keeper.wire``."""
+        """Return the field ``code`` of a start command, in the format of ``trial_keeper.wire``."""
         return {"sha256": self.sha256, "size": self.size}
 
 
@@ -108,9 +111,10 @@ def pack_code(source: Path, directory: Path, *, limits: CodeLimits | None = None
 
 
 def measure_code(source: Path, shared: Path, *, limits: CodeLimits | None = None) -> tuple[int, int]:
-    """Return the number of entries that ``pack_code`` would pack, and the bytes of their files.
+    """Return the number of entries that ``pack_code`` would pack, and the sum of their files' bytes.
 
-    The experiment's folder would be below ``shared``. Raises ServiceUnavailable as ``pack_code`` does.
+    ``shared`` is the folder in which the experiment's folder would be created. Raises ServiceUnavailable as
+    ``pack_code`` does.
     """
     try:
         left_out = _left_out(source, shared / "experiment")
@@ -176,7 +180,9 @@ class _Hashing:
 
 
 def _left_out(source: Path, directory: Path) -> set[str]:
-    """Return the folders inside the code to omit: this experiment, and the folder of all experiments."""
+    """Return the folders inside the code that are not packed: this experiment's folder, and the folder of all
+    experiments.
+    """
     root = source.resolve()
     found = {directory.resolve(), directory.resolve().parent}
     return {str(path) for path in found if path != root and path.is_relative_to(root)}
@@ -194,7 +200,10 @@ def _ignored(source: Path) -> GitIgnoreSpec:
 
 
 def _entries(source: Path, left_out: set[str], ignored: GitIgnoreSpec) -> Iterator[_Entry]:
-    """Yield everything to pack, in an order that depends only on names; folders precede their content."""
+    """Yield the folders and files to pack, in an order that depends only on names.
+
+    A folder precedes its content.
+    """
 
     def walk(folder: str, prefix: str) -> Iterator[_Entry]:
         with os.scandir(folder) as found:
@@ -216,7 +225,10 @@ def _entries(source: Path, left_out: set[str], ignored: GitIgnoreSpec) -> Iterat
 
 
 def _bounded(source: Path, entries: Iterator[_Entry], limits: CodeLimits) -> Iterator[_Entry]:
-    """Yield the entries. Raises ServiceUnavailable when they are too many or too large together."""
+    """Yield the entries.
+
+    Raise ServiceUnavailable if there are too many entries or they are too large together.
+    """
     number, size = 0, 0
     numbers: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
@@ -263,7 +275,7 @@ def _add(tar: tarfile.TarFile, entry: _Entry) -> None:
     except FileNotFoundError as error:
         raise _Changed(entry.path) from error
     except OSError as error:
-        if error.errno in (None, errno.ELOOP):  # the file ended before its size, or is a link now
+        if error.errno in (None, errno.ELOOP):  # the file has become shorter, or is a link now
             raise _Changed(entry.path) from error
         raise
 
@@ -293,7 +305,7 @@ class PackedCode:
         self._packing: asyncio.Future[CodeArchive] | None = None
 
     async def pack(self) -> None:
-        """Pack the code as it is now, if it is not packed yet. Raises ServiceUnavailable."""
+        """Pack the code in its current state, unless it was packed before. Raises ServiceUnavailable."""
         failed = self._packing is not None and self._packing.done() and self._packing.exception() is not None
         if self._packing is None or failed:
             context = self._context

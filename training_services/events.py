@@ -44,15 +44,16 @@ __all__ = [
 class EndReason(StrEnum):
     """Reason why an attempt ended, as its keeper saw it."""
 
-    EXITED = "exited"  # the command ended by itself, or by a signal that the keeper had not sent
-    STOPPED = "stopped"  # the command ended after the keeper had signaled it because of a stop
-    NEVER_STARTED = "never_started"  # a stop came first, or the command could not be executed
+    EXITED = "exited"  # the command ended by itself, or by a signal that did not come from the keeper
+    STOPPED = "stopped"  # the command ended after the keeper had signaled it because of a stop order
+    # a stop order came before the start, or the command could not be executed
+    NEVER_STARTED = "never_started"
     LEASE = "lease"  # the host was without contact to the server for longer than the lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Place where a job runs. The job is lost if its host has another ``boot_id`` or ``instance`` now."""
+    """Place where a job runs. If the host now has another ``boot_id`` or ``instance``, the job is lost."""
 
     keeper_id: str
     instance: str
@@ -62,7 +63,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlaced:
-    """Fact: the job has a place; its start, command number ``cmd_seq``, leaves when this is committed."""
+    """Fact: the job has a place.
+
+    The start order, command number ``cmd_seq``, is sent when this fact is committed.
+    """
 
     job_id: str
     place: Place
@@ -89,10 +93,10 @@ class JobStarted:
 class MetricReported(NamedTuple):
     """Fact: the trial wrote one metric frame.
 
-    It is a named tuple because up to 100,000 are made per second. ``position`` is the frame's number in the
-    attempt's metrics file, from 0. ``text`` is the JSON text of the value as the trial wrote it (it may be
-    NaN). ``value`` is the number in it (``default`` of a mapping), or None if there is none or it is not
-    finite.
+    The type is a named tuple because the server creates up to 100,000 of them per second. ``position`` is the
+    frame's number in the attempt's metrics file, from 0. ``text`` is the JSON text of the value as the trial
+    wrote it (it may be NaN). ``value`` is the number in the text (``default`` of a mapping), or None if there
+    is no finite number.
     """
 
     job_id: str
@@ -124,7 +128,10 @@ class ParametersWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateOrdered:
-    """Fact: a further parameter set was ordered for a running job, under this command number."""
+    """Fact: a further parameter set was ordered for a running job.
+
+    ``cmd_seq`` is the order's command number.
+    """
 
     job_id: str
     index: int
@@ -133,7 +140,10 @@ class UpdateOrdered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopOrdered:
-    """Fact: the job's stop has this command number. None: it had no place, so no command is sent."""
+    """Fact: a stop was ordered for the job.
+
+    Command number None: the job had no place, so no command is sent.
+    """
 
     job_id: str
     cmd_seq: int | None
@@ -142,10 +152,10 @@ class StopOrdered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
-    """Fact: the attempt has ended. Nothing of it runs, its metrics are counted, and no event will follow.
+    """Fact: the attempt has ended, none of its processes run, its metrics are counted, and no event follows.
 
-    ``metrics``: number of frames in its file; ``acked_cmd``: highest command that its keeper had applied;
-    ``message``: a sentence if there is more to report than the exit code.
+    ``metrics``: number of frames in its file; ``acked_cmd``: highest command number that its keeper had
+    applied; ``message``: a sentence if there is more to report than the exit code.
     """
 
     job_id: str
@@ -159,7 +169,7 @@ class JobEnded:
 
 
 def never_started(job_id: str, message: str) -> JobEnded:
-    """Return the end of a job that never got a place; ``message``: a sentence that says why."""
+    """Return the end of a job that never got a place. ``message``: a sentence that says why."""
     return JobEnded(
         job_id=job_id,
         reason=EndReason.NEVER_STARTED,
@@ -174,7 +184,7 @@ def never_started(job_id: str, message: str) -> JobEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLost:
-    """Fact: the attempt is gone and has not reported an end; later reports of its host are ignored.
+    """Fact: the attempt was lost without a reported end. Later reports about the attempt are ignored.
 
     Either there is proof (another boot, a deleted directory, no pod, an expired lease), or a user has
     declared the machine lost.
@@ -194,7 +204,10 @@ class JobNoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperEnrolled:
-    """Fact: a keeper may call with the token of this SHA-256 (hex). Committed before the keeper starts."""
+    """Fact: a keeper may call with the token whose SHA-256 (hex) this is.
+
+    It is committed before the keeper starts.
+    """
 
     keeper_id: str
     token_sha256: str
@@ -202,7 +215,10 @@ class KeeperEnrolled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperBound:
-    """Fact: first sync of a keeper's directory (``instance``) or boot, to which its token is bound now."""
+    """Fact: first sync of a keeper's directory (``instance``) or of a boot.
+
+    The keeper's token is bound to both now.
+    """
 
     keeper_id: str
     instance: str
@@ -211,7 +227,10 @@ class KeeperBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperAcknowledged:
-    """Fact: the keeper has applied all commands up to ``acked_cmd``. Sent if an ended job waits for it."""
+    """Fact: the keeper has applied all commands up to ``acked_cmd``.
+
+    It is sent only if an ended job waits for it.
+    """
 
     keeper_id: str
     acked_cmd: int
@@ -219,7 +238,7 @@ class KeeperAcknowledged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperSilent:
-    """Fact: no sync for ``silentAfter``. The keeper's trials are UNKNOWN until it calls again."""
+    """Fact: the keeper has not called for ``silentAfter``. Its trials are UNKNOWN until it calls again."""
 
     keeper_id: str
     reason: str
@@ -227,23 +246,26 @@ class KeeperSilent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperHeard:
-    """Fact: a silent keeper calls again."""
+    """Fact: a silent keeper has called again."""
 
     keeper_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperGone:
-    """Fact: the keeper's host, created for certain jobs, is gone for good. Its jobs have ended before."""
+    """Fact: the keeper's host, which was created for certain jobs, is gone for good.
+
+    The jobs had ended before.
+    """
 
     keeper_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineAdded:
-    """Fact: the machine is used from now on, or again if it was drained or removed.
+    """Fact: the machine is used from now on, or again after it was drained or removed.
 
-    ``machine``: an item of ``machineList`` in canonical form, with references for its secrets; None: the
+    ``machine``: an item of ``machineList`` in canonical form, with references in place of secrets; None: the
     machine is in the configuration.
     """
 
@@ -260,7 +282,10 @@ class MachineDrained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRemoved:
-    """Fact: the machine is drained, and then its keeper leaves. ``force``: requeue its running trials."""
+    """Fact: the machine is drained, and then its keeper exits.
+
+    ``force``: requeue the trials that run there.
+    """
 
     keeper_id: str
     force: bool = False
@@ -268,9 +293,9 @@ class MachineRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineGone:
-    """Fact: a removed machine is no longer used; no job of the experiment is there, and its keeper has ended.
+    """Fact: a removed machine is no longer used. It has no job of the experiment, and its keeper has ended.
 
-    ``note``: a sentence about what failed there.
+    ``note``: a sentence about steps of the removal that failed.
     """
 
     keeper_id: str

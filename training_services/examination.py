@@ -32,7 +32,9 @@ class Examination:
         return Needs(gpus=self.context.trial_gpu_number, gpu_indices=indices, python_path=python_path)
 
     def for_one_trial(self) -> ExperimentContext:
-        """Return an experiment with its own id that needs no GPU, because others may use the GPUs."""
+        """Return the description of an experiment with its own id that needs no GPU, because others may use
+        the GPUs.
+        """
         experiment_id = new_experiment_id()
         return replace(
             self.context,
@@ -48,7 +50,7 @@ def new_experiment_id() -> str:
 
 
 async def look_at_code(context: ExperimentContext) -> AsyncIterator[Finding]:
-    """Pack the trials' code as for a machine, and yield a finding about it."""
+    """Pack the trials' code as for a machine, and yield one finding about the code."""
     title = "all machines"
     try:
         packed = await asyncio.to_thread(pack_code, context.trial_code_directory, context.directory)
@@ -63,7 +65,7 @@ async def look_at_code(context: ExperimentContext) -> AsyncIterator[Finding]:
 async def run_one_trial(
     machine: str, service: TrainingService, experiment_id: str, *, limit_s: float = TRIAL_S
 ) -> Finding:
-    """Run a trial that does nothing, and return a finding about the result."""
+    """Run a trial whose command does nothing, and return one finding about the result."""
     try:
         took = await rehearse(service, experiment_id=experiment_id, limit_s=limit_s)
     except ServiceError as error:

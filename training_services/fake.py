@@ -5,7 +5,7 @@ Every job follows its trial's script as soon as its start is durable::
     service.script("abcde", [started(), metric(0.5), metric(0.7, final=True), ended(0)])
     service.script("fghij", [started(), lost("the host burnt")], [started(), ended(0)])  # two attempts
 
-A script stops at ``hold()`` until ``resume``; a durable stop ends the job in any case. Trials without a
+A script pauses at ``hold()`` until ``resume``. A durable stop ends the job in any case. Trials without a
 script follow ``default``. A closed service can be opened again: its jobs have continued meanwhile, and events
 that the core has not recorded are reported again.
 """
@@ -86,12 +86,12 @@ def started() -> Step:
 
 
 def metric(value: object, *, final: bool = False) -> Step:
-    """Return a step that reports a value (anything that JSON can represent)."""
+    """Return a step that reports a value, which may be anything that JSON can represent."""
     return Step("final" if final else "metric", value)
 
 
 def skipped(reason: str) -> Step:
-    """Return a step that writes a frame that is not a metric."""
+    """Return a step that writes a frame that is no metric."""
     return Step("skipped", reason)
 
 
@@ -109,7 +109,9 @@ def noted(note: str) -> Step:
 
 
 def ended(code: int | None = 0, *, signal: int | None = None) -> Step:
-    """Return a step in which the command exits, or dies by a foreign signal (then ``code`` is None)."""
+    """Return a step in which the command exits, or is killed by a signal of another process (then ``code`` is
+    None).
+    """
     return Step("ended", None, None if signal is not None else code, signal)
 
 
@@ -132,10 +134,10 @@ class _Job:
     spec: TrialJobSpec
     steps: deque[Step]
     place: JobPlaced | None
-    running: bool = False  # its start is durable
+    running: bool = False  # True: the job's start is durable
     held: bool = False
     started: bool = False
-    # further parameter sets that have arrived, as their records
+    # Further parameter sets that have arrived, as JSON records.
     parameters: dict[int, str] = field(default_factory=dict)
     wanted: int = 0  # number of the parameter set that was requested last
     frames: int = 0
@@ -147,42 +149,42 @@ class _Job:
 
 @dataclass(slots=True)
 class FakeService(TrainingService):
-    """Service for tests, described above; at most ``slots`` jobs have a place (None: no limit).
+    """Service for tests, described above. At most ``slots`` jobs have a place (None: no limit).
 
-    ``orders`` has the core's orders in the sequence in which they became durable: ("start" | "stop" |
-    "update", job_id).
+    ``orders`` has the core's orders, ("start" | "stop" | "update", job_id), in the sequence in which they
+    became durable.
     """
 
     slots: int | None = None
     default: Sequence[Step] = (started(), metric(1.0, final=True), ended(0))
-    unavailable: list[str] = field(default_factory=list)  # errors of the next calls of ``open``
+    unavailable: list[str] = field(default_factory=list)  # errors that the next calls of ``open`` raise
     orders: list[tuple[str, str]] = field(default_factory=list)
-    closed: bool | None = None  # value of ``detach`` in the last ``close``
+    closed: bool | None = None  # value of ``detach`` in the last ``close``; None: not closed
     _scripts: dict[str, deque[Sequence[Step]]] = field(default_factory=dict)
     _jobs: dict[str, _Job] = field(default_factory=dict)
     _waiting: dict[str, TrialJobSpec] = field(default_factory=dict)
     _outbox: Outbox = field(default_factory=Outbox)
-    _submitted: set[str] = field(default_factory=set)  # jobs submitted since it was opened
+    _submitted: set[str] = field(default_factory=set)  # jobs submitted since the service was opened
     _cmd_seq: int = 0
-    _acked: int = 0  # highest durable command number; this keeper obeys at once
-    # ordered parameter sets, which may not be durable yet
+    _acked: int = 0  # highest durable command number, because this keeper obeys at once
+    # Ordered parameter sets, whose orders may not be durable yet.
     _ordered: dict[tuple[str, int], str] = field(default_factory=dict)
     _logs: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     capabilities = Capabilities(updates=True)
 
     def script(self, trial_id: str, *attempts: Sequence[Step]) -> None:
-        """Set the scripts of the trial's attempts, one each; further attempts follow ``default``."""
+        """Set one script for each attempt of the trial. Further attempts follow ``default``."""
         self._scripts[trial_id] = deque(attempts)
 
     def resume(self, job_id: str) -> None:
-        """Let a job continue that has stopped at ``hold``."""
+        """Continue a job that pauses at ``hold``."""
         job = self._jobs[job_id]
         job.held = False
         self._play(job)
 
     def say(self, *events: JobEvent) -> None:
-        """Report these events unchanged."""
+        """Report these events without changes."""
         self._outbox.put(events)
 
     def running(self, trial_id: str) -> int:
@@ -229,7 +231,7 @@ class FakeService(TrainingService):
         return self._place(job, steps)
 
     def _adopt(self, job: TrialJobSpec, steps: deque[Step]) -> None:
-        """Continue a job after its recorded events, with the rest of its script."""
+        """Continue a job that has recorded events, with the rest of its script."""
         adopted = self._jobs[job.id] = _Job(job, steps, job.place, running=True, stop=job.stop)
         adopted.parameters = {order.index: record for order, record in job.updates}
         while steps and adopted.frames < job.recorded:
@@ -293,7 +295,7 @@ class FakeService(TrainingService):
             self._free_slot()
 
     def _play(self, job: _Job) -> None:
-        """Follow the script until it holds or ends."""
+        """Follow the script until it pauses at ``hold`` or ends."""
         while job.steps and not (job.over or job.held):
             step = job.steps.popleft()
             if step.kind == "hold":
@@ -361,7 +363,7 @@ class FakeService(TrainingService):
         )
 
     def _free_slot(self) -> None:
-        """Give the free slot to the job that has waited longest."""
+        """Give a free slot to the job that has waited longest."""
         if self._waiting:
             job = self._waiting.pop(next(iter(self._waiting)))
             scripts = self._scripts.get(job.trial_id)

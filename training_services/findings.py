@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["Check", "Finding", "Level", "Needs", "judge", "shown_bytes"]
 
-# free bytes: below the first, trials cannot run; below the second, little space is left
+# Free bytes on a disk: below the first number trials cannot run; below the second, little space is left.
 LEAST_BYTES, FEW_BYTES = 100 << 20, 2 << 30
 LEAST_FILES = 1000
 CLOCK_S = 5.0
@@ -32,7 +32,7 @@ class Check(StrEnum):
 
 
 class Level(StrEnum):
-    """Severity of a finding: only a FAULT prevents trials from running."""
+    """Severity of a finding. Only a FAULT prevents trials from running."""
 
     OK = "ok"
     WARNING = "warning"
@@ -41,7 +41,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One sentence about ``machine``; unless the level is OK, it says what to do."""
+    """One sentence about ``machine``. Unless the level is OK, the sentence says what to do."""
 
     machine: str
     check: Check
@@ -53,7 +53,7 @@ class Finding:
 class Needs:
     """Requirements of trials for a machine. ``gpu_indices``: GPUs that trials may use; None: all.
 
-    ``python_path``: directory that must contain Python there; None: any Python is accepted.
+    ``python_path``: directory that must contain Python on the machine; None: any Python is accepted.
     """
 
     gpus: float | None = None
@@ -62,9 +62,9 @@ class Needs:
 
 
 def judge(machine: str, facts: Mapping[str, Any], *, needs: Needs, ahead_s: float) -> Iterator[Finding]:
-    """Yield findings from the ``facts`` of ``trial_keeper.attendant``.
+    """Yield findings about ``facts``, which ``trial_keeper.attendant`` has reported about a machine.
 
-    The machine's clock is ``ahead_s`` seconds ahead of this server's.
+    The machine's clock is ``ahead_s`` seconds ahead of this server's clock.
     """
 
     def found(check: Check, level: Level, sentence: str) -> Finding:

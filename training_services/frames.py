@@ -1,4 +1,4 @@
-"""Conversion of each frame of a trial's metrics file into one event. Pure; it never raises.
+"""Conversion of each frame of a trial's metrics file into one event. Pure; no function raises.
 
 The payloads come from user code and may be anything. This is the hottest loop of the server (100,000 frames a
 second), so it avoids ``json.loads`` and builds named tuples.
@@ -27,7 +27,7 @@ class _Skip(Exception):
 def read_frames(
     job_id: str, trial_id: str, *, position: int, payloads: Sequence[bytes]
 ) -> list[MetricReported | FrameSkipped | ParametersWanted]:
-    """Return the events of consecutive frames, the first of which has this position."""
+    """Return the events of consecutive frames. ``position`` is the number of the first frame."""
     return [
         read_frame(job_id, trial_id, position=number, payload=payload)
         for number, payload in enumerate(payloads, position)
@@ -98,7 +98,7 @@ def _value(frame: dict[str, object]) -> tuple[str, float | None]:
     if type(text) is str:
         value = _parse(text, "its value is not JSON")
         if not text.isascii():
-            text.encode()  # half a surrogate pair could not be stored
+            text.encode()  # raises an error for half a surrogate pair, which cannot be stored
     else:
         value = text
         text = json.dumps(value)

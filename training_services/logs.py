@@ -32,7 +32,7 @@ def check_log_name(name: str) -> None:
 
 
 class LogFile(PlainFile):
-    """One of a trial's logs."""
+    """One of the log files of a trial."""
 
     def __init__(self, root: Path, parts: Sequence[str], name: str) -> None:
         """Open the log.
@@ -69,7 +69,7 @@ async def folder_listing(root: Path, parts: Sequence[str]) -> FileListing:
 
 
 def listing_of(found: Iterable[Listed], *, complete: bool) -> FileListing:
-    """Return the files as a service lists them; a name that is not valid text is shown escaped."""
+    """Return the files in the form of the interface. A name that is not valid text is shown escaped."""
     files = tuple(
         TrialFile(
             path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),

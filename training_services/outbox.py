@@ -1,4 +1,4 @@
-"""Queue of a service's events, which the core, the only consumer, takes in batches."""
+"""Queue of a service's events. The core, its only consumer, takes them in batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Outbox"]
 
 
 class Outbox:
-    """Unbounded queue; its size stays small because keepers are answered only while the core keeps up."""
+    """Unbounded queue. It stays small, because keepers are answered only while the core keeps up."""
 
     def __init__(self) -> None:
         self._events: list[JobEvent] = []

@@ -1,4 +1,4 @@
-"""Base class of platforms' configurations: methods for code that does not know the concrete platform."""
+"""Base class of the platforms' configurations: methods for code that does not know the concrete platform."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 __all__ = ["ConfigFault", "KeyPath", "PlatformConfig", "describe", "gpu_faults"]
 
-KeyPath = tuple[str | int, ...]  # from the configuration of the platform to a field, as users write it
+KeyPath = tuple[str | int, ...]  # path of a field below the platform's section, as users write it
 
 
 class ConfigFault(NamedTuple):
@@ -39,11 +39,11 @@ class PlatformConfig(BaseModel):
         return False
 
     def places(self) -> tuple[str, ...]:
-        """Return the names of the machines or pods that jobs run on, for sentences."""
+        """Return the names of the machines or pods that jobs run on, for use in sentences."""
         return ()
 
     def key_files(self) -> Iterator[tuple[KeyPath, Path]]:
-        """Yield the files that keys are read from, each with its field."""
+        """Yield the field and the path of each file that a key is read from."""
         yield from ()
 
 
@@ -51,12 +51,12 @@ _NOTHING = PlatformConfig()
 
 
 def describe(config: BaseModel) -> PlatformConfig:
-    """Return the configuration, or the defaults if it is a third party's other model."""
+    """Return the configuration, or a default one if a third party's model has another base class."""
     return config if isinstance(config, PlatformConfig) else _NOTHING
 
 
 def gpu_faults(machine: BaseModel, at: KeyPath, gpus: float | None) -> Iterator[ConfigFault]:
-    """Yield errors in the GPU fields of one machine, which are at this path, by NNI's rules."""
+    """Yield errors in the GPU fields of the machine at the path ``at``, by NNI's rules."""
     per_gpu = getattr(machine, "max_trial_number_per_gpu", 1)
     if per_gpu != 1 and gpus is None:
         yield ConfigFault((*at, "maxTrialNumberPerGpu"), "needs trialGpuNumber")

@@ -35,7 +35,7 @@ def make_private_folder(path: Path) -> None:
 def open_private(path: str | os.PathLike[str], flags: int) -> int:
     """Open a file with mode 0600, and set that mode if the file exists. Use it as ``opener`` of ``open``."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, FILE)
-    with contextlib.suppress(PermissionError):  # another user's file that we may write to
+    with contextlib.suppress(PermissionError):  # the file belongs to another user, and we may write to it
         if os.fstat(descriptor).st_mode & 0o7777 != FILE:
             os.fchmod(descriptor, FILE)
     return descriptor

@@ -1,9 +1,9 @@
-"""Registry: platform name -> its configuration and its service. A platform is imported on first use.
+"""Registry of platforms: name -> configuration and service. A platform is imported on first use.
 
-Third parties add platforms by entry points of the group ``nnimgr.training_services``. The name is the
-platform; the object is a module with ``CONFIG`` (a pydantic model) and ``SERVICE`` (called with context,
-config and tools; returns a TrainingService), and optionally ``HOSTS`` (called with the same arguments;
-returns KeeperHosts).
+Third parties add platforms by entry points of the group ``nnimgr.training_services``. The entry point's name
+is the platform's name. It names a module with ``CONFIG`` (a pydantic model) and ``SERVICE`` (called with
+context, config and tools; returns a TrainingService), and optionally ``HOSTS`` (called with the same
+arguments; returns KeeperHosts).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ GROUP = "nnimgr.training_services"
 
 
 class _BuiltIn(NamedTuple):
-    """Locations of a platform's parts as "module:name"; the configuration is imported without the service."""
+    """Places of a platform's parts as "module:name". The configuration is imported without the service."""
 
     config: str
     service: str
@@ -80,7 +80,7 @@ _BUILT_IN = {
         faults="training_services.kubernetes.faults:faults",
         examine="training_services.kubernetes.checkup:examine",
     ),
-    # These two become the platform kubernetes when a configuration is read.
+    # These two are converted to the platform kubernetes when a configuration is read.
     "kubeflow": _BuiltIn("training_services.kubernetes.kubeflow:KubeflowConfig", _IN_CLUSTER),
     "frameworkcontroller": _BuiltIn(
         "training_services.kubernetes.kubeflow:FrameworkControllerConfig", _IN_CLUSTER
@@ -109,7 +109,7 @@ class UnknownPlatform(ValueError):
 
 
 class Platform(NamedTuple):
-    """Platform's configuration and service; ``hosts`` is None if its jobs are not run by keepers."""
+    """Configuration and service of a platform. ``hosts`` is None if its jobs are not run by keepers."""
 
     config: type[BaseModel]
     service: ServiceClass
@@ -179,7 +179,7 @@ def unregister(name: str) -> bool:
 
 
 def sources() -> dict[str, str]:
-    """Return the origin of each platform: built in, an installed package or a registered package."""
+    """Return the origin of each platform: "built in", an installed package or a registered package."""
     return {
         **{name: f"registered: {package}" for name, package in _registered().items()},
         **{point.name: f"installed: {point.value}" for point in _entry_points()},
@@ -200,7 +200,7 @@ def hosts_class(platform: str) -> HostsClass | None:
 
 
 def faults(platform: str, config: BaseModel, wants: Wants) -> Iterable[ConfigFault]:
-    """Return the errors in a configuration of the platform, given what each job needs."""
+    """Return the errors in a configuration of the platform, given the needs of each job."""
     if platform not in _BUILT_IN:
         return ()
     place = _BUILT_IN[platform].faults
@@ -237,7 +237,7 @@ def _registered() -> dict[str, str]:
     """Return the registered platforms: name -> package."""
     file = _file()
     if not file.is_file():
-        return {}  # usually there is no file, and reading one would import a YAML reader
+        return {}  # usually there is no file, and reading a file would import the YAML library
     entries = userfile.read(file, lists=(_KEY,), what=_CONTENT).get(_KEY) or []
     return {str(entry["platform"]): str(entry["package"]) for entry in entries}
 

@@ -57,7 +57,7 @@ E = TypeVar("E")
 
 
 class Behaviour(Enum):
-    """Behaviour of a trial of the contract."""
+    """Kinds of trials that the contract's tests need."""
 
     REPORTS = auto()  # prints "hello", reports 1 and 2, then 3 as the final result; exits with 0
     REPORTS_LATER = auto()  # does the same after ``ContractPlatform.release``
@@ -86,7 +86,7 @@ class ContractPlatform(abc.ABC):
 
 @dataclass(slots=True)
 class _Kept:
-    """Committed facts about a job."""
+    """Committed facts about one job."""
 
     spec: TrialJobSpec
     place: JobPlaced | None = None
@@ -100,17 +100,18 @@ class _Kept:
 class CoreDouble:
     """Small core: it commits events in order, and submits its jobs again when it is opened again."""
 
-    facts: list[JobEvent] = field(default_factory=list)  # committed facts
-    taken: list[JobEvent] = field(default_factory=list)  # events taken since it was opened
+    facts: list[JobEvent] = field(default_factory=list)  # all committed facts, in order
+    taken: list[JobEvent] = field(default_factory=list)  # events taken since the service was opened
     commits: bool = True  # False: events that are taken are never committed
-    # places that must not be committed, by job; None: not offered yet
+    # Jobs whose places must not be committed -> the place that was offered, or None.
     withheld: dict[str, JobPlaced | None] = field(default_factory=dict)
     m_epoch: int = 0
     machines: tuple[KnownMachine, ...] = ()  # committed state of machines
     service: TrainingService | None = None
     _jobs: dict[str, _Kept] = field(default_factory=dict)
     _keepers: dict[str, KnownKeeper] = field(default_factory=dict)
-    _last_cmds: dict[str, int] = field(default_factory=dict)  # keeper -> highest command of its instance
+    # keeper -> highest command number of its instance
+    _last_cmds: dict[str, int] = field(default_factory=dict)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _pump: asyncio.Task[None] | None = None
 
@@ -158,7 +159,7 @@ class CoreDouble:
             self.commit(*batch)
 
     def _admits(self, event: JobEvent) -> bool:
-        """Return False for repeated frames and ends, which the core also ignores."""
+        """Return False for a repeated frame or end, which the core ignores too."""
         kept = self._jobs.get(getattr(event, "job_id", ""))
         if kept is None:
             return True
@@ -205,7 +206,7 @@ class CoreDouble:
         self._news.set()
 
     def _record(self, fact: JobEvent) -> bool:
-        """Apply the fact. Return False if it is repeated or withheld."""
+        """Record the fact. Return False if it is repeated or withheld."""
         if not self._admits(fact):
             return False
         if isinstance(fact, JobPlaced) and fact.job_id in self.withheld:
@@ -288,14 +289,14 @@ class CoreDouble:
         return next(fact for fact in self.of(job_id) if isinstance(fact, kind))
 
     async def offered(self, job_id: str) -> JobPlaced:
-        """Wait until the job is offered a place, and return that place, which is withheld."""
+        """Wait until the job is offered a place. Return the place, which is not committed."""
         await self.until(lambda: self.withheld[job_id] is not None)
         placed = self.withheld[job_id]
         assert placed is not None
         return placed
 
     async def waits(self, job_id: str, reason: str) -> None:
-        """Wait until the last fact about the job is that it waits for this reason."""
+        """Wait until the last fact about the job is that it waits for the reason ``reason``."""
         try:
             await self.until(lambda: self.of(job_id)[-1:] == [JobWaiting(job_id=job_id, reason=reason)])
         except TimeoutError:
@@ -348,7 +349,8 @@ class TrainingServiceContract:
         await core.open(platform.make())
         platform.behave("aaaa1", Behaviour.REPORTS)
         platform.behave("bbbb2", Behaviour.SLEEPS)
-        await core.seen(JobEnded, core.submit("aaaa1"))  # makes the platform ready for quick starts
+        # lets the platform start, so that later starts are quick
+        await core.seen(JobEnded, core.submit("aaaa1"))
         assert core.service is not None
         job_id = core.submit("bbbb2", withhold=True)
         placed = await core.offered(job_id)

@@ -14,7 +14,10 @@ __all__ = ["ServiceTools"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceTools:
-    """Server's shared objects. ``doors``: addresses for the keepers; ``machines``: SSH connections."""
+    """Objects of the server that all services share.
+
+    ``doors``: addresses for keepers; ``machines``: SSH connections.
+    """
 
     hub: KeeperHub
     ledger: HostLedger

@@ -76,7 +76,7 @@ def changing(file: Path, *, lists: Collection[str], what: str) -> Iterator[dict[
             if (after := yaml.safe_dump(raw, sort_keys=False)) != before:
                 fresh = file.with_suffix(".new")
                 fresh.write_text(after, encoding="utf-8")
-                # others who share this environment may read the file, but not change it
+                # other users who share this environment may read the file, but not change it
                 forbid_writing(fresh)
                 fresh.replace(file)
     except OSError as error:

@@ -30,7 +30,10 @@ T = TypeVar("T")
 
 
 class Insist(Protocol):
-    """Function that repeats ``work`` on the platform until it succeeds. Raises JobRejected."""
+    """Type of the function that repeats ``work`` on the platform until the work succeeds.
+
+    It raises JobRejected.
+    """
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T: ...
 
@@ -40,11 +43,10 @@ _SPOILT = "its metrics file has no frame header at byte {}; the rest of the file
 
 
 class FollowedJob:
-    """Job that is followed on the platform.
+    """Job that is followed on the platform until its end.
 
-    ``news`` is set when there may be news of the job. ``put`` takes events for the core. ``insist`` repeats
-    work on the platform until it succeeds. ``acked`` returns the number of the last command given on the
-    platform.
+    ``news`` is set when the job may have changed. ``put`` takes events for the core. ``insist`` repeats work
+    on the platform until it succeeds. ``acked`` returns the number of the last command given on the platform.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class FollowedJob:
         self.spec = spec
         self.news = asyncio.Event()
         self.submitted = False
-        self.listed = True  # found among the platform's jobs when they were last listed
+        self.listed = True  # True: the platform listed the job the last time
         self.started = spec.started
         self.over = asyncio.Event()
         self.stop = None if spec.stop is None else spec.stop.grace
@@ -68,7 +70,10 @@ class FollowedJob:
         self._spoilt = False
 
     async def follow(self) -> None:
-        """Submit the job, unless it must stop or has started, and report its events until its end."""
+        """Submit the job, unless it must stop or has started already.
+
+        Report the job's events until its end.
+        """
         platform, spec = self._platform, self.spec
         if self.stop is None and not self.started:
             script = make_script(platform.context, spec, platform.folder, platform=platform.name)
@@ -80,17 +85,18 @@ class FollowedJob:
                 self._end(EndReason.NEVER_STARTED, code=None, message=str(rejection))
                 return
         self.submitted = True
-        told: timedelta | None = None  # grace of the last cancellation
+        told: timedelta | None = None  # grace of the last cancellation; None: the job was not canceled
         while True:
             await self.news.wait()
             self.news.clear()
-            listed = self.listed  # read before the files: if the job has ended by now, its files are complete
+            # read before the files: if the platform does not list the job now, its files are complete
+            listed = self.listed
             await self._insist(self._read_metrics)
             code = await self._insist(self._exit_code)
             if not listed:
                 await self._finish(code)
                 return
-            # leftover processes of an ended trial are ended, too
+            # End the processes that an ended trial has left behind.
             grace = timedelta(0) if code is not None else self.stop
             if grace is not None and grace != told:
                 told = grace
@@ -101,7 +107,7 @@ class FollowedJob:
         if not self.started and await self._note("claim"):
             self.started = True
             self._put([JobStarted(job_id=self.spec.id, started_at=datetime.now(UTC), pid=None)])
-        unread = b""  # what has been read of a frame that is not yet whole
+        unread = b""  # beginning of a frame whose rest was not read yet
         while not self._spoilt:
             try:
                 piece = await self._platform.read(parts, _METRICS, self._offset + len(unread))

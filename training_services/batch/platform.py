@@ -20,11 +20,12 @@ PIECE = 1 << 20  # bytes of a file per read
 
 
 class BatchJob(NamedTuple):
-    """Job to run; ``script`` is for ``/bin/sh`` and does its work only once, even if it is run several times.
+    """Job to run. ``script`` is for ``/bin/sh``; it runs the trial only once, even if the script is run
+    several times.
 
-    It creates ``directory``, works there, and runs the trial's command in the directory of the trial's code.
-    ``id`` is the name for the submission. The script exports NNI's variables; the platform provides the rest
-    of the environment.
+    The script creates ``directory``, works there, and runs the trial's command in the directory of the
+    trial's code. ``id`` is the job's name on the platform. The script exports NNI's variables; the platform
+    provides the rest of the environment.
     """
 
     id: str
@@ -35,11 +36,10 @@ class BatchJob(NamedTuple):
 class BatchPlatform(abc.ABC):
     """Jobs of one experiment on a platform.
 
-    A method that raises is called again after ``poll_s`` seconds; the error's message is shown as a notice.
-
-    ``name`` is used in sentences. A platform that learns of changes calls ``changed`` with the id of the job
-    (its metrics file has grown, it has started or ended). All jobs are checked every ``poll_s`` seconds as
-    well.
+    If a method raises an error, the service calls the method again after ``poll_s`` seconds and shows the
+    error's message as a notice. ``name`` is the platform's name in sentences. A platform that learns of a
+    change calls ``changed`` with the id of the job: the job's metrics file has grown, or the job has started
+    or ended. The service also checks all jobs every ``poll_s`` seconds.
     """
 
     name: str
@@ -51,7 +51,7 @@ class BatchPlatform(abc.ABC):
 
     @abc.abstractmethod
     async def submit(self, job: BatchJob) -> None:
-        """Submit the job under its id; this may be called twice.
+        """Submit the job under its id. The service may call this twice for one job.
 
         Raises JobRejected if the job can never run.
         """
@@ -68,22 +68,23 @@ class BatchPlatform(abc.ABC):
         """
 
     async def loss(self, job_id: str) -> str | None:
-        """Return a sentence that says why a job without an exit code was lost, or None.
+        """Return one sentence that says why a job without an exit code was lost, for example with its
+        machine, or None.
 
-        One reason is the loss of its machine. A lost job gets another attempt; with None the job counts as
-        failed.
+        A lost job gets another attempt. With None, the job counts as failed.
         """
         return None
 
-    # Methods for the files of jobs. The defaults suit platforms whose jobs write to a folder of this machine.
+    # These methods read the files of jobs. The defaults suit platforms whose jobs write to a folder of this
+    # machine.
 
     @property
     def folder(self) -> Path:
-        """Folder below which the jobs work, as the jobs see it."""
+        """Folder below which the jobs work. The path is valid for the jobs."""
         return self.context.directory
 
     async def read(self, parts: Sequence[str], path: str, offset: int) -> bytes:
-        """Return bytes of a file from the offset on; b"" at its end.
+        """Return bytes of a file from ``offset`` on; b"" at the end of the file.
 
         ``parts`` is the path from ``folder`` to the job's directory. Raises FileNotFoundError, and ValueError
         for a path that leaves that directory.

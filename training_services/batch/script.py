@@ -10,7 +10,8 @@ from training_services.keepers.host import attempt_folder, start_order
 
 __all__ = ["NOTES", "make_script"]
 
-NOTES = "jobs"  # folder with <job>.claim and <job>.exit; trials clear their own folder, but not this one
+# folder with <job>.claim and <job>.exit, which trials do not clear as they may clear their own folder
+NOTES = "jobs"
 
 _SCRIPT = """\
 {{ set -u
@@ -22,7 +23,7 @@ touch .nni/metrics
 {environment}
 (cd {code} && exec /bin/bash -c {command}) > stdout 2> stderr < /dev/null
 echo $? > {ended}.new && mv {ended}.new {ended}; exit; }}
-"""  # braces: the shell must not run part of a script that has arrived incomplete
+"""  # the braces prevent the shell from running a part of a script that has arrived incomplete
 
 
 def make_script(context: ExperimentContext, job: TrialJobSpec, folder: Path, *, platform: str) -> str:

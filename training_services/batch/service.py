@@ -45,9 +45,9 @@ T = TypeVar("T")
 class BatchService(TrainingService):
     """Training service on a ``BatchPlatform``, whose own queue decides when the jobs start.
 
-    The core counts commands per keeper: the platform itself stands for the only keeper. A job is started at
-    most once because its script claims it. If the server is killed before it has recorded a submission, it
-    submits the job again, and the second script does nothing.
+    The core counts commands per keeper, so the platform counts as the only keeper. A job is started at most
+    once, because its script creates a claim file first. A server that was killed before it recorded a
+    submission submits the job again, and the second script does nothing.
     """
 
     capabilities = Capabilities(updates=False)
@@ -61,7 +61,7 @@ class BatchService(TrainingService):
         self._look: asyncio.Task[None] | None = None
         self._pushed: set[str] = set()  # jobs that the platform has reported as changed
         self._push = asyncio.Event()
-        self._troubles: dict[object, str] = {}  # why each piece of work that is tried again has failed
+        self._troubles: dict[object, str] = {}  # work that is repeated -> why it has failed
         self._place = Place(keeper_id=platform.name, instance=platform.name, boot_id=platform.name)
 
     # ---- life ---------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class BatchService(TrainingService):
         return JobPlaced(job_id=job.id, place=self._place, cmd_seq=self._seq)
 
     def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
-        return None  # see ``capabilities``
+        return None  # the platform cannot update jobs; see ``capabilities``
 
     def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
         job = self._jobs.get(job_id)
@@ -138,7 +138,9 @@ class BatchService(TrainingService):
         self._push.set()
 
     async def _look_on(self) -> None:
-        """Check all jobs every ``poll_s`` seconds, and jobs that the platform reports as changed at once."""
+        """Check all jobs every ``poll_s`` seconds, and check a job at once when the platform reports a
+        change.
+        """
         loop = asyncio.get_running_loop()
         await self._insist(self._end_strangers)
         due = loop.time()
@@ -158,7 +160,7 @@ class BatchService(TrainingService):
                     job.news.set()
 
     async def _end_strangers(self) -> None:
-        """End jobs of the experiment that this service does not know."""
+        """End jobs of the experiment on the platform that this service does not know."""
         prefix = f"{self._platform.context.experiment_id}-"
         for job_id in await self._platform.list():
             if job_id.startswith(prefix) and job_id not in self._jobs:
@@ -180,7 +182,10 @@ class BatchService(TrainingService):
             self._troubles.pop(piece, None)
 
     def _say(self, piece: object, trouble: str) -> None:
-        """Show why a piece of work failed, and log it unless another piece of work has the same problem."""
+        """Show why a piece of work failed.
+
+        Log the reason unless another piece of work has the same problem.
+        """
         if trouble not in self._troubles.values():
             logger.warning("experiment %s: %s", self._platform.context.experiment_id, trouble)
         self._troubles[piece] = trouble
@@ -217,7 +222,7 @@ class BatchService(TrainingService):
         offset = 0 if tail is None else await self._tail_offset(job_id, name, tail)
         while True:
             job = self._jobs.get(job_id)
-            # read before the file: what the job wrote last is then read below
+            # read before the file, so that the last output of an ended job is read below
             over = not follow or job is None or job.over.is_set()
             try:
                 async for chunk in self.read_file(job_id, name, offset=offset):
@@ -234,13 +239,13 @@ class BatchService(TrainingService):
     async def _tail_offset(self, job_id: str, name: str, tail: int) -> int:
         """Return the byte offset at which the last ``tail`` lines of a log begin."""
         end = 0
-        starts = deque([0], maxlen=tail + 1)  # of the last lines; the last one may be empty
+        starts = deque([0], maxlen=tail + 1)  # offsets of the last lines; the last line may be empty
         with contextlib.suppress(FileNotFoundError):  # the job may not have started
             async for chunk in self.read_file(job_id, name):
                 starts.extend(end + match.end() for match in re.finditer(b"\n", chunk))
                 end += len(chunk)
         if starts[-1] < end:
-            starts.append(end)  # the last line lacks its newline
+            starts.append(end)  # end of a last line without a newline
         return starts[0]
 
     async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:

@@ -7,11 +7,14 @@ from training_services.keepers.request import Request
 
 __all__ = ["Caller", "Key", "Refused"]
 
-Key = tuple[str, ...]  # key of a fact; a call waits for the commit of the fact
+Key = tuple[str, ...]  # key of a fact; a call of a keeper is answered after the commit of its facts
 
 
 class Refused(Exception):
-    """Refusal of a keeper of another server, database or directory; ``reason`` is the wire's name for it."""
+    """Refusal of a keeper that belongs to another server, database or directory.
+
+    ``reason`` is the protocol's word.
+    """
 
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -32,16 +35,16 @@ class Caller:
         self.db_id = db_id
         self.m_epoch = m_epoch
         self.ready = False
-        self.binding: Key | None = None  # key of a KeeperBound that is not committed yet
-        self._retired = set(known.retired)  # instances that were replaced
+        self.binding: Key | None = None  # key of the KeeperBound fact that is not committed yet
+        self._retired = set(known.retired)  # instances of the keeper's directory that were replaced
         self._k_epoch = -1
-        self._reported = -1  # sync_no of the last request with news
-        self._waited = -1  # sync_no of the last request without news
+        self._reported = -1  # sync_no of the last request that reported something
+        self._waited = -1  # sync_no of the last request that only waited for commands
 
     def check(self, request: Request, *, newest: bool) -> None:
         """Raise Refused unless this server may answer the request.
 
-        ``newest``: the caller has read the latest version of ``manager.json``.
+        ``newest``: True if the caller has read the latest version of ``manager.json``.
         """
         if request.db_id_seen not in (None, self.db_id):
             raise Refused("database", "This keeper has obeyed another database of the experiment.")
@@ -50,16 +53,16 @@ class Caller:
         if request.instance in self._retired:
             raise Refused("instance", "The directory of this keeper was replaced by another one.")
         if request.instance != self.instance and not newest:
-            # The call may come late from a directory that was replaced. It must not count as the directory's
-            # successor.
+            # The call may come late from a directory that was replaced, so it must not count as a new
+            # directory.
             raise Refused("turn", "This is a new keeper, and manager.json was written since it has read it.")
 
     def is_of_an_earlier_start(self, request: Request) -> bool:
-        """Return True if the keeper was restarted after it had sent the request."""
+        """Return True if the keeper sent the request before it was restarted."""
         return request.instance == self.instance and request.k_epoch < self._k_epoch
 
     def is_of_a_restart(self, request: Request) -> bool:
-        """Return True if this is the first call of the same keeper since its restart."""
+        """Return True if this is the keeper's first call since its restart."""
         return request.instance == self.instance and request.k_epoch > self._k_epoch
 
     def replace(self) -> None:
@@ -70,7 +73,7 @@ class Caller:
             self.ready = False
 
     def begins(self, request: Request) -> bool:
-        """Record the start number of the request. Return True if it is later than all before."""
+        """Record the start number of the request. Return True if the number is higher than all before."""
         if request.k_epoch <= self._k_epoch:
             return False
         self._k_epoch = request.k_epoch
@@ -78,7 +81,10 @@ class Caller:
         return True
 
     def bind(self, instance: str, boot_id: str) -> None:
-        """Make this instance the keeper's current one; calls wait until that is recorded."""
+        """Make this instance of the keeper's directory the current one.
+
+        Its calls wait until the fact is committed.
+        """
         self.instance, self.boot_id = instance, boot_id
         self.binding = ("bound", instance, boot_id)
 
@@ -88,9 +94,10 @@ class Caller:
             self.binding = None
 
     def is_newest(self, request: Request) -> bool:
-        """Return True if no later call of the same kind has come: with news, or without.
+        """Return True if no later call of the same kind has come. The two kinds are calls with and without
+        news.
 
-        The two kinds are counted separately, because they use separate connections.
+        The kinds are counted separately, because they use separate connections.
         """
         if request.news:
             newest = request.sync_no > self._reported

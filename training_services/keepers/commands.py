@@ -1,4 +1,7 @@
-"""Commands for one keeper, numbered for each instance of its directory and repeated until they arrive."""
+"""Commands for one keeper.
+
+They are numbered for each instance of its directory, and repeated until they arrive.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from training_services.keepers.orders import Command, Orders
 
 __all__ = ["MAX_COMMANDS", "Commands"]
 
-MAX_COMMANDS = 500  # commands in one answer; the keeper calls again at once for more
+MAX_COMMANDS = 500  # most commands in one answer; the keeper calls again at once for more
 
 
 class Commands:
@@ -26,32 +29,36 @@ class Commands:
         self._sent = 0
         self._instance = instance
         self._restored = restored
-        self._orders = Orders(last=last, committed=last, stored=last)  # commands for the current instance
-        # commands of adopted jobs whose instance is not the current one, by instance
+        # commands for the current instance of the keeper's directory
+        self._orders = Orders(last=last, committed=last, stored=last)
+        # Commands of adopted jobs that ran in another instance of the keeper's directory: instance ->
+        # commands.
         self._elsewhere: dict[str, Orders] = {}
 
     @property
     def last(self) -> int:
-        """Highest number given to a command."""
+        """Highest number that was given to a command."""
         return self._orders.last
 
     @property
     def committed(self) -> int:
-        """Number of the last command that may leave."""
+        """Number of the last command that may be sent."""
         return self._orders.committed
 
     def of(self, job: Job) -> Orders:
-        """Return the commands for the instance of the job, which may not be bound yet."""
+        """Return the commands for the job's instance of the directory, which may not be the current one
+        yet.
+        """
         if self.is_here(job):
             return self._orders
         return self._elsewhere.setdefault(job.place.instance, Orders())
 
     def is_here(self, job: Job) -> bool:
-        """Return True if the job is on the keeper's current instance."""
+        """Return True if the job belongs to the current instance of the keeper's directory."""
         return job.place.instance == self._instance
 
     def is_under_way(self, job: Job) -> bool:
-        """Return True if the keeper has not acknowledged all commands of the job yet."""
+        """Return True if the keeper has not acknowledged all commands for the job yet."""
         return self.is_here(job) and job.last_cmd > self.acked
 
     def put(self, job: Job, seq: int, kind: str, body: Mapping[str, Any], *, committed: bool = False) -> None:
@@ -61,7 +68,7 @@ class Commands:
         job.commands.append(seq)
 
     def rebind(self, instance: str) -> None:
-        """Switch to another instance of the keeper's directory and to its commands."""
+        """Switch to another instance of the keeper's directory and to the commands for that instance."""
         known, self._orders = self._orders, self._elsewhere.pop(instance, Orders())
         if self._instance is None:
             self._orders.reach(known.last)
@@ -70,14 +77,14 @@ class Commands:
         self._instance = instance
 
     def restart(self) -> None:
-        """Forget what was sent and received: the keeper was restarted and reports everything again."""
+        """Treat all commands as not sent, because the keeper was restarted and reports everything again."""
         self.seen = self._sent = 0
 
     def is_ahead(self, seen: int) -> bool:
         """Return True if the keeper may have obeyed commands that the experiment's database does not contain.
 
-        After the database was restored from a copy, that is always possible: numbers may have been given
-        twice.
+        After the database was restored from a copy, that is always possible, because numbers may have been
+        used twice.
         """
         return self._restored or seen > self._orders.stored
 
@@ -93,7 +100,9 @@ class Commands:
             yield seq, self._orders.find(seq)
 
     def renumber(self, job: Job, seen: int) -> None:
-        """Give the job's stops and updates up to ``seen`` numbers that the keeper has not received."""
+        """Move the job's stops and updates with numbers up to ``seen`` to numbers that the keeper has not
+        received.
+        """
         self._orders.reach(seen)
         for seq in [each for each in job.commands if each <= seen]:
             command = self._orders.find(seq)
@@ -102,9 +111,9 @@ class Commands:
                 job.commands.append(job.last_cmd)
 
     def repeat_start(self, job: Job) -> bool:
-        """Send the start again, under a new number, to learn the state of the job.
+        """Order the start again under a new number, to learn the state of the job from its keeper.
 
-        Return False if that was done before, or there is no start.
+        Return False if the start was repeated before, or does not exist.
         """
         start = self._orders.find(job.start_cmd)
         if job.sought or start is None:
@@ -116,14 +125,17 @@ class Commands:
         return True
 
     def waiting(self, *, arrived: bool) -> bool:
-        """Return True if a committed command was not sent; with ``arrived``: not received."""
+        """Return True if a committed command waits to be sent, or with ``arrived``, was sent but has not
+        arrived.
+        """
         return self._orders.committed > (self.seen if arrived else max(self.seen, self._sent))
 
     def outgoing(self, jobs: Mapping[str, Job]) -> list[Sequence[Any]]:
-        """Return the committed commands that the keeper has not received, in order; void ones are "nop".
+        """Return the committed commands that the keeper has not received, in order. A void command is sent as
+        "nop".
 
-        The start of a lost job is void unless it has arrived before. A keeper that has lost the record of
-        such a start gets the start again, so that it knows what to stop.
+        The start of a lost job is void unless the keeper has received it before. A keeper that has lost its
+        record of such a start gets the start again, so that it knows which attempt to stop.
         """
         commands: list[Sequence[Any]] = []
         for seq in range(self.seen + 1, min(self._orders.committed, self.seen + MAX_COMMANDS) + 1):
@@ -137,7 +149,7 @@ class Commands:
         return commands
 
     def _is_void(self, seq: int, command: Command, job: Job) -> bool:
-        """Return True if the command is sent as a nop; then it is sent as a nop every time."""
+        """Return True if the command is void. A command that was void once stays void."""
         if not job.lost or command.kind == "stop" or job.started:
             return False
         command.withdrawn = command.withdrawn or seq > self.acked

@@ -1,4 +1,7 @@
-"""Background work for one host at a time, such as adding or removing it."""
+"""Background tasks for the hosts of an experiment, such as adding or removing a host.
+
+Each host has at most one.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class Errands:
         return keeper_id in self._tasks
 
     def spawn(self, keeper_id: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run the work in the background."""
+        """Run ``work`` in the background for this keeper."""
         task = asyncio.create_task(work, name=f"{self._experiment_id}:{keeper_id}")
         self._tasks[keeper_id] = task
 
@@ -31,11 +34,11 @@ class Errands:
         task.add_done_callback(over)
 
     def finish(self, keeper_id: str) -> None:
-        """Mark the keeper's work as done; called by the work itself."""
+        """Remove the keeper's finished task from the table. The task itself calls this."""
         del self._tasks[keeper_id]
 
     def cancel(self, keeper_id: str) -> None:
-        """Cancel the keeper's work, if there is any."""
+        """Cancel the keeper's task, if it has one."""
         task = self._tasks.pop(keeper_id, None)
         if task is not None:
             task.cancel()

@@ -13,7 +13,10 @@ __all__ = ["FilesOfJobs"]
 
 
 class FilesOfJobs(TrainingService):
-    """Part of a keeper service that reads files; ``_files`` returns where the files of a job are."""
+    """Mixin of a keeper service with the methods that read files.
+
+    ``_files`` returns where a job's files are.
+    """
 
     @abc.abstractmethod
     def _files(self, job_id: str, keeper_id: str | None) -> tuple[KeeperHost, JobFiles]:

@@ -41,10 +41,10 @@ LOG_CAP = 1 << 30  # bytes of output kept per trial
 
 
 class HostGone(ServiceError):
-    """Error of a host that has vanished for good, with all jobs on it.
+    """Error: the host has vanished for good with all jobs on it.
 
-    ``failed``: the jobs caused it themselves (for example they ran out of memory), so a retry on another host
-    would not help.
+    ``failed``: True if the jobs caused this themselves, for example because they used too much memory, so
+    that a retry on another host would not help.
     """
 
     def __init__(self, reason: str, *, failed: bool = False) -> None:
@@ -62,22 +62,22 @@ class KeeperFiles(Protocol):
     def read(
         self, parts: Sequence[str], path: str, *, follow: bool = False, tail: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield chunks of a file below that folder: all of it, or its last ``tail`` lines.
+        """Yield chunks of a file below the folder ``parts``: the whole file, or its last ``tail`` lines.
 
-        With ``follow``, continue until the job has ended, if a keeper reads.
+        With ``follow``, continue until the job has ended. Only a keeper can follow.
         """
 
     async def listing(self, parts: Sequence[str]) -> FileListing:
-        """Return the list of plain files below that folder."""
+        """Return the list of plain files below the folder ``parts``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFiles:
-    """Job whose files are read.
+    """Job whose files are to be read.
 
-    ``parts`` is the path of its folder below the experiment's directory on its host. ``is_open`` returns True
-    while the job waits or runs; ``ended(seconds)`` waits at most this long for its end. ``keeper`` reads the
-    files if the server cannot.
+    ``parts`` is the path of the job's folder below the experiment's directory on its host. ``is_open``
+    returns True while the job waits or runs; ``ended(seconds)`` waits at most this long for the job's end.
+    ``keeper`` reads the files if the server cannot.
     """
 
     job_id: str
@@ -88,12 +88,13 @@ class JobFiles:
 
 
 class KeeperHost(abc.ABC):
-    """Machine with a keeper of this experiment, as its platform reaches it.
+    """Machine that has a keeper of this experiment, as the platform sees it.
 
-    ``wants``: needs of each job; None: those of the experiment. Call ``changed`` when the obstacle has
-    changed. ``passing``: the machine is created for certain jobs and removed after them. No other keeper is
-    ever started there, so its ``manager.json`` needs no turn, and it does not count as silent before its
-    first call. ``call_margin``: a healthy keeper calls again within this time after an answer.
+    ``wants``: needs of each job; None: the needs that the experiment gives. The platform calls ``changed``
+    when ``obstacle`` has changed. ``passing``: the machine was created for certain jobs and is removed after
+    them. No other keeper is ever started there, so its ``manager.json`` needs no turn, and it does not count
+    as silent before its first call. ``call_margin``: a healthy keeper calls again within this time after an
+    answer.
     """
 
     keeper_id: str
@@ -104,7 +105,10 @@ class KeeperHost(abc.ABC):
     changed: Callable[[], None] = staticmethod(lambda: None)
 
     async def open(self) -> None:
-        """Prepare the data that start commands need. Called first. Raises ServiceUnavailable."""
+        """Prepare the data that start commands need.
+
+        The service calls this first. Raises ServiceUnavailable.
+        """
         return None
 
     @abc.abstractmethod
@@ -115,7 +119,7 @@ class KeeperHost(abc.ABC):
         """
 
     def new_token(self) -> str:
-        """Return a new token for the keeper; called if no token is committed."""
+        """Return a new token for the keeper. The service calls this if no token is committed."""
         return secrets.token_urlsafe(32)
 
     @abc.abstractmethod
@@ -131,39 +135,42 @@ class KeeperHost(abc.ABC):
 
     @abc.abstractmethod
     async def keep(self) -> None:
-        """Make sure that the keeper runs, and return when it has ended. Raises OSError, ServiceError.
+        """Keep a keeper running, and return when it has ended. Raises OSError, ServiceError.
 
         Raises HostGone if the host has vanished for good.
         """
 
     @abc.abstractmethod
     async def end(self, *, told: bool) -> None:
-        """End the keeper. With ``told`` it was asked to exit and gets some time to do so by itself."""
+        """End the keeper. ``told``: the keeper was asked to exit, and gets some time to exit by itself."""
 
     async def revive(self) -> None:
-        """Kill a keeper that does not answer, so that ``keep`` returns and it is started again.
+        """Kill a keeper that does not answer, so that ``keep`` returns and the keeper is started again.
 
-        Its trials are not touched, and it loses nothing. A platform does nothing here if it cannot
-        distinguish a hanging keeper from a broken connection. Raises OSError, ServiceError.
+        The keeper's trials continue, and nothing is lost. A platform that cannot distinguish a hanging keeper
+        from a broken connection does nothing. Raises OSError, ServiceError.
         """
         return None
 
     def is_without_keeper(self) -> bool:
-        """Return True if it is certain that no keeper of the experiment runs on the host now."""
+        """Return True if certainly no keeper of the experiment runs on the host."""
         return False
 
     async def close(self) -> None:
-        """Release the host; its keeper stays as it is."""
+        """Release the host. Its keeper continues."""
         return None
 
     def obstacle(self) -> str | None:
-        """Return a sentence that says why no job can start here now, or None; called before each start."""
+        """Return a sentence that says why no job can start here now, or None.
+
+        The queue asks before each start.
+        """
         return None
 
     def verdict(self) -> str | None:
-        """Return why the host ends, if its job caused that, or None.
+        """Return why the host ends if its job caused the end, or None.
 
-        A job that ends with the host has failed then, and is not lost.
+        The job of such a host has failed, and is not lost.
         """
         return None
 
@@ -172,34 +179,38 @@ class KeeperHost(abc.ABC):
         """Return the start command of a job on these GPUs."""
 
     def files(self) -> KeeperFiles:
-        """Return a reader of the experiment's files here that needs no keeper. Raises ServiceUnavailable."""
+        """Return a reader of the experiment's files on this host that needs no keeper.
+
+        Raises ServiceUnavailable.
+        """
         raise ServiceUnavailable(f"files on {self.host.name} can only be read while the experiment runs")
 
     async def remove(self, *, only_look: bool = False) -> None:
-        """Remove the experiment's files here, except its folder on the server, after its keeper has ended.
+        """Remove the experiment's files on this host after its keeper has ended. The folder on the server
+        stays.
 
-        With ``only_look``, only check that they can be removed. Raises ServiceError.
+        With ``only_look``, only check that the files can be removed. Raises ServiceError.
         """
         return None
 
     def read_log(
         self, job: JobFiles, name: str, *, follow: bool, tail: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """See ``TrainingService.read_log``; reads through the keeper."""
+        """Read a log through the keeper. See ``TrainingService.read_log``."""
         check_log_name(name)
         return job.keeper.read(job.parts, name, follow=follow, tail=tail)
 
     def read_file(self, job: JobFiles, path: str) -> AsyncGenerator[bytes, None]:
-        """See ``TrainingService.read_file``; reads through the keeper."""
+        """Read a file through the keeper. See ``TrainingService.read_file``."""
         return job.keeper.read(job.parts, path)
 
     async def list_files(self, job: JobFiles) -> FileListing:
-        """See ``TrainingService.list_files``; reads through the keeper."""
+        """List files through the keeper. See ``TrainingService.list_files``."""
         return await job.keeper.listing(job.parts)
 
 
 def attempt_folder(trial_id: str, attempt: int) -> tuple[str, ...]:
-    """Return the path of an attempt's directory below the experiment's."""
+    """Return the path of an attempt's directory below the experiment's directory."""
     first = ("trials", trial_id)
     return first if attempt == 1 else (*first, f"attempt-{attempt}")
 
@@ -227,11 +238,12 @@ def start_order(
         "NNI_TRIAL_JOB_ID": job.trial_id,
         "NNI_TRIAL_SEQ_ID": str(job.sequence),
         "NNI_CODE_DIR": directory,
-        # The user's environment may contain these variables of another experiment.
+        # The user's environment may contain these variables from another experiment.
         "NNI_TRIAL_COMMAND_CHANNEL": None,
         "REUSE_MODE": None,
         "MULTI_PHASE": "true" if context.multi_phase else None,
-        # A rank that is set before the trial starts is not the trial's, and would silence its reports.
+        # A rank that is set before the trial starts is not the trial's own, and would silence the trial's
+        # reports.
         **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")),
     }
     if gpus is not None and context.trial_gpu_number is not None:

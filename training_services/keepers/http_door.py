@@ -1,8 +1,8 @@
 """Bare ASGI application for the keepers' routes below ``/keepers/v1/{experiment_id}/{keeper_id}/``.
 
-``POST sync``: every metric and every end of a trial passes here; a web framework would cost time on each.
-``GET code/{sha256}``: the packed code of the trials. ``POST reads/{read_no}``: the content of a requested
-file.
+``POST sync``: brings every metric and every end of a trial, so it avoids a web framework, which would cost
+time for each. ``GET code/{sha256}``: the packed code of the trials. ``POST reads/{read_no}``: the content of
+a requested file.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class KeeperDoor:
         body = encode_answer(answer)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         if answer.status is HTTPStatus.GONE:
-            headers.append((b"connection", b"close"))  # the rest of the request is not read
+            # the rest of the request is not read, so the connection cannot be used again
+            headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -95,7 +96,7 @@ class KeeperDoor:
             return _TOO_LARGE
         taken = desk.receive(body, token=token)
         if isinstance(taken, Answer):
-            # Deliver the call's events first: a verdict is urgent, the answer to a report is not.
+            # Deliver the call's events before the answer: a verdict is urgent, the answer to a report is not.
             await asyncio.sleep(0)
             return taken
         try:
@@ -105,7 +106,7 @@ class KeeperDoor:
 
 
 def _credentials(scope: Scope) -> tuple[str, int]:
-    """Return the bearer token and the announced length of the body (0 if none is given)."""
+    """Return the bearer token, and the length of the body that the header gives (0 if there is none)."""
     token, length = "", 0
     for name, value in scope["headers"]:
         if name == b"authorization":
@@ -137,7 +138,7 @@ async def _read(receive: Receive) -> bytes | None:
 async def _send_code(
     desk: KeeperDesk, sha256: str, scope: Scope, receive: Receive, send: Send
 ) -> Answer | None:
-    """Send the archive, or the requested end of it, in pieces of bounded size."""
+    """Send the code archive in pieces of bounded size, or only its end if the request asks for a range."""
     await _read(receive)
     try:
         if not _HASH.fullmatch(sha256):

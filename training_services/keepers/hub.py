@@ -1,4 +1,4 @@
-"""Hub where the keepers' calls meet the services: who may call, and when each call is answered.
+"""Hub between the keepers' calls and the services. It decides who may call, and when each call is answered.
 
 The protocol itself is in ``link`` (pure). A ``KeeperDesk`` serves one keeper of one experiment: it passes
 requests to the link and events to the service, and holds a call until there is something to answer. The hub
@@ -35,10 +35,11 @@ __all__ = ["Answer", "Call", "KeeperDesk", "KeeperHub", "split_turn", "token_dig
 
 logger = logging.getLogger(__name__)
 
-MAX_BACKLOG = 20_000  # uncommitted frames of an experiment above which reports wait for their commit
+MAX_BACKLOG = 20_000  # uncommitted frames of an experiment; with more, reports wait for their commit
 MAX_READS = 16  # simultaneous reads through one keeper
 MAX_LISTING = 16 << 20  # bytes
-# wait of a call while the keeper must exit or stop unwanted attempts: it reports soon that it has
+# Longest wait of a call while the keeper must exit or stop unwanted attempts, so that it soon reports the
+# result.
 ENDING_S = 0.5
 LONG_WAIT_S = 5.0  # remaining wait below which a call is not rounded to a full second
 
@@ -84,9 +85,10 @@ _UNCOMMITTED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The content of this cal
 
 
 def _whole(at: float, wait_s: float) -> float:
-    """Return the full second of the loop's clock before ``at``; for a short wait, ``at`` itself.
+    """Return the time of the loop's clock at which to answer: the full second before ``at``, or ``at`` for a
+    short wait.
 
-    So an idle server with many experiments wakes up once for all calls whose wait ends within the same
+    So an idle server with many experiments wakes up only once for all calls whose wait ends within the same
     second.
     """
     return at if wait_s < LONG_WAIT_S else math.floor(at)
@@ -94,13 +96,15 @@ def _whole(at: float, wait_s: float) -> float:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """Held call of a keeper: the facts that it waits for, and the future of its answer."""
+    """Call of a keeper that is not answered yet: the facts whose commit it waits for, and the future of its
+    answer.
+    """
 
     request: Request
     needs: set[Key]
     answer: asyncio.Future[Answer]
     timer: asyncio.TimerHandle | None = None
-    due: bool = False  # to be answered even if there is nothing to report
+    due: bool = False  # True: answer the call even if there is nothing to report
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -118,17 +122,18 @@ class KeeperDesk:
     deliver: Callable[[KeeperDesk, Received], None]
     archive: Callable[[str], Path]
     wait_s: float = WAIT_S
-    answered_at: float = 0.0  # on the loop's clock; time of the last answer, which restarts a lease
+    answered_at: float = 0.0  # time of the last answer, which restarts a lease; by the loop's clock
     open: bool = False  # True once all earlier jobs were submitted again: only then can reports be judged
-    turn: str = ""  # turn of the last write of the keeper's manager.json
+    turn: str = ""  # number of the last write of the keeper's manager.json, as text
     _told: asyncio.Event = field(
         default_factory=asyncio.Event
-    )  # set after an answer has asked the keeper to exit
+    )  # Event that is set after an answer has asked the keeper to exit.
     _calls: list[Call] = field(default_factory=list)
     _reads: dict[int, ReadStream] = field(default_factory=dict)
 
     def receive(self, body: bytes, *, token: str = "") -> Answer | Call:
-        """Take one call. Return its answer, or the held call; ``release`` the call if the caller leaves.
+        """Take one call. Return its answer, or the call if it must wait; ``release`` the call if the caller
+        disconnects.
 
         ``token`` is the caller's token with its turn, as in ``manager.json``.
         """
@@ -160,18 +165,24 @@ class KeeperDesk:
         return call
 
     def settle(self, key: Key) -> None:
-        """Record that the fact is durable, so that no call waits for it any longer."""
+        """Record that the fact is durable, so that no call waits for its commit any longer."""
         for call in self._calls:
             call.needs.discard(key)
 
     def flush(self) -> None:
-        """Answer every call that can be answered now; reports first, so that commands leave only once."""
+        """Answer every call that can be answered now.
+
+        Reports come first, so that commands are sent only once.
+        """
         for call in sorted(self._calls, key=lambda call: not call.request.news):
             if self._is_answerable(call):
                 self._finish(call, self._answer(call))
 
     async def dismiss(self, limit_s: float) -> None:
-        """Ask the keeper to stop its trials and exit. Wait until an answer has left, or for ``limit_s``."""
+        """Ask the keeper to stop its trials and exit.
+
+        Wait until an answer was sent, for at most ``limit_s``.
+        """
         self.link.leaving = True
         self.flush()
         if limit_s > 0:
@@ -248,7 +259,7 @@ class KeeperDesk:
             del self._reads[number]
 
     def take_read(self, number: int) -> ReadStream | None:
-        """Return the stream of the read for which the keeper calls; None if nobody waits for it.
+        """Return the stream of the read for which the keeper calls; None if no reader waits for the file.
 
         Only the first call for a read gets its stream.
         """
@@ -266,7 +277,10 @@ class KeeperDesk:
         return self.link.has_word(call.request, arrived=False)
 
     def _overtaken(self, request: Request) -> bool:
-        """Answer all waiting calls older than this request. Return True if a newer one is waiting."""
+        """Answer all waiting calls that are older than this request.
+
+        Return True if a newer call is waiting.
+        """
         number = request.k_epoch, request.sync_no
         overtaken = False
         for call in [call for call in self._calls if not call.request.news]:
@@ -277,7 +291,7 @@ class KeeperDesk:
         return overtaken
 
     def _give_up(self, call: Call) -> None:
-        """Answer a call without waiting any longer; its content is acknowledged only if it is durable."""
+        """Answer a call whose wait is over. Its content is acknowledged only if it is durable."""
         self._finish(call, _UNCOMMITTED if call.needs else self._answer(call))
 
     def _answer(self, call: Call) -> Answer:
@@ -303,7 +317,8 @@ class KeeperHub:
 
     def __init__(self) -> None:
         self._desks: dict[tuple[str, str], KeeperDesk] = {}
-        self._barred: dict[tuple[str, str], str] = {}  # digests of the tokens of removed keepers
+        # keepers of removed machines -> digests of their tokens
+        self._barred: dict[tuple[str, str], str] = {}
 
     def bar(self, experiment_id: str, keeper_id: str, *, token_sha256: str) -> None:
         """Refuse the keeper, whose machine was removed; the refusal makes it stop its trials and exit."""
@@ -325,7 +340,7 @@ class KeeperHub:
             del self._desks[key]
 
     def find(self, experiment_id: str, keeper_id: str, *, token: str) -> KeeperDesk | Answer:
-        """Return the desk of the keeper if the token is correct, or else the refusal.
+        """Return the desk of the keeper if the token is correct, else the answer that refuses the call.
 
         A caller without the keeper's token gets the same refusal whether the experiment exists or not.
         """

@@ -1,4 +1,7 @@
-"""Inventory of a keeper's attempts: requested once, and again while unwanted attempts may run there."""
+"""Inventory of a keeper's attempts.
+
+The server requests it once, and again while unwanted attempts may run there.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ __all__ = ["Inventory"]
 
 
 class Inventory:
-    """Inventory of the attempts that a keeper has; ``named``: it has listed all of them to this runner."""
+    """Attempts that a keeper has. ``named``: the keeper has listed all its attempts to this runner."""
 
     def __init__(self) -> None:
         self.named = False
@@ -20,7 +23,7 @@ class Inventory:
 
     @property
     def unwanted(self) -> bool:
-        """True while attempts that no job wants may still run there. The keeper is asked to stop them."""
+        """True while attempts may still run there that belong to no job. The keeper is asked to stop them."""
         return bool(self._unwanted)
 
     @property
@@ -29,21 +32,21 @@ class Inventory:
         return self._ask_again or not (self.named or self._asked)
 
     def lists(self, job_id: str) -> bool:
-        """Return True if the attempt may still run there although no job wants it."""
+        """Return True if the attempt may still run on the host although it belongs to no job."""
         return job_id in self._unwanted
 
     def doubt(self, job_id: str) -> None:
-        """Record that an attempt was given up that may still run there."""
+        """Record an attempt that was given up and may still run."""
         if job_id not in self._unwanted:
             self._unwanted.add(job_id)
             self._ask_again = True
 
     def clear(self) -> None:
-        """Forget the attempts of an instance that was replaced."""
+        """Forget the attempts of a directory instance that was replaced."""
         self._unwanted.clear()
 
     def take(self, request: Request, is_wanted: Callable[[str], bool]) -> None:
-        """Record the attempts that run there although no job wants them.
+        """Record the attempts on the host that belong to no job.
 
         Their places must stay free until they end.
         """
@@ -57,7 +60,10 @@ class Inventory:
                 self.doubt(job_id)
 
     def ask(self, *, waiting: bool) -> bool:
-        """Return True if an answer must ask for all attempts; ``waiting``: it answers a call without news."""
+        """Return True if an answer must ask for all attempts.
+
+        ``waiting``: the call only waits for commands.
+        """
         self._asked = not self.named
         if waiting:
             self._ask_again = False

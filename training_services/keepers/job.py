@@ -1,4 +1,4 @@
-"""One job of a keeper: what was reported about it, and how much of that is recorded."""
+"""One job of a keeper: the keeper's reports about the job, and the part of them that is recorded."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ class End(Enum):
     """Progress of a job's end from the keeper's report to the commit."""
 
     NONE = auto()
-    TOLD = auto()  # its event was passed to the core
+    TOLD = auto()  # the event of the end was passed to the core
     COMMITTED = auto()
 
 
 @dataclass(slots=True)
 class Job:
-    """Job of a keeper; ``commands`` has the numbers of all its commands, ``start_cmd`` that of its start."""
+    """Job of a keeper.
+
+    ``commands`` has the numbers of all commands for the job, ``start_cmd`` the number of its start.
+    """
 
     id: str
     trial_id: str
@@ -39,19 +42,22 @@ class Job:
     start_cmd: int
     last_cmd: int
     commands: list[int] = field(default_factory=list)
-    sought: bool = False  # the start was sent again because the keeper did not know the job
-    received: int = 0  # frames passed to the core
-    committed: int = 0  # frames committed
-    started: bool = False  # start reported to the core
+    sought: bool = False  # True: the start was sent again because the keeper did not know the job
+    received: int = 0  # number of metric frames passed to the core
+    committed: int = 0  # number of metric frames that the core has committed
+    started: bool = False  # True: the start was reported to the core
     stopped: bool = False  # stop ordered
-    lost: bool = False  # ended without a report of its end: its commands become nops, except a stop
-    astray: bool = False  # lost without proof: the job may still run
+    lost: bool = False  # True: the job was lost, so its commands are sent as nops, except a stop
+    astray: bool = False  # True: lost without proof, so the job may still run
     end: End = End.NONE
     notes: set[str] = field(default_factory=set)
 
     @classmethod
     def adopted(cls, spec: TrialJobSpec) -> Job:
-        """Return the job as it was when the previous runner ended. Raises ValueError if it has no place."""
+        """Return the job in the state that the previous runner has committed.
+
+        Raises ValueError if the job has no place.
+        """
         if spec.place is None:
             raise ValueError(f"job {spec.id} has no place")
         return cls(
@@ -72,7 +78,7 @@ class Job:
         return self.end is End.NONE
 
     def report(self, attempt: Attempt) -> list[JobEvent]:
-        """Record what its keeper reports, except the end. Return the new events."""
+        """Record the keeper's report, except the end of the job. Return the new events."""
         events: list[JobEvent] = []
         if attempt.started is not None and not self.started:
             self.started = True
@@ -94,7 +100,7 @@ class Job:
         return [JobNoted(job_id=self.id, note=note)]
 
     def missing(self, final: Final) -> list[JobEvent]:
-        """Return a note if the host lacks metrics that are recorded here."""
+        """Return a note for the job if the host lacks metrics that the server has recorded."""
         lost = self.received - final.frames
         if lost <= 0:
             return []
@@ -102,7 +108,7 @@ class Job:
         return [JobNoted(job_id=self.id, note=note)]
 
     def finish(self, final: Final, reason: EndReason, *, acked_cmd: int) -> JobEnded:
-        """End the job as its keeper reports. The keeper has applied commands up to ``acked_cmd``."""
+        """End the job as reported by its keeper, which has applied all commands up to ``acked_cmd``."""
         self.end = End.TOLD
         return JobEnded(
             job_id=self.id,

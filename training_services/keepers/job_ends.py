@@ -27,7 +27,7 @@ class JobEnds:
                     self._waiters.pop(job_id, None)
 
     def came(self, job_id: str) -> None:
-        """Wake all tasks that wait for the job, because its keeper has reported its end."""
+        """Wake all tasks that wait for the end of the job, which its keeper has reported."""
         for waiter in self._waiters.pop(job_id, ()):
             if not waiter.done():
                 waiter.set_result(None)

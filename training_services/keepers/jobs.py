@@ -1,4 +1,4 @@
-"""Jobs of one keeper: ordered by the service, reported by the keeper, recorded by the core."""
+"""Jobs of one keeper. The service orders them, the keeper reports them, and the core records them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ StartOrder = Mapping[str, Any]  # ``start`` of trial_keeper.wire without its boo
 
 @dataclass(slots=True)
 class Backlog:
-    """Count of frames of an experiment, over all its keepers, that the core has not committed yet."""
+    """Number of metric frames of an experiment, over all its keepers, that the core has not committed yet."""
 
     frames: int = 0
 
@@ -41,9 +41,9 @@ class Backlog:
 class Jobs:
     """Table of the jobs of one keeper.
 
-    ``untold``: number of frames committed since the last answer with acknowledgements; ``fresh``: their jobs.
-    ``ended``: jobs whose end came with the current request. ``verdict`` returns why the host ends if its job
-    caused that, or None: such a job has failed and is not lost.
+    ``untold``: number of frames that were committed since the last answer with acknowledgements; ``fresh``:
+    the jobs of these frames. ``ended``: jobs whose end came with the current request. ``verdict`` returns why
+    the host ends if its job caused the end, or None; such a job has failed and is not lost.
     """
 
     def __init__(
@@ -93,7 +93,10 @@ class Jobs:
         return {**start, "boot_id": boot_id, **({"lease": True} if self._leased else {})}
 
     def order_update(self, job_id: str, *, index: int, parameter: str) -> UpdateOrdered | None:
-        """Order a further parameter set for the job. Return None if the job is not open here."""
+        """Order a further parameter set for the job.
+
+        Return None if the job has ended or is not on this host.
+        """
         job = self.by_id.get(job_id)
         if job is None or not job.is_open:
             return None
@@ -102,7 +105,8 @@ class Jobs:
         return UpdateOrdered(job_id=job_id, index=index, cmd_seq=seq)
 
     def order_stop(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
-        """Order the job to stop. Return None if it is not open here, or was ordered to stop before.
+        """Order the job to stop. Return None if the job has ended, is not on this host, or has been ordered
+        to stop.
 
         If the job's place is not committed yet, its start is withdrawn and nothing is sent.
         """
@@ -121,11 +125,17 @@ class Jobs:
         return StopOrdered(job_id=job_id, cmd_seq=seq, grace=grace)
 
     def give_up(self, reason: str) -> list[JobEvent]:
-        """Count every open job as lost; return the events. Nothing of them runs, and no start leaves."""
+        """Count every open job as lost; return the events.
+
+        The jobs do not run, and no start is sent any more.
+        """
         return [event for job in self.by_id.values() if job.is_open for event in self.lose(job, reason)]
 
     def fail(self, reason: str, at: datetime) -> list[JobEvent]:
-        """End every open job as failed; return the events. The jobs themselves have ended their host."""
+        """End every open job as failed; return the events.
+
+        The jobs themselves have caused the end of their host.
+        """
         final = Final(reason=EndReason.EXITED, code=None, signal=None, frames=0, message=reason, at=at)
         return [
             event
@@ -137,7 +147,7 @@ class Jobs:
     # ---- facts that were committed ------------------------------------------------------------------------
 
     def command_committed(self, job_id: str, seq: int) -> None:
-        """Allow the start, update or stop of this number to leave."""
+        """Allow that the start, update or stop with this number is sent."""
         job = self.by_id.get(job_id)
         if job is not None:
             self._commands.of(job).commit(seq)
@@ -154,7 +164,7 @@ class Jobs:
         self.fresh[job_id] = None
 
     def end_committed(self, job_id: str, *, lost: bool) -> list[JobEvent]:
-        """Record that the job's end is durable. Return the acknowledgement if the end has not reported it.
+        """Record that the job's end is durable. Return an acknowledgement unless the end has reported it.
 
         ``lost``: the job counts as lost, perhaps by the core's own decision.
         """
@@ -170,11 +180,11 @@ class Jobs:
         self._backlog.frames -= job.received - job.committed
         job.committed = job.received
         self.fresh.pop(job_id, None)
-        # the end itself has reported the acknowledgement
+        # the event of the end has reported the acknowledgement already
         return [] if told and not lost else self._acknowledged(job)
 
     def forget_ended(self, job_id: str) -> bool:
-        """Forget a job if its end is committed, all its commands are applied, and it runs no longer.
+        """Forget a job whose end is committed, whose commands are all applied, and which no longer runs.
 
         Return False if the job must be kept.
         """
@@ -213,7 +223,7 @@ class Jobs:
         return [job.lose(reason), *self._acknowledged(job)]
 
     def _acknowledged(self, job: Job) -> list[JobEvent]:
-        """Return the acknowledgement for the core if the lost job has no command under way."""
+        """Return the acknowledgement for the core if the lost job has no command that is still being sent."""
         if not self._commands.is_here(job) or self._commands.is_under_way(job):
             return []
         return [KeeperAcknowledged(keeper_id=self._caller.keeper_id, acked_cmd=self._commands.acked)]
@@ -241,20 +251,21 @@ class Jobs:
         return events
 
     def renumber(self, seen: int) -> None:
-        """Give the jobs' stops and updates new numbers for a keeper that may have obeyed a later database.
+        """Give the jobs' stops and updates new numbers for a keeper that may have obeyed a later state of the
+        database.
 
-        The keeper ignores all numbers up to ``seen``, also those that this server has used a second time. A
-        stop or an update that is obeyed twice changes nothing.
+        The keeper ignores all numbers up to ``seen``, also numbers that this server has used a second time. A
+        stop or an update that is obeyed twice has no second effect.
         """
         for job in self.by_id.values():
             if job.is_open and self._commands.is_here(job):
                 self._commands.renumber(job, seen)
 
     def seek_missing(self, request: Request) -> list[JobEvent]:
-        """Repeat the starts of jobs that the keeper has forgotten, under new numbers; return events.
+        """Repeat the starts of jobs that the keeper has forgotten, under new numbers. Return events.
 
-        The keeper has obeyed a later state of the database in which the job had ended. The trial's command
-        does not run a second time: the keeper reports the job's end from its claim and metrics.
+        The keeper has obeyed a later state of the database, in which the job had ended. The trial's command
+        does not run a second time: the keeper reports the job's end from the job's claim file and metrics.
         """
         events: list[JobEvent] = []
         for job_id, job in self.by_id.items():
@@ -267,7 +278,7 @@ class Jobs:
     # ---- questions ----------------------------------------------------------------------------------------
 
     def is_wanted(self, job_id: str) -> bool:
-        """Return True if the job is here and its end is not recorded."""
+        """Return True if the job is in the table and its end is not recorded."""
         job = self.by_id.get(job_id)
         return job is not None and job.end is not End.COMMITTED
 
@@ -277,7 +288,7 @@ class Jobs:
         return job is not None and job.astray
 
     def is_open(self, job_id: str) -> bool:
-        """Return True if the job is here and no end of it was reported."""
+        """Return True if the job is in the table and no end of the job was reported."""
         job = self.by_id.get(job_id)
         return job is not None and job.is_open
 

@@ -1,4 +1,6 @@
-"""Server's side of a lease: finds when nothing can run any longer on a host without contact to the server."""
+"""Server's side of a lease: decides when no trial can run any longer on a host without contact to the
+server.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,15 @@ from training_services.keepers.hub import KeeperDesk
 
 __all__ = ["LeaseWatch"]
 
-# A silent host counts as lost when its last answer is older than its lease times LEASE_CLOCKS, because clocks
-# differ in speed, plus LEASE_KILL_S seconds, in which processes that ignore SIGTERM are killed.
+# A silent host counts as lost when its last answer is older than lease * LEASE_CLOCKS + LEASE_KILL_S. The
+# factor is for clocks of different speed. The seconds are for killing processes that ignore SIGTERM.
 LEASE_CLOCKS, LEASE_KILL_S = 1.1, 5.0
 
 
 class LeaseWatch:
-    """Timer that calls ``over`` when a silent host's lease has ended and nothing can run there any longer."""
+    """Timer that calls ``over`` when a silent host's lease has expired and no trial can run there any
+    longer.
+    """
 
     def __init__(self, desk: KeeperDesk, lease: timedelta, over: Callable[[timedelta], None]) -> None:
         self._desk, self._lease, self._over = desk, lease, over
@@ -24,7 +28,7 @@ class LeaseWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Start the watch. An earlier server may have answered until now."""
+        """Start the watch from now, because an earlier server may have answered until now."""
         self._desk.answered_at = asyncio.get_running_loop().time()
         self._look()
 

@@ -27,15 +27,15 @@ from training_services.placement.needs import GpuReading
 
 __all__ = ["MAX_UNTOLD", "KeeperLink", "Received", "Refused"]
 
-MAX_UNTOLD = 2000  # committed frames after which an answer with acknowledgements is due
+MAX_UNTOLD = 2000  # committed frames that make an answer with acknowledgements due
 
 
 class Received(NamedTuple):
     """Result of a request.
 
-    ``events`` in order; ``needs``: the facts to commit before the request is answered; ``ended``: jobs that
-    no longer hold their places; ``gpus``: a new reading of the host's GPUs; ``facts``: the keeper's report on
-    its host.
+    ``events``: events in order; ``needs``: facts to commit before the request is answered; ``ended``: jobs
+    that no longer hold their places; ``gpus``: a new reading of the host's GPUs; ``facts``: the keeper's
+    report on its host.
     """
 
     events: list[JobEvent]
@@ -78,12 +78,12 @@ class KeeperLink:
         self.status: str | None = None
         self.facts: HostFacts | None = None
         self.leaving = False
-        # a waiting call was told to exit; another call means that attempts are still there
+        # True: a waiting call was told to exit, so another call means that attempts are still there
         self.leave_told = False
-        self._reads_gpus = reads_gpus  # the keeper must read its host's GPUs
+        self._reads_gpus = reads_gpus  # True: the keeper must read its host's GPUs
         self._lease_s = None if lease is None else lease.total_seconds()
-        self._reads: dict[int, Sequence[Any]] = {}  # ordered reads for which the keeper has not called yet
-        self._unsent: set[int] = set()  # ordered reads that no answer has carried yet
+        self._reads: dict[int, Sequence[Any]] = {}  # read orders for which the keeper has not called yet
+        self._unsent: set[int] = set()  # read orders that no answer has contained yet
 
     @property
     def keeper_id(self) -> str:
@@ -99,12 +99,15 @@ class KeeperLink:
     def order_read(
         self, number: int, kind: str, directory: str, name: str, *, follow: bool, tail: int | None
     ) -> None:
-        """Order the keeper to stream a file; every answer repeats the order until the keeper calls."""
+        """Order the keeper to send a file.
+
+        Every answer repeats the order until the keeper calls with the file.
+        """
         self._reads[number] = (number, kind, directory, name, 0, follow, tail)
         self._unsent.add(number)
 
     def drop_read(self, number: int) -> None:
-        """Withdraw the read order: its call has come, or nobody waits for it."""
+        """Withdraw the read order, because the keeper has called or no reader waits any longer."""
         self._reads.pop(number, None)
         self._unsent.discard(number)
 
@@ -113,7 +116,7 @@ class KeeperLink:
     def receive(self, request: Request, *, newest: bool = True) -> Received:
         """Apply a request and return its result. Repeated and overtaken requests change nothing.
 
-        ``newest`` and the error Refused are as in ``Caller.check``.
+        For ``newest`` and the error Refused, see ``Caller.check``.
         """
         caller = self.caller
         caller.check(request, newest=newest)
@@ -169,7 +172,7 @@ class KeeperLink:
         commands.take(seen=request.seen_cmd)
         if not self.ready:
             self.caller.ready = True
-            # jobs that have ended and were not submitted again may wait for the acknowledgement
+            # Ended jobs that were not submitted again may wait for the acknowledgement.
             awaited = commands.last > 0
             commands.acked = request.acked_cmd
         for seq, command in commands.acknowledge(request.acked_cmd):
@@ -189,7 +192,7 @@ class KeeperLink:
     # ---- answers ------------------------------------------------------------------------------------------
 
     def has_word(self, request: Request, *, arrived: bool) -> bool:
-        """Return True if a waiting call should be answered now. ``arrived``: the call has just come in."""
+        """Return True if a waiting call should be answered now. ``arrived``: the call has just arrived."""
         return (
             (self.leaving and not self.leave_told)
             or self.commands.waiting(arrived=arrived)

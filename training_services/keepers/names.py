@@ -17,7 +17,8 @@ _ODD = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def keeper_name(user: str | None, host: str, port: int) -> str:
-    """Return the name of a machine's keeper: stable, of letters, digits, ``.``, ``_`` and ``-`` only.
+    """Return the name of a machine's keeper. It is stable and has only letters, digits, ``.``, ``_`` and
+    ``-``.
 
     A host contains no ``_``, so the part between the last two ``_`` is the host.
     """

@@ -1,7 +1,7 @@
-"""Numbered commands for one instance of a keeper's directory: given in order, sent in order.
+"""Numbered commands for one instance of a keeper's directory, which are sent in the order of their numbers.
 
-A command is kept after its acknowledgement, until its job is forgotten. A keeper that has lost the end of its
-journal acknowledges less than before; then the commands are sent again.
+A command is kept after its acknowledgement, until its job is forgotten, because a keeper that has lost the
+end of its journal acknowledges less than before and needs the commands again.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class Command:
     job_id: str
     body: Mapping[str, Any]
     committed: bool
-    withdrawn: bool = False  # must be sent as a nop
+    withdrawn: bool = False  # True: send the command as a nop
 
 
 @dataclass(slots=True)
 class Orders:
-    """Numbered commands; ``last`` is the highest number given, and all up to ``committed`` may leave.
+    """Numbered commands. ``last`` is the highest number in use. Commands up to ``committed`` may be sent.
 
     ``stored`` is the highest number in the experiment's stored facts when this runner began.
     """
@@ -36,7 +36,9 @@ class Orders:
     _renumbered: dict[int, int] = field(default_factory=dict)  # old number to new number
 
     def put(self, seq: int, command: Command) -> None:
-        """Add a command. If it is committed, an earlier runner gave it, and all numbers before it."""
+        """Add a command. If the command is committed, an earlier runner has numbered it and all commands
+        before it.
+        """
         self._commands[seq] = command
         self.last = max(self.last, seq)
         if command.committed:
@@ -47,7 +49,7 @@ class Orders:
         return self._commands.get(seq)
 
     def commit(self, seq: int) -> None:
-        """Mark the command as committed. It may leave once all commands before it may."""
+        """Mark the command as committed. It may be sent once all commands before it may be sent."""
         command = self._commands.get(self._renumbered.get(seq, seq))
         if command is None:
             return
@@ -62,14 +64,14 @@ class Orders:
         self.committed = reach
 
     def reach(self, seq: int) -> None:
-        """Record that all numbers up to this one have been given and may leave."""
+        """Record that all numbers up to ``seq`` are in use and may be sent."""
         self.last = max(self.last, seq)
         self.committed = max(self.committed, seq)
 
     def renumber(self, seq: int) -> int:
         """Move a command behind all others and return its new number.
 
-        If its fact is not committed yet, the commit still comes under the old number.
+        If the command's fact is not committed yet, its commit still comes under the old number.
         """
         number = self._renumbered[seq] = self.last + 1
         command = self._commands[number] = self._commands.pop(seq)

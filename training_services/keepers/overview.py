@@ -1,4 +1,4 @@
-"""Summary of all hosts of an experiment: their state and what is wrong with them."""
+"""Summary of all hosts of an experiment: their state and their problems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["machines", "notices"]
 
 
 def machines(seats: Iterable[KeeperSeat], ledger: HostLedger) -> Sequence[Machine]:
-    """Return a description of each host."""
+    """Return a description of each host of the experiment."""
     found = []
     for seat in seats:
         reading = ledger.reading(seat.host.id)
@@ -22,7 +22,7 @@ def machines(seats: Iterable[KeeperSeat], ledger: HostLedger) -> Sequence[Machin
 
 
 def notices(seats: Iterable[KeeperSeat], ledger: HostLedger) -> Mapping[str, str]:
-    """Return what is wrong with keepers and GPUs: one sentence by "keeper <id>" or "gpus <id>"."""
+    """Return the problems of keepers and GPUs: "keeper <id>" or "gpus <id>" -> one sentence."""
     found: dict[str, str] = {}
     for seat in seats:
         if (notice := seat.notice()) is not None:

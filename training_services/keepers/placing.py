@@ -13,7 +13,8 @@ __all__ = ["JobPlacing"]
 
 
 class JobPlacing(Protocol):
-    """Queue of the jobs of one experiment that have no place yet, with the seats that may take them.
+    """Queue of the experiment's jobs that have no place yet, and of the seats (hosts with a keeper) that may
+    take jobs.
 
     Iteration yields the ids of the waiting jobs.
     """
@@ -29,19 +30,21 @@ class JobPlacing(Protocol):
         """Stop placing jobs."""
 
     def add(self, seat: KeeperSeat) -> None:
-        """Let the seat take jobs."""
+        """Allow the queue to place jobs on the seat."""
 
     def remove(self, seat: KeeperSeat) -> None:
-        """Let the seat take no more jobs."""
+        """Place no more jobs on the seat."""
 
     def ready(self, seat: KeeperSeat) -> None:
-        """Ask the seat again: its keeper has called for the first time, or again after a silence."""
+        """Offer the seat to waiting jobs: its keeper has called for the first time, or again after a
+        silence.
+        """
 
     def left(self, seat: KeeperSeat) -> None:
-        """Ask the seat again: a job has left it."""
+        """Offer the seat to waiting jobs, because a job has left the seat."""
 
     def reasons_changed(self) -> None:
-        """Ask all seats again: the reasons why jobs wait may have changed anywhere."""
+        """Check all seats again, because the reasons why jobs wait may have changed on any of them."""
 
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         """Place the job, or queue it. Raises JobRejected if no seat can ever take it."""
@@ -50,10 +53,13 @@ class JobPlacing(Protocol):
         """Remove the job from the queue. Return False if it is not there."""
 
     def hold(self, job_id: str, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
-        """Record that the job already had its place on the seat before the service was opened."""
+        """Record that the job had its place on the seat before the service was opened."""
 
     def release(self, job_id: str, seat: KeeperSeat) -> bool:
-        """Free what the job holds on the seat; nothing of the job runs. Return False if it held nothing."""
+        """Free the resources that the job holds on the seat.
+
+        The job has ended. Return False if it held nothing.
+        """
 
     def told(self, seat: KeeperSeat, capacity: Capacity | None, gpus: GpuReading | None) -> None:
         """Record the capacity and the GPUs that the seat's keeper reports; None if it reports none."""

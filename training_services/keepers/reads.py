@@ -1,6 +1,6 @@
-"""Reads of files through a keeper, on the server: pieces go from the keeper's call to the waiting reader.
+"""Reads of files through a keeper, on the server: data passes from the keeper's call to the waiting reader.
 
-A read holds only a few pieces: the keeper sends no faster than the reader takes.
+A read holds only a few pieces in memory, so the keeper sends no faster than the reader takes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ReadStream", "read_listing", "receive_read"]
 
 OPEN_S = 15.0  # limit in seconds for the keeper to start sending
 SILENT_S = 3 * wire.WORD_S  # limit in seconds between two bytes
-PIECES = 8  # pieces held at most; each is as large as one piece from the connection
+PIECES = 8  # most pieces held in memory; a piece is what one receive of the connection returns
 _LIMITS = {wire.DATA: 2**32, wire.WORD: 0, wire.END: 1 << 16}
 
 Message = MutableMapping[str, Any]
@@ -28,7 +28,10 @@ Receive = Callable[[], Awaitable[Message]]
 
 
 class ReadStream:
-    """Stream of one read. The keeper's call uses ``put``, the reader ``chunks``; either may come first."""
+    """Stream of one read.
+
+    The keeper's call uses ``put``, the reader uses ``chunks``. Either may come first.
+    """
 
     def __init__(self, keeper_id: str) -> None:
         self.complete = True  # False for a listing that lacks files
@@ -38,14 +41,17 @@ class ReadStream:
         self._room = asyncio.Event()  # wakes the keeper's call
         self._pieces: deque[bytes] = deque()
         self._failure: Exception | None = None
-        self._over = False  # nothing more will come
-        self._left = False  # the reader has left
+        self._over = False  # True: no more data will come
+        self._left = False  # True: the reader no longer wants data
         self._wait: asyncio.Timeout | None = None  # timeout of the call for its next bytes
 
     # ---- the reader ---------------------------------------------------------------------------------------
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Yield the pieces until the end. Raises the read's error, or ServiceUnavailable for a lost link."""
+        """Yield the pieces until the end.
+
+        Raises the error of the read, or ServiceUnavailable for a lost connection.
+        """
         try:
             async with asyncio.timeout(OPEN_S):
                 await self._opened.wait()
@@ -66,7 +72,10 @@ class ReadStream:
             await self._news.wait()
 
     def close(self) -> None:
-        """End the read, because the reader has left: the call is answered, and the keeper stops reading."""
+        """End the read, because the reader wants no more data.
+
+        The call is answered, and the keeper stops reading.
+        """
         self._left = True
         self._pieces.clear()
         self._room.set()
@@ -76,14 +85,17 @@ class ReadStream:
     # ---- the call -----------------------------------------------------------------------------------------
 
     def open(self) -> bool:
-        """Accept the keeper's call. Return False if it is not the first, or too late."""
+        """Accept the keeper's call.
+
+        Return False if another call was accepted before, or the read has ended.
+        """
         if self._opened.is_set() or self._over or self._left:
             return False
         self._opened.set()
         return True
 
     async def put(self, piece: bytes) -> None:
-        """Pass a piece on when there is room; drop it if the reader has left."""
+        """Pass on a piece when there is room. Drop the piece if the reader wants no more data."""
         while len(self._pieces) >= PIECES and not self._left:
             self._room.clear()
             await self._room.wait()
@@ -99,7 +111,9 @@ class ReadStream:
             self._news.set()
 
     async def next_message(self, receive: Receive) -> Message | None:
-        """Return the next message of the connection; None if nothing more comes or the reader has left."""
+        """Return the connection's next message; None if the connection has ended or the reader wants no more
+        data.
+        """
         try:
             async with asyncio.timeout(SILENT_S) as self._wait:
                 if self._left:
@@ -117,7 +131,7 @@ class ReadStream:
         return message
 
     def lose(self, how: str) -> None:
-        """End the stream with an error; ``how`` describes what the keeper did."""
+        """End the stream with an error. ``how`` says what the keeper did, for example "broke off"."""
         self.finish(ServiceUnavailable(f"keeper {self.keeper_id} {how}"))
 
 

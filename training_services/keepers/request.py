@@ -1,4 +1,4 @@
-"""Request of a keeper as typed records: the body of a call is parsed once, completely, on arrival."""
+"""Request of a keeper as typed records. The body of a call is parsed once and completely when it arrives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Started(NamedTuple):
 
 
 class Final(NamedTuple):
-    """End of an attempt as its keeper reports it; ``reason`` None: the host was lost."""
+    """End of an attempt as reported by its keeper. ``reason`` None: the host was lost."""
 
     reason: EndReason | None
     code: int | None
@@ -35,7 +35,7 @@ class Final(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    first: int  # position of the first payload
+    first: int  # position of the first frame of this report in the metrics file
     payloads: list[bytes]
     started: Started | None
     note: str | None
@@ -43,7 +43,7 @@ class Attempt(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """Number of frames that the server has after this report, as the keeper believes."""
+        """Number of frames that the server has after this report, by the keeper's own count."""
         return max(self.first + len(self.payloads), self.final.frames if self.final else 0)
 
 
@@ -72,7 +72,7 @@ class Request(NamedTuple):
 
     @property
     def news(self) -> bool:
-        """True if the call reports something; other calls wait until there is something to answer."""
+        """True if the call reports something. A call without news waits until there is an answer to send."""
         return not self.wait or self.all or bool(self.attempts)
 
 
@@ -149,7 +149,9 @@ def _facts(raw: Any) -> HostFacts:
 
 
 def _job(value: Any) -> str | None:
-    """Return the job id of a process, or None if it is malformed: a user can set any environment."""
+    """Return the job id of a process, or None if it is malformed, because a user can set any environment
+    variable.
+    """
     return value if type(value) is str and _JOB_ID.fullmatch(value) else None
 
 

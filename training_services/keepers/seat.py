@@ -1,4 +1,7 @@
-"""Seat: a host of one experiment with its keeper, which is enrolled, kept running and watched for silence."""
+"""Seat: a host of one experiment with its keeper.
+
+The seat enrols the keeper, keeps it running and notices silence.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +34,16 @@ __all__ = ["KeeperSeat", "Platform"]
 
 logger = logging.getLogger(__name__)
 
-SHORT_LIFE_S = 1.0  # a keeper that ended sooner is restarted only after a pause
-OBEY_S = 2.0  # limit for a keeper to fetch a stop; after it the keeper counts as hanging
-FAREWELL_S = 15.0  # limit for the next call of a keeper that may run a lost job; longer than its back-off
+SHORT_LIFE_S = 1.0  # seconds; a keeper that ended sooner is restarted only after a pause
+OBEY_S = 2.0  # seconds in which a keeper must fetch a stop order; after that it counts as hanging
+# longest wait for a call of a keeper that may run a lost job; longer than the keeper's own back-off
+FAREWELL_S = 15.0
 REVIVE_PAUSE_S = 10.0  # pause between two attempts to restart a keeper: a slow machine needs time to start it
 PAUSES_S = (0.05, 5.0)  # first and longest pause before a restart
 
 
 class Platform(Protocol):
-    """Methods of the service that a seat uses."""
+    """Methods of the service that a seat calls."""
 
     context: ExperimentContext
 
@@ -47,14 +51,17 @@ class Platform(Protocol):
         """Pass these events to the core."""
 
     def reasons_changed(self) -> None:
-        """Report again to the waiting jobs why they wait."""
+        """Check again why jobs wait, and report changed reasons."""
 
     def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
         """Handle the end of the seat's host, which has vanished for good."""
 
 
 class KeeperSeat:
-    """One experiment's host with its keeper; ``token`` is the keeper's; ``enrolled``: it is committed."""
+    """Host of one experiment with its keeper.
+
+    ``token`` is the keeper's; ``enrolled``: the token is committed.
+    """
 
     def __init__(
         self,
@@ -70,10 +77,10 @@ class KeeperSeat:
         self.keeper_host = keeper_host
         self.wants = keeper_host.wants or Wants.of(platform.context)
         self.desk = desk
-        self.jobs: set[str] = set()  # jobs placed here that are not forgotten yet
+        self.jobs: set[str] = set()  # jobs placed here that the service has not forgotten yet
         self.closing: dict[str, None] = {}  # jobs placed here that have ended
         self.ready = False  # True once the keeper has listed its attempts: jobs can be placed
-        self._unwanted = False  # True while attempts run there that no job wants
+        self._unwanted = False  # True while attempts run on the host that belong to no job
         self.trouble: str | None = None  # sentence that says why the keeper does not run
         self.draining = False  # no more jobs are placed here
         self.removing = False  # the machine is removed when its jobs have ended
@@ -84,7 +91,8 @@ class KeeperSeat:
         self._enrolled = enrolled
         self._silent = silent
         self._tending: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()  # also has replaced tasks that are still ending
+        # tasks of this seat, including replaced tasks that are still ending
+        self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._lease: LeaseWatch | None = None
         self._obey_timer: asyncio.TimerHandle | None = None
@@ -98,7 +106,7 @@ class KeeperSeat:
 
     @property
     def host(self) -> Host:
-        """Machine, as placement knows it."""
+        """Machine of the seat, in the form that placement uses."""
         return self.keeper_host.host
 
     @property
@@ -106,13 +114,13 @@ class KeeperSeat:
         return self.keeper_host.keeper_id
 
     def enrol(self) -> None:
-        """Ask the core to commit the token, unless it is committed."""
+        """Ask the core to commit the token, unless the token is committed already."""
         if not self._enrolled:
             event = KeeperEnrolled(keeper_id=self.id, token_sha256=token_digest(self._token))
             self._platform.put([event])
 
     def open(self) -> None:
-        """Start to answer the keeper and keep it running; call when all earlier jobs are known."""
+        """Start to answer the keeper and to keep it running. Call this when all earlier jobs are known."""
         self.desk.open = True
         if self._platform.context.lease is not None:
             self._lease = LeaseWatch(self.desk, self._platform.context.lease, self._lease_over)
@@ -129,7 +137,7 @@ class KeeperSeat:
                 self._tend()
 
     def heard(self) -> bool:
-        """Record a call of the keeper. Return True if jobs can perhaps be placed here now."""
+        """Record a call of the keeper. Return True if the seat may have become ready for jobs."""
         self._heard_at = asyncio.get_running_loop().time()
         self._last_word_at = datetime.now(UTC)
         self.trouble = None
@@ -156,7 +164,10 @@ class KeeperSeat:
         return sentence if self.trouble is None else f"{sentence}: {self.trouble}"
 
     def passing_obstacle(self) -> str | None:
-        """Return an obstacle of the platform whose end nobody reports, or None; check again later."""
+        """Return an obstacle whose end the platform does not report, or None.
+
+        The caller must check again later.
+        """
         return self.keeper_host.obstacle()
 
     def machine(self, *, gpus: int | None) -> Machine:
@@ -197,7 +208,7 @@ class KeeperSeat:
         return None if self.link.status is None else f"on {name}: {self.link.status}"
 
     def expect_obedience(self) -> None:
-        """Restart the keeper if it does not fetch the stop soon. Call it when a stop may leave."""
+        """Restart the keeper if it does not fetch the stop order soon. Call this when a stop may be sent."""
         if self._obey_timer is None:
             loop = asyncio.get_running_loop()
             self._obey_timer = loop.call_later(OBEY_S, self._check_obedience, self.link.commands.committed)
@@ -210,7 +221,7 @@ class KeeperSeat:
             self.expect_obedience()
 
     def _revive(self) -> None:
-        """Kill the keeper, which may hang; ``_keep`` starts it again."""
+        """Kill the keeper, which may hang; the task of ``_keep`` starts the keeper again."""
         loop = asyncio.get_running_loop()
         if self._tending is not None and loop.time() >= self._revived_at + REVIVE_PAUSE_S:
             self._revived_at = loop.time()
@@ -236,10 +247,10 @@ class KeeperSeat:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def dismiss(self, *, patient: bool) -> str | None:
-        """Have the keeper stop its trials and exit. Return a sentence about what failed, or None.
+        """Ask the keeper to stop its trials and exit. Return a sentence about steps that failed, or None.
 
-        ``patient``: wait for the next call of a keeper that may run a lost job, since this is the last chance
-        to make the keeper stop it.
+        ``patient``: wait for the next call of a keeper that may run a lost job, because this is the last
+        chance to stop that job.
         """
         await self.desk.dismiss(FAREWELL_S if patient and self._may_run_given_up() else 0.0)
         await self.stop()
@@ -252,17 +263,18 @@ class KeeperSeat:
         return None
 
     def _may_run_given_up(self) -> bool:
-        """Return True if a job that counts as lost may run there: only the keeper can stop it."""
+        """Return True if a job that counts as lost may run on the host, where only the keeper can stop it."""
         if self.keeper_host.passing or self.link.caller.instance is None:
             return False
-        if self._tending is None and self.keeper_host.is_without_keeper():  # and none is started any more
+        # and no keeper will be started there
+        if self._tending is None and self.keeper_host.is_without_keeper():
             return False
         return not self.link.ready or any(self.link.jobs.is_astray(job_id) for job_id in self.jobs)
 
     # ---- keeping it running -------------------------------------------------------------------------------
 
     def _tend(self) -> None:
-        """Start to keep the keeper running; a task that did this before is replaced."""
+        """Start the task that keeps the keeper running. It replaces an earlier task."""
         loop = asyncio.get_running_loop()
         if self._tending is not None:
             self._tending.cancel()
@@ -297,7 +309,10 @@ class KeeperSeat:
                 await asyncio.sleep(pause)  # back-off
 
     async def _run_keeper(self) -> str:
-        """Start the keeper if it does not run. Return a sentence about its failure or, later, its end."""
+        """Start the keeper if it does not run.
+
+        Return one sentence: why the start failed, or later, how the keeper ended.
+        """
         try:
             reach = await self.keeper_host.reach()
         except (OSError, ServiceError) as error:
@@ -318,7 +333,10 @@ class KeeperSeat:
         return "it has ended and is being restarted"
 
     def _what_for(self, failed: str, error: Exception) -> str:
-        """Return a sentence about the failure; for a host that is not created yet, the error's own text."""
+        """Return a sentence about the failure.
+
+        For a host that is not created yet, return the error's own text.
+        """
         return str(error) if self.keeper_host.passing else f"{failed}: {error}"
 
     def _manager(self, reach: Reach) -> Mapping[str, Any]:
@@ -334,7 +352,10 @@ class KeeperSeat:
         }
 
     def _listen(self) -> None:
-        """Check whether the keeper is silent, and set the time of the next check. Calls do not move it."""
+        """Check whether the keeper is silent, and set the timer for the next check.
+
+        Calls do not move the timer.
+        """
         loop = asyncio.get_running_loop()
         limit = self._platform.context.silent_after.total_seconds()
         left = self._heard_at + limit - loop.time()

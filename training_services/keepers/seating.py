@@ -27,9 +27,9 @@ async def make_seat(
     backlog: Backlog,
     deliver: Callable[[KeeperDesk, Received], None],
 ) -> KeeperSeat:
-    """Return a seat for the host; ``record`` is the committed record of its keeper, if there is one.
+    """Return a seat for the host. ``record``: the committed record of its keeper, or None.
 
-    The token in ``manager.json`` is used again if it is the committed one. ``deliver`` is as in
+    The token in ``manager.json`` is used again if it is the committed token. For ``deliver``, see
     ``KeeperDesk``.
     """
     context = platform.context
@@ -62,7 +62,9 @@ async def make_seat(
 
 
 def _longest_call(context: ExperimentContext, host: KeeperHost) -> float:
-    """Return the seconds that a call may wait, so that no keeper seems silent and no lease ends meanwhile."""
+    """Return the seconds that a call may wait without making a keeper seem silent or letting a lease
+    expire.
+    """
     lease, silent_after = context.lease, context.silent_after
     longest = WAIT_S if lease is None else min(WAIT_S, lease.total_seconds() / 3)
     margin = min(host.call_margin, silent_after / 2)

@@ -1,8 +1,9 @@
 """Training service shared by all platforms whose jobs are run by keepers.
 
-A platform provides its ``KeeperHost``s (how to start a keeper, how to pass it the server's address, what a
-start command contains) and the queue that decides which host takes a job. Everything else is here: enrolment,
-orders, silence. ``machines`` is for machines that stay, ``kubernetes`` for pods that come and go.
+A platform provides its ``KeeperHost``s (how to start a keeper, how to pass it the server's address, the
+content of a start command) and the queue that decides which host takes a job. This class does the rest:
+enrolment, orders, silence. The package ``machines`` is for machines that stay, ``kubernetes`` for pods that
+come and go.
 """
 
 from __future__ import annotations
@@ -71,20 +72,23 @@ class KeeperService(FilesOfJobs):
         self._backlog = Backlog()
         self._outbox = Outbox()
         self._seats: dict[str, KeeperSeat] = {}
-        self._placed: dict[str, KeeperSeat] = {}  # job -> its seat
+        self._placed: dict[str, KeeperSeat] = {}  # job -> seat on which it was placed
         self._queue = self._make_queue()
         self._ends = JobEnds()
 
     @abc.abstractmethod
     def _make_queue(self) -> JobPlacing:
-        """Return the queue; called once, by the constructor."""
+        """Return the queue of waiting jobs. The constructor calls this once."""
 
     @abc.abstractmethod
     def _known_hosts(self, known: KnownKeepers) -> Iterable[KeeperHost]:
         """Return the hosts that the experiment has when it is opened. Raises ServiceUnavailable."""
 
     def _vacated(self, seat: KeeperSeat) -> None:
-        """Release the seat if it is no longer needed; called when a job has left it and when it is opened."""
+        """Release the seat if it is no longer needed.
+
+        Called when a job has left the seat, and when the service opens it.
+        """
         return None
 
     def _parted(self, seat: KeeperSeat) -> None:
@@ -237,7 +241,7 @@ class KeeperService(FilesOfJobs):
         match fact:
             case JobPlaced() | UpdateOrdered():
                 seat.link.jobs.command_committed(fact.job_id, fact.cmd_seq)
-            case StopOrdered(cmd_seq=None):  # the start was withdrawn
+            case StopOrdered(cmd_seq=None):  # the start was withdrawn before it was sent
                 self._leave(fact.job_id, seat)
             case StopOrdered(cmd_seq=int(seq)):
                 seat.link.jobs.command_committed(fact.job_id, seq)
@@ -263,7 +267,10 @@ class KeeperService(FilesOfJobs):
                     self._forget(job_id, seat)
 
     def _leave(self, job_id: str, seat: KeeperSeat) -> None:
-        """Free the place of a job that has ended, and forget the job if its keeper is done with it."""
+        """Free the place of a job that has ended.
+
+        Forget the job if its keeper needs no more commands for it.
+        """
         if not seat.link.jobs.is_astray(job_id):
             self._release(job_id, seat)
         seat.closing[job_id] = None
@@ -298,7 +305,10 @@ class KeeperService(FilesOfJobs):
             seat.open()
 
     async def _let_go(self, seat: KeeperSeat) -> str | None:
-        """Stop using the seat and dismiss its keeper. Return a sentence about what failed there, or None."""
+        """Stop using the seat and ask its keeper to exit.
+
+        Return a sentence about steps that failed, or None.
+        """
         note = await seat.dismiss(patient=False)
         self._hub.remove(self.context.experiment_id, seat.desk)
         await seat.keeper_host.close()

@@ -27,7 +27,7 @@ def examine(examination: Examination, config: KubernetesConfig) -> Sequence[Asyn
 
 
 async def _cluster(examination: Examination, config: KubernetesConfig) -> AsyncIterator[Finding]:
-    """Yield findings one after the other. Leave no objects in the cluster."""
+    """Yield findings about the cluster, one after the other. No objects stay in the cluster."""
     context = examination.for_one_trial()
 
     def finding(check: Check, sentence: str, level: Level = Level.FAULT) -> Finding:

@@ -1,7 +1,7 @@
-"""Cluster's API as coroutines over threads: objects are plain dicts, and each error is one sentence.
+"""Coroutines for the cluster's API, over threads. Objects are plain dicts, and each error is one sentence.
 
-Each request is sent by its own thread, so a request that hangs delays neither others nor the end of the
-process. ``login.py`` sends the requests; a thread imports it, because its library is large.
+Each request is sent by its own thread, so a request that hangs delays neither other requests nor the end of
+the process. ``login.py`` sends the requests; a thread imports that module, because its library is large.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-ANSWER_S = 60.0  # limit for a request with everything that it needs, such as a login command
+ANSWER_S = 60.0  # limit in seconds for a request including its preparation, such as a login command
 WATCH_S = 60  # seconds for which the server keeps a watch open
-WATCH_SLACK_S = 10.0  # a watch that is open for longer than this in addition is dead
+WATCH_SLACK_S = 10.0  # seconds; a watch that stays open this much longer than WATCH_S is dead
 SLOTS = 8  # concurrent requests
 PAGE = 500  # objects in one page of a list
 TRIES = 4
@@ -90,18 +90,18 @@ WatchEvents = list[WatchEvent]
 
 
 class Listing(NamedTuple):
-    """Objects of a list, and the version of the cluster's state that they show."""
+    """Objects of a list, and the version of the cluster's state at which they were listed."""
 
     items: Objects
     resource_version: str
 
 
 class Cluster:
-    """Cluster as one user sees it.
+    """Cluster, with the rights of one user.
 
     ``kubeconfig``: a file; None: the files in ``KUBECONFIG`` of ``environ``, else ``~/.kube/config``, else,
-    in a pod, its service account. ``context`` None: the current context, which is kept from then on. Login
-    commands run with ``environ``, which may contain secrets.
+    in a pod, its service account. ``context`` None: the context that is current at the login; it is kept from
+    then on. Login commands run with ``environ``, which may contain secrets.
 
     Methods that ask the cluster raise ``ServiceUnavailable`` (unreachable, overloaded, no way to log in) or
     ``ApiError`` (the cluster refuses), with one sentence each. Requests other than POST are repeated once
@@ -127,17 +127,17 @@ class Cluster:
 
     @property
     def namespace(self) -> str:
-        """Namespace of the context. Read after ``connect``."""
+        """Namespace of the context. Available after ``connect``."""
         return self._known().namespace
 
     @property
     def server(self) -> str:
-        """URL of the API server. Read after ``connect``."""
+        """URL of the API server. Available after ``connect``."""
         return self._known().server
 
     @property
     def context(self) -> str | None:
-        """Name of the context; None: the pod's service account. Read after ``connect``."""
+        """Name of the context; None: the pod's service account. Available after ``connect``."""
         return self._known().context
 
     def _known(self) -> Login:
@@ -146,7 +146,10 @@ class Cluster:
         return self._first
 
     async def connect(self) -> None:
-        """Read how to log in, unless that was done; the cluster is not asked. Raises ServiceUnavailable."""
+        """Read how to log in, unless that was read before.
+
+        The cluster is not asked. Raises ServiceUnavailable.
+        """
         await self._logged_in()
 
     async def create(
@@ -158,7 +161,7 @@ class Cluster:
         return _object(await self._ask(request))
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
-        """Merge ``body`` into the object and return it: None deletes a key, lists are replaced."""
+        """Merge ``body`` into the object and return the object. None deletes a key; lists are replaced."""
         request = self._request("changing", "PATCH", resource, namespace, name, body=body)
         return _object(await self._ask(request._replace(content_type="application/merge-patch+json")))
 
@@ -193,7 +196,7 @@ class Cluster:
                         return Listing(items, str(meta.get("resourceVersion") or ""))
                     query = {**query, "continue": meta["continue"]}
             except ApiError as error:
-                if error.status != 410 or attempt == TRIES:  # the pages have expired meanwhile
+                if error.status != 410 or attempt == TRIES:  # the pages have expired while they were read
                     raise
         raise AssertionError("unreachable")
 
@@ -317,7 +320,7 @@ class Cluster:
             except Exception as error:
                 if not isinstance(error, (TimeoutError, *login.failures)):
                     raise
-                self._forget(login)  # the credentials may have changed, too
+                self._forget(login)  # the credentials may have changed as well
                 if login.was_cut(error) and request.method != "POST" and not broken:
                     broken = True
                     continue
@@ -330,7 +333,7 @@ class Cluster:
                 continue
             if (answer.status == 429 or answer.pause_s is not None) and attempt < TRIES:
                 pause_s = min(LONGEST_PAUSE_S, 0.5 * attempt if answer.pause_s is None else answer.pause_s)
-                # random, so that clients do not all retry at the same time
+                # random pause, so that clients do not all retry at the same time
                 await asyncio.sleep(pause_s * random.uniform(1, 1.25))
                 continue
             raise refusal(answer, request.doing, login.server)
@@ -347,7 +350,7 @@ class Cluster:
                         f"the login command of the kubeconfig has not ended within {ANSWER_S:g} s"
                     ) from None
                 self._first = self._first or self._login
-                # keep this context even if another becomes the current one
+                # keep this context even if another one becomes current
                 self._context = self._first.context
             return self._login
 
@@ -375,7 +378,7 @@ class _Reading:
         threading.Thread(target=self._read, name="kubernetes watch", daemon=True).start()
 
     async def batch(self) -> list[WatchEvent] | None:
-        """Return the next events, at least one, or None if there are no more."""
+        """Return the next events, at least one, or None at the end of the watch."""
         while not self._events and not self._ended:
             await self._come.wait()
             self._come.clear()
@@ -383,7 +386,7 @@ class _Reading:
         return [self._events.popleft() for _ in range(len(self._events))] or None
 
     def close(self) -> None:
-        """End the thread's waiting; the thread itself closes the connection."""
+        """Let the thread stop waiting. The thread itself closes the connection."""
         with contextlib.suppress(OSError, RuntimeError, ValueError):  # the thread has ended already
             self._response.shutdown()
 

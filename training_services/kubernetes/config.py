@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 _IMAGE = re.compile(
-    r"(?:(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::\d+)?/)?"  # optional registry
+    r"(?:(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?::\d+)?/)?"  # optional part: the registry
     r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
     r"(?::\w[\w.-]{0,127})?(?:@[a-z0-9]+:[0-9a-f]{32,})?",
     re.ASCII,
@@ -115,7 +115,7 @@ def _node_labels(found: dict[str, str]) -> dict[str, str]:
     return found
 
 
-_Duration = Annotated[str | int, PlainValidator(_duration)]  # kept as the user wrote it
+_Duration = Annotated[str | int, PlainValidator(_duration)]  # the value stays in the user's notation
 Name = Annotated[str, AfterValidator(syntax.check_name)]
 Namespace = Annotated[str, AfterValidator(syntax.check_namespace)]
 _Key = Annotated[str, AfterValidator(syntax.check_secret_key)]
@@ -140,14 +140,14 @@ def _only_one(model: BaseModel, fields: tuple[str, ...]) -> None:
 
 
 class Requests(_Model):
-    """Amounts that the scheduler reserves for a trial, if they are less than its limits."""
+    """Resources that the scheduler reserves for a trial, if they are less than the trial's limits."""
 
     cpu: _Cpu | None = None
     memory: _Memory | None = None
 
 
 class Resources(_Model):
-    """Limits of a trial; missing values come from trialCpuNumber, trialMemorySize, trialGpuNumber."""
+    """Limits of a trial. Missing values are taken from trialCpuNumber, trialMemorySize and trialGpuNumber."""
 
     cpu: _Cpu | None = None
     memory: _Memory | None = None
@@ -175,7 +175,7 @@ class Toleration(_Model):
 
 
 class EnvironmentSource(_Model):
-    """Key of a Secret or a ConfigMap that has the value of a variable."""
+    """Key of a Secret or a ConfigMap whose value becomes a variable."""
 
     secret: Name | None = None
     config_map: Name | None = None
@@ -203,7 +203,7 @@ class EnvironmentValues(_Model):
 
 
 def _environment_value(value: Any) -> SecretStr | EnvironmentSource:
-    """Return a variable's value: a text, which may be a secret, or where in the cluster the value is."""
+    """Return a variable's value: a text, which may be a secret, or the place of the value in the cluster."""
     if isinstance(value, SecretStr | EnvironmentSource):
         return value
     if isinstance(value, str):
@@ -263,7 +263,7 @@ class PodVolume(_Model):
 
 
 class CodeSource(_Model):
-    """Trial code that the manager does not send: it is in the cluster, or in the image."""
+    """Source of the trial code if the manager does not send it: a volume of the cluster, or the image."""
 
     pvc: Name | None = None
     config_map: Name | None = None
@@ -300,7 +300,7 @@ class KubernetesConfig(_Model, PlatformConfig):
 
     platform: Literal["kubernetes"] = "kubernetes"
     image: Image
-    docker_image: str | None = None  # NNI's name for ``image``; always None after validation
+    docker_image: str | None = None  # NNI's name for ``image``; None after the configuration was checked
     image_pull_policy: Annotated[PullPolicy, Field(strict=False)] | None = None
     image_pull_secrets: list[Name] = Field(default_factory=list)
     keeper_image: Image | None = None

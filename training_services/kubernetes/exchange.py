@@ -19,7 +19,9 @@ LONGEST = 500  # characters of a message that are shown
 
 
 class Request(NamedTuple):
-    """Request; ``doing`` describes it in sentences; ``stream``: do not read the body of a good answer."""
+    """Request. ``doing`` says in sentences what is requested; ``stream``: leave the body of a good answer
+    unread.
+    """
 
     doing: str
     method: str
@@ -32,12 +34,12 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Answer; ``pause_s`` is the pause that the server requests before the next attempt, if any."""
+    """Answer. ``pause_s``: pause before the next attempt that the server demands, or None."""
 
     status: int
     pause_s: float | None
     body: bytes
-    value: Any = None  # the body, if it is JSON
+    value: Any = None  # the body, parsed, if it is JSON
     stream: urllib3.HTTPResponse | None = None
 
 
@@ -65,7 +67,7 @@ def refusal(answer: Answer, doing: str, server: str) -> ApiError | ServiceUnavai
 
 
 def status_error(told: Mapping[str, Any], doing: str) -> ApiError:
-    """Return the error for a ``Status`` object."""
+    """Return the error for a ``Status`` object. ``doing`` says what was requested."""
     code = told.get("code")
     status = code if isinstance(code, int) else 500
     reason, message = _text(told.get("reason")), _text(told.get("message"))
@@ -109,7 +111,7 @@ def _why(error: BaseException, read_s: float) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and all errors that it came from, as causes or as arguments."""
+    """Yield the error and all errors that caused it, also errors among its arguments."""
     seen: set[int] = set()
     todo = [error]
     while todo:

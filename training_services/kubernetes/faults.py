@@ -1,4 +1,4 @@
-"""Errors in a configuration of pods that show when a pod is rendered."""
+"""Errors in a configuration that appear only when a pod's manifest is made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_CLIENT = (
 
 
 def faults(config: KubernetesConfig, wants: Wants) -> Iterator[ConfigFault]:
-    """Yield the errors in the configuration, given what each job needs."""
+    """Yield the errors in the configuration, given the needs of each job."""
     if find_spec("kubernetes") is None:
         yield ConfigFault(("platform",), _NO_CLIENT)
         return

@@ -48,10 +48,10 @@ class _Model(BaseModel):
 
 
 class AsJobs(NamedTuple):
-    """Kubernetes configuration that a configuration of NNI becomes.
+    """Kubernetes configuration that replaces a configuration for NNI's platforms.
 
     ``shared``: fields that all training services share, by their names in a file; ``origins``: the place
-    where each was written; ``sentence``: a note for the author.
+    where each field was written; ``sentence``: a note for the author.
     """
 
     config: KubernetesConfig
@@ -62,7 +62,7 @@ class AsJobs(NamedTuple):
 
 class Storage(_Model):
     storage_type: Literal["nfs", "azureStorage"]
-    storage: str | None = None  # accepted by NNI, without any effect
+    storage: str | None = None  # accepted because NNI accepts it; without effect
     server: Text | None = None
     path: MountPath | None = None
     azure_account: str | None = None
@@ -99,7 +99,9 @@ class RoleConfig(_Model):
     memory_size: _Size | None = None
 
     def shared(self) -> dict[str, tuple[str, Any]]:
-        """Return field of a training service -> field of the role, and its value."""
+        """Return the role's values of the fields that all training services have: field -> (field of the
+        role, value).
+        """
         said = {
             "trialCommand": ("command", self.command),
             "trialCodeDirectory": ("codeDirectory", self.code_directory),
@@ -128,7 +130,7 @@ class TaskConfig(RoleConfig):
 
 
 class _WithRoles(_Model, abc.ABC):
-    """Configuration of NNI that becomes plain Jobs."""
+    """Configuration of one of NNI's platforms that becomes plain Jobs."""
 
     storage: Storage | None = None
     namespace: Namespace = "default"
@@ -138,7 +140,7 @@ class _WithRoles(_Model, abc.ABC):
 
     @abc.abstractmethod
     def role(self) -> tuple[str, tuple[str | int, ...], RoleConfig]:
-        """Return the only role: its name, its place in the configuration, and the role itself."""
+        """Return the only role: its name, its place in the configuration, and its fields."""
 
     def as_jobs(self) -> AsJobs:
         name, place, role = self.role()

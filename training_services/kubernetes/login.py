@@ -1,6 +1,6 @@
-"""Login to a cluster, and sending of one request: the only module that uses the ``kubernetes`` library.
+"""Login to a cluster and sending of one request. No other module uses the ``kubernetes`` library.
 
-A thread imports it on first use, because the library is large. All functions here block.
+A thread imports this module on first use, because the library is large. All functions here block.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from training_services.kubernetes.exchange import Answer, Request
 
 __all__ = ["Login", "log_in"]
 
-# These classes have no type annotations.
+# The library's classes have no type annotations.
 KubeConfigMerger: Any = kube_config.KubeConfigMerger
 KubeConfigLoader: Any = kube_config.KubeConfigLoader
 InClusterConfigLoader: Any = incluster_config.InClusterConfigLoader
@@ -40,7 +40,7 @@ class Login:
 
     def __init__(self, configuration: Configuration, context: str | None, namespace: str) -> None:
         configuration.retries = False  # the caller decides what may be repeated
-        configuration.keep_alive = True  # detects a peer that has vanished
+        configuration.keep_alive = True  # TCP keep-alive detects a peer that has vanished
         configuration.connection_pool_maxsize = CONNECTIONS
         self.server = str(configuration.host)
         self.context = context
@@ -107,7 +107,7 @@ def _from_files(paths: list[Path], context: str | None, environ: Mapping[str, st
         raise ServiceUnavailable(f"{title} is not YAML: {getattr(error, 'problem', None)}") from None
     except OSError as error:
         raise ServiceUnavailable(f"{title} cannot be read: {error.strerror}") from None
-    except Exception:  # the library's messages quote the content, including secrets
+    except Exception:  # the library's messages quote the kubeconfig, including secrets
         raise ServiceUnavailable(f"{title} is not valid: see: kubectl config view") from None
     if current not in names:
         known = ", ".join(sorted(map(str, names))) or "none"
@@ -129,7 +129,10 @@ def _from_files(paths: list[Path], context: str | None, environ: Mapping[str, st
 
 
 def _login_command(loader: Any, environ: Mapping[str, str]) -> str | None:
-    """Return the login command of the user's entry; it is set to run in the creator's environment."""
+    """Return the login command of the user's entry.
+
+    The command is set to run in the creator's environment.
+    """
     user = loader._user
     if not user or "exec" not in user:
         return None

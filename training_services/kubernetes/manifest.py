@@ -62,7 +62,7 @@ MANAGER = "nnimgr"
 ARCHIVE = "trial_keeper.pyz"
 MOST_ARCHIVE = 1_000_000  # bytes: the limit of a ConfigMap is 1 MiB
 _KEEPER = f"{OWN_FOLDER}/keeper"
-_IMAGE_FOLDER = "/nnimgr-keeper"  # path in the keeper's image, set by deploy/keeper-image
+_IMAGE_FOLDER = "/nnimgr-keeper"  # path in the keeper's image; deploy/keeper-image has the same path
 _MANAGER = f"{OWN_FOLDER}/manager"
 _WORK = f"{OWN_FOLDER}/work"
 _CODE = f"{OWN_FOLDER}/code"
@@ -70,14 +70,15 @@ _KEEPER_VOLUME = f"{OWN_VOLUMES}keeper"
 _MANAGER_VOLUME = f"{OWN_VOLUMES}manager"
 _WORK_VOLUME = f"{OWN_VOLUMES}work"
 _CODE_VOLUME = f"{OWN_VOLUMES}code"
-_UNREPORTED = timedelta(days=1)  # how long a pod keeps unreported ends for a manager that is away
-_LAST_STEPS = timedelta(seconds=10)  # time of the keeper after the grace of its trial
+# time for which a pod waits for a manager that is away, to report the ends of its trials
+_UNREPORTED = timedelta(days=1)
+_LAST_STEPS = timedelta(seconds=10)  # seconds that the keeper gets after the grace of its trial
 # Readable by any user that the image sets: only the trial and its keeper are in the container.
 _READABLE = 0o444
 
 
 class ResourceFault(ValueError):
-    """Error: a trial's resources contradict each other; ``path`` is the field below the platform's."""
+    """Error: a trial's resources contradict each other. ``path``: the field, below the platform's section."""
 
     def __init__(self, path: tuple[str, ...], message: str) -> None:
         super().__init__(message)
@@ -86,7 +87,7 @@ class ResourceFault(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belonging:
-    """Owner of an object; ``owner_uid`` is the experiment's ConfigMap's, None before it exists."""
+    """Owner of an object. ``owner_uid``: uid of the experiment's ConfigMap, None before it exists."""
 
     experiment_id: str
     database_id: str
@@ -109,7 +110,10 @@ def labels(belonging: Belonging) -> dict[str, str]:
 
 
 def owner(belonging: Belonging) -> dict[str, Any]:
-    """Return the experiment's ConfigMap; when it is deleted, all its other objects are deleted, too."""
+    """Return the reference to the experiment's ConfigMap.
+
+    When it is deleted, all other objects are deleted as well.
+    """
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -122,10 +126,9 @@ def owner(belonging: Belonging) -> dict[str, Any]:
 
 
 def archive_name(experiment_id: str, content: bytes) -> str:
-    """Return the name of the ConfigMap that contains this keeper.
+    """Return the name of the ConfigMap that contains this version of the keeper.
 
-    The name depends on the content, which never changes: running pods have it mounted and keep reading from
-    it.
+    The name depends on the content, because running pods have the ConfigMap mounted and keep reading from it.
     """
     return object_name(f"{shared_name(experiment_id)}-{hashlib.sha256(content).hexdigest()[:8]}")
 
@@ -207,7 +210,7 @@ def job(
 
 
 def container_resources(config: KubernetesConfig, wants: Wants) -> dict[str, Any]:
-    """Return limits and requests of a trial; ``wants`` is used for values that the configuration omits.
+    """Return limits and requests of a trial. Values that the configuration omits are taken from ``wants``.
 
     Raises ResourceFault.
     """
@@ -286,7 +289,10 @@ def _install(config: KubernetesConfig, image: str) -> dict[str, Any]:
 
 
 def _python(folder: str) -> list[str]:
-    """Return the command that starts the Python of a keeper's image, with its own loader, in any image."""
+    """Return the command that starts the Python of a keeper's image.
+
+    It has its own loader, so it works in any image.
+    """
     loader = [f"{folder}/lib/ld.so", "--inhibit-cache", "--library-path", f"{folder}/lib"]
     return [*loader, f"{folder}/bin/python3", "-I", "-S"]
 
@@ -446,7 +452,7 @@ def _metadata(belonging: Belonging, name: str, tags: Mapping[str, str]) -> dict[
 
 
 def _variable_key(name: str) -> str:
-    """Return the Secret's key for a variable; the dot distinguishes it from every keeper id."""
+    """Return the Secret's key for a variable. A dot in it distinguishes it from every keeper id."""
     return f"env.{name}"
 
 
@@ -459,5 +465,5 @@ def _seconds(duration: timedelta) -> int:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Return the fields that are not None."""
+    """Return the arguments that are not None."""
     return {name: value for name, value in fields.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Pod as the host of a keeper."""
+"""Host in a pod, with one keeper."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ from training_services.placement.needs import Wants
 __all__ = ["COMING", "PodHost"]
 
 COMING = "waits for its pod, which is being created"
-RETRY_S = 5.0  # pause after the cluster could not be asked
+RETRY_S = 5.0  # seconds before the cluster is asked again after a failure
 LEAVE_S = 30.0  # limit for a pod to end after its keeper was told to leave
-_MUTE = {Cause.COMPLETED, Cause.FAILED, Cause.NEVER_RAN}  # causes that the keeper's output may explain
-# causes after which a further attempt would end in the same way
+# causes that the last lines of the keeper's output may explain
+_MUTE = {Cause.COMPLETED, Cause.FAILED, Cause.NEVER_RAN}
+# Causes after which another attempt would end in the same way.
 _OF_ITS_OWN = {Cause.OUT_OF_MEMORY, Cause.DEADLINE}
 
 
 class PodHost(KeeperHost):
-    """Keeper of one experiment in one pod, whose Job has the keeper's name.
+    """Keeper of one experiment in one pod. The pod's Job has the keeper's name.
 
-    ``trial``: the only trial that the pod is for, and the number of its attempt. ``known``: an earlier server
-    may have created its Job. ``spoken``: its keeper has called before, so its Job must not be created again.
+    ``trial``: the only trial of the pod and the number of its attempt; None: the pod runs many trials.
+    ``known``: an earlier server may have created the Job. ``spoken``: the keeper has called before, so the
+    Job must not be created again.
     """
 
     passing = True
@@ -53,14 +55,17 @@ class PodHost(KeeperHost):
         self.wants = Wants(None, None, None)  # the cluster's own scheduler manages resources
         self.trial = trial
         self.over: Over | None = None
-        self.leaves_at_once = False  # nobody waits for its end: the experiment ends
-        self.obeys = False  # its keeper has received the order to leave
+        # True: the experiment ends, so the server does not wait for the pod's end
+        self.leaves_at_once = False
+        self.obeys = False  # True: the keeper has received the order to exit
         self._context, self._config, self._site = context, config, site
         self.spoken = spoken
-        self._made = known  # its Job was created, or may have been created
-        self._awaited = False  # its Job was created just now: the watch will show it
-        self._creating: asyncio.Future[None] | None = None  # continues even if no caller waits for it
-        self._made_at: float | None = None  # time on the loop's clock, if this server created the Job
+        self._made = known  # True: the Job was created, or may have been created
+        self._awaited = False  # True: the Job was created just now, and the watch has not shown it yet
+        # creation of the Job, which continues without a caller
+        self._creating: asyncio.Future[None] | None = None
+        # time of the Job's creation, if this server has created it; by the loop's clock
+        self._made_at: float | None = None
         self._written: str | None = None
 
     async def open(self) -> None:
@@ -99,17 +104,17 @@ class PodHost(KeeperHost):
             pod = self._seen().pod
             said = None if pod is None else await self._site.last_words(pod)
             reason = f"{reason}, before its keeper had called"
-            # a keeper that completed may have waited for a server that was away
+            # a keeper that ended normally may have waited for a server that was away
             failed = over.cause is not Cause.COMPLETED
             raise HostGone(reason if said is None else f"{reason}; its last output: {said}", failed=failed)
         raise HostGone(reason, failed=over.cause in _OF_ITS_OWN)
 
     def heard(self) -> None:
-        """Record that its keeper has called."""
+        """Record that the pod's keeper has called."""
         self.spoken = True
 
     def verdict(self) -> str | None:
-        """Return why the pod ran too long, or None, even before the cluster has reported it."""
+        """Return why the pod's trial ran too long, or None. The answer may precede the cluster's report."""
         if (ending := self._seen().ending) is not None:
             return ending.reason
         limit = self._config.deadline
@@ -153,7 +158,7 @@ class PodHost(KeeperHost):
             await asyncio.sleep(RETRY_S)
 
     def _may_run(self) -> bool:
-        """Return True if a pod of the Job may be there: a Job replaces a pod that was deleted."""
+        """Return True if a pod of the Job may exist, because a Job replaces a deleted pod."""
         sight = self._seen()
         if sight.over is None:
             return True

@@ -1,4 +1,6 @@
-"""Queues that decide which pod takes which job: its own pod, or any pod of a pool, one job after another."""
+"""Queues that decide which pod takes which job: one pod per job, or any pod of a pool that runs jobs in
+turn.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,16 @@ from training_services.placement.needs import Capacity, GpuReading
 __all__ = ["Acts", "OwnPods", "PodQueue", "SharedPods"]
 
 FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds the cost of an event
-FAILURES = 3  # number of pods in a row that may fail to start; then the job is not tried again
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # pause before the next pod after a pod that never started to work
+FAILURES = 3  # consecutive pods that may fail to start; after that the job is not retried
+# first and longest pause before the next pod after pods that never worked
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 
 
 class Acts(NamedTuple):
-    """Actions of a queue.
+    """Functions that a queue calls.
 
     ``start`` gives a job a place on a seat; ``put`` takes events for the core; ``bring(keeper_id, trial)``
-    creates a pod; ``send_away`` releases one.
+    creates a pod; ``send_away`` releases a pod.
     """
 
     start: Callable[[TrialJobSpec, KeeperSeat, tuple[int, ...]], JobPlaced]
@@ -54,7 +57,7 @@ class PodQueue(abc.ABC):
         self._told: dict[str, str] = {}
         self._seats: dict[str, KeeperSeat] = {}  # by keeper id
         self._busy: dict[KeeperSeat, str] = {}  # job on each busy seat
-        self._owners: dict[str, str] = {}  # keeper -> job, for pods that are created for one job
+        self._owners: dict[str, str] = {}  # keeper -> job for which its pod is created
 
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._jobs
@@ -85,7 +88,7 @@ class PodQueue(abc.ABC):
 
     @abc.abstractmethod
     def gone(self, keeper_id: str, gone: HostGone) -> None:
-        """Handle the end of the pod. Jobs that were placed there are handled by the service."""
+        """Handle the end of a pod. The service handles the jobs that were placed there."""
 
     @abc.abstractmethod
     def expects(self, seat: KeeperSeat) -> bool:
@@ -93,15 +96,15 @@ class PodQueue(abc.ABC):
 
     @abc.abstractmethod
     def awaits(self, keeper_id: str) -> bool:
-        """Return True if the pod is still wanted although it does not exist yet."""
+        """Return True if the queue still wants the pod, which does not exist yet."""
 
     @abc.abstractmethod
     def explain(self, keeper_id: str, reason: str) -> None:
-        """Report the reason to the jobs that wait for this pod."""
+        """Show the reason at the jobs that wait for this pod."""
 
     @abc.abstractmethod
     def tell(self, keeper_ids: Sequence[str]) -> None:
-        """Report changed reasons to the waiting jobs, because there is news of these pods."""
+        """Report changed reasons to the waiting jobs, after news about these pods."""
 
     def reasons_changed(self) -> None:
         self.tell(list(self._seats))
@@ -144,7 +147,7 @@ class PodQueue(abc.ABC):
 
 
 class OwnPods(PodQueue):
-    """Queue in which each job has its own pod, whose name is the job's."""
+    """Queue in which each job has its own pod, with the same name as the job."""
 
     def remove(self, seat: KeeperSeat) -> None:
         super().remove(seat)
@@ -220,10 +223,10 @@ class SharedPods(PodQueue):
         super().__init__(acts)
         self._experiment_id = experiment_id
         self._idle_s = idle.total_seconds()
-        self._coming: dict[str, None] = {}  # keepers that have not called yet
+        self._coming: dict[str, None] = {}  # keepers of pods that were created and have not called yet
         self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
-        self._gone = 0  # pods in a row that never started to work
-        self._failed = 0  # how many of these failed for good, and not because of the cluster
+        self._gone = 0  # consecutive pods that never worked
+        self._failed = 0  # number of these pods that failed for good, and not because of the cluster
         self._pause: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
@@ -252,7 +255,8 @@ class SharedPods(PodQueue):
 
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         while self._free:
-            seat, timer = self._free.popitem()  # the seat used last; the others can become idle
+            # the seat that was used last, so that the other pods can become idle
+            seat, timer = self._free.popitem()
             timer.cancel()
             if seat.obstacle() is None:
                 return self._place(job, seat)
@@ -318,7 +322,7 @@ class SharedPods(PodQueue):
         self._call()
 
     def _call(self) -> None:
-        """Create a pod for each waiting job for which no pod is coming yet."""
+        """Create a pod for each waiting job for which no pod is starting yet."""
         if self._pause is not None:
             return
         for _ in range(len(self._jobs) - len(self._coming)):

@@ -16,9 +16,9 @@ from trial_keeper import zipapp
 
 __all__ = ["Asked", "first_job", "usual_namespace", "verdict"]
 
-ANSWER_S = 20.0  # limit for all requests together: a user waits for the result
+ANSWER_S = 20.0  # limit in seconds for all requests together, because a user waits
 USUAL_NAMESPACE = "default"
-_NOT_YET = "00000000-0000-0000-0000-000000000000"  # stand-in for an id that the cluster assigns
+_NOT_YET = "00000000-0000-0000-0000-000000000000"  # placeholder for an id that the cluster assigns
 
 
 class Asked(Protocol):
@@ -42,8 +42,8 @@ def first_job(
 ) -> dict[str, Any]:
     """Return the manifest of an experiment's first Job. Raises ResourceFault, TemplateError.
 
-    Ids that only the cluster and the experiment's database assign have stand-ins. ``job_id`` is that of the
-    experiment's first trial.
+    Ids that only the cluster and the experiment's database assign are replaced by placeholders. ``job_id`` is
+    the id of the experiment's first trial job.
     """
     experiment_id, trial_id, attempt = job_id.rsplit("-", 2)
     belonging = _belonging(experiment_id, namespace)
@@ -88,10 +88,11 @@ async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any
             await cluster.create(CONFIG_MAPS, namespace, owner(belonging), dry_run=True)
             await cluster.create(SECRETS, namespace, secret(belonging, {}), dry_run=True)
             await cluster.create(JOBS, namespace, manifest, dry_run=True)
-            try:  # Quotas, service accounts and policies show only when the Job creates its pod.
+            # Quotas, service accounts and admission policies take effect only when the Job creates its pod.
+            try:
                 await cluster.create(PODS, namespace, pod, dry_run=True)
             except ApiError as error:
-                # this client needs no permission to create pods: the cluster creates them for Jobs
+                # this client may not create pods itself, because the cluster creates them for Jobs
                 if "cannot create resource" not in error.message:
                     raise
     except TimeoutError:

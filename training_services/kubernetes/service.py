@@ -46,9 +46,9 @@ __all__ = ["KubernetesService"]
 
 logger = logging.getLogger(__name__)
 
-INSIST_S = 10.0  # after a trial's grace and this time, the pod of a keeper that has not obeyed is deleted
+INSIST_S = 10.0  # seconds after a trial's grace until the pod of a disobedient keeper is deleted
 LISTING_S = 120.0  # limit for listing a trial's files through a keeper that may not answer
-LAST_FETCHES_S = 30.0  # limit for logs that are being copied when the experiment ends
+LAST_FETCHES_S = 30.0  # limit in seconds for copying the logs when the experiment ends
 PREPARE_AGAIN_S = 5.0
 
 
@@ -62,9 +62,10 @@ class KubernetesService(KeeperService):
         self._config = config
         self._site = Site(context, config, tools.doors, changed=self._seen)
         super().__init__(context, hub=tools.hub, ledger=tools.ledger)
-        # copies of logs under way: by pod, by ended job
+        # Copies of logs that are being made: pod -> ended job -> task.
         self._fetches: dict[str, dict[str, asyncio.Task[None]]] = {}
-        self._insistence: dict[str, asyncio.TimerHandle] = {}  # timers that enforce stops, by job
+        # timers that delete the pods of disobedient keepers, by job
+        self._insistence: dict[str, asyncio.TimerHandle] = {}
         self._leaving: set[str] = set()  # keepers whose pods are being released
 
     def _make_queue(self) -> JobPlacing:
@@ -102,7 +103,7 @@ class KubernetesService(KeeperService):
         if not detach:
             if fetches:
                 await asyncio.wait(fetches, timeout=LAST_FETCHES_S)
-            self._leaving.update(self._seats)  # files are read from the local folder from now on
+            self._leaving.update(self._seats)  # from now on, files are read from the local folder
             for seat in self._seats.values():
                 seat.link.leaving = True
                 seat.desk.flush()
@@ -141,7 +142,7 @@ class KubernetesService(KeeperService):
             try:
                 seat = await self._join(self._host(keeper_id, trial))
                 break
-            # the user may be able to fix the error, for example if the code cannot be packed
+            # the user may be able to remove the cause, for example code that cannot be packed
             except (ServiceError, OSError) as error:
                 logger.warning("experiment %s: a pod: %s", self.context.experiment_id, error)
                 self._queue.explain(keeper_id, f"waits: {error}")
@@ -149,10 +150,10 @@ class KubernetesService(KeeperService):
             if not self._queue.awaits(keeper_id):
                 return
         self._begin(seat)
-        self._vacated(seat)  # the job may have been canceled meanwhile
+        self._vacated(seat)  # the job may have been canceled in the meantime
 
     def _seen(self, names: Collection[str]) -> None:
-        """Report news of these Jobs, or of the cluster if there are none, to waiting jobs."""
+        """Report news about these Jobs to waiting jobs. Without names, the news is about the cluster."""
         self._queue.tell(list(names) or list(self._seats))
 
     def _deliver(self, desk: KeeperDesk, received: Received) -> None:
@@ -174,12 +175,13 @@ class KubernetesService(KeeperService):
 
     def _vacated(self, seat: KeeperSeat) -> None:
         if self._adopted and not self._queue.expects(seat):
-            if (trial := _pod(seat).trial) is not None:  # the trial may have ended before a restart
+            # the pod's trial may have ended before the server's restart
+            if (trial := _pod(seat).trial) is not None:
                 self._fetch(f"{self.context.experiment_id}-{trial[0]}-{trial[1]}", seat)
             self._send_away(seat)
 
     def _send_away(self, seat: KeeperSeat) -> None:
-        """Release the pod after the logs of its trials have been copied here."""
+        """Release the pod after the logs of its trials have been copied to the server."""
         if seat.id in self._leaving or seat.id not in self._seats:
             return
         self._leaving.add(seat.id)
@@ -207,7 +209,7 @@ class KubernetesService(KeeperService):
             self._insist(job.stop)
 
     def _insist(self, fact: StopOrdered) -> None:
-        """Delete the pod later if its keeper does not obey the stop, or cannot be reached."""
+        """Delete the pod after a while if its keeper does not obey the stop, or cannot be reached."""
         seat = self._placed.get(fact.job_id)
         if seat is not None and fact.job_id not in self._insistence:
             patience = fact.grace.total_seconds() + INSIST_S
@@ -274,7 +276,7 @@ class KubernetesService(KeeperService):
             logger.warning("experiment %s: the logs of %s: %s", self.context.experiment_id, job_id, error)
 
     async def _fetched(self, job_id: str) -> None:
-        """Wait until the copies of the ended job's logs have finished."""
+        """Wait until the ended job's logs have been copied."""
         fetches = [jobs[job_id] for jobs in self._fetches.values() if job_id in jobs]
         await asyncio.gather(*map(asyncio.shield, fetches), return_exceptions=True)
 
@@ -317,7 +319,7 @@ class KubernetesService(KeeperService):
         return await FolderFiles(self.context.directory).listing(_parts(job_id))
 
     def _is_in_pod(self, job_id: str, keeper_id: str | None = None) -> bool:
-        """Return True if the job's files must be read in its pod."""
+        """Return True if the job's files are in its pod, and not yet on the server."""
         seat = self._placed.get(job_id) or self._seats.get(keeper_id or "")
         return seat is not None and _pod(seat).over is None and seat.id not in self._leaving
 
@@ -333,7 +335,9 @@ def _parts(job_id: str) -> tuple[str, ...]:
 
 
 def _trial_of(keeper: KnownKeeper) -> tuple[str, int] | None:
-    """Return the trial of a pod with a single job, from its name, unless the name was shortened."""
+    """Return the trial of a pod with a single job, read from the keeper's name, or None if the name was
+    shortened.
+    """
     _, trial_id, attempt = ("--" + keeper.keeper_id).rsplit("-", 2)
     return (trial_id, int(attempt)) if attempt.isdecimal() else None
 
@@ -342,7 +346,7 @@ async def _copy(seat: KeeperSeat, parts: Sequence[str], name: str, folder: Path)
     """Copy a log to the folder. Raises OSError, ServiceError."""
     fresh = folder / f".{name}.part"
     file = await asyncio.to_thread(fresh.open, "wb")
-    try:  # keep the part that has arrived if the copy fails
+    try:  # if the copy breaks off, keep the part that has arrived
         async with aclosing(seat.desk.read(parts, name)) as chunks:
             async for chunk in chunks:
                 await asyncio.to_thread(file.write, chunk)

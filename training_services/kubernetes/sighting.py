@@ -50,15 +50,16 @@ EVICTED = {
     "NodePorts": "was refused by",
     "UnexpectedAdmissionError": "was refused by",
 }
-# The same reasons as clusters from version 1.26 on report them, in the condition DisruptionTarget.
+# The same reasons, which clusters from version 1.26 on report in the condition DisruptionTarget.
 DISRUPTED = {
     "PreemptionByScheduler": "made room for a more important pod on",
     "DeletionByTaintManager": "had to leave",
     "EvictionByEvictionAPI": "was evicted from",
     "TerminationByKubelet": "was ended by",
 }
-MADE_NO_POD = {"FailedCreate"}  # events of a Job
-ATTEMPT = re.compile(r'^Error creating: (pods "[^"]*" is forbidden: )?')  # each attempt has another pod name
+MADE_NO_POD = {"FailedCreate"}  # events of a Job that could not create a pod
+# the pod's name is cut, because each attempt has another one
+ATTEMPT = re.compile(r'^Error creating: (pods "[^"]*" is forbidden: )?')
 HELD_UP = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}  # events of a pod
 
 
@@ -66,7 +67,7 @@ class Cause(enum.Enum):
     """Cause of a pod's end."""
 
     COMPLETED = "completed"
-    FAILED = "failed"  # its container ended by itself, with an exit code other than 0
+    FAILED = "failed"  # its container ended by itself with an exit code other than 0
     OUT_OF_MEMORY = "out of memory"
     EVICTED = "evicted"  # the node or the cluster needed its resources, or refused it
     DELETED = "deleted"
@@ -86,7 +87,7 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """End of a pod, of which nothing runs any longer; ``reason`` is a sentence that says why."""
+    """End of a pod, of which no process runs any longer. ``reason`` is a sentence that says why it ended."""
 
     cause: Cause
     reason: str
@@ -97,9 +98,9 @@ class Over:
 class Sighting:
     """State of one job in the cluster.
 
-    ``uid``: the Job's; None: the Job itself was not seen, or is gone. ``waiting``: why it does not run yet;
-    ``doubt``: why it may no longer run, which is no proof; one sentence each. ``ending``: end of a Job that
-    ran too long while its pod still runs.
+    ``uid``: uid of the Job; None: the Job was not seen, or is gone. ``waiting``: a sentence that says why the
+    job does not run yet. ``doubt``: a sentence that says why the job may no longer run, which is no proof.
+    ``ending``: end of a Job that ran too long while its pod still runs.
     """
 
     uid: str | None
@@ -114,7 +115,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSight:
-    """Content of a Job. ``over`` is its end as the Job reports it; the pods' own reports take precedence."""
+    """Fields of a Job. ``over``: end as reported by the Job; the pods' own reports take precedence."""
 
     name: str
     uid: str
@@ -124,7 +125,10 @@ class JobSight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSight:
-    """Content of a pod; ``job``: its Job's name, or None; ``vague``: an event may explain its wait better."""
+    """Fields of a pod.
+
+    ``job``: name of its Job, or None; ``vague``: an event may explain better why it waits.
+    """
 
     name: str
     uid: str
@@ -147,7 +151,7 @@ class Note:
 
 
 def read_job(job: Mapping[str, Any]) -> JobSight:
-    """Read the relevant fields of a Job; fields that are missing or of a wrong type are ignored."""
+    """Return the relevant fields of a Job. Fields that are missing or have a wrong type are ignored."""
     meta, status = _mapping(job.get("metadata")), _mapping(job.get("status"))
     name = _text(meta.get("name"))
     conditions = _true_conditions(status)
@@ -167,9 +171,9 @@ def read_job(job: Mapping[str, Any]) -> JobSight:
 
 
 def read_pod(pod: Mapping[str, Any], before: PodSight | None = None) -> PodSight:
-    """Read the relevant fields of a pod; ``before`` is its previous state.
+    """Return the relevant fields of a pod. ``before`` is the pod's previous state.
 
-    The first end stays: a pod that has ended by itself may be deleted afterwards.
+    The first end is kept, because a pod that has ended by itself may be deleted afterwards.
     """
     meta, spec, status = (_mapping(pod.get(key)) for key in ("metadata", "spec", "status"))
     name = _text(meta.get("name"))
@@ -193,7 +197,7 @@ def read_pod(pod: Mapping[str, Any], before: PodSight | None = None) -> PodSight
 
 
 def pod_gone(sight: PodSight) -> PodSight:
-    """Return the state of a pod that is no longer in the cluster."""
+    """Return the state of a pod that no longer exists in the cluster."""
     if sight.over is not None:
         return sight
     if sight.doubt is not None and sight.doubt.startswith("node "):
@@ -223,7 +227,10 @@ def fold(
     job_note: str | None = None,
     pod_note: str | None = None,
 ) -> Sighting:
-    """Return the combined state of one job. ``job``: None if it is gone; ``pods``: the first one first."""
+    """Return the combined state of one job.
+
+    ``job``: None if the Job is gone; ``pods``: all its pods, the first one first.
+    """
     uid = None if job is None else job.uid
     ended = None if job is None else job.over
     if pods:
@@ -253,7 +260,7 @@ def fold(
 
 
 def _over(name: str, node: str | None, pod: Mapping[str, Any]) -> Over | None:
-    """Return the end of the pod if nothing of it can run any longer, or None."""
+    """Return the pod's end if none of its processes can run any longer, or None."""
     meta, status = _mapping(pod.get("metadata")), _mapping(pod.get("status"))
     ended = _terminated(status)
     code = _number(ended.get("exitCode"))
@@ -287,7 +294,7 @@ def _over(name: str, node: str | None, pod: Mapping[str, Any]) -> Over | None:
 
 
 def _taken(name: str, node: str | None, status: Mapping[str, Any]) -> Over | None:
-    """Return the end of the pod if the node or the cluster has ended it, or None."""
+    """Return the pod's end if the node or the cluster has ended the pod, or None."""
     target = _true_conditions(status).get("DisruptionTarget", {})
     place = node or "its node"
     reason = _text(status.get("reason"))
@@ -305,7 +312,7 @@ def _taken(name: str, node: str | None, status: Mapping[str, Any]) -> Over | Non
 
 
 def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | None) -> tuple[str, bool]:
-    """Return why the pod does not run yet, and True if an event may explain it better."""
+    """Return why the pod does not run yet, and whether an event may give a better reason."""
     for container in (*_items(status.get("initContainerStatuses")), *_items(status.get("containerStatuses"))):
         state = _mapping(_mapping(container.get("state")).get("waiting"))
         reason, message = _text(state.get("reason")), _text(state.get("message"))
@@ -338,7 +345,7 @@ def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | Non
 def _doubt(
     node: str | None, meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
 ) -> str | None:
-    """Return why the pod may no longer run, or will soon end, or None."""
+    """Return why the pod may no longer run, or will end soon; None if there is no such sign."""
     conditions = {_text(item.get("type")): item for item in _items(status.get("conditions"))}
     ready, containers = conditions.get("Ready", {}), conditions.get("ContainersReady", {})
     # Kubelet sets both conditions together; only the control plane clears Ready alone, for a silent node.
@@ -392,7 +399,7 @@ def _true_conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _exit(code: int) -> str:
-    """Return an exit status in words."""
+    """Return a text for an exit status, such as "exit code 1"."""
     return f"exit code {code} (signal {code - 128})" if 128 < code < 193 else f"exit code {code}"
 
 

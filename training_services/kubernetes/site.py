@@ -1,7 +1,7 @@
-"""An experiment's objects in a cluster, the state of its Jobs, and the address of the server for pods.
+"""Objects of an experiment in a cluster, the state of its Jobs, and the server's address for pods.
 
-The number of requests per trial is bounded: its Job is created, and the keepers' Secret is changed once for
-all keepers that come and go at the same time. The watch brings everything else.
+The number of requests per trial is bounded: one creates the Job, and one changes the keepers' Secret for all
+keepers that come and go at the same time. The watch brings everything else.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ _LOG_LINES = 5
 
 
 class ImpossibleJob(ServiceError):
-    """Error: the cluster will never accept such a Job."""
+    """Error: the cluster will never accept this Job."""
 
 
 class _Kept(NamedTuple):
-    """Values that an experiment stores: the key for tokens, and its context and namespace.
+    """Values that the experiment stores: the key from which tokens are derived, its context and its
+    namespace.
 
-    Context and namespace stay those of its first Job, even if the kubeconfig changes.
+    Context and namespace stay as they were for the first Job, even if the kubeconfig changes.
     """
 
     key: str  # hex
@@ -54,9 +55,10 @@ class _Kept(NamedTuple):
 
 
 class Site:
-    """Place of an experiment in a cluster.
+    """Connection of an experiment to its cluster.
 
-    ``changed`` is called with the names of Jobs that have news; without names, there is news of the cluster.
+    ``changed`` is called with the names of Jobs that have changed; without names, the news is about the
+    cluster.
     """
 
     def __init__(
@@ -74,10 +76,11 @@ class Site:
         self._kept: _Kept | None = None
         self._database_id = ""
         self._watch: JobWatch | None = None
-        self._news: dict[str, asyncio.Event] = {}  # Job -> event that is set by news of it
+        self._news: dict[str, asyncio.Event] = {}  # name of a Job -> event that is set when the Job changes
         self._making: asyncio.Future[Belonging] | None = None
         self._archive: str | None = None  # name of the ConfigMap with the keeper
-        self._entries: dict[str, str | None] = {}  # entries of the Secret that are not written yet
+        # entries of the Secret that are not written yet; None: to be removed
+        self._entries: dict[str, str | None] = {}
         self._writing: asyncio.Task[None] | None = None
 
     def _login(self, context: str | None) -> Cluster:
@@ -86,9 +89,9 @@ class Site:
     # ---- life ---------------------------------------------------------------------------------------------
 
     def open(self, database_id: str) -> None:
-        """Read or create the stored values.
+        """Read the stored values, or create them.
 
-        The cluster is not asked: without it, keepers are still answered.
+        The cluster is not asked, so that keepers are answered even without the cluster.
         """
         self._database_id = database_id
         path = self._context.directory / _FILE
@@ -112,17 +115,17 @@ class Site:
         await self._cluster.close()
 
     def token(self, keeper_id: str) -> str:
-        """Return the keeper's token, derived from one key, so that no token needs to be stored."""
+        """Return the keeper's token. It is derived from one key, so tokens need not be stored."""
         assert self._kept is not None
         return hmac.new(bytes.fromhex(self._kept.key), keeper_id.encode(), hashlib.sha256).hexdigest()
 
     @property
     def trouble(self) -> str | None:
-        """Sentence that says why there is no news of the cluster, or None."""
+        """Sentence that says why the cluster sends no news, or None."""
         return None if self._watch is None else self._watch.trouble
 
     async def reach(self) -> Reach:
-        """Return the address for pods; the server listens there from now on. This works without the cluster.
+        """Return the server's address for pods, and listen there from now on. This works without the cluster.
 
         Raises ServiceError.
         """
@@ -142,15 +145,18 @@ class Site:
         return None if self._watch is None else self._watch.sighting(name)
 
     def news(self, name: str) -> asyncio.Event:
-        """Return the event that is set whenever there is news of this Job."""
+        """Return the event that is set whenever the Job changes."""
         return self._news.setdefault(name, asyncio.Event())
 
     def forget(self, name: str) -> None:
-        """Delete the Job's news event, which has no user any longer."""
+        """Delete the Job's event, which no task uses any longer."""
         self._news.pop(name, None)
 
     async def is_there(self, name: str) -> bool:
-        """Return True if the Job exists in the cluster and is ours. Raises ServiceError."""
+        """Return True if the Job exists in the cluster and belongs to this experiment.
+
+        Raises ServiceError.
+        """
         namespace = (await self._belonging()).namespace
         found = await self._cluster.get(JOBS, namespace, name)
         return found is not None and self._is_ours(found)
@@ -201,7 +207,7 @@ class Site:
         await self._cluster.delete(JOBS, namespace, name, propagation="Foreground", uid=uid)
 
     async def last_words(self, pod: str) -> str | None:
-        """Return the last lines that the pod has printed, as one line, or None."""
+        """Return the last lines of the pod's output, joined to one line, or None."""
         try:
             namespace = await self._namespace()
             text = await self._cluster.pod_log(namespace, pod, container=CONTAINER, tail_lines=_LOG_LINES)
@@ -218,7 +224,7 @@ class Site:
         """Remove all objects of the experiment from the cluster. Raises ServiceError."""
         self._kept = _read(self._context.directory / _FILE)
         if self._kept is None or self._kept.namespace is None:
-            return  # the experiment has never used the cluster
+            return  # the experiment has no objects in the cluster
         self._database_id = self._kept.database
         if self._kept.context is not None:
             self._cluster = self._login(self._kept.context)
@@ -230,7 +236,10 @@ class Site:
             await self._cluster.delete(CONFIG_MAPS, namespace, name, propagation="Foreground", uid=uid)
 
     async def _belonging(self) -> Belonging:
-        """Create the objects that all others need, once, and return their owner. Raises ServiceError."""
+        """Create the objects that all others need, once, and return the owner of the others.
+
+        Raises ServiceError.
+        """
         if self._making is None or (self._making.done() and not _succeeded(self._making)):
             self._making = asyncio.ensure_future(self._begin())
         return await asyncio.shield(self._making)
@@ -307,7 +316,10 @@ class Site:
         return bool(tags.get(manifest.DATABASE_LABEL) == label_value(self._database_id))
 
     async def _write(self, keeper_id: str) -> None:
-        """Write the waiting entries of the Secret, together with other callers, until this one is written."""
+        """Write all waiting entries of the Secret in one request.
+
+        Return when this keeper's entry is written.
+        """
         while keeper_id in self._entries:
             if self._writing is None:
                 self._writing = asyncio.ensure_future(self._write_entries())
@@ -322,7 +334,7 @@ class Site:
                 await self._cluster.patch(SECRETS, belonging.namespace, name, manifest.secret_patch(entries))
             except BaseException as error:
                 self._entries = {**entries, **self._entries}
-                # the Secret was deleted: create it again
+                # the Secret was deleted by someone else: create it again
                 if isinstance(error, ApiError) and error.status == 404:
                     self._making = None
                 raise

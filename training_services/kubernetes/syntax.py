@@ -30,14 +30,15 @@ __all__ = [
     "parse_quantity",
 ]
 
-# Prefixes of everything in a pod that belongs to nnimgr.
+# Prefixes of the names in a pod that belong to nnimgr.
 OWN_FOLDER = "/nnimgr"
 OWN_VOLUMES = "nnimgr-"
 OWN_VARIABLES = "NNIMGR_"
 OWN_LABELS = ("nnimgr.io/", "app.kubernetes.io/managed-by")
 
 EXPERIMENT_LABEL = "nnimgr.io/experiment"
-CONTAINER = "trial"  # container of the trial, whose end is the pod's end; other containers only accompany it
+# the trial's container; when it ends, the pod counts as ended, even if other containers run
+CONTAINER = "trial"
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
@@ -54,7 +55,7 @@ _UNITS = {
 }
 _LONGEST_LABEL = 63
 _LONGEST_NAME = 253
-_LONGEST_OBJECT = 52  # a pod's name is a label of at most 63 characters: the Job's name and up to 11 more
+_LONGEST_OBJECT = 52  # a pod's name, at most 63 characters, is the Job's name and up to 11 more
 
 
 def check_namespace(text: str) -> str:
@@ -100,7 +101,7 @@ def check_label_key(text: str) -> str:
 
 
 check_annotation_key = check_label_key
-check_resource_name = check_label_key  # such as nvidia.com/gpu
+check_resource_name = check_label_key  # for names such as nvidia.com/gpu
 
 
 def check_label(text: str) -> str:

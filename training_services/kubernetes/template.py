@@ -152,7 +152,7 @@ def _named(items: Any, identity: str) -> bool:
 
 
 def _without_null(value: Any) -> Any:
-    """Return the value without null entries: there is nothing for them to delete."""
+    """Return the value without null entries, which have nothing to delete here."""
     if isinstance(value, Mapping):
         return {key: _without_null(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):

@@ -1,6 +1,7 @@
-"""Watch of an experiment's Jobs and pods: listed once, then watched, and listed again after a failure.
+"""Watch of an experiment's Jobs and pods. They are listed once, then watched, and listed again after a
+failure.
 
-There are three streams: Jobs, pods and warnings. An event is folded only for its own job, so its cost does
+There are three streams: Jobs, pods and warnings. An event is processed only for its own job, so its cost does
 not depend on the number of jobs. Events of different streams come in any order; names connect them.
 """
 
@@ -44,17 +45,17 @@ __all__ = ["JobWatch"]
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE_S = 0.5  # pause after a failure; doubled by each further failure
+FIRST_PAUSE_S = 0.5  # first pause in seconds after a failure; doubled after each further failure
 LAST_PAUSE_S = 30.0
 AT_ONCE = 200  # objects of a list that are read before other tasks run
-TOO_OLD = 2  # lists in a row that are repeated without a pause
-KEPT_GONE = 1_000  # deleted jobs that are remembered
-KEPT_EARLY = 1_000  # warnings that are kept until their object is seen
+TOO_OLD = 2  # consecutive expired lists that are repeated without a pause
+KEPT_GONE = 1_000  # deleted jobs whose last state is remembered
+KEPT_EARLY = 1_000  # warnings that are kept until the object they are about is seen
 
 
 @dataclass(slots=True)
 class _Known:
-    """Everything seen of one job; ``pods`` by uid, the first pod first."""
+    """Everything that was seen of one job. ``pods``: uid -> state, the first pod first."""
 
     job: JobSight | None = None
     pods: dict[str, PodSight] = field(default_factory=dict)
@@ -89,10 +90,11 @@ class JobWatch:
         self._cluster = cluster
         self._changed = changed
         self._jobs: dict[str, _Known] = {}
-        # names of gone jobs that are remembered, the oldest first
+        # Names of deleted jobs that are remembered, the oldest first.
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._pod_jobs: dict[str, str] = {}  # pod name -> Job name, for pods in the cluster
-        self._early: OrderedDict[tuple[str, str], str] = OrderedDict()  # (kind, name) -> early warning
+        # (kind, name) -> warning about an object that was not seen yet
+        self._early: OrderedDict[tuple[str, str], str] = OrderedDict()
         chosen = {EXPERIMENT_LABEL: experiment_id, **labels}
         label = ",".join(f"{name}={value}" for name, value in chosen.items())
         self._streams = (
@@ -115,16 +117,19 @@ class JobWatch:
 
     @property
     def known(self) -> bool:
-        """True after all objects were listed once. From then on, objects without a sighting do not exist."""
+        """True after all objects were listed once.
+
+        From then on, an object that was not seen does not exist.
+        """
         return all(stream.listed for stream in self._streams[:2])
 
     @property
     def trouble(self) -> str | None:
-        """Sentence that says why there is no news of the cluster, and since when, or None."""
+        """Sentence that says why the cluster sends no news, and since when, or None."""
         return next((stream.trouble for stream in self._streams[:2] if stream.trouble is not None), None)
 
     def sighting(self, job_name: str) -> Sighting | None:
-        """Return the state of the Job; None if it was never seen or has been gone for long."""
+        """Return the state of the Job; None if it was never seen or was deleted long ago."""
         known = self._jobs.get(job_name)
         return None if known is None else known.sighting
 
@@ -133,7 +138,9 @@ class JobWatch:
         self._changed(())
 
     def saw(self, names: Collection[str | None]) -> None:
-        """Fold the news of these jobs (None is ignored), and report the jobs whose state has changed."""
+        """Process the news about these jobs (None is ignored), and report the jobs whose state has
+        changed.
+        """
         different = []
         for name in (name for name in names if name is not None):
             known = self._jobs[name]
@@ -156,7 +163,7 @@ class JobWatch:
             del self._jobs[self._gone.popitem(last=False)[0]]
 
     def job(self, sight: JobSight) -> str:
-        """Record a Job. Return the name of the job concerned, as the methods below do."""
+        """Record a Job. Return its name. The methods below return the name of the job concerned as well."""
         known = self._at(sight.name)
         known.job = sight
         known.job_note = self._early.pop(("Job", sight.name), None) or known.job_note
@@ -200,7 +207,7 @@ class JobWatch:
             return None
         name = note.name if note.kind == "Job" else self._pod_jobs.get(note.name)
         known = None if name is None else self._jobs.get(name)
-        if known is None:  # the other streams may be behind, or the object belongs to another owner
+        if known is None:  # the other streams may be later than this one, or the object has another owner
             self._early[note.kind, note.name] = note.sentence
             while len(self._early) > KEPT_EARLY:
                 self._early.popitem(last=False)
@@ -212,11 +219,11 @@ class JobWatch:
         return name
 
     def jobs_beside(self, names: Collection[str]) -> list[str]:
-        """Return the names of the known Jobs that are not among these."""
+        """Return the names of the known Jobs that are not in ``names``."""
         return [name for name, known in self._jobs.items() if known.job is not None and name not in names]
 
     def pods_beside(self, uids: Collection[str]) -> list[tuple[str, str]]:
-        """Return (job, uid) of the known pods that are not among these."""
+        """Return (job, uid) of the known pods whose uid is not in ``uids``."""
         return [(name, uid) for name, known in self._jobs.items() for uid in known.alive if uid not in uids]
 
     def _at(self, name: str) -> _Known:
@@ -255,7 +262,7 @@ class _Stream:
         self._since: datetime | None = None
         self._failures = 0
         self._version: str | None = None  # version up to which everything was seen; None: list again
-        self._too_old = 0  # lists in a row that were too old before any event came
+        self._too_old = 0  # consecutive lists that expired before any event came
 
     async def run(self) -> None:
         while True:
@@ -281,7 +288,10 @@ class _Stream:
         raise NotImplementedError
 
     def missing(self, items: Sequence[Object]) -> Iterator[str | None]:
-        """Record that only these objects exist. Yield the names of the jobs whose object is gone."""
+        """Record that no other objects than ``items`` exist.
+
+        Yield the names of the jobs whose object is gone.
+        """
         raise NotImplementedError
 
     async def _list(self) -> None:
@@ -323,7 +333,7 @@ class _Stream:
                     self._owner.saw(names)
 
     async def _failed(self, error: Exception) -> None:
-        """Record why there is no news, and pause, a little longer each time."""
+        """Record why the cluster sends no news, and pause, longer after each failure in a row."""
         pause_s = min(LAST_PAUSE_S, self._first_pause_s * 2**self._failures)
         self._failures += 1
         self.tried.set()
@@ -338,7 +348,7 @@ class _Stream:
         await asyncio.sleep(pause_s * random.uniform(0.75, 1.25))
 
     def _recovered(self) -> bool:
-        """Record that the cluster answers. Return True if it did not before."""
+        """Record that the cluster answers. Return True if it did not answer before."""
         if self.trouble is None:
             return False
         self.trouble = self._since = None

@@ -102,7 +102,7 @@ class LocalKeeper(KeeperHost):
         self._context = context
         self._tools = tools
         self._directory = context.directory.resolve() / "keeper"
-        self._launched: WatchedProcess | None = None  # process of a ``keep`` that was cancelled
+        self._launched: WatchedProcess | None = None  # process that a cancelled ``keep`` has started
 
     async def read_manager(self) -> Mapping[str, Any] | None:
         return read_manager_file(self._directory)
@@ -126,7 +126,7 @@ class LocalKeeper(KeeperHost):
         try:
             await process.ended()
         except asyncio.CancelledError:
-            self._launched = process  # it may not hold yet the lock by which ``_find`` finds it
+            self._launched = process  # it may not hold the lock yet by which ``_find`` finds it
             raise
         process.close()
 
@@ -187,7 +187,7 @@ class LocalKeeper(KeeperHost):
             if tail is not None:
                 await asyncio.to_thread(file.seek_tail, tail)
             while True:
-                # read before the file: what the trial wrote last is then read below
+                # read before the file, so that the trial's last output is read below
                 running = follow and job.is_open()
                 while chunk := file.read():
                     yield chunk
@@ -231,9 +231,9 @@ class LocalKeeper(KeeperHost):
             raise
 
     def _knows_only_ports(self) -> bool:
-        """Return True if the running keeper may be an earlier version that does not know Unix sockets.
+        """Return True if the running keeper may be of an earlier version that knows no Unix sockets.
 
-        That version was given an address with a port, and calls there until it ends.
+        Such a keeper was given an address with a port, and calls there until it ends.
         """
         manager = read_manager_file(self._directory) or {}
         if not any(str(url).startswith(("http://", "https://")) for url in manager.get("urls", ())):
@@ -245,12 +245,12 @@ class LocalKeeper(KeeperHost):
         return True
 
     def _taken(self) -> WatchedProcess | None:
-        """Return the running keeper, which the caller must close, or None."""
+        """Return the running keeper, or None. The caller must close the returned object."""
         process, self._launched = self._launched, None
         return process or self._find()
 
     def _find(self) -> WatchedProcess | None:
-        """Return the running keeper, which any server may have started, or None."""
+        """Return the keeper that runs for this experiment, whichever server has started it, or None."""
         process = lock_holder(self._directory / "lock")
         if process is None or process.arguments()[-1:] == [str(self._directory)]:
             return process
@@ -266,7 +266,7 @@ class LocalService(MachineService):
 
 
 class LocalHosts:
-    """Keeper of the only machine of the platform, this machine."""
+    """Hosts of the platform: this machine only, with one keeper."""
 
     def __init__(self, context: ExperimentContext, config: LocalConfig, tools: ServiceTools) -> None:
         self._context, self._config, self._tools = context, config, tools

@@ -1,7 +1,7 @@
 """Processes of this machine that are not children of the server: started detached, watched by pidfd.
 
-A keeper outlives the server and must not become its zombie, so a short-lived launcher starts it. From then on
-it is like a process that an earlier server has started.
+A keeper outlives the server and must not become its zombie, so a short-lived launcher starts it. From then
+on, the server treats it like a process that an earlier server has started.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class WatchedProcess:
-    """Process identified by a descriptor, so that no later process with its pid is mistaken for it."""
+    """Process that is identified by a descriptor, so that it is not confused with a later process of the same
+    pid.
+    """
 
     def __init__(self, pid: int) -> None:
         """Open the process. Raises ProcessLookupError."""

@@ -38,7 +38,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-REACH_S = 10.0  # limit for connecting to a machine whose keeper must leave
+REACH_S = 10.0  # limit in seconds for connecting to a machine whose keeper must exit
 END_S = 30.0
 REMOVE_S = 600.0
 
@@ -130,7 +130,7 @@ class RemoteKeeper(KeeperHost):
 
     def obstacle(self) -> str | None:
         if self._context.nni_manager_ip is not None:
-            return None  # its keeper may call without the connection, or has not called yet
+            return None  # the keeper there may call without the connection, or has not called yet
         return f"waits for {self.host.name}" if self._share is None else self._share.obstacle
 
     def files(self) -> KeeperFiles:
@@ -140,7 +140,10 @@ class RemoteKeeper(KeeperHost):
         await self._ask_at_rest("remove", limit=REMOVE_S, directory=self._directory, only_look=only_look)
 
     async def _ask_at_rest(self, what: str, **fields: Any) -> Mapping[str, Any]:
-        """Ask the attendant and return its answer. If it cannot be reached, the error names the folder."""
+        """Ask the attendant and return its answer.
+
+        If the machine cannot be reached, the error names the folder there.
+        """
         try:
             attendant = await self._soon()
         except ServiceUnavailable as error:
@@ -161,7 +164,7 @@ class RemoteKeeper(KeeperHost):
         return await self._shared().link()
 
     async def _soon(self) -> AttendantClient:
-        """Return the attendant at once, without the pause after a failed connection."""
+        """Return the attendant without the pause that follows a failed connection."""
         share = self._shared()
         try:
             async with asyncio.timeout(REACH_S):

@@ -1,4 +1,7 @@
-"""Training service for machines with keepers, which stay while the experiment runs; jobs spread over all."""
+"""Training service for machines with keepers.
+
+The machines stay while the experiment runs; jobs are spread over all.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ class MachineService(KeeperService):
         self._make_host = make_host
         self._returning: dict[str, MachineAdded] = {}  # machines added again while they were being removed
         self._drained: set[str] = set()  # machines drained while they were being added
-        self._absent: dict[str, str] = {}  # machines that could not be added -> the reason
+        self._absent: dict[str, str] = {}  # machines that could not be added -> reason
 
     def _make_queue(self) -> JobPlacing:
         return JobQueue(
@@ -65,7 +68,10 @@ class MachineService(KeeperService):
         )
 
     def hosts(self, added: Iterable[Mapping[str, Any]] = ()) -> list[KeeperHost]:
-        """Return the hosts of the configuration and of the added machines. Raises ServiceUnavailable."""
+        """Return the hosts of the configuration and the hosts of added machines.
+
+        Raises ServiceUnavailable.
+        """
         if self._make_host is None:
             return list(self._hosts.values())
         more = (self._make_host(machine) for machine in added)
@@ -139,12 +145,12 @@ class MachineService(KeeperService):
         self._begin(seat)
 
     def _vacated(self, seat: KeeperSeat) -> None:
-        ended = len(seat.jobs) == len(seat.closing)  # ended jobs need no acknowledgement any longer
+        ended = len(seat.jobs) == len(seat.closing)  # no acknowledgement of ended jobs is needed any longer
         if seat.removing and self._adopted and ended and seat.id not in self._errands:
             self._errands.spawn(seat.id, self._remove(seat))
 
     async def _remove(self, seat: KeeperSeat) -> None:
-        """Release a removed machine, which no job needs any longer."""
+        """Release a removed machine, which has no jobs any more."""
         note = await self._let_go(seat)
         if seat.desk.token_sha256 is not None:  # the keeper may still call
             token = seat.desk.token_sha256

@@ -1,4 +1,4 @@
-"""Order in which the machines of an experiment are asked to take a job, and the reasons for refusals.
+"""Order in which the machines of an experiment are asked to take a job, and their reasons to refuse.
 
 All jobs of an experiment need the same resources. So a machine that has refused one job would refuse all
 others, and is not asked again until its state changes. The cost per job does not depend on the number of
@@ -19,7 +19,7 @@ from training_services.placement.seat import Seat
 __all__ = ["Choice"]
 
 MOST_NAMED = 3  # machines named in one sentence
-_SLACK = 64  # outdated heap entries that are allowed in addition to one per seat
+_SLACK = 64  # outdated heap entries that are allowed beyond one per seat
 
 Refusal = Waits | JobRejected
 S = TypeVar("S", bound=Seat)
@@ -31,13 +31,13 @@ class Choice(Generic[S]):
     def __init__(self, load: Callable[[S], float]) -> None:
         self._load = load
         self._heap: list[tuple[float, int, S]] = []
-        self._current: dict[S, int] = {}  # number of the valid heap entry of each seat that can be asked
+        self._current: dict[S, int] = {}  # seat that can be asked -> number of its valid heap entry
         self._number = count()
         self._refusals: dict[S, Refusal] = {}
-        self._rejected = 0  # number of the refusals that are rejections
+        self._rejected = 0  # number of refusals that are rejections for good
 
     def offer(self, seat: S) -> None:
-        """Ask the seat again for jobs. Call it when the seat is new or its state has changed."""
+        """Allow that the seat is asked for jobs. Call this when the seat is new or its state has changed."""
         number = self._current[seat] = next(self._number)
         heapq.heappush(self._heap, (self._load(seat), number, seat))
         if len(self._heap) > 2 * len(self._current) + _SLACK:
@@ -55,7 +55,7 @@ class Choice(Generic[S]):
             load, number, seat = self._heap[0]
             if self._current.get(seat) != number:
                 heapq.heappop(self._heap)
-            elif self._load(seat) > load:  # other experiments have placed jobs there since the entry was made
+            elif self._load(seat) > load:  # other experiments have placed jobs there after the entry was made
                 self.offer(seat)
             else:
                 return seat

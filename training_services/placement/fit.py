@@ -1,4 +1,4 @@
-"""Pure functions that decide if a job fits on a host, which GPUs it gets, and why it must wait."""
+"""Pure functions that decide whether a job fits on a host, which GPUs it gets, and why it must wait."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from training_services.placement.needs import (
 
 __all__ = ["ACTIVE_MIB", "behind_others", "keep", "place"]
 
-ACTIVE_MIB = 1024  # if no visible process accounts for this much memory, a hidden program uses the GPU
+ACTIVE_MIB = 1024  # MiB; if no visible process accounts for this much memory, a hidden program uses the GPU
 MOST_NAMED = 16  # GPUs named in one sentence
 MOST_HOLDERS = 4  # trials named in one sentence about CPUs or memory
-_ROUNDING = 0.001  # tolerance for rounding, so that three thirds add up to one
+_ROUNDING = 0.001  # tolerance, so that three thirds of a GPU add up to one
 
 
 class _Slot(NamedTuple):
-    """GPU as a job finds it: the share taken, the holdings on it, and other programs that use it."""
+    """GPU as a job finds it: the share in use, the jobs that hold it, and other programs that use it."""
 
     gpu: Gpu
     taken: float
@@ -82,7 +82,7 @@ def _refuse(need: Need, host: Host, capacity: Capacity | None) -> None:
 
 
 def _lacking(need: Need, host: Host, held: Sequence[Holding], capacity: Capacity | None) -> str | None:
-    """Return a sentence about the CPUs or memory that the job lacks, or None if there are enough."""
+    """Return a sentence about missing CPUs or memory, or None if there are enough for the job."""
     if not (need.cpus or need.memory):
         return None
     if capacity is None:
@@ -115,7 +115,7 @@ def _scarce(
     amount: Callable[[Holding], float],
     text: Callable[[float], str],
 ) -> str:
-    """Return a sentence that names the holders of the scarce resource, the largest first."""
+    """Return a sentence that names the jobs that hold the scarce resource, the largest first."""
     holders = sorted(filter(amount, held), key=lambda each: (each.kept, -amount(each)))
     free = max(0.0, total - sum(map(amount, holders)))
     told = [f"{text(free)} {'is' if free == 1 else 'are'} free" if free >= _ROUNDING else "nothing is free"]
@@ -140,7 +140,7 @@ def _choose(
     left: Collection[int],
     gone: Collection[int],
 ) -> tuple[int, ...] | str:
-    """Return the GPUs for the job, or a sentence that says why it gets none."""
+    """Return the GPUs for the job, or a sentence that says why there are none."""
     wanted, text = need.whole_gpus, need.gpus_text
     if reading is None:
         return f"waits for {text} until the GPUs of {host.name} have been read"
@@ -175,9 +175,9 @@ def keep(
     over: Collection[str],
     left: Collection[int],
 ) -> Holding | None:
-    """Return what to reserve for the waiting job: the GPUs that will probably be free first.
+    """Return the holding to reserve for the waiting job: the GPUs that will probably become free first.
 
-    Return None if the job waits for more than the ends of trials: nobody knows how long that would last.
+    Return None if the job waits for something other than the ends of trials, which may take any time.
     """
     gpus: tuple[int, ...] = ()
     if (need.cpus or need.memory) and capacity is None:

@@ -1,7 +1,7 @@
-"""Resources that jobs of all experiments of a server hold on machines, and whose turn comes next.
+"""Resources that jobs of all experiments of a server hold on machines, and the experiment whose turn is next.
 
 The ``HostLedger`` is only in memory. It is rebuilt from the live jobs of all experiments before any GPU, CPU
-or memory is granted. Whether a job fits is decided by the pure functions of ``fit``.
+or memory is granted. The pure functions of ``fit`` decide whether a job fits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
     "place",
 ]
 
-# parts per GPU or machine: integer weights can be added and subtracted without rounding errors
+# Parts per GPU or machine. Integer weights can be added and subtracted without rounding errors.
 _PARTS = 1_000_000
 
 Freed = Callable[[Collection[str] | None], None]
@@ -50,17 +50,19 @@ class _Machine:
     """Record of one host."""
 
     capacity: Capacity | None = None
-    jobs: set[str] = field(default_factory=set)  # all jobs on the host, with or without scarce resources
-    held: dict[str, Holding] = field(default_factory=dict)  # by job; only jobs that hold GPUs, CPUs or memory
-    weights: dict[str, int] = field(default_factory=dict)  # by job; the weight of its holding in parts
-    # last reading of each reader, the newest reading last
+    # all jobs on the host, whether they hold scarce resources or not
+    jobs: set[str] = field(default_factory=set)
+    # job -> holding; only jobs that hold GPUs, CPUs or memory
+    held: dict[str, Holding] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)  # job -> weight of its holding, in parts
+    # Last GPU reading of each reader, the newest reading last.
     readings: dict[object, GpuReading] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)  # indices of all GPUs that were ever read
-    # jobs that have ended, but that the last reading may still show
+    # Jobs that have ended, but that the last GPU reading may still show.
     ended: set[str] = field(default_factory=set)
     ended_since: set[str] = field(default_factory=set)  # jobs that have ended since the last reading
-    left_since: set[int] = field(default_factory=set)  # GPUs that those jobs held
-    waiting: dict[str, tuple[Need, Host]] = field(default_factory=dict)  # waiting needs, by experiment
+    left_since: set[int] = field(default_factory=set)  # GPUs that those ended jobs held
+    waiting: dict[str, tuple[Need, Host]] = field(default_factory=dict)  # experiment -> its waiting need
 
     @property
     def reading(self) -> GpuReading | None:
@@ -128,23 +130,25 @@ class HostLedger:
     _waits_at: dict[str, dict[str, None]] = field(
         default_factory=dict
     )  # experiment -> hosts that it waits for
-    _contended: dict[str, None] = field(default_factory=dict)  # hosts that several experiments wait for
+    # set of hosts that several experiments wait for
+    _contended: dict[str, None] = field(default_factory=dict)
 
     def expect(self, experiment_ids: Iterable[str]) -> None:
         """Grant no scarce resources until these experiments, which may hold some, are rebuilt."""
         self._expected.update(dict.fromkeys(experiment_ids))
 
     def rebuilt(self, experiment_id: str) -> None:
-        """Note that the experiment has submitted its jobs again, or will not be opened."""
+        """Record that the experiment has submitted its jobs again, or will not be opened."""
         if experiment_id in self._expected:
             del self._expected[experiment_id]
             if not self._expected:
                 self._notify(None)
 
     def listen(self, owner: object, freed: Freed, *, experiment_id: str) -> None:
-        """Call ``freed`` with the hosts whose resources may have become free; None means all hosts.
+        """Register ``freed``. It is called with the hosts whose resources may have become free; None: all
+        hosts.
 
-        This replaces the owner's earlier listener.
+        It replaces the owner's earlier listener.
         """
         self._listeners[owner] = _Listener(experiment_id, freed)
 
@@ -217,7 +221,7 @@ class HostLedger:
         place(need, host, None, (), capacity=self.capacity(host.id))
 
     def place(self, need: Need, host: Host) -> tuple[int, ...] | Waits:
-        """Choose GPUs for the job and reserve what it needs, or return why it waits. Raises JobRejected."""
+        """Choose GPUs for the job and reserve its resources, or return why it waits. Raises JobRejected."""
         if need.nothing:
             self.hold(need, host, ())
             return ()
@@ -250,7 +254,7 @@ class HostLedger:
         return chosen
 
     def _ahead(self, need: Need, machine: _Machine) -> list[tuple[Need, Host]]:
-        """Return the waiting needs of other experiments whose turn comes before this need, in order."""
+        """Return the waiting needs of other experiments that are to be served before this need, in order."""
         waiting = [
             pair
             for name, pair in machine.waiting.items()
@@ -290,7 +294,10 @@ class HostLedger:
         return True
 
     def pass_on(self, experiment_id: str, job_id: str | None) -> None:
-        """Keep the experiment's resources for this job, which has the same needs. None: stop keeping them."""
+        """Keep the experiment's reserved resources for this job, which has the same needs.
+
+        None: free them.
+        """
         hosts = self._waits_at.get(experiment_id)
         if not hosts:
             return
@@ -302,9 +309,11 @@ class HostLedger:
             self._notify(*others)
 
     def withdraw(self, experiment_id: str, *, host_id: str | None = None) -> None:
-        """Stop keeping resources for the experiment on this host, or on all hosts if ``host_id`` is None.
+        """Free the resources reserved for the experiment on this host, or on all hosts if ``host_id`` is
+        None.
 
-        The waiting experiments are asked at once. The caller's own queue must be consistent before the call.
+        The waiting experiments are asked at once, so the caller's own queue must be consistent before the
+        call.
         """
         at = self._waits_at.get(experiment_id, ())
         gone = [each for each in (list(at) if host_id is None else [host_id]) if each in at]
@@ -314,7 +323,9 @@ class HostLedger:
             self._notify(*gone)
 
     def hold(self, need: Need, host: Host, gpus: tuple[int, ...]) -> None:
-        """Record that the job holds these GPUs and its other resources, even if other jobs hold them, too."""
+        """Record that the job holds these GPUs and its other resources, even if other jobs hold them as
+        well.
+        """
         machine = self._machine(host.id)
         machine.jobs.add(need.job_id)
         if gpus or need.cpus or need.memory:
@@ -324,7 +335,7 @@ class HostLedger:
             self._holds[need.experiment_id] = self._holds.get(need.experiment_id, 0) + weight - before
 
     def release(self, host_id: str, job_id: str) -> bool:
-        """Free everything that the job holds; nothing of it runs. Return False if it held nothing."""
+        """Free everything that the job holds. The job has ended. Return False if it held nothing."""
         machine = self._machine(host_id)
         if job_id not in machine.jobs:
             return False
@@ -348,7 +359,7 @@ class HostLedger:
         return self._holds.get(experiment_id, 0), self._grants.get(experiment_id, 0)
 
     def _notify(self, *hosts: str | None) -> None:
-        """Notify all listeners of the changed hosts and of the hosts that several experiments wait for.
+        """Call all listeners with the changed hosts and with the hosts that several experiments wait for.
 
         A change on one host can change whose turn it is on another.
         """

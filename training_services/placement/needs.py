@@ -1,4 +1,4 @@
-"""Plain values of placement: what a job needs, what a machine has and what a job holds."""
+"""Values of placement: the needs of a job, the capacity of a machine, and the resources that a job holds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class GpuProcess(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """GPU as it was read; ``memory`` is the MiB in use that belong to none of ``processes``."""
+    """GPU at one reading. ``memory``: MiB in use that belong to none of ``processes``."""
 
     index: int
     memory: int = 0
@@ -60,7 +60,7 @@ class Capacity(NamedTuple):
 
 
 class TooLarge(JobRejected):
-    """Rejection of a job because the machine is too small for it; ``has`` is the text of what it has."""
+    """Rejection of a job because the machine is too small. ``has``: text that says what the machine has."""
 
     def __init__(self, wanted: str, host: Host, has: str, *, size: float) -> None:
         super().__init__(f"The trial asks for {wanted}, but {host.name} has {has}.")
@@ -79,7 +79,10 @@ class TooLarge(JobRejected):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """Machine and the part of it that an experiment may use; ``name`` is for sentences ("this machine")."""
+    """Machine, and the part of it that an experiment may use.
+
+    ``name``: the machine in sentences ("this machine").
+    """
 
     id: str
     name: str
@@ -89,7 +92,7 @@ class Host:
 
 
 class Wants(NamedTuple):
-    """Needs of each job on a host: GPUs, CPUs, MiB of memory; None where the user gave no number."""
+    """Needs of each job on a host: GPUs, CPUs, MiB of memory. None: the user gave no number."""
 
     gpus: float | None
     cpus: float | None
@@ -102,7 +105,7 @@ class Wants(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Resources that a job asks for.
+    """Resources that a job needs.
 
     ``gpus`` None: no GPU is reserved and the job's environment is not changed; 0: the job sees no GPU.
     ``cpus`` and ``memory`` (MiB) are subtracted from the machine's capacity; 0: nothing is reserved.
@@ -124,13 +127,13 @@ class Need:
         return not (self.gpus or self.cpus or self.memory)
 
     def share(self, host: Host) -> float:
-        """Return the share of each of its GPUs that the job takes on this host, at most 1."""
+        """Return the share of each GPU that the job takes on this host, at most 1."""
         if self.gpus and self.gpus < 1:
             return self.gpus
         return 1 / host.max_jobs_per_gpu
 
     def on(self, host: Host, gpus: tuple[int, ...], *, kept: bool = False) -> Holding:
-        """Return what the job holds on a host that gives it these GPUs."""
+        """Return the holding of the job on a host that gives it these GPUs."""
         return Holding(
             experiment_id=self.experiment_id,
             job_id=self.job_id,
@@ -178,7 +181,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Reason why a job cannot be placed now: a sentence; ``behind`` is the sentence for jobs behind it."""
+    """Reason why a job cannot be placed now, as a sentence.
+
+    ``behind``: the sentence for the jobs behind this job.
+    """
 
     reason: str
     behind: str | None = None

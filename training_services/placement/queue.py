@@ -22,12 +22,12 @@ from training_services.placement.needs import Capacity, GpuReading, Need, Waits,
 
 __all__ = ["JobQueue"]
 
-FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds the cost of an event
-LOOK_AGAIN_S = 5.0  # seconds before an obstacle is checked again: nobody reports its end
+FIRST = 8  # waiting jobs to which every new reason is reported at once, which bounds the cost of an event
+LOOK_AGAIN_S = 5.0  # seconds before an obstacle is checked again whose end no event reports
 
 
 class JobQueue(Generic[S]):
-    """Queue of waiting jobs; all need the same resources, so when the first must wait, all must.
+    """Queue of waiting jobs. All need the same resources, so if the first must wait, all must wait.
 
     ``start`` gives a job a place on a seat, with these GPUs. ``put`` takes events for the core. ``placed``
     returns the number of jobs that have a place.
@@ -52,9 +52,10 @@ class JobQueue(Generic[S]):
         self._on: dict[str, list[S]] = {}  # host -> its seats that take jobs
         self._choice: Choice[S] = Choice(lambda seat: ledger.load(seat.host.id))
         self._arriving: dict[S, None] = {}  # seats whose keepers have not called yet
-        # seats with their share of the jobs; they get no more until all others have arrived
+        # Seats that have their share of the jobs, and get no more until the keepers of all others have
+        # called.
         self._full: dict[S, None] = {}
-        self._hindered: dict[S, None] = {}  # seats with an obstacle when they were last asked
+        self._hindered: dict[S, None] = {}  # seats that had an obstacle when they were last asked
         self._look: asyncio.TimerHandle | None = None  # timer that checks obstacles again
 
     def __contains__(self, job_id: object) -> bool:
@@ -91,20 +92,20 @@ class JobQueue(Generic[S]):
             self.place(tell_all=True)
 
     def left(self, seat: S) -> None:
-        """Ask the seat again: a job has left it."""
+        """Offer the seat to waiting jobs, because a job has left it."""
         if seat in self._seats:
             self._choice.offer(seat)
             self.place()
 
     def ready(self, seat: S) -> None:
-        """Ask the seat again: its keeper has called for the first time."""
+        """Offer the seat to waiting jobs, because its keeper has called for the first time."""
         if seat in self._seats:
             self._choice.offer(seat)
         self._arrive(seat)
         self.place(tell_all=True)
 
     def reasons_changed(self) -> None:
-        """Ask all seats again, because the reasons may have changed."""
+        """Offer all seats again, because the reasons may have changed."""
         for seat in [seat for seat in self._arriving if not seat.arriving]:
             self._arrive(seat)
         for seat in self._seats:
@@ -146,7 +147,7 @@ class JobQueue(Generic[S]):
         reason = self._told[job.id] = outcome.told(first=len(self._jobs) <= FIRST)
         if len(self._jobs) == 1:
             self._ledger.pass_on(self._experiment_id, job.id)
-        if self._full:  # the shares grow with each job
+        if self._full:  # the shares grow with each job that arrives
             self._offer_full()
             self.place()
         return JobWaiting(job_id=job.id, reason=reason)
@@ -162,9 +163,9 @@ class JobQueue(Generic[S]):
         return True
 
     def place(self, *, tell_all: bool = False) -> None:
-        """Place jobs while they fit.
+        """Place jobs as long as they fit.
 
-        Report the reason to the first remaining jobs, or with ``tell_all`` to all.
+        Report the reason to the first of the remaining jobs, or with ``tell_all`` to all.
         """
         while self._jobs:
             job = next(iter(self._jobs.values()))
@@ -188,7 +189,7 @@ class JobQueue(Generic[S]):
         self._ledger.pass_on(self._experiment_id, next(iter(self._jobs), None))
 
     def _leave_to_others(self) -> None:
-        """Give up the resources reserved on seats that cannot start a job because of an obstacle."""
+        """Free the resources reserved on seats where an obstacle prevents jobs from starting."""
         hindered, self._hindered = self._hindered, {}
         for seat in hindered:
             self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
@@ -225,11 +226,11 @@ class JobQueue(Generic[S]):
         return self._ledger.place(need, host)
 
     def hold(self, job_id: str, seat: S, gpus: tuple[int, ...]) -> None:
-        """Record that the job already had its place on the seat before the service was opened."""
+        """Record that the job had its place on the seat before the service was opened."""
         self._ledger.hold(self._need(job_id, seat), seat.host, gpus)
 
     def release(self, job_id: str, seat: S) -> bool:
-        """Free what the job, of which nothing runs, holds on the seat. Return False if it held nothing."""
+        """Free the resources of an ended job on the seat. Return False if it held nothing."""
         return self._ledger.release(seat.host.id, job_id)
 
     def told(self, seat: S, capacity: Capacity | None, gpus: GpuReading | None) -> None:
@@ -251,11 +252,13 @@ class JobQueue(Generic[S]):
         )
 
     def _share(self) -> int:
-        """Return the number of jobs for each seat while others arrive, so that the first do not take all."""
+        """Return the number of jobs that each seat may get until all keepers have called, so that early ones
+        do not take all.
+        """
         return max(1, (self._placed() + len(self._jobs)) // len(self._seats))
 
     def _obstacle(self, seat: S) -> str | None:
-        """Return the seat's obstacle, or None; check again later if nobody will report its end."""
+        """Return the seat's obstacle, or None. If no event reports the obstacle's end, check again later."""
         obstacle = seat.passing_obstacle()
         if obstacle is not None and self._look is None:
             self._look = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)

@@ -1,4 +1,4 @@
-"""Machine that takes jobs of one experiment, as the queue sees it."""
+"""Machine that takes jobs of one experiment, in the form that the queue uses."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ class Seat(Protocol):
         """Return a sentence that says why no job can start there now, or None."""
 
     def passing_obstacle(self) -> str | None:
-        """Return an obstacle whose end nobody reports, or None; the caller must check again later."""
+        """Return an obstacle whose end no event reports, or None. The caller must check again later."""

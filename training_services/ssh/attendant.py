@@ -1,4 +1,4 @@
-"""Server's side of the attendant on a machine: starts it if necessary, and sends it JSON lines."""
+"""Server's side of the attendant on a machine: starts the attendant if necessary, and sends it JSON lines."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["AttendantClient"]
 ANSWER_S = 30.0
 HELLO_S = 30.0
 LAST_WORDS = 200  # characters of the machine's output in a message
-NOISE = 1 << 20  # bytes that a login shell may print before the hello
-UNHEARD = 4  # missed beats after which the machine considers the connection dead
+NOISE = 1 << 20  # most bytes that a login shell may print before the attendant's first line
+UNHEARD = 4  # missed checks after which the machine considers the connection dead
 
 
 class AttendantClient:
-    """Client of a running attendant; ``ended`` is called with a sentence when the attendant ends."""
+    """Client of a running attendant. ``ended`` is called with a sentence when the attendant ends."""
 
     def __init__(
         self, process: asyncssh.SSHClientProcess[bytes], target: Target, ended: Callable[[str], None]
@@ -114,7 +114,7 @@ class AttendantClient:
         )
 
     async def ask(self, do: str, *, limit: float | None = ANSWER_S, **fields: Any) -> Mapping[str, Any]:
-        """Ask the attendant to do something and return its answer.
+        """Send the attendant a request and return its answer.
 
         Raises ServiceUnavailable if the attendant cannot do it, has ended, or does not answer in time.
         """
@@ -147,7 +147,7 @@ class AttendantClient:
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(self._target.keep_alive)  # the user sets this interval
+            await asyncio.sleep(self._target.keep_alive)  # the user sets this interval in seconds
             self._send({"do": "beat"})
 
     async def _read(self) -> None:
@@ -181,7 +181,7 @@ class AttendantClient:
         self._on_end(trouble)
 
     def fail(self, trouble: str) -> None:
-        """Give the attendant up: all waiting and later requests fail with this reason."""
+        """Give up the attendant: all waiting and later requests fail with this reason."""
         if self._trouble is None:
             self._trouble = trouble
         current = asyncio.current_task()

@@ -1,7 +1,8 @@
-"""Command that starts an attendant on a machine: for any login shell and any Python 3.8 or newer.
+"""Command that starts an attendant on a machine, for any login shell and any Python 3.8 or newer.
 
-It contains no secret. ``sh`` looks for a Python; a short program, which even Python 2.7 understands, looks
-for the zipapp, reads its bytes from standard input only if it is not there, and becomes the attendant.
+The command contains no secret. ``sh`` looks for a Python. A short program, which even Python 2.7 understands,
+looks for the zipapp, reads its bytes from standard input only if the file does not exist, and becomes the
+attendant.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from trial_keeper import zipapp
 
 __all__ = ["HELLO", "NO_PYTHON", "Program", "command", "program"]
 
-# Marks the line with the JSON object of the hello, because a login shell may print other lines.
+# Marks the line with the attendant's first JSON object, because a login shell may print other lines.
 HELLO = b"nnimgr-attendant "
 NO_PYTHON = 90  # exit code
 
@@ -115,13 +116,16 @@ class Program:
 
 @cache
 def program() -> Program:
-    """Return the program that machines run; it is built once, since it depends only on this version."""
+    """Return the program that machines run.
+
+    It is built once, because it depends only on this version of nnimgr.
+    """
     content = zipapp.content()
     return Program(hashlib.sha256(content).hexdigest(), zlib.compress(content))
 
 
 def command(program: Program, *, python_path: str | None = None) -> str:
-    """Return a command line that bash, dash, fish, csh and others read alike: a word and quoted texts.
+    """Return a command line that bash, dash, fish, csh and others read alike: one word and quoted texts.
 
     ``python_path``: a directory to search first; it must not contain characters that shells interpret.
     """

@@ -28,7 +28,7 @@ from training_services.units import parse_duration, parse_gpu_indices
 __all__ = ["DEFAULT_PORT", "HostKeyPolicy", "MachineConfig", "RemoteConfig", "faults"]
 
 DEFAULT_PORT = 22
-# Characters that shells interpret, each shell differently: the directory becomes part of a shell command.
+# Characters that shells interpret differently. The directory becomes part of a shell command.
 _READ_BY_SHELLS = re.compile(r"""['"`\\$!\x00-\x1f\x7f]""")
 
 
@@ -68,7 +68,7 @@ def _user(value: str) -> str:
     return value
 
 
-_Duration = Annotated[str | int, PlainValidator(_duration)]  # kept as the user wrote it
+_Duration = Annotated[str | int, PlainValidator(_duration)]  # the value stays in the user's notation
 _Indices = Annotated[list[int], PlainValidator(parse_gpu_indices)]
 _Policy = Annotated[HostKeyPolicy, Field(strict=False)]
 
@@ -99,7 +99,7 @@ class MachineConfig(_Model):
         str | None, AfterValidator(lambda value: None if value is None else _directory(value))
     ] = None
     proxy_jump: str | None = None  # "user@host:port", several with commas between them
-    host_key_policy: _Policy | None = None  # None: the policy of all machines
+    host_key_policy: _Policy | None = None  # None: the policy for all machines
 
     @property
     def keeper_id(self) -> str:
@@ -108,7 +108,7 @@ class MachineConfig(_Model):
 
     @property
     def address(self) -> str:
-        """Id of the machine in the ledger that all experiments share: "host:port"."""
+        """Id of the machine in the ledger that all experiments share, as "host:port"."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port or DEFAULT_PORT}"
 

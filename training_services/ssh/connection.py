@@ -1,4 +1,7 @@
-"""Connection to a machine, shared by the experiments that use it, and connected again when it breaks."""
+"""Connection to a machine.
+
+The experiments that use the machine share it; it is opened again when it breaks.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +26,16 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.5  # pause after a failure; doubled by each further failure
 LAST_PAUSE_S = 15.0
-LASTING_PAUSE_S = 60.0  # pause if a person must act first: machines lock out clients that try too often
-STEADY_S = 10.0  # a connection that lived longer was stable
+# pause in seconds if a person must act first, because machines lock out clients that retry too often
+LASTING_PAUSE_S = 60.0
+STEADY_S = 10.0  # seconds; a connection that lasted longer was stable
 LOOPBACK = "127.0.0.1"
 
 Key = tuple[str | None, str, int | None]  # user, host, port
 
 
 class Link:
-    """Open connection with its attendant, and with a tunnel if a caller needs it."""
+    """Open connection to a machine with its attendant, and with a tunnel if one was requested."""
 
     def __init__(self, dialled: Dialled, title: str, port: int) -> None:
         self.attendant: AttendantClient
@@ -55,7 +59,8 @@ class Link:
         import asyncssh
 
         door = await doors.private()
-        for port in dict.fromkeys((self._wanted, 0)):  # try the previous port first, because keepers know it
+        # try the previous port first, because keepers know that port
+        for port in dict.fromkeys((self._wanted, 0)):
             try:
                 listener = await self._dialled.connection.forward_remote_port_to_path(
                     LOOPBACK, port, str(door.path)
@@ -81,7 +86,10 @@ class Link:
 
 
 class Share:
-    """One experiment's share of a machine's connection; ``changed`` is called when it opens or breaks."""
+    """Use of a machine's connection by one experiment.
+
+    ``changed`` is called when the connection opens or breaks.
+    """
 
     def __init__(self, connection: SshConnection, target: Target, changed: Callable[[], None]) -> None:
         self.target = target
@@ -99,16 +107,16 @@ class Share:
         return self._connection.obstacle
 
     def hurry(self) -> None:
-        """Start the next attempt without a pause."""
+        """Try to connect at once, without the remaining pause."""
         self._connection.hurry()
 
     def tell(self) -> None:
-        """Report that the connection is open, or broken."""
+        """Call ``changed``, because the connection has opened or broken."""
         if not self._over:
             self._changed()
 
     async def close(self) -> None:
-        """Close this share; the connection closes with its last share."""
+        """Give up this use. The connection closes with its last use."""
         self._over = True
         await self._connection.release(self)
 
@@ -126,7 +134,7 @@ class SshConnection:
         self._failures = 0
         self._lasting = False
         self._up_at = 0.0
-        self._port = 0  # port of the last tunnel
+        self._port = 0  # port of the last tunnel on the machine
         self._trouble: str | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -175,7 +183,7 @@ class SshConnection:
             self._lasting = isinstance(error, Unreachable) and error.lasting
 
     async def _connect(self, first: Share) -> Link:
-        """Pause after previous failures, then connect with the credentials of one of the shares."""
+        """Pause after previous failures, then connect with the credentials of one of the experiments."""
         self._hurry.clear()
         if pause := self._pause():
             with contextlib.suppress(TimeoutError):
@@ -222,14 +230,14 @@ class SshConnection:
             await dialled.close()
             if isinstance(error, Unreachable) or not isinstance(error, Exception):
                 raise
-            raise Unreachable(target.broke(error)) from error  # the connection was lost meanwhile
+            raise Unreachable(target.broke(error)) from error  # the connection broke in the meantime
         if early:
             raise Unreachable(early[0])
         made.append(link)
         return link
 
     def _lost(self, made: list[Link], early: list[str], why: str) -> None:
-        """Drop the connection: either it or its attendant has ended, and both are needed."""
+        """Drop the connection, because it or its attendant has ended, and both are needed."""
         early.append(why)
         if not made or self._link is not made[0]:
             return
@@ -269,7 +277,7 @@ class SshPool:
 
 
 def _dialler() -> Callable[..., Awaitable[Dialled]]:
-    """Return ``dial``. Call in a thread: importing its large library takes time."""
+    """Return the function ``dial``. Call this in a thread, because importing the library takes time."""
     from training_services.ssh.dial import dial
 
     return dial

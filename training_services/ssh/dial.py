@@ -1,4 +1,4 @@
-"""Function that opens one SSH connection: options of the target and ~/.ssh/config, jump hosts, errors.
+"""Function that opens one SSH connection, with the target's options, ~/.ssh/config and jump hosts.
 
 Only this module opens connections. It is imported for the first connection, because its library is large.
 """
@@ -25,7 +25,7 @@ HANG_UP_S = 1.0
 
 
 class _Client(asyncssh.SSHClient):
-    """Callbacks of the library during the login, and at the end of the connection."""
+    """Callbacks that the SSH library calls during the login and at the end of the connection."""
 
     def __init__(
         self, host_keys: HostKeys, alias: str | None, lost: Callable[[Exception | None], None]
@@ -33,8 +33,9 @@ class _Client(asyncssh.SSHClient):
         self._host_keys = host_keys
         self._alias = alias
         self._lost = lost
-        self.refusal: str | None = None  # reason why its host key was refused
-        self.would_take: list[str] = []  # credentials that the machine asked for and that we do not have
+        self.refusal: str | None = None  # reason why the machine's host key was refused
+        # login methods that the machine accepts and for which there are no credentials
+        self.would_take: list[str] = []
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         self.refusal = self._host_keys.judge(self._alias or host, addr, port, key)
@@ -51,7 +52,7 @@ class _Client(asyncssh.SSHClient):
 
 
 class Dialled(NamedTuple):
-    """Connection with the connections to its jump hosts, the first one first."""
+    """Connection to a machine, and the connections to its jump hosts, the first one first."""
 
     connection: asyncssh.SSHClientConnection
     hops: tuple[asyncssh.SSHClientConnection, ...] = ()
@@ -68,7 +69,7 @@ class Dialled(NamedTuple):
 
 
 async def dial(target: Target, *, lost: Callable[[Exception | None], None]) -> Dialled:
-    """Connect and log in; ``lost`` is called when the connection has ended. Raises Unreachable."""
+    """Connect and log in. ``lost`` is called when the connection ends. Raises Unreachable."""
     try:
         async with asyncio.timeout(CONNECT_S):
             return await _dial(target, lost)
@@ -132,13 +133,13 @@ async def _dial_jumps(way: str, target: Target) -> Dialled:
 
 
 def _options(target: Target) -> tuple[dict[str, Any], HostKeys, asyncssh.SSHClientConnectionOptions]:
-    """Return the options for the connection, the known host keys, and the options of ~/.ssh/config.
+    """Return the options for the connection, the known host keys, and the options from ~/.ssh/config.
 
-    This reads files.
+    Reads files.
     """
     options: dict[str, Any] = {
         "keepalive_interval": target.keep_alive,
-        "keepalive_count_max": UNANSWERED - 1,  # the library counts only the missing answers before the last
+        "keepalive_count_max": UNANSWERED - 1,  # the library does not count the last missing answer
         "gss_host": None,
         "agent_forwarding": False,  # even if the user's own configuration enables it
         "x509_trusted_certs": [],

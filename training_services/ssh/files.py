@@ -20,7 +20,7 @@ Ask = Callable[..., Awaitable[Mapping[str, Any]]]
 class MachineFiles:
     """``KeeperFiles`` for the files in ``directory``, which is relative to the home of ``machine``.
 
-    Each piece is requested only when the reader wants more, because the session serves others, too.
+    Each piece is requested only when the reader wants more, because the connection serves others as well.
     """
 
     def __init__(self, ask: Ask, directory: str, *, machine: str) -> None:

@@ -28,7 +28,7 @@ class HostKeys:
         self.known = _load([*own, *_OF_THE_SYSTEM])
 
     def judge(self, host: str, address: str, port: int, key: asyncssh.SSHKey) -> str | None:
-        """Return why the key, which is not known for the machine, is refused; None if it is accepted."""
+        """Return why an unknown or changed host key is refused; None if it is accepted."""
         name = host if port == DEFAULT_PORT else f"[{host}]:{port}"
         shown = f"{key.get_algorithm()} {key.get_fingerprint()}"
         asked = None if port == DEFAULT_PORT else port
@@ -69,11 +69,11 @@ def _load(files: Sequence[Path]) -> asyncssh.SSHKnownHosts:
     for file in files:
         try:
             text = file.read_text(encoding="utf-8", errors="replace")
-        except OSError:  # the file is missing or unreadable: it contributes no keys
+        except OSError:  # a missing or unreadable file contributes no keys
             continue
         for line in text.splitlines():
             try:
                 known.load(line)
-            except ValueError:  # ssh also skips lines that it cannot read
+            except ValueError:  # a line that cannot be read is skipped, as ssh does
                 continue
     return known

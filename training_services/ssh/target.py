@@ -11,11 +11,11 @@ from training_services.ssh.config import HostKeyPolicy, MachineConfig, RemoteCon
 
 __all__ = ["UNANSWERED", "Target", "Unreachable"]
 
-UNANSWERED = 3  # checks in a row without an answer after which a connection is dead
+UNANSWERED = 3  # consecutive checks without an answer after which a connection is dead
 
 
 class Unreachable(ServiceUnavailable):
-    """Error: no connection. ``lasting``: retries will fail, too, until a person acts."""
+    """Error: no connection. ``lasting``: retries will fail as well until a person acts."""
 
     def __init__(self, sentence: str, *, lasting: bool = False) -> None:
         super().__init__(sentence)
@@ -24,7 +24,7 @@ class Unreachable(ServiceUnavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Machine and credentials; values that are None come from ~/.ssh/config or are ssh's defaults.
+    """Machine and credentials. Values that are None are taken from ~/.ssh/config, or are ssh's defaults.
 
     ``agent``: socket of the user's agent. ``keep_alive``: seconds between two checks of the connection.
     """
@@ -44,7 +44,10 @@ class Target:
 
     @classmethod
     def of(cls, machine: MachineConfig, config: RemoteConfig, *, environ: Mapping[str, str]) -> Target:
-        """Return the target for a configured machine; ``environ`` is the experiment creator's."""
+        """Return the target for a configured machine.
+
+        ``environ``: environment of the experiment's creator.
+        """
         return cls(
             host=machine.host,
             title=machine.title,
