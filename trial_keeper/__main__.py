@@ -13,7 +13,7 @@ import fcntl
 import os
 import sys
 
-if not __package__:  # run as a folder: make the package importable, not its modules
+if not __package__:  # run as a folder: make the package importable instead of its modules
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from trial_keeper import spawner
@@ -45,7 +45,8 @@ def main() -> NoReturn:
 def keep(directory: str, *, foreground: bool) -> NoReturn:
     """Run the keeper of this directory, or exit at once if the directory has a keeper."""
     try:
-        os.mkdir(directory, 0o700)  # create no parents: a user may have moved them for a time
+        # create no parent folders, because a user may have moved them away for a while
+        os.mkdir(directory, 0o700)
     except FileExistsError:
         pass
     lock = os.open(f"{directory}/lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -82,7 +83,7 @@ def _detach(directory: str, lock: int, log: str | None) -> None:
     try:
         os.setsid()
     except PermissionError:
-        pass  # this process leads its group already
+        pass  # this process is the leader of its process group already
     os.chdir(directory)
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
@@ -94,11 +95,11 @@ def _detach(directory: str, lock: int, log: str | None) -> None:
             try:
                 os.close(int(name))
             except OSError:
-                continue  # the descriptor of the listing itself
+                continue  # this descriptor belongs to the listing itself
 
 
 def _wake(path: str) -> int:
-    """Open the named pipe through which all shims, even an earlier spawner's, wake the keeper."""
+    """Open the named pipe through which all shims wake the keeper, including shims of an earlier spawner."""
     try:
         os.mkfifo(path, 0o600)
     except FileExistsError:

@@ -50,7 +50,7 @@ from trial_keeper.machine.programs import tidy
 from trial_keeper.machine.watch import open_process
 
 LEAVE_S = 5.0  # longest wait for a keeper that was ordered to exit, and again after SIGKILL
-LOOK_S = 0.5  # polling interval of a process whose end the kernel does not report
+LOOK_S = 0.5  # polling interval in seconds for a process whose end the kernel does not report
 SILENCE_S = 60.0
 LAST_WORDS = 2048
 PIECE = 1 << 18  # bytes of a file or a listing in one answer: all experiments share the connection
@@ -130,7 +130,7 @@ class Attendant:
 
     def take(self, request: Request) -> None:
         """Serve a request in its own thread, so that a hanging disk blocks no other request."""
-        if request["do"] == "end":  # recorded now: its thread may overtake an earlier "keep"
+        if request["do"] == "end":  # recorded before the thread starts, which may overtake an earlier "keep"
             self._ends[request["directory"]] = request["no"]
         threading.Thread(target=self._serve, args=(request,), daemon=True).start()
 
@@ -357,7 +357,7 @@ def _has_open(pid: int, path: str) -> bool:
 def _target(link: str) -> str | None:
     try:
         return os.readlink(link)
-    except OSError:  # closed meanwhile
+    except OSError:  # the file was closed in the meantime
         return None
 
 

@@ -1,11 +1,13 @@
-"""Log file of limited size: the head and the latest tail remain, with a line that counts the lost bytes."""
+"""Log file of limited size: its head and its latest tail are kept, with a line that counts the lost bytes
+between.
+"""
 
 from __future__ import annotations
 
 import os
 
 HEAD = 16 << 20
-LEAST = 4096  # a smaller cap has no room for the line that counts the dropped bytes
+LEAST = 4096  # smallest size in bytes that has room for the line about lost bytes
 _CHUNK = 1 << 20
 
 

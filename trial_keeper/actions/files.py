@@ -33,7 +33,7 @@ class AttemptFiles(NamedTuple):
 
 
 class Paths:
-    """Builds the paths of the attempts' files. ``attempts``: the attempts that the core holds."""
+    """Builder of the paths of the attempts' files. ``attempts``: the attempts that the core holds."""
 
     def __init__(self, experiment: str, attempts: Mapping[str, Attempt]) -> None:
         self._experiment = experiment
@@ -44,8 +44,9 @@ class Paths:
         return f"{self._experiment}/{directory}"
 
     def prefix(self, job: str, directory: str) -> str:
-        """Return the prefix of the keeper's own files of an attempt. The prefix is relative, because folders
-        may be moved.
+        """Return the prefix of the keeper's own files of an attempt.
+
+        The prefix is relative, because users may move folders.
         """
         attempt = self._attempts.get(job)
         if attempt is None or attempt.apart:
@@ -58,8 +59,8 @@ class Paths:
 
 
 def look(prefix: str, shim: fx.Shim | None) -> fx.Seen:
-    """Read the claim, and whether the attempt's process runs: ``shim`` if it is known, else the claim's
-    process.
+    """Read the claim file, and check whether the attempt's process runs: ``shim`` if known, else the
+    claim's process.
     """
     found = claim.read(prefix)
     if found is not None and (found.pid is None or found.exit is not None or found.failed is not None):
@@ -68,11 +69,14 @@ def look(prefix: str, shim: fx.Shim | None) -> fx.Seen:
         shim = (found.pid, found.start_time)
     if shim is None or procs.start_time(shim[0]) == shim[1]:
         return fx.Seen(found, shim is not None, time.time())
-    return fx.Seen(claim.read(prefix), False, time.time())  # written by the process before its end
+    return fx.Seen(claim.read(prefix), False, time.time())  # the process writes its end before it exits
 
 
 def abort(prefix: str, boot_id: str) -> None:
-    """Take the claim, so that nobody starts the attempt; no effect if it is taken. Raises OSError."""
+    """Create the claim file, so that no process can start the attempt.
+
+    Do nothing if it exists. Raises OSError.
+    """
     os.makedirs(os.path.dirname(prefix), mode=0o700, exist_ok=True)
     fd = claim.take(prefix, f"aborted {boot_id}\n".encode())
     if fd is not None:
@@ -80,10 +84,10 @@ def abort(prefix: str, boot_id: str) -> None:
 
 
 def stop(prefix: str, shim: fx.Shim, grace: float) -> None:
-    """Have this shim stop its attempt. Another process with the same pid is left alone.
+    """Make this shim stop its attempt. Do nothing if another process has the shim's pid now.
 
     A suspended shim (SIGSTOP) is woken up. Raises OSError if the shim was not signalled, or if the grace
-    could not be written; the shim then uses its own grace.
+    could not be written; the shim then uses its default grace.
     """
     try:
         _replace(f"{prefix}{claim.STOP}", repr(grace).encode())
@@ -105,7 +109,10 @@ def _signal(shim: fx.Shim, *numbers: int) -> None:
 
 
 def write_parameter(directory: str, index: int, parameter: str) -> None:
-    """Give the command parameter set number ``index`` (0: the one it was started with). Raises OSError."""
+    """Write parameter set number ``index`` for the command.
+
+    Number 0 is the set of the start. Raises OSError.
+    """
     os.makedirs(directory, exist_ok=True)  # the shim may not have created the folder yet
     name = f"parameter_{index}.cfg" if index else "parameter.cfg"
     _replace(f"{directory}/{name}", parameter.encode())
@@ -128,11 +135,11 @@ def count(files: AttemptFiles, offset: int) -> fx.Tally:
 
 
 def stream(files: AttemptFiles) -> str:
-    """Return the path by which the keeper reads the metrics: a hard link of its own to the trial's file.
+    """Return the path by which the keeper reads the metrics: its own hard link to the trial's file.
 
-    If the trial clears its folder, only the trial's link disappears. If nothing was written before, a new
-    file of the trial replaces the first one. Attempts that an older keeper started have no own link; then the
-    trial's path is used.
+    If the trial clears its folder, only the trial's link disappears. If the first file was empty, a new file
+    of the trial replaces it. Attempts that an older version of the keeper has started have no hard link of
+    the keeper's; then the trial's path is used.
     """
     own, theirs = f"{files.prefix}{claim.STREAM}", f"{files.directory}/{claim.METRICS}"
     try:
@@ -146,7 +153,7 @@ def stream(files: AttemptFiles) -> str:
 
 
 def has_metrics(prefix: str) -> bool:
-    """Check whether the attempt's metrics file, under the keeper's own name of it, has content."""
+    """Return whether the attempt's metrics file has content, read through the keeper's own hard link."""
     try:
         return os.stat(f"{prefix}{claim.STREAM}", follow_symlinks=False).st_size > 0
     except OSError:
@@ -162,7 +169,7 @@ def is_parted(files: AttemptFiles) -> bool:
 
 
 def _adopt(theirs: str, own: str, *, instead_of: os.stat_result) -> None:
-    """Link the plain file ``theirs`` to the path ``own``, unless that is done. Raises OSError."""
+    """Link the plain file ``theirs`` to the path ``own``, unless the link exists. Raises OSError."""
     found = os.stat(theirs, follow_symlinks=False)
     if stat.S_ISREG(found.st_mode) and not os.path.samestat(found, instead_of):
         new = f"{own}.{os.getpid()}"
@@ -171,7 +178,7 @@ def _adopt(theirs: str, own: str, *, instead_of: os.stat_result) -> None:
 
 
 def _piece(files: AttemptFiles, offset: int, limit: int) -> tuple[bytes, int]:
-    """Read a piece of the metrics file, and its size. Never blocks, whatever kind of file is there."""
+    """Read a piece of the metrics file, and the file's size. Never block, even if the path is a pipe."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
     try:
         fd = os.open(stream(files), flags)
@@ -187,7 +194,7 @@ def _piece(files: AttemptFiles, offset: int, limit: int) -> tuple[bytes, int]:
 
 
 def _replace(path: str, content: bytes) -> None:
-    """Replace a whole file. Never follows or opens what is at the path of the new file. Raises OSError."""
+    """Replace a whole file. Never follow a link or open a file at the temporary path. Raises OSError."""
     own = f"{path}.{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(own)

@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 
 _HEADER = 8
 _RETRY_S = 1.0
-COMPACT_BYTES = 4 << 20  # a smaller journal is not compacted
+COMPACT_BYTES = 4 << 20  # bytes; a smaller journal is not compacted
 _COMPACT_RATIO = 8
 
 
 class Found(NamedTuple):
-    """Content of the journal when it was opened. ``damage``: one sentence if a part of it cannot be read."""
+    """Content of the journal when it was opened.
+
+    ``damage``: a sentence if a part of the journal cannot be read.
+    """
 
     records: list[Record]
     damage: str | None
@@ -46,8 +49,8 @@ def frame(record: Record) -> bytes:
 def load(path: str) -> Found:
     """Read the journal and cut an incomplete record off its end. A missing file is an empty journal.
 
-    Everything after damage is copied aside. The file itself stays unchanged until it is rewritten, so that
-    the next keeper finds the damage again if this one is killed meanwhile.
+    Everything after a damaged record is copied to another file. The journal itself stays unchanged until it
+    is rewritten, so that the next keeper finds the damage again if this keeper is killed before.
     """
     try:
         with open(path, "rb") as file:
@@ -83,7 +86,7 @@ def size(content: bytes) -> int:
 
 
 def _end(content: bytes, at: int) -> int | None:
-    """Return where the record at this byte ends, None if it is incomplete or damaged."""
+    """Return the position after the record at byte ``at``; None if the record is incomplete or damaged."""
     text = at + _HEADER
     size = int.from_bytes(content[at : at + 4], "big")
     end = text + size
@@ -103,22 +106,23 @@ def _set_aside(path: str, rest: bytes) -> str:
 
 
 def damaged(rest: bytes) -> bool:
-    """Return whether these bytes are more than an unfinished write leaves: the beginning of a record, or
-    zeros.
+    """Return whether these bytes are damage.
+
+    An unfinished write leaves only the beginning of a record, or zeros.
     """
-    rest = rest.rstrip(b"\0")  # no record ends in a zero
+    rest = rest.rstrip(b"\0")  # complete records never end in a zero byte
     if len(rest) >= _HEADER and _HEADER + int.from_bytes(rest[:4], "big") <= len(rest):
         return True
     return any(_end(rest, at) is not None for at in range(1, len(rest)))
 
 
 def rewrite(path: str, records: Iterable[Record]) -> None:
-    """Replace the journal durably by these records. Raises OSError and then keeps the old file."""
+    """Replace the journal durably by these records. If this raises OSError, the old file stays."""
     replace(path, b"".join(map(frame, records)))
 
 
 def replace(path: str, content: bytes) -> None:
-    """Replace a file durably. Raises OSError and then keeps the old file."""
+    """Replace a file durably. If this raises OSError, the old file stays."""
     own = path + ".new"
     fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
@@ -138,7 +142,7 @@ def _write(fd: int, content: bytes) -> None:
 
 
 def _sync_names(path: str) -> None:
-    """Make a rename to this path survive power loss."""
+    """Flush the directory, so that a rename to this path survives power loss."""
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -174,7 +178,10 @@ class Journal:
         threading.Thread(target=self._flush, name="journal", daemon=True).start()
 
     def append(self, number: int, record: Record, *, flush: bool) -> None:
-        """Write one record; ``flushed`` is called for it later. Raises OSError and then writes nothing."""
+        """Write one record.
+
+        ``flushed`` is called for the record later. If this raises OSError, nothing was written.
+        """
         content = frame(record)
         with self._lock:
             size = os.fstat(self._fd).st_size
@@ -195,7 +202,7 @@ class Journal:
         while True:
             self._wanted.acquire()
             while self._wanted.acquire(blocking=False):
-                continue  # one flush for all records that were appended meanwhile
+                continue  # one flush serves all records that were appended in the meantime
             number = self._written
             try:
                 os.fdatasync(self._fd)
@@ -214,14 +221,17 @@ class Journal:
             size = os.fstat(self._fd).st_size
         if size <= self._compact_at:
             return
-        self._compact_at = 2 * size  # a failed compaction is tried again only when the journal has doubled
+        # a failed compaction is retried only when the journal has doubled in size
+        self._compact_at = 2 * size
         own = f"{self._path}.new"
         try:
             with open(self._path, "rb") as file:
                 if not os.path.samestat(os.fstat(file.fileno()), os.fstat(self._fd)):
-                    return  # the directory is a new one: this is another keeper's file
+                    return  # the directory was replaced, so the file belongs to another keeper
                 records, end = parse(file.read(size))
-                if end != size:  # damaged on the disk: the next start copies that aside and reports it
+                # the file was damaged on the disk: the next start copies the damaged part aside and reports
+                # it
+                if end != size:
                     return
                 kept = b"".join(map(frame, self._fold(records)))
                 self._compact_at = max(self._limit, _COMPACT_RATIO * len(kept))
@@ -232,7 +242,7 @@ class Journal:
                     _write(fd, kept)
                     with self._lock:
                         file.seek(size)
-                        _write(fd, file.read())  # records that were appended meanwhile
+                        _write(fd, file.read())  # records that were appended during the compaction
                         os.rename(own, self._path)
                         self._fd, fd = fd, self._fd
                 finally:
@@ -245,8 +255,8 @@ class Journal:
         _sync_names(self._path)
 
     def _renew(self, error: OSError) -> int:
-        """Write the whole file again until that succeeds, because a failed flush may have dropped pages for
-        good.
+        """Write the whole file again until that succeeds, because a failed flush may have dropped pages of
+        the file.
         """
         while True:
             self._failed(f"the keeper's journal could not be flushed: {error.strerror}")

@@ -1,8 +1,8 @@
-"""The file that holds the end of the lease, which shims read.
+"""The file with the end of the lease, which shims read.
 
 The end is stored as the modification time of a small file, in tenths of a second since the machine's boot.
-The numbers are whole, because every file system keeps whole seconds and no reader sees half of one. The time
-is set in place, so a full disk cannot end running attempts.
+The numbers are whole, because every file system stores whole seconds exactly. The time is set in place, so a
+full disk cannot prevent an extension.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _NAME = "lease-"
 
 
 def path(directory: str, number: int) -> str:
-    """The path of the lease's file in the keeper's directory."""
+    """Return the path of the lease's file in the keeper's directory."""
     return f"{directory}/{_NAME}{number}"
 
 
 def find(directory: str, boot_id: str) -> tuple[int, float]:
-    """Return number and end of the lease of this boot. Without a lease, the end is in the past."""
+    """Return the number and the end of this boot's lease. Without a lease, the end is in the past."""
     found = [name[len(_NAME) :] for name in os.listdir(directory) if name.startswith(_NAME)]
     number = max((int(text) for text in found if text.isdecimal()), default=0)
     try:

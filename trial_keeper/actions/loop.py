@@ -1,4 +1,4 @@
-"""The keeper's loop: waits for descriptors and threads, and carries out effects one after the other."""
+"""The keeper's loop: waits for descriptors and threads, and carries out effects one after another."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ if TYPE_CHECKING:
 
 
 def now() -> float:
-    """Return the seconds since the machine's boot, including the time in which it slept."""
+    """Return the seconds since the machine's boot, including suspended time."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Loop:
-    """Runs everything in one thread. ``acts``: the function that carries out each type of effect."""
+    """Loop that runs all of the keeper in one thread.
+
+    ``acts``: type of effect -> function that carries it out.
+    """
 
     def __init__(self) -> None:
         self.acts: dict[type, Callable[[Any], list[Effect]]] = {}
         self._selector = selectors.DefaultSelector()
-        # written by other threads
+        # functions from other threads, which the loop calls
         self._told: collections.deque[Callable[[], list[Effect]]] = collections.deque()
         self._pulse, self._beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.on_readable(self._pulse, self._on_told)
@@ -35,12 +38,12 @@ class Loop:
         self._selector.register(fd, selectors.EVENT_READ, act)
 
     def on_writable(self, fd: int, act: Callable[[], None]) -> None:
-        """Call ``act`` whenever this descriptor can be written; the descriptor may be registered already."""
+        """Call ``act`` whenever this descriptor can be written. The descriptor may be registered already."""
         if fd not in self._selector.get_map():
             self._selector.register(fd, selectors.EVENT_WRITE, act)
 
     def forget(self, fd: int) -> None:
-        """Stop waiting for this descriptor, if it was registered."""
+        """Stop waiting for this descriptor. Do nothing if it was not registered."""
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
@@ -57,8 +60,9 @@ class Loop:
             queue.extend(self.acts[type(effect)](effect))
 
     def tell(self, input_: Callable[[], list[Effect]]) -> None:
-        """Called from another thread: have the loop call this function and carry out the effects that it
-        returns.
+        """Make the loop call this function and carry out the effects that it returns.
+
+        Called from other threads.
         """
         self._told.append(input_)
         try:

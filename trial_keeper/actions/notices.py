@@ -15,16 +15,16 @@ CROWDED = 1 << 15  # characters of notices read at once: half of what the pipe h
 
 
 class Notices:
-    """Reads the pipe and passes the notices to the core."""
+    """Reader of the pipe, which passes the notices to the core."""
 
     def __init__(self, wake: int, core: KeeperCore) -> None:
         self._lines = Lines(wake)
         self._core = core
 
     def read(self) -> list[Effect]:
-        """Read notices: each shim names its attempt and sends what it has written to the claim file.
+        """Read notices. Each shim sends its attempt's job id and the lines of its claim file.
 
-        If the pipe was full, some shims could not send, so every attempt is looked at.
+        If the pipe was full, some shims could not send, so every attempt is checked.
         """
         effects = []
         lines = dict.fromkeys(self._lines.lines())

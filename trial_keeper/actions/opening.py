@@ -31,7 +31,7 @@ class Opened(NamedTuple):
 
 
 class Directory:
-    """The directory of a keeper. ``spawner``: the pid of its spawner."""
+    """Directory of a keeper. ``spawner``: pid of its spawner."""
 
     def __init__(self, path: str, spawner: int, log: Log) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class Directory:
         self._log = log
 
     def open(self, status: str | None, host: Callable[[], HostCapacity | None]) -> Opened:
-        """Read the files of earlier keepers. ``status`` and ``host`` as in ``Identity``."""
+        """Read the files of earlier keepers. For ``status`` and ``host``, see ``Identity``."""
         found = journals.load(f"{self.path}/journal")
         damage = found.damage
         known = os.path.exists(f"{self.path}/instance")
@@ -62,12 +62,13 @@ class Directory:
         return Opened(identity, [] if damage else found.records)
 
     def _instance(self, *, damage: str | None) -> tuple[str, str | None]:
-        """Return the name of this directory's instance, and one sentence if something is wrong with the host.
+        """Return the name of this directory's instance, and a sentence about a problem of the host, or
+        None.
 
-        A new directory is a new instance, so the server takes all attempts of earlier instances for lost.
-        Therefore all their processes are ended before the name is first used. A directory with a damaged
-        journal also counts as new, because nobody knows which attempts it has started and which commands it
-        has obeyed.
+        A new directory is a new instance, so the server counts all attempts of earlier instances as lost.
+        Therefore all processes of those attempts are ended before the new name is used. A directory with a
+        damaged journal also counts as new, because it is unknown which attempts it has started and which
+        commands it has obeyed.
         """
         path = f"{self.path}/instance"
         if damage is not None:
@@ -85,8 +86,9 @@ class Directory:
         return name, left
 
     def clear(self) -> str | None:
-        """Kill the processes of earlier keepers; return one sentence about processes that could not be
-        killed.
+        """Kill the processes of earlier keepers.
+
+        Return a sentence about processes that could not be killed, or None.
         """
         cleared = eviction.clear(self.path, MARK, spawner=self._spawner)
         if cleared.killed:
@@ -100,7 +102,7 @@ class Directory:
     def open_journal(
         self, records: list[Record], *, flushed: Callable[[int], None], failed: Callable[[str], None]
     ) -> journals.Journal:
-        """Replace the journal by these records. Nothing may happen before the records are durable."""
+        """Replace the journal by these records. Nothing else may happen before the records are durable."""
         path = f"{self.path}/journal"
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Carries out, on this host, each effect that the keeper's core asks for."""
+"""Carries out, on this host, each effect that the keeper's core returns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 class Performer:
-    """Carries out effects and returns the effects that follow at once. ``manager``: path of manager.json."""
+    """Performer of effects.
+
+    Each method returns the effects that follow at once. ``manager``: path of manager.json.
+    """
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class Performer:
         return bool(self._slow)
 
     def go_on(self) -> None:
-        """Count one more piece of a long metrics file, if a file is being counted."""
+        """Count one more piece of a long metrics file, if the keeper is counting one."""
         if self._slow:
             order = self._slow.popleft()
             tally = files.count(self._paths.files(order), order.offset)
@@ -95,16 +98,17 @@ class Performer:
 
     def _look(self, effect: fx.Look) -> list[Effect]:
         seen = self._seen(effect.job, effect.directory, effect.shim)
-        # a frame that was sent before the shim's end, and is newer than the look
+        # the shim sent a notice before its end, and the notice is newer than the look at the file
         if not seen.alive and (news := self._notices.read()):
             return news + self._core.notified(now(), effect.job)
         return self._core.looked(now(), effect.job, seen)
 
     def _seen(self, job: str, directory: str, shim: fx.Shim | None) -> fx.Seen:
-        """Look at the claim. The first look at an attempt that an earlier keeper may have begun is thorough.
+        """Read the claim file. The first look at an attempt that an earlier keeper may have begun is
+        thorough.
 
-        If the earlier keeper was killed before it could record the claim, and the claim is gone, only the
-        trial's metrics and processes show that the attempt was started.
+        If the earlier keeper was killed before it could record the claim, and the claim file is gone, only
+        the trial's metrics and processes show that the attempt was started.
         """
         prefix = self._paths.prefix(job, directory)
         seen = files.look(prefix, shim)
@@ -139,7 +143,7 @@ class Performer:
         return self._core.killed(now(), effect)
 
     def _sweep(self, effect: fx.Sweep) -> list[Effect]:
-        # Compared by directory: an experiment of the same name in another home may have the same job ids.
+        # Compared by directory, because an experiment in another home directory may have the same job ids.
         pids = procs.marked("NNI_SYS_DIR", self._paths.folder(effect.directory))
         procs.signal_all(pids, signal.SIGKILL)
         return self._core.swept(now(), effect.job, pids)
@@ -155,7 +159,7 @@ class Performer:
 
     def _count(self, effect: fx.Count) -> list[Effect]:
         tally = files.count(self._paths.files(effect), effect.offset)
-        if tally.more:  # the rest of a long file is counted piece by piece, one piece per turn
+        if tally.more:  # the rest of a long file is counted in pieces, one piece per turn of the loop
             self._slow.append(fx.Count(effect.job, effect.directory, effect.offset))
             return []
         return self._core.counted(now(), effect.job, tally)

@@ -1,4 +1,6 @@
-"""Starts attempts: waits until interpreter and code are ready, then asks the spawner for a shim."""
+"""Starts attempts: waits until the interpreter and the code are ready, then requests a shim from the
+spawner.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Starts:
-    """Prepares attempts. ``requests`` is the pipe to the spawner, whose pid is ``pid``."""
+    """Preparation of attempts. ``requests`` is the pipe to the spawner, whose pid is ``pid``."""
 
     def __init__(
         self,
@@ -49,16 +51,16 @@ class Starts:
         self._copies = Copies(directory.path, store, self._code_told)
         self._fd = requests
         self._spawner = pid
-        self._requests = b""  # requests that do not fit into the pipe yet
+        self._requests = b""  # bytes of requests that do not fit into the pipe yet
         self._waiting: list[fx.Spawn] = []
         self._codeless: dict[str, fx.Spawn] = {}  # attempts whose code has not been copied yet
 
     def begin(self, live: Iterable[str]) -> None:
-        """Remove the copies of code that ended attempts have left."""
+        """Remove the code copies of attempts that have ended."""
         self._copies.begin(live)
 
     def spawn(self, effect: fx.Spawn) -> list[Effect]:
-        """Have a shim forked for the attempt as soon as possible."""
+        """Fork a shim for the attempt as soon as its interpreter and code are ready."""
         start = effect.start
         if not self._interpreters.ready(start["command"]):
             self._waiting.append(effect)
@@ -94,7 +96,7 @@ class Starts:
             "" if lease is None else lease_file.path(self._directory.path, lease), *changes,
         ]  # fmt: skip
         with contextlib.suppress(OSError):
-            os.kill(self._spawner, signal.SIGCONT)  # if somebody has suspended the spawner
+            os.kill(self._spawner, signal.SIGCONT)  # wake the spawner if somebody has suspended it
         self._requests += spawner.pack(map(os.fsencode, fields))
         self._write()
 
@@ -106,7 +108,7 @@ class Starts:
             self._loop.on_writable(self._fd, self._write)
             return
         except BrokenPipeError:
-            self._requests = b""  # the end of the other pipe tells why
+            self._requests = b""  # the spawner has ended; the end of the other pipe reports this
         self._loop.forget(self._fd)
 
     def _code_told(self, job: str, sentence: str | None) -> None:
@@ -117,15 +119,15 @@ class Starts:
             self._loop.tell(lambda: self._core.delayed(now(), job, sentence))
 
     def release(self) -> list[Effect]:
-        """Start the attempts that waited for an interpreter about which something is known now."""
+        """Start the attempts whose interpreter has been examined by now."""
         waiting, self._waiting = self._waiting, []
         return list(waiting)
 
     def end(self, job: str) -> None:
-        """Stop preparing an attempt that has been sealed."""
+        """Stop preparing an attempt, which was sealed."""
         self._codeless.pop(job, None)
         self._copies.end(job)
 
     def close(self) -> None:
-        """Release all resources, because the keeper leaves."""
+        """Release all resources, because the keeper exits."""
         self._copies.close()

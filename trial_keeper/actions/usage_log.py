@@ -1,8 +1,8 @@
-"""Writes down repeatedly what the machine and its trials use. The server reads the files on request.
+"""Records the resources that the machine and its trials use. The server reads the files on request.
 
 Each line of a file is one measurement: unix seconds, CPUs in use since the previous line, MiB in use, and
 each GPU as ``index:percent busy:MiB``, where "-" is unknown. The machine's file is ``usage`` in the keeper's
-folder, a trial's is ``.nni/usage`` in its folder. Nothing is measured while no trial runs.
+folder, a trial's file is ``.nni/usage`` in the trial's folder. Nothing is measured while no trial runs.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 NAME = "usage"
 PAUSE_S = 10.0
-MOST_BYTES = 1 << 16  # of a file; a file that is longer loses every second line
+MOST_BYTES = 1 << 16  # most bytes of a file; from a longer file every second line is removed
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_AT_ONCE = 4  # trials that are measured before the keeper does other work
+_AT_ONCE = 4  # trials that are measured before the keeper continues with other work
 
 
 class _Meter:
-    """Turns growing CPU seconds into CPUs in use."""
+    """Conversion of a growing number of CPU seconds into CPUs in use."""
 
     def __init__(self, at: float, seconds: float) -> None:
         self._at = at
         self._seconds = seconds
 
     def cpus(self, at: float, seconds: float) -> float:
-        """Return how many CPUs were in use since the last call."""
+        """Return the number of CPUs in use since the last call."""
         used, passed = seconds - self._seconds, at - self._at
         self._at, self._seconds = at, seconds
         return max(0.0, used / passed) if passed > 0 else 0.0
@@ -69,7 +69,7 @@ class UsageLog:
         self._meters: dict[str, _Meter] = {}
 
     def due_at(self) -> float | None:
-        """Return when ``measure`` is due, as ``now`` counts; None while no trial runs."""
+        """Return when ``measure`` must be called, on the clock of ``now``; None while no trial runs."""
         if self._left:
             return 0.0
         if any(attempt.live for attempt in self._attempts.values()):
@@ -78,7 +78,7 @@ class UsageLog:
         return None
 
     def measure(self, now: float) -> None:
-        """Do a part of a round of measurements. A value that cannot be read or written is skipped."""
+        """Continue a round of measurements. Skip a value that cannot be read or written."""
         if not self._left:
             self._next_at = now + self._pause_s
             self._left.extend(job for job, attempt in self._attempts.items() if attempt.shim is not None)
@@ -106,7 +106,8 @@ class UsageLog:
         meter = self._meters.get(attempt.job)
         if meter is None:
             age = now - (attempt.started_up or now)
-            new = age < 2 * self._pause_s  # else this keeper was restarted, and its last line is unknown
+            # else this keeper was restarted, and the time of the last line is unknown
+            new = age < 2 * self._pause_s
             meter = self._meters[attempt.job] = _Meter(now - age, 0.0) if new else _Meter(now, seconds)
             if not new:
                 return
@@ -115,7 +116,7 @@ class UsageLog:
 
 
 def append(path: str, cpus: float, memory: int, gpus: list[str]) -> None:
-    """Append a measurement to a file, which a trial may have replaced with a link. Raises OSError."""
+    """Append a measurement to a file. Never follow a link that a trial has put there. Raises OSError."""
     line = " ".join([f"{time.time():.1f}", f"{cpus:.2f}", str(memory), *gpus])
     fd = os.open(
         path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600

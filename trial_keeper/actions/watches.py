@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from trial_keeper.core.effects import Effect
     from trial_keeper.streams import Log
 
-LOOK_S = 0.05  # on systems without inotify
-PROCESS_LOOK_S = 1.0  # on systems without pidfd
-SPARE_FILES = 32  # descriptors that are kept free of watches
+LOOK_S = 0.05  # seconds between two looks at a file, on systems without inotify
+PROCESS_LOOK_S = 1.0  # seconds between two looks at a process, on systems without pidfd
+SPARE_FILES = 32  # descriptors that are kept for other work than watches
 OWN_FILES = ("instance", "journal", "lock")
 MANAGER = "manager.json"  # relative to the keeper's folder, because the folder may be moved
 
@@ -45,7 +45,10 @@ class OwnDirectory:
 
 
 class Watches:
-    """Reports changes to the core. A file or process that cannot be watched is looked at in intervals."""
+    """Watches that report changes to the core.
+
+    A file or process that cannot be watched is checked at intervals.
+    """
 
     def __init__(
         self,
@@ -70,17 +73,18 @@ class Watches:
         self._watches: dict[str, int] = {}
         self._processes: dict[str, int] = {}
         self._blind_at = 0.0
-        self._blind: dict[str, None] = {}  # files without inotify, and processes without a pidfd
+        # files without inotify, and processes without pidfd, which are checked at intervals
+        self._blind: dict[str, None] = {}
 
     def begin(self) -> None:
-        """Have the loop wait for changes."""
+        """Make the loop wait for changes."""
         if self._watcher is not None:
             self._loop.on_readable(self._watcher.fd, self._on_change)
 
     # -- attempts
 
     def watch(self, effect: fx.Watch) -> list[Effect]:
-        """Watch an attempt, and look at once for what happened before."""
+        """Watch an attempt, and check at once what happened before."""
         job = effect.job
         if self._watcher is not None:
             self._watch_metrics(self._watcher, effect)
@@ -92,7 +96,7 @@ class Watches:
             self._log.write(f"{job}: its shim cannot be watched: {error.strerror}")
             fd = None
         if fd is not None and fd >= self._most_files - SPARE_FILES:
-            os.close(fd)  # descriptors are also needed for the keeper's other work
+            os.close(fd)  # other work of the keeper needs descriptors as well
             fd = None
         if fd is None or self._watcher is None:
             self._blind[job] = None
@@ -117,7 +121,7 @@ class Watches:
 
     def _on_shim_gone(self, job: str) -> None:
         self._forget_process(job)
-        self._loop.perform(self._notices.read())  # read what the shim has sent before its end
+        self._loop.perform(self._notices.read())  # read the notice that the shim has sent before its end
         self._loop.perform(self._core.notified(now(), job))
 
     def _forget_process(self, job: str) -> None:
@@ -136,8 +140,9 @@ class Watches:
             self._watcher.forget(watch)
 
     def look(self) -> float | None:
-        """Look at all unwatched files and processes if the interval is over; return the seconds until the
-        next look.
+        """Check all files and processes without a watch if the interval has elapsed.
+
+        Return the seconds until the next check.
         """
         wait = None
         at = now()
@@ -174,7 +179,7 @@ class Watches:
                 self._loop.perform(self._core.grown(now(), self._watched[change.watch]))
 
     def _look_everywhere(self) -> None:
-        """Look at every file, because more changes happened than the kernel keeps."""
+        """Check every file, because more changes happened than the kernel reports."""
         self._loop.perform(self._core.manager_changed(now()))
         self._look_for_end()
         for job in list(self._watches):
@@ -183,14 +188,14 @@ class Watches:
     def _check_own(self, name: str) -> None:
         """Exit if a file was removed without which no later keeper would know the attempts.
 
-        The next keeper finds a new folder and ends the processes of this keeper before it calls the server.
+        The next keeper finds a new folder, and ends this keeper's processes before it calls the server.
         """
         if not os.path.exists(f"{self._directory}/{name}"):
             self._log.write(f"keeper {os.getpid()} exits: its file {name} was removed")
             os._exit(1)
 
     def _look_for_end(self) -> None:
-        """Check whether the container around this keeper was told to end."""
+        """Check whether the container of this keeper was ordered to end."""
         grace = ending.grace(self._directory)
         if grace is not None:
             self._loop.perform(self._core.host_ends(now(), grace))

@@ -20,20 +20,24 @@ import errno
 import os
 import stat
 
-# Every file that the keeper keeps of an attempt has the same prefix: ``<keeper's folder>/attempts/<job>.``
+# All files that the keeper has for an attempt have the same prefix: ``<keeper's folder>/attempts/<job>.``
 FOLDER = "attempts"
 NAME = "claim"
-STOP = "stop"  # the grace in seconds, written before the shim is signalled
-STREAM = "metrics"  # a hard link to the metrics file, which outlives the trial's own name for it
-METRICS = ".nni/metrics"  # in the trial's folder, where the trial's SDK writes
-OLD_FOLDER = ".nnimgr"  # in the trial's folder: keepers before version 0.2 kept claim and stop there
+STOP = "stop"  # file with the grace in seconds, written before the shim is signalled
+# hard link to the metrics file, which remains when the trial removes its own name of the file
+STREAM = "metrics"
+METRICS = ".nni/metrics"  # path in the trial's folder, where the trial's SDK writes
+OLD_FOLDER = ".nnimgr"  # in the trial's folder, where keepers before version 0.2 had the claim and the stop
 
 
-SEPARATOR = "\0"  # between the lines of a claim when they are sent through the wake-up pipe
+SEPARATOR = "\0"  # separator of the lines of a claim that a shim sends through the wake-up pipe
 
 
 class Exit:
-    """How the command ended. ``signalled``: because of a stop. ``lapsed``: because its lease had ended."""
+    """End of the command.
+
+    ``signalled``: it was ended by a stop. ``lapsed``: it was ended because its lease had expired.
+    """
 
     __slots__ = ("at", "code", "lapsed", "message", "signal", "signalled", "size", "survivors")
 
@@ -66,7 +70,10 @@ class Exit:
 
 
 class Claim:
-    """Content of the claim file. ``pid`` is None when a stop came first, 0 when the file is damaged."""
+    """Content of the claim file.
+
+    ``pid`` is None if a stop came before the start, 0 if the file is damaged.
+    """
 
     __slots__ = ("boot_id", "exit", "failed", "pid", "start_time", "started", "started_up")
 
@@ -75,13 +82,13 @@ class Claim:
         self.start_time = start_time
         self.boot_id = boot_id
         self.started: tuple[int, float] | None = None
-        self.started_up: float | None = None  # on the clock that counts from the boot
+        self.started_up: float | None = None  # seconds since the boot at the start of the command
         self.exit: Exit | None = None
         self.failed: tuple[float, str] | None = None
 
     @property
     def damaged(self) -> bool:
-        """True if the file does not begin like a claim, after a power loss or because a trial wrote to it."""
+        """True if the file does not begin like a claim, after power loss or because a trial wrote to it."""
         return self.pid == 0
 
 
@@ -96,13 +103,14 @@ def old_prefix(directory: str) -> str:
 
 
 def path(prefix: str) -> str:
-    """Return the path of the claim file of the attempt whose files have this prefix."""
+    """Return the path of the claim file of the attempt with this prefix."""
     return f"{prefix}{NAME}"
 
 
 def take(prefix: str, first_line: bytes) -> int | None:
-    """Claim the attempt. Return a descriptor to append to; None: another process has claimed it. Raises
-    OSError.
+    """Claim the attempt.
+
+    Return a descriptor for appending, or None if another process has claimed it. Raises OSError.
     """
     own = f"{path(prefix)}.{os.getpid()}"
     fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -122,14 +130,14 @@ def take(prefix: str, first_line: bytes) -> int | None:
 
 
 def read(prefix: str) -> Claim | None:
-    """Read the claim of an attempt; None if there is none. Never blocks, whatever kind of file is there."""
+    """Read the claim of an attempt; None if there is no file. Never block, even if the path is a pipe."""
     try:
         fd = os.open(path(prefix), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-            raise  # this process lacks resources, which says nothing about the claim
+            raise  # this process lacks descriptors or memory, which is no statement about the claim
         return damaged()
     try:
         return parse(os.read(fd, 65536)) if stat.S_ISREG(os.fstat(fd).st_mode) else damaged()
@@ -138,12 +146,12 @@ def read(prefix: str) -> Claim | None:
 
 
 def damaged() -> Claim:
-    """Return the claim that stands for an unreadable claim file."""
+    """Return the claim that represents an unreadable claim file."""
     return Claim(0, "", "")
 
 
 def parse(text: bytes) -> Claim:
-    """Read the lines of a claim file; a damaged claim belongs to no known boot."""
+    """Parse the lines of a claim file. A damaged claim belongs to no known boot."""
     lines = text.decode(errors="replace").split("\n")[:-1]
     try:
         kind, *words = lines[0].split()

@@ -1,4 +1,4 @@
-"""The end of a lease as a shim sees it. Has few imports, like ``shim``.
+"""The end of a lease, for use in a shim. Has few imports, like ``shim``.
 
 This is a separate module, so that a shim without a lease does not load it.
 """
@@ -8,34 +8,37 @@ from __future__ import annotations
 import os
 import time
 
-TICKS = 10  # units of the file's time per second
-GRACE_S = 3.0  # wait after the end; the server gives attempts up at least 5 s after the end
+TICKS = 10  # units per second of the time in the file
+GRACE_S = 3.0  # seconds that the command gets after the end; the server waits at least 5 s after the end
 
 
 class Deadline:
-    """The end of a lease. ``path``: the file that holds it (``trial_keeper.actions.lease_file``)."""
+    """End of a lease. ``path``: the file with the end (``trial_keeper.actions.lease_file``)."""
 
     __slots__ = ("_at", "_path")
 
-    LOOK_S = 1.0  # a machine that wakes up may have slept past the end
-    OVER = 62  # ETIME; exit status of a shim that has not claimed because the lease had ended
+    LOOK_S = 1.0  # seconds between two checks, because a machine that wakes up may have slept past the end
+    OVER = 62  # ETIME: exit status of a shim that did not claim because the lease had expired
 
     def __init__(self, path: bytes) -> None:
         self._path = path
-        self._at = 0.0  # the end that was read last
+        self._at = 0.0  # end of the lease at the last read of the file
 
     def over(self) -> bool:
-        """Return whether the lease has ended. The file is read only after the end that was read last."""
+        """Return whether the lease has expired.
+
+        The file is read again only after the end that was read last.
+        """
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         if now < self._at:
             return False
         try:
             self._at = os.stat(self._path).st_mtime / TICKS
-        except OSError:  # the path belongs to another lease now
+        except OSError:  # the path belongs to another lease by now
             return True
         return now >= self._at
 
     def grace(self) -> float:
-        """Return how many seconds the command has left to end by itself."""
+        """Return the number of seconds that the command may still use to end by itself."""
         left = self._at + GRACE_S - time.clock_gettime(time.CLOCK_BOOTTIME)
         return min(GRACE_S, max(0.0, left))

@@ -1,4 +1,4 @@
-"""Ends everything that an earlier keeper of this experiment has left running."""
+"""Ends all processes that an earlier keeper of this experiment has left running."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import time
 from trial_keeper.lean import NamedTuple
 from trial_keeper.machine import procs
 
-DEADLINE_S = 10.0  # a process that SIGKILL has not ended by then hangs in the kernel
+DEADLINE_S = 10.0  # seconds; a process that survives SIGKILL for this time hangs in the kernel
 _PAUSE_S = 0.02
 _PROGRAMS = ("trial_keeper", "trial-keeper")
 
 
 class Cleared(NamedTuple):
-    """The pids that were killed, and the pids that did not end."""
+    """Pids that were killed, and pids that did not end."""
 
     killed: list[int]
     left: list[int]
@@ -24,7 +24,7 @@ class Cleared(NamedTuple):
 def clear(directory: str, mark: str, *, spawner: int) -> Cleared:
     """Kill the keepers, spawners and shims of ``directory``, and the trials that run in its experiment.
 
-    A trial is known by ``mark`` and NNI_SYS_DIR in its environment, or as a descendant of a shim. This
+    A trial is recognised by ``mark`` and NNI_SYS_DIR in its environment, or as a descendant of a shim. This
     process, its ancestors and its ``spawner`` are spared. Returns when no process is left, or after
     DEADLINE_S.
     """
@@ -37,7 +37,8 @@ def clear(directory: str, mark: str, *, spawner: int) -> Cleared:
             return Cleared(list(killed), found)
         procs.signal_all(found, signal.SIGKILL)
         killed.update(dict.fromkeys(found))
-        time.sleep(_PAUSE_S)  # killed children of other processes cannot be waited for
+        # the killed processes are children of other processes, so they cannot be waited for
+        time.sleep(_PAUSE_S)
 
 
 def _found(directory: str, mark: str, spared: set[int]) -> list[int]:

@@ -1,4 +1,7 @@
-"""Reads NNI's metrics file: frames of ``ME``, six digits, and so many bytes, which are not parsed."""
+"""Reads NNI's metrics file.
+
+Each frame is ``ME``, a length in six digits, and the payload, which is not parsed.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The attempts' own copies of the trial code: created before each start, removed after the end.
+"""Creates a copy of the trial code for each attempt before its start, and removes the copy after its end.
 
 One thread does all the work, in order; the keeper's loop only gives orders and gets reports. The folder
-``<keeper>/copies`` lists what still has to be removed, so that the next keeper can do it: one file per
-attempt, and one list per content.
+``<keeper>/copies`` lists the copies that must be removed later, so that the next keeper can remove them: one
+file per attempt, and one list per content.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from trial_keeper.wire import CodeArchive
 
 FOLDER = "code"  # name of the copy, in the attempt's directory
-SPARES = 16  # unchanged copies of ended attempts that are kept for other attempts, at most,
-SPARE_ENTRIES = 2000  # and files and folders in all of these copies together, at most
+SPARES = 16  # most unchanged copies of ended attempts that are kept for other attempts
+SPARE_ENTRIES = 2000  # most files and folders in all kept copies together
 FIRST_PAUSE_S = 0.5
 LAST_PAUSE_S = 5.0
 
@@ -33,7 +33,7 @@ Failures = (*connections.FAILURES, unpacked.BadArchive)
 
 
 class Wanted(NamedTuple):
-    """An attempt that waits for its copy in ``directory``."""
+    """Attempt that waits for its copy in ``directory``."""
 
     job: str
     directory: str
@@ -42,8 +42,10 @@ class Wanted(NamedTuple):
 
 
 class Copies:
-    """Creates and removes copies. ``told(job, sentence)`` is called from the thread: the sentence says what
-    the attempt waits for; None means that its copy is ready.
+    """Creator and remover of copies.
+
+    ``told(job, sentence)`` is called from the thread: the sentence says why the attempt waits; None means
+    that its copy is ready.
     """
 
     def __init__(self, keeper: str, store: CodeStore, told: Callable[[str, str | None], None]) -> None:
@@ -51,10 +53,10 @@ class Copies:
         self._store = store
         self._told = told
         self._made: set[str] = set()
-        self._known: set[str] = set()  # jobs whose file in ``copies`` is written
-        self._listed: set[str] = set()  # contents whose list is written
-        self._said: dict[str, str] = {}  # sentence for each content that is waited for
-        self._stamps: dict[str, int] = {}  # times of the copies that this keeper created
+        self._known: set[str] = set()  # jobs whose file in ``copies`` was written
+        self._listed: set[str] = set()  # contents whose list was written
+        self._said: dict[str, str] = {}  # content that attempts wait for -> the sentence that was reported
+        self._stamps: dict[str, int] = {}  # copies that this keeper created -> their times
         self._spares: list[tuple[str, str, int]] = []  # content, path and time of each kept copy
         self._change = threading.Condition()
         self._wanted: dict[str, Wanted] = {}
@@ -62,14 +64,14 @@ class Copies:
         self._thread: threading.Thread | None = None
 
     def begin(self, live: Iterable[str]) -> None:
-        """Remove the copies that earlier keepers left for attempts that have ended."""
+        """Remove the copies that earlier keepers made for attempts that have ended."""
         with contextlib.suppress(OSError):
             self._known = {name for name in os.listdir(self._notes) if name.count("-") >= 2}
         for job in self._known.difference(live):
             self.end(job)
 
     def close(self) -> None:
-        """Remove the kept copies, because the keeper leaves."""
+        """Remove the kept copies, because the keeper exits."""
         with contextlib.suppress(OSError):
             unpacked.remove(f"{self._notes}/spares")
 
@@ -78,7 +80,7 @@ class Copies:
         return job in self._made
 
     def want(self, job: str, directory: str, code: CodeArchive) -> None:
-        """Create the attempt's copy. ``code``: the field of the start command."""
+        """Create the attempt's copy. ``code``: the field ``code`` of the start command."""
         with self._change:
             self._known.add(job)
             self._wanted.setdefault(job, Wanted(job, directory, code["sha256"], code["size"]))
@@ -87,7 +89,7 @@ class Copies:
             self._told(job, self._said[code["sha256"]])
 
     def end(self, job: str) -> None:
-        """Stop waiting for the copy, or remove it: the attempt is sealed, or was never started."""
+        """Cancel or remove the copy, because the attempt was sealed or never started."""
         if job not in self._known:
             return
         self._known.discard(job)
@@ -105,7 +107,7 @@ class Copies:
 
     def _run(self) -> None:
         pause = FIRST_PAUSE_S
-        # left by a keeper that was killed, perhaps together with the machine
+        # Files of a keeper that was killed, perhaps together with the machine.
         with contextlib.suppress(OSError):
             unpacked.remove(f"{self._notes}/spares")
         while True:
@@ -113,7 +115,7 @@ class Copies:
                 while not (self._wanted or self._ended):
                     self._change.wait()
                 wanted = list(self._wanted.values())
-                # a removal and a creation take turns, so that neither waits for all the others
+                # removals and creations alternate, so that neither waits for all the others
                 number = min(len(self._ended), max(1, len(wanted)))
                 ended = [self._ended.popleft() for _ in range(number)]
             failed = [self._make_all(sha256, wanted) for sha256 in dict.fromkeys(w.sha256 for w in wanted)]
@@ -126,7 +128,7 @@ class Copies:
             pause = min(LAST_PAUSE_S, pause * 2)
 
     def _rest(self, pause: float, tried: set[str]) -> None:
-        """Wait before a failed step is tried again; meanwhile remove the copies of ended attempts."""
+        """Wait before a failed step is retried; in the meantime remove the copies of ended attempts."""
         until = time.monotonic() + pause
         while True:
             with self._change:
@@ -141,7 +143,7 @@ class Copies:
             self._take_away(ended)
 
     def _make_all(self, sha256: str, wanted: list[Wanted]) -> bool:
-        """Create all wanted copies of one content; return whether a copy has to be tried again."""
+        """Create all wanted copies of one content. Return whether a copy must be retried."""
         mine = [want for want in wanted if want.sha256 == sha256]
 
         def say(sentence: str) -> None:
@@ -164,7 +166,7 @@ class Copies:
 
     def _make(self, want: Wanted, tree: Tree) -> None:
         os.makedirs(self._notes, exist_ok=True)
-        # written by each keeper again: the existing list may be older than a power loss
+        # each keeper writes the list again, because the existing list may have lost data in a power loss
         if want.sha256 not in self._listed:
             unpacked.write_list(f"{self._notes}/{want.sha256}", tree.entries)
             self._listed.add(want.sha256)
@@ -172,7 +174,7 @@ class Copies:
             note.write(f"{want.sha256} {want.directory}")
         os.makedirs(want.directory, exist_ok=True)
         target = f"{want.directory}/{FOLDER}"
-        if os.path.isdir(target):  # created by an earlier keeper
+        if os.path.isdir(target):  # an earlier keeper has created the copy
             return
         for spare in self._spares:
             if spare[0] == want.sha256:
@@ -185,7 +187,7 @@ class Copies:
 
     def _finish(self, job: str) -> None:
         with self._change:
-            if self._wanted.pop(job, None) is None:  # the attempt has ended meanwhile
+            if self._wanted.pop(job, None) is None:  # the attempt has ended in the meantime
                 return
             self._made.add(job)
         self._told(job, None)
@@ -203,7 +205,7 @@ class Copies:
                     unpacked.take_away(directory, FOLDER, entries, stamped=stamp)
             os.unlink(note)
         except (OSError, ValueError, TypeError):
-            return  # nothing was created, or the next keeper tries again
+            return  # nothing was created, or the next keeper will retry
 
     def _spare(self, job: str, sha256: str, copy: str, entries: list[unpacked.Entry], stamp: int) -> bool:
         """Keep the copy for another attempt if this attempt has changed nothing in it."""

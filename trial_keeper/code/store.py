@@ -1,4 +1,4 @@
-"""Stores the trials' code on this machine for all its keepers: each content is fetched once and kept."""
+"""Stores the trials' code on this machine for all its keepers. Each content is downloaded only once."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from typing import Callable, Iterator
 
-LIMIT = 10 << 30  # bytes of all contents together; the least recently used contents are removed first
-STALE_S = 86_400.0  # an incomplete download of this age is not continued
+LIMIT = 10 << 30  # bytes of all contents together; above this, the least recently used contents are removed
+STALE_S = 86_400.0  # seconds; an incomplete download of this age is not continued
 READ_S = 30.0
 _PIECE = 1 << 18
 _HASH = re.compile("[0-9a-f]{64}")
 
 
 class Tree(NamedTuple):
-    """Code on this machine: its path and the list of its content."""
+    """Unpacked code on this machine: its path, and the list of its entries."""
 
     path: str
     entries: list[Entry]
@@ -38,9 +38,9 @@ def default_folder() -> str:
 
 
 class CodeStore:
-    """Finds code in the store, and fetches missing code.
+    """Store that finds code, and downloads missing code.
 
-    ``manager``: the path of manager.json, which has the addresses to fetch from; ``boot_id``: of this
+    ``manager``: path of manager.json, which has the addresses to download from; ``boot_id``: boot of this
     machine.
     """
 
@@ -50,14 +50,15 @@ class CodeStore:
         self._boot_id = boot_id
         self._limit = limit
         self._turn = 0
-        self._last: tuple[os.stat_result, list[Entry]] | None = None  # the list that was read last
+        self._last: tuple[os.stat_result, list[Entry]] | None = None  # the list of entries that was read last
 
     @contextlib.contextmanager
     def held(self, sha256: str, size: int, say: Callable[[str], None]) -> Iterator[Tree]:
-        """Yield the code of this hash, fetched if necessary; the code is kept until the block ends.
+        """Yield the code with this hash after a download if necessary. The code is not removed until the
+        block ends.
 
-        ``size``: bytes of its archive. ``say`` takes a sentence about what is waited for. Raises OSError,
-        BadArchive and the exceptions in ``connection.FAILURES``.
+        ``size``: bytes of its archive. ``say`` is called with a sentence about a cause of waiting. Raises
+        OSError, BadArchive and the exceptions in ``connection.FAILURES``.
         """
         if not _HASH.fullmatch(sha256):
             raise CallFailed(f"the trial code has the name {sha256!r}, which is no hash")
@@ -72,7 +73,7 @@ class CodeStore:
                 entries = self._look(sha256)
                 if entries is None:
                     self._fetch(sha256, size, say)
-                # another keeper may remove the content before we hold its lock
+                # another keeper may remove the content before this keeper holds its lock
                 fcntl.flock(lock, fcntl.LOCK_SH)
                 entries = self._look(sha256)
             os.utime(lock)
@@ -91,7 +92,7 @@ class CodeStore:
             fcntl.flock(lock, fcntl.LOCK_EX)
 
     def _look(self, sha256: str) -> list[Entry] | None:
-        """Return the list of the tree if the tree exists and is complete."""
+        """Return the entries of the unpacked code if it exists and is complete, else None."""
         place = f"{self._folder}/{sha256}"
         try:
             found = os.stat(f"{place}/list")
@@ -126,12 +127,12 @@ class CodeStore:
             _touch(f"{fresh}/boots/{self._boot_id}")
             os.rename(fresh, f"{self._folder}/{sha256}")
         except BaseException:
-            unpacked.remove(fresh)  # gives the space back to a full disk
+            unpacked.remove(fresh)  # frees the space on a full disk
             raise
         os.unlink(part)
 
     def _download(self, sha256: str, size: int, part: str, say: Callable[[str], None]) -> None:
-        """Download the rest of ``part``; bytes that have arrived before are not fetched again."""
+        """Download the rest of ``part``. Bytes that have arrived before are not downloaded again."""
         with open(part, "ab", buffering=0) as file:
             have = file.tell()
             if have > size:
@@ -161,7 +162,7 @@ class CodeStore:
                     have += len(piece)
 
     def _make_room(self, *, keep: str) -> None:
-        """Remove the least recently used contents that are not in use, until the limit is kept."""
+        """Remove the least recently used contents that are not in use, until the total is below LIMIT."""
         found = []
         for name in os.listdir(self._folder):
             sha256, _, kind = name.partition(".")
@@ -178,7 +179,7 @@ class CodeStore:
                 self._drop(sha256)
 
     def _size(self, sha256: str) -> int:
-        """Return the bytes of the files in this content; 0: the content does not exist."""
+        """Return the bytes of the files in this content; 0 if the content does not exist."""
         try:
             entries = unpacked.read_list(f"{self._folder}/{sha256}/list")
         except (OSError, ValueError, TypeError):
@@ -186,23 +187,25 @@ class CodeStore:
         return sum(entry.size for entry in entries) + len(entries)
 
     def _drop(self, sha256: str) -> None:
-        with contextlib.suppress(OSError):  # in use, or removed meanwhile
+        with contextlib.suppress(OSError):  # the content is in use, or was removed in the meantime
             lock = os.open(f"{self._folder}/{sha256}.lock", os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                for tail in ("/list", "", ".new", ".part"):  # content without a list does not count
+                # the list first, because content without a list does not count
+                for tail in ("/list", "", ".new", ".part"):
                     unpacked.remove(f"{self._folder}/{sha256}{tail}")
             finally:
                 os.close(lock)
 
 
 def _touch(path: str) -> None:
-    with contextlib.suppress(OSError):  # the content is checked once more before its next use
+    with contextlib.suppress(OSError):  # the content is checked again before its next use
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _sha256(path: str) -> str:
-    import hashlib  # imported here: keepers that fetch no code need neither module nor library
+    # imported here, because keepers that download no code need neither the module nor its library
+    import hashlib
 
     found = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:

@@ -2,8 +2,8 @@
 
 A list of the unpacked content is stored beside it, one line of JSON per entry: ``[name, kind, mode, size,
 check]``. ``check`` is the CRC-32 of a file or the target of a link; folders come before their content. Every
-file of a copy gets the same time, so that the list is enough to find the files which the trial has not
-changed.
+file of a copy gets the same time, so that the files which the trial has not changed can be found by the list
+alone.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER, FILE, LINK = "d", "f", "l"
-UNTOUCHED_S = 981_173_106  # the time of every file in a copy: whole seconds, which any disk can store
+# modification time of every file in a copy: whole seconds, which any file system can store
+UNTOUCHED_S = 981_173_106
 _CLONE = 0x40049409  # FICLONE
 _PIECE = 1 << 20
 _CANNOT_CLONE = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM)
 
 
 class Entry(NamedTuple):
-    """One entry of the code. ``check``: the CRC-32 of a file, or the target of a link."""
+    """Entry of the code. ``check``: CRC-32 of a file, or target of a link."""
 
     name: str
     kind: str
@@ -40,11 +41,11 @@ class Entry(NamedTuple):
 
 
 class BadArchive(ValueError):
-    """The archive contains something that our packing never writes; the message is one sentence."""
+    """Error: the archive contains an entry that our packing never writes. The message is one sentence."""
 
 
 def unpack(archive: str, directory: str) -> list[Entry]:
-    """Unpack into the new ``directory``, with modes that let the keeper read and remove everything.
+    """Unpack into the new ``directory``, with modes that allow the keeper to read and remove everything.
 
     Raises OSError, BadArchive.
     """
@@ -96,7 +97,7 @@ def _write(content: Any, path: str, size: int) -> int:
 
 
 def write_list(path: str, entries: list[Entry]) -> None:
-    """Write the list to a file, complete or not at all. Raises OSError."""
+    """Write the list to a file, completely or not at all. Raises OSError."""
     own = f"{path}.{os.getpid()}"
     with open(own, "w", encoding="ascii") as file:
         for entry in entries:
@@ -111,7 +112,7 @@ def read_list(path: str) -> list[Entry]:
 
 
 def is_whole(directory: str, entries: list[Entry]) -> bool:
-    """Return whether everything is as it was unpacked; a power loss may have destroyed a part."""
+    """Return whether all entries are as they were unpacked. A power loss may have destroyed a part."""
     try:
         for name, kind, _mode, size, check in entries:
             path = f"{directory}/{name}"
@@ -139,7 +140,7 @@ def _crc(path: str) -> int:
 
 
 def copy(tree: str, entries: list[Entry], target: str) -> None:
-    """Create the copy ``target``, complete or not at all; do nothing if it exists. Raises OSError.
+    """Create the copy ``target``, completely or not at all. Do nothing if it exists. Raises OSError.
 
     Files share their blocks with the original where the file system can do that.
     """
@@ -152,7 +153,7 @@ def copy(tree: str, entries: list[Entry], target: str) -> None:
         os.rename(fresh, target)
     except OSError:
         with contextlib.suppress(OSError):
-            remove(fresh)  # gives the space back to a full disk
+            remove(fresh)  # frees the space on a full disk
         raise
 
 
@@ -210,13 +211,13 @@ def write_all(fd: int, piece: bytes) -> None:
 
 
 def stamp(directory: str) -> int:
-    """Return the file system's time in ns when the copy is complete: nothing in the copy changes earlier."""
+    """Return the file system's current time in ns. Later changes of the copy get a later time."""
     os.utime(directory)
     return os.stat(directory).st_ctime_ns
 
 
 def is_untouched(directory: str, entries: list[Entry], stamped: int) -> bool:
-    """Return whether a copy is unchanged since it was stamped and contains nothing else."""
+    """Return whether a copy is unchanged since ``stamped`` and has no additional files."""
     children = {"": 0}
     try:
         for entry in entries:
@@ -234,10 +235,11 @@ def is_untouched(directory: str, entries: list[Entry], stamped: int) -> bool:
 
 
 def take_away(attempt: str, name: str, entries: list[Entry], *, stamped: int | None = None) -> None:
-    """Remove the unchanged content of the copy ``name`` in the folder ``attempt``, and nothing outside it.
+    """Remove the unchanged content of the copy ``name`` in the folder ``attempt``, and nothing outside the
+    copy.
 
-    Everything that the trial has written or changed stays, with the folders above it. ``stamped``: when the
-    copy was created, if known. Raises OSError.
+    Files that the trial has written or changed stay, with the folders above them. ``stamped``: time of the
+    copy, if known. Raises OSError.
     """
     latest = sys.maxsize if stamped is None else stamped
     root: dict[str, Any] = {}
@@ -261,7 +263,7 @@ def take_away(attempt: str, name: str, entries: list[Entry], *, stamped: int | N
 def _take_folder(above: int, name: str, mode: int, children: dict[str, Any], latest: int) -> None:
     try:
         folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
-    except OSError:  # the trial has replaced the copy by something else
+    except OSError:  # the trial has replaced the copy by another kind of file
         return
     try:
         locked = mode & 0o300 != 0o300
@@ -298,7 +300,7 @@ def _is_untouched(folder: int, name: str, entry: Entry, latest: int) -> bool:
 
 
 def remove(path: str) -> None:
-    """Remove a path with everything in it, whatever the modes are; do nothing if it does not exist.
+    """Remove a path with its content, whatever its modes are. Do nothing if it does not exist.
 
     Raises OSError.
     """

@@ -1,1 +1,1 @@
-"""What the agent reads from the machine: processes, control groups, GPUs, changes of files, and capacity."""
+"""Readings of the machine: processes, control groups, GPUs, changes of files, and capacity."""

@@ -15,7 +15,10 @@ MIB = 1 << 20
 
 
 def capacity(directory: str, proc: str = "/proc", cgroups: str = CGROUPS) -> Capacity:
-    """Return the ``host`` of ``trial_keeper.wire``. ``disk`` is the file system of the directory."""
+    """Return the field ``host`` of ``trial_keeper.wire``.
+
+    ``disk``: free space of the directory's file system.
+    """
     cpus = float(len(os.sched_getaffinity(0)))
     for folder in cgroup.folders("cpu", proc, cgroups):
         quota, _, period = cgroup.first_line(f"{folder}/cpu.max").partition(" ")

@@ -1,4 +1,7 @@
-"""Reads the control groups of this process, in version 1 or 2. Has few imports, because the shim uses it."""
+"""Reads the control groups of this process, version 1 or 2.
+
+Has few imports, because the shim uses this module.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ if TYPE_CHECKING:
 CGROUPS = "/sys/fs/cgroup"
 UNLIMITED = 1 << 60  # bytes: the value that version 1 shows for "no limit"
 
-_events: list[str] = []  # path of the file, once it has been found
+_events: list[str] = []  # path of the file with the kernel's counters, once it has been found
 
 
 def folders(controller: str, proc: str = "/proc", cgroups: str = CGROUPS) -> Iterator[str]:
@@ -30,7 +33,7 @@ def folders(controller: str, proc: str = "/proc", cgroups: str = CGROUPS) -> Ite
         while path:
             yield root + path
             path = path.rpartition("/")[0]
-        yield root  # in a container: the container's own group
+        yield root  # in a container, the root is the container's own group
 
 
 def first_line(path: str) -> str:
@@ -43,7 +46,7 @@ def first_line(path: str) -> str:
 
 
 def memory_limit(proc: str = "/proc", cgroups: str = CGROUPS) -> int | None:
-    """Return how many bytes all processes here may use together; None: no limit."""
+    """Return the number of bytes that all processes here may use together; None: no limit."""
     found = []
     for folder in folders("memory", proc, cgroups):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -54,7 +57,9 @@ def memory_limit(proc: str = "/proc", cgroups: str = CGROUPS) -> int | None:
 
 
 def oom_kills() -> int:
-    """Return how many processes of this group the kernel has killed for lack of memory; 0: unknown."""
+    """Return the number of processes of this group that the kernel has killed for lack of memory; 0 if
+    unknown.
+    """
     if not _events:
         _events.append(_find_events())
     try:

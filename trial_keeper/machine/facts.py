@@ -1,4 +1,4 @@
-"""Describes this machine, for users who check it before trials run here."""
+"""Describes this machine for users who check it before they run trials here."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 from trial_keeper.machine import gpus
 
-GPU_LIMIT_S = 10.0  # for an answer of the tool
-NEEDED = 4096  # bytes to write: an empty file can be created even on a full disk
+GPU_LIMIT_S = 10.0  # limit in seconds for an answer of nvidia-smi
+NEEDED = 4096  # bytes to write as a test, because an empty file can be created even on a full disk
 
 
 def facts(top: str) -> dict[str, Any]:
-    """Return the facts. ``top``: where experiments are stored, "~/nni-experiments". Raises OSError.
+    """Return the facts. ``top``: the folder of experiments, "~/nni-experiments". Raises OSError.
 
-    ``free_bytes`` and ``free_files`` belong to the disk of ``top``. ``trouble`` says why nothing can be
-    written there, None if that works. ``gpus`` is the ``gpu`` of ``trial_keeper.wire``.
+    ``free_bytes`` and ``free_files`` belong to the file system of ``top``. ``trouble`` says why nothing can
+    be written there, None if writing works. ``gpus`` is the field ``gpu`` of ``trial_keeper.wire``.
     """
     there = top
     while not os.path.isdir(there) and os.path.dirname(there) != there:
@@ -43,12 +43,15 @@ def facts(top: str) -> dict[str, Any]:
 def _user() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may not know user names
+    except KeyError:  # a container may have no names for its users
         return str(os.getuid())
 
 
 def _trouble(top: str) -> str | None:
-    """Create and remove a file, and the folders above it if necessary; return what went wrong."""
+    """Create and remove a file, and the folders above it if necessary.
+
+    Return the error as a sentence, or None.
+    """
     path = os.path.join(top, f".nnimgr-{os.getpid()}")
     try:
         os.makedirs(top, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Reads ``nvidia-smi`` repeatedly in a thread of its own, to know this machine's GPUs.
+"""Reads ``nvidia-smi`` repeatedly in a separate thread, to know this machine's GPUs.
 
-A reading is the ``gpu`` of ``trial_keeper.wire``. If the tool is missing, fails or hangs, the reading says
-so, and nothing else has to wait for the tool.
+A reading is the field ``gpu`` of ``trial_keeper.wire``. If the tool is missing, fails or hangs, the reading
+says so, and no other work waits for the tool.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 else:
     Ask = object
 
-PAUSE_S = 5.0  # between two readings
+PAUSE_S = 5.0  # seconds between two readings
 LONGEST_PAUSE_S = 60.0
-SHARE = 10  # a slow tool is asked less often: it may use at most a tenth of the time
-LIMIT_S = 15.0  # for an answer of the tool
-DEATH_S = 5.0  # for the end of a killed tool, which may hang in the driver for ever
-STEP_MIB = 256  # memory is rounded to these steps, so that small changes are not reported
+SHARE = 10  # a slow tool is run less often, so that it uses at most 1/SHARE of the time
+LIMIT_S = 15.0  # limit in seconds for an answer of the tool
+DEATH_S = 5.0  # limit in seconds for the end of a killed tool, which may hang in the driver for ever
+STEP_MIB = 256  # MiB; memory is rounded to multiples of this, so that small changes are not reported
 
 
 GPUS = "--query-gpu=index,uuid,memory.used,utilization.gpu"
@@ -38,19 +38,19 @@ _FORMAT = "--format=csv,noheader,nounits"
 
 
 class Trouble(Exception):
-    """The GPUs cannot be read; the message is one sentence."""
+    """Error: the GPUs cannot be read. The message is one sentence."""
 
 
 class Owner(NamedTuple):
-    """Owner of a process. ``job``: the attempt that it belongs to, None if it does not belong to a trial."""
+    """Owner of a process. ``job``: attempt that the process belongs to, or None if no trial started it."""
 
     job: str | None
 
 
 class Load(NamedTuple):
-    """Load of one GPU. ``busy``: percent of the last second or less; None: the tool does not know."""
+    """Load of one GPU. ``busy``: percentage of time in the last second or less; None: unknown."""
 
-    gpu: int  # its index in nvidia-smi
+    gpu: int  # index of the GPU in nvidia-smi
     busy: int | None
     memory: int  # MiB in use
 
@@ -63,7 +63,9 @@ class Measured(NamedTuple):
 
 
 def read(ask: Ask, owner_of: Callable[[int], Owner | None]) -> Measured:
-    """Read the GPUs. ``ask`` answers a query; ``owner_of`` returns None for an invisible process."""
+    """Read the GPUs. ``ask`` runs a query of the tool; ``owner_of`` returns None for a process that cannot
+    be seen.
+    """
     gpus: dict[str, dict[str, Any]] = {}
     loads: list[Load] = []
     try:
@@ -86,23 +88,23 @@ def read(ask: Ask, owner_of: Callable[[int], Owner | None]) -> Measured:
 
 
 def _rows(text: str, fields: int) -> list[list[str]]:
-    """Return the lines with this number of fields; the tool also prints sentences."""
+    """Return the lines with this number of fields. Other lines are messages of the tool."""
     rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
     return [row for row in rows if len(row) == fields]
 
 
 def _mib(text: str) -> int:
-    """Return an amount of memory in MiB; the tool may print "[N/A]" instead."""
+    """Return an amount of memory in MiB. The tool may print "[N/A]" instead of a number."""
     return int(text) if _is_number(text) else 0
 
 
 def _is_number(text: str) -> bool:
-    """Return whether this text is a plain number; the tool may print other digits, or far too many."""
+    """Return whether this text is a plain number of ASCII digits and of bounded length."""
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def owner_of(mark: str) -> Callable[[int], Owner | None]:
-    """Build the function that finds a process's owner by ``mark`` in its or its ancestors' environment."""
+    """Build the function that returns a process's owner, by ``mark`` in its or its ancestors' environment."""
     prefix = f"{mark}="
 
     def find(pid: int) -> Owner | None:
@@ -118,7 +120,7 @@ def owner_of(mark: str) -> Callable[[int], Owner | None]:
 
 
 class Tool:
-    """``nvidia-smi`` on the PATH. A hanging tool is killed, and not asked again before it has ended."""
+    """``nvidia-smi`` on the PATH. A hanging tool is killed, and not run again before it has ended."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self.limit_s = limit_s
@@ -148,7 +150,7 @@ class Tool:
         except OSError as error:
             raise Trouble(f"{path} cannot be started: {error.strerror}") from error
         self._asked = process
-        if over is not None and over.is_set():  # cancelled before the tool was started
+        if over is not None and over.is_set():  # the reading was cancelled before the tool was started
             self.abandon()
         try:
             output, _ = process.communicate(timeout=self.limit_s)
@@ -162,13 +164,14 @@ class Tool:
                 self._stuck = process
             raise Trouble(hanging) from None
         text = output.decode(errors="replace").strip()
-        if process.returncode != 0 and text.count(",") < 2:  # one lost GPU makes the tool fail for all
+        # one lost GPU makes the tool fail although it lists the other GPUs
+        if process.returncode != 0 and text.count(",") < 2:
             said = text.splitlines()[0][:200] if text else "it says nothing"
             raise Trouble(f"nvidia-smi fails with code {process.returncode}: {said}")
         return text
 
     def abandon(self) -> None:
-        """Kill the tool that was started last, if it still runs. May be called from any thread."""
+        """Kill the running tool, if any. May be called from any thread."""
         asked = self._asked
         if asked is not None and asked.returncode is None:
             try:
@@ -178,7 +181,7 @@ class Tool:
 
 
 class Survey:
-    """Reads while it is switched on; ``told`` is called from its thread with each change."""
+    """Repeated readings while it is switched on. ``told`` is called from its thread after each change."""
 
     def __init__(
         self,
@@ -192,11 +195,11 @@ class Survey:
         self._ask = Tool(limit_s)
         self._owner_of = owner_of(mark)
         self._pause_s = pause_s
-        self._over: threading.Event | None = None  # ends the reading thread
-        self.loads: list[Load] = []  # of the last reading
+        self._over: threading.Event | None = None  # event that ends the reading thread
+        self.loads: list[Load] = []  # loads of the GPUs at the last reading
 
     def switch(self, on: bool) -> None:
-        """Begin, with a first reading that is always reported, or end."""
+        """Start the readings, or end them. The first reading is always reported."""
         if self._over is not None:
             self._over.set()
             self._over = None

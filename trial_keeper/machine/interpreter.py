@@ -1,8 +1,8 @@
 """Finds out in the background whether the trials' interpreter can import ``nni``, once per interpreter.
 
-Only if it cannot, the files of our trial API are written to ``<directory>/sdk`` for PYTHONPATH. The first
-trial compiles them for all trials. Under PYTHONDONTWRITEBYTECODE each trial would spend 4 ms on that, so we
-compile them.
+If it cannot, the files of our trial API are written to ``<directory>/sdk`` for PYTHONPATH. The first trial
+compiles them for all trials. Under PYTHONDONTWRITEBYTECODE each trial would spend 4 ms on that, so this
+module compiles them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _QUESTION = "import importlib.util,sys; sys.exit(importlib.util.find_spec('nni') is None)"
 _COMPILE = "import py_compile,sys; [py_compile.compile(path) for path in sys.argv[1:]]"
 RETRY_S = 1.0
-SLOW_S = 2.0  # after this time users should know what the trials wait for
+SLOW_S = 2.0  # seconds after which users are told what the trials wait for
 LIMIT_S = 10.0
-SDK = {  # files to write, and our file for each
+SDK = {  # file to write -> our file with its content
     **{
         name: name for name in ("__init__.py", "_log.py", "_space.py", "_trace.py", "_trial.py", "_values.py")
     },
@@ -35,30 +35,30 @@ SDK = {  # files to write, and our file for each
 
 
 class Interpreters:
-    """Answers per interpreter. ``changed`` is called from a thread when an answer is there or takes long."""
+    """Results per interpreter. ``changed`` is called from a thread when a result is there or takes long."""
 
     def __init__(self, directory: str, changed: Callable[[], None]) -> None:
         self._sdk = f"{directory}/sdk"
         self._changed = changed
         self._troubles: dict[str | None, str] = {}
-        # for a command without an interpreter: nothing to add
+        # For a command without an interpreter, nothing is added.
         self._answers: dict[str | None, bool | None] = {None: True}
         self._found: dict[str, str | None] = {}
         for word in ("python", "python3"):
             self._ask(self._interpreter(word))
 
     def ready(self, command: str) -> bool:
-        """Return whether the answer for this command is known; if not, start to find it."""
+        """Return whether the result for this command is known. If not, start to find it."""
         interpreter = self._interpreter(command)
         self._ask(interpreter)
         return self._answers[interpreter] is not None
 
     def trouble(self, command: str) -> str | None:
-        """Return why this command has to wait, if it waits long."""
+        """Return a sentence that says why this command has to wait, if it waits long, else None."""
         return self._troubles.get(self._interpreter(command))
 
     def path_for(self, command: str) -> str | None:
-        """Return the directory to add to PYTHONPATH for this command, None if nothing is to be added."""
+        """Return the directory to add to PYTHONPATH for this command; None if nothing has to be added."""
         return None if self._answers[self._interpreter(command)] else self._sdk
 
     def _interpreter(self, command: str) -> str | None:
@@ -109,9 +109,9 @@ def lay_down(directory: str) -> None:
     source = os.path.join(os.path.dirname(os.path.dirname(str(trial_keeper.__file__))), "nni")
     for folder in (directory, f"{directory}/nni"):
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder)  # parents are not created: a user may have moved them away
+            os.mkdir(folder)  # parent folders are not created, because a user may have moved them away
     for name, ours in SDK.items():
-        # several keepers may write at once
+        # Several keepers may write the files at the same time.
         own = f"{directory}/nni/{name}.{os.getpid()}.{threading.get_ident()}"
         with open(own, "wb") as file:
             file.write(loader.get_data(os.path.join(source, ours)))
@@ -119,12 +119,15 @@ def lay_down(directory: str) -> None:
 
 
 def _names_python(name: str) -> bool:
-    """Return whether this is python, python3, python3.11 or alike; other names belong to other programs."""
+    """Return whether the name is python, python3, python3.11 or similar.
+
+    Other names belong to other programs.
+    """
     return name.startswith("python") and not name[len("python") :].strip("0123456789.")
 
 
 def _can_import(interpreter: str, slow: Callable[[], None]) -> bool:
-    """Ask the interpreter. No answer counts as "yes"."""
+    """Run the interpreter and return whether it can import ``nni``. No result in time counts as True."""
     return _run(interpreter, _QUESTION, slow=slow) in (0, None)
 
 
@@ -142,7 +145,7 @@ def _run(
         pid = os.posix_spawn(interpreter, argv, os.environ, file_actions=quiet, setpgroup=0)
     except OSError:
         return None
-    # waits without collecting: until waitpid below, no other process can get this pid
+    # wait without reaping: until waitpid below, no other process can get this pid
     waiter = threading.Thread(
         target=os.waitid, args=(os.P_PID, pid, os.WEXITED | os.WNOWAIT), name="wait", daemon=True
     )
@@ -160,9 +163,9 @@ def _run(
 
 
 def _which(word: str) -> str | None:
-    """Return the path of the program that a shell would run; None if there is none.
+    """Return the path of the program that a shell would run; None if there is no such program.
 
-    ``shutil.which`` does the same, but its module loads compressors into every keeper.
+    ``shutil.which`` does the same, but its module would load compression libraries into every keeper.
     """
     folders = [""] if os.path.dirname(word) else os.environ.get("PATH", os.defpath).split(os.pathsep)
     paths = (os.path.join(folder, word) for folder in folders)
@@ -170,8 +173,9 @@ def _which(word: str) -> str | None:
 
 
 def _find(word: str) -> str | None:
-    """Return the interpreter's path. Two names of one interpreter in one folder (python, python3) count as
-    one.
+    """Return the interpreter's path.
+
+    Two names of one interpreter in a folder (python, python3) give one path.
     """
     found = _which(word)
     if found is None:

@@ -1,4 +1,7 @@
-"""Reads processes from /proc: identity, descendants, environment. Imports only what is cheap for a shim."""
+"""Reads processes from /proc: identity, descendants, environment.
+
+Has few imports, because the shim uses it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def start_time(pid: int) -> str | None:
-    """Return field 22 of the process's stat (clock ticks since boot). With the boot id it identifies a
-    process.
+    """Return field 22 of the process's stat (clock ticks since boot), which identifies a process with the
+    boot id.
 
     None: there is no such process, or it is a zombie, which no longer runs.
     """
@@ -21,7 +24,7 @@ def start_time(pid: int) -> str | None:
 
 
 def descendants(root: int) -> list[int]:
-    """Return all living descendants of ``root``, in whatever group or session they are."""
+    """Return all living descendants of ``root``, in any process group and session."""
     if os.path.exists(f"/proc/{root}/task/{root}/children"):
         return _walk(root, _listed_children)
     below: dict[int, list[int]] = {}
@@ -47,7 +50,7 @@ def all_pids() -> list[int]:
 
 
 def strings(pid: int, name: str) -> list[str]:
-    """Return the strings of a process's ``cmdline`` or ``environ``, none if it has ended or is another
+    """Return the strings of a process's ``cmdline`` or ``environ``; none if it has ended or is another
     user's.
     """
     try:
@@ -75,7 +78,7 @@ def ancestors(pid: int) -> list[int]:
 
 
 def signal_all(pids: list[int], number: int) -> None:
-    """Signal each process; processes that have ended or belong to other users are left out."""
+    """Signal each process. Processes that have ended or belong to other users are skipped."""
     for pid in pids:
         _signal(pid, number)
 
@@ -88,7 +91,7 @@ def _signal(pid: int, number: int) -> None:
 
 
 def used(pid: int) -> tuple[int, int] | None:
-    """Return the clock ticks that a process and its ended children have used, and its pages in memory.
+    """Return the CPU time in clock ticks of a process and its ended children, and its pages in memory.
 
     None: there is no such process, or it is a zombie.
     """
@@ -114,13 +117,13 @@ def _fields(pid: int) -> list[bytes] | None:
         return None
     finally:
         os.close(fd)
-    # the process name before it may contain blanks and brackets
+    # The process name before this may contain blanks and brackets.
     fields = text[text.rfind(b")") + 2 :].split()
     return None if fields[0] in (b"Z", b"X") else fields
 
 
 def _listed_children(pid: int) -> list[int]:
-    """Return the kernel's own list of children, if the kernel was built with it."""
+    """Return the kernel's own list of children, or an empty list if the kernel has none."""
     children: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -132,7 +135,7 @@ def _listed_children(pid: int) -> list[int]:
             finally:
                 os.close(fd)
             children += [int(child) for child in text.split()]
-    except OSError:  # ended while it was looked at
+    except OSError:  # the process ended while it was read
         return children
     return children
 

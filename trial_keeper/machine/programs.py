@@ -1,4 +1,6 @@
-"""Removes programs that servers of other versions have left on this machine and that nobody runs any more."""
+"""Removes programs that servers of other versions have put on this machine and that no process runs any
+more.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,14 @@ import time
 
 from trial_keeper.machine import procs
 
-KEPT = 3  # the programs that were used last are kept, even if they do not run
-UNUSED_S = 30 * 86400.0  # a machine with the same home may run a program that was started long ago
+KEPT = 3  # number of recently used programs that are kept, even if they do not run
+# seconds; another machine with the same home may run a program that was started long ago
+UNUSED_S = 30 * 86400.0
 _PREFIX = "trial-keeper-"
 
 
 def tidy(program: str) -> None:
-    """Note that ``program`` is used now, and remove other programs that have not been used for long."""
+    """Record that ``program`` is used now. Remove other programs that have not been used for UNUSED_S."""
     with contextlib.suppress(OSError):
         os.utime(program)
     folder = os.path.dirname(program)
@@ -24,7 +27,7 @@ def tidy(program: str) -> None:
             for entry in os.scandir(folder)
             if entry.name.startswith(_PREFIX) and entry.is_file(follow_symlinks=False)
         ]
-    except OSError:  # problems of the disk are reported elsewhere
+    except OSError:  # problems of the disk are reported by other code
         return
     used.sort(reverse=True)
     old = [name for at, name in used[KEPT:] if at < time.time() - UNUSED_S]
@@ -36,6 +39,6 @@ def tidy(program: str) -> None:
 
 
 def _running() -> set[str]:
-    """Return the names of the programs that processes here were started with."""
+    """Return the names of the programs that processes on this machine were started with."""
     words = (word for pid in procs.all_pids() for word in procs.strings(pid, "cmdline"))
     return {name for name in map(os.path.basename, words) if name.startswith(_PREFIX)}

@@ -1,4 +1,4 @@
-"""Reads files of a trial, which may have put anything in the place of a file or a folder."""
+"""Reads files of a trial, which may have replaced any file or folder by something else."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 MOST_FILES = 10_000  # entries in one listing
 _CHUNK = 1 << 16
-_PRIVATE = ".nnimgr"  # keepers before version 0.2 kept the claim here
-_OWN = ".nni"  # every attempt's folder contains this folder
+_PRIVATE = ".nnimgr"  # folder with the claim of keepers before version 0.2
+_OWN = ".nni"  # folder that every attempt's folder contains
 _ATTEMPT = re.compile("attempt-[0-9]+")  # folder of a later attempt, inside the first attempt's folder
 
 
 def check_path(path: str) -> list[str]:
-    """Return the parts of a path that stays below the folder where it begins. Raises ValueError."""
+    """Return the parts of a path that stays below its first folder. Raises ValueError."""
     parts = path.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise ValueError(f"{path!r} is not the name of a file")
@@ -27,10 +27,10 @@ def check_path(path: str) -> list[str]:
 
 
 class PlainFile:
-    """An open plain file, read from its beginning. No link below ``root`` is followed."""
+    """Open plain file, read from its beginning. No link below ``root`` is followed."""
 
     def __init__(self, root: str, parts: Sequence[str], path: str) -> None:
-        """``path`` is relative to the folder that ``parts`` lead to.
+        """Open the file. ``path`` is relative to the folder at ``parts``.
 
         Raises ValueError for an impossible path, FileNotFoundError also for a link or a pipe.
         """
@@ -51,23 +51,23 @@ class PlainFile:
 
     @property
     def size(self) -> int:
-        """The size in bytes when the file was opened."""
+        """Size in bytes when the file was opened."""
         return self._status.st_size
 
     @property
     def identity(self) -> str:
-        """A value that differs from that of any other file that may replace this one."""
+        """Text that differs for every file that may later have the same path."""
         return f"{self._status.st_dev}:{self._status.st_ino}"
 
     def read(self, size: int = _CHUNK) -> bytes:
-        """Return the next piece; empty at the end of the file."""
+        """Return the next piece; b"" at the end of the file."""
         return os.read(self.descriptor, size)
 
     def seek(self, offset: int) -> None:
         os.lseek(self.descriptor, offset, os.SEEK_SET)
 
     def seek_tail(self, lines: int) -> int:
-        """Go to the beginning of the last ``lines`` lines and return its offset. A last line may be
+        """Move to the beginning of the last ``lines`` lines, and return its offset. The last line may be
         incomplete.
 
         The part of the file before these lines is not read.
@@ -93,7 +93,7 @@ class PlainFile:
 
 
 class Listed(NamedTuple):
-    """A plain file: its path below the folder, its size in bytes, and its last change (unix seconds)."""
+    """Plain file: its path below the folder, its size in bytes, and its last change (unix seconds)."""
 
     path: str
     size: int
@@ -101,7 +101,7 @@ class Listed(NamedTuple):
 
 
 def list_files(root: str, parts: Sequence[str]) -> tuple[list[Listed], bool]:
-    """Return the plain files below the folder that ``parts`` lead to, by path; False: there are more files.
+    """Return the plain files below the folder at ``parts``, by path. False: there are more files.
 
     Links are not followed. Raises FileNotFoundError.
     """
@@ -130,7 +130,7 @@ def _list(directory: int) -> tuple[list[Listed], bool]:
         for name in sorted(names):
             try:
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            except OSError:  # the folder has been removed meanwhile
+            except OSError:  # the folder was removed in the meantime
                 continue
             if stat.S_ISREG(status.st_mode):
                 if len(found) == MOST_FILES:

@@ -1,4 +1,4 @@
-"""Measures how much CPU time and memory this machine and single trials use."""
+"""Measures the CPU time and the memory that this machine and single trials use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_IDLE = (3, 4)  # idle and iowait, in the first line of /proc/stat
+_IDLE = (3, 4)  # fields idle and iowait in the first line of /proc/stat
 MIB = 1 << 20
 
 
 def of_machine(proc: str = "/proc", cgroups: str = CGROUPS) -> tuple[float, int]:
-    """Return the CPU seconds that this machine has used since its boot, and its MiB in use.
+    """Return the CPU seconds that this machine has used since its boot, and the MiB in use.
 
     In a container with limits, both values are the container's. The MiB do not include the file cache. Raises
     OSError or ValueError if the kernel does not show a value.
@@ -80,7 +80,7 @@ def _machine_memory(proc: str) -> int:
 
 
 def _pairs(path: str) -> Iterator[tuple[str, int]]:
-    """Yield the names and numbers of a file with one pair in each line, none if the file is missing."""
+    """Yield the name and the number on each line of a file; nothing if the file is missing."""
     try:
         with open(path, encoding="ascii") as file:
             lines = file.readlines()

@@ -1,11 +1,11 @@
-"""Calls inotify and pidfd in the C library; they wake the keeper. No other module uses them.
+"""Calls inotify and pidfd in the C library, which wake the keeper. No other module uses them.
 
-Without inotify the keeper looks at live attempts every 50 ms and says so in its status.
+Without inotify, the keeper checks live attempts every 50 ms and says so in its status.
 """
 
 from __future__ import annotations
 
-import _ctypes  # the C module: the package ``ctypes`` around it costs each keeper 190 KiB
+import _ctypes  # the C module, because the package ``ctypes`` around it would cost each keeper 190 KiB
 import os
 import struct
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from typing import Callable
 
 _MODIFY = 0x2
-_ATTRIB = 0x4  # IN_ATTRIB: among other things, a name of the file was removed
+_ATTRIB = 0x4  # IN_ATTRIB: also reported when a name of the file was removed
 _MOVED_TO = 0x80
 _DELETE = 0x200
-LOST = -1  # IN_Q_OVERFLOW, without a watch: changes of any file may be lost
+LOST = -1  # IN_Q_OVERFLOW, which has no watch: changes of any file may be lost
 _PIDFD_OPEN = 434  # equal on all architectures
 _EVENT = struct.Struct("iIII")
 
 
 class _Library:
-    """The C library, as ``_Function`` needs it."""
+    """C library, with the types that ``_Function`` needs."""
 
     _handle = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
 
@@ -39,12 +39,12 @@ class _Function(_ctypes.CFuncPtr):
 
 
 def _function(name: str) -> Callable[..., int]:
-    """Return a function of the C library that returns an int. Raises AttributeError."""
+    """Return a function of the C library whose result is an int. Raises AttributeError."""
     return _Function((name, _Library))  # type: ignore[arg-type]  # ``ctypes`` has a class of its own
 
 
 class Changed(NamedTuple):
-    """A watched file was written (no name), or something was moved to ``name`` in a watched directory.
+    """A watched file was written (no name), or a file was moved to ``name`` in a watched directory.
 
     ``removed``: instead, a name of the watched file was removed, or ``name`` from the watched directory.
     ``watch`` is LOST if there were more changes than the kernel keeps.
@@ -56,7 +56,7 @@ class Changed(NamedTuple):
 
 
 class Watcher:
-    """One inotify instance. ``fd`` is readable when something has changed. Raises OSError without inotify."""
+    """One inotify instance. ``fd`` is readable when a file has changed. Raises OSError without inotify."""
 
     def __init__(self) -> None:
         try:
@@ -77,11 +77,11 @@ class Watcher:
         return self._add(path, _MOVED_TO | _DELETE)
 
     def forget(self, watch: int) -> None:
-        """End a watch; a watch that has ended already is no error."""
+        """End a watch. A watch that has ended already is no error."""
         self._remove_watch(self.fd, watch)
 
     def changes(self) -> list[Changed]:
-        """Return the changes since the last call; never blocks."""
+        """Return the changes since the last call. Never block."""
         try:
             content = os.read(self.fd, 65536)
         except BlockingIOError:
@@ -104,7 +104,7 @@ class Watcher:
 
 
 def open_process(pid: int) -> int | None:
-    """Return a descriptor that is readable once the process has ended. None: the kernel has no pidfd.
+    """Return a descriptor that becomes readable when the process has ended. None: the kernel has no pidfd.
 
     Raises ProcessLookupError if the process has ended already, OSError if no descriptor is free.
     """
@@ -112,7 +112,7 @@ def open_process(pid: int) -> int | None:
     if fd >= 0:
         return fd
     error = _error()
-    if error.errno in (38, 22, 1):  # ENOSYS: no pidfd; EINVAL and EPERM: a sandbox refuses it
+    if error.errno in (38, 22, 1):  # ENOSYS: no pidfd; EINVAL and EPERM: a sandbox forbids pidfd
         return None
     raise error
 
