@@ -62,7 +62,7 @@ class AssessResult(Enum):
 
 
 class Past(Flag):
-    """Parts of the past that a tuner with ``recall`` needs to restore its state.
+    """Part of an experiment's past that a tuner with ``recall`` needs to restore its state.
 
     Changes of the search space are always included.
     """
@@ -83,9 +83,9 @@ def _anything(parameters: Any) -> bool:
 class Rules:
     """Conditions that an experiment sets for every parameter set.
 
-    ``feasible``: returns whether a set meets the constraints. ``may_repeat``: earlier sets may be given
-    again, because another part of the program handles duplicates. ``never_repeat``: no set may be given
-    twice, even if new sets are hardly possible.
+    ``feasible``: function that returns whether a set meets the constraints. ``may_repeat``: the tuner may
+    suggest a set again, because another part of the program handles duplicates. ``never_repeat``: no set may
+    be suggested twice, even if new sets are hardly possible.
     """
 
     feasible: Callable[[Any], bool] = _anything
@@ -166,21 +166,22 @@ class Tuner(Recoverable):
         return found
 
     def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
-        """Take a trial's final result: a number, or a mapping with a number as ``default``.
+        """Receive a trial's final result: a number, or a mapping with a number as ``default``.
 
         ``kwargs``: ``customized`` (bool; if True, ``parameter_id`` is None) and ``trial_job_id``.
         """
         raise NotImplementedError("Tuner: receive_trial_result is not implemented")
 
     def trial_end(self, parameter_id: int, success: bool, **kwargs: Any) -> None:
-        """Note that a trial has ended. ``success``: it ran to its end. ``kwargs``: ``trial_job_id``.
+        """Receive the end of a trial. ``success``: the trial ended by itself without an error. ``kwargs``:
+        ``trial_job_id``.
 
         A tuner with ``recall`` also gets ``untried=True`` if ``take_back`` follows, and ``again=True`` if the
         experiment was stopped and the same set runs again, as another trial, after a resume.
         """
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
-        """Take results from elsewhere, each ``{"parameter": ..., "value": ...}``."""
+        """Receive results from outside this experiment, each ``{"parameter": ..., "value": ...}``."""
 
     def _accept_customized_trials(self, accept: bool = True) -> None:
         """Also receive the results of trials that a user submitted by hand."""
@@ -217,7 +218,7 @@ class Assessor(Recoverable):
         raise NotImplementedError("Assessor: assess_trial is not implemented")
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
-        """Note the end of a trial that has reported a value."""
+        """Receive the end of a trial that has reported a value."""
 
     def _on_exit(self) -> None:
         """Called when the experiment stops using the assessor."""
@@ -231,7 +232,7 @@ class ClassArgsValidator(abc.ABC):
 
     @abc.abstractmethod
     def validate_class_args(self, **kwargs: Any) -> None:
-        """Raise if the algorithm cannot be built with these arguments."""
+        """Raise an exception if the algorithm cannot be built with these arguments."""
 
     def choices(self, key: str, *args: Any) -> Callable[[Any], bool]:
         """Return a test that the value of ``key`` is one of ``args``. The test raises ValueError."""

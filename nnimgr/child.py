@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Make the kernel kill this process when its parent dies."""
+    """Make the kernel kill this process when its parent process ends."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -30,12 +30,12 @@ def is_stopped(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
-    except (OSError, IndexError):  # the process has ended
+    except (OSError, IndexError):  # the process has ended in the meantime
         return False
 
 
 def how_it_ended(returncode: int | None) -> str:
-    """Describe how a process ended, as a phrase without a subject. ``returncode`` is that of subprocess."""
+    """Return how a process ended, as a phrase without a subject. ``returncode``: as in ``subprocess``."""
     if returncode is None or returncode >= 0:
         return f"exited with status {returncode}"
     try:

@@ -24,17 +24,17 @@ __all__ = [
     "shown",
 ]
 
-_MOST_BITS = 4096  # largest result of an integer power, in bits
-_MOST_DIGITS = 300  # largest number of digits for round
-_MANY = 100  # most arguments of a function with any number of them
+_MOST_BITS = 4096  # most bits of the result of an integer power
+_MOST_DIGITS = 300  # most digits for round()
+_MANY = 100  # most arguments of a function that takes any number of arguments
 
 
 class Absent(Exception):
-    """The parameter set has no such parameter."""
+    """Error: the parameter set has no parameter of this name."""
 
 
 class Fault(Exception):
-    """The expression has no value. The message is one sentence."""
+    """Error: the expression has no value. The message is one sentence."""
 
 
 def as_bool(value: Any) -> bool:
@@ -83,7 +83,7 @@ def item_of(held: Any, at: Any) -> Any:
 
 
 def _of_numbers(function: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return a function that takes some numbers, or one list of numbers."""
+    """Return a function that takes either several numbers or one list of numbers."""
 
     def call(*given: Any) -> Any:
         numbers = given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
@@ -131,12 +131,12 @@ COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
-    ast.Is: operator.eq,  # for example "dropout is None"
+    ast.Is: operator.eq,  # such as "dropout is None"
     ast.IsNot: operator.ne,
     ast.In: _within,
     ast.NotIn: _not_within,
 }
-# name -> (function, fewest and most arguments)
+# name -> (function, least and most number of arguments)
 FUNCTIONS: Mapping[str, tuple[Callable[..., Any], int, int]] = {
     "abs": (_of_number(abs), 1, 1),
     "min": (_of_numbers(min), 1, _MANY),

@@ -31,7 +31,7 @@ from nnimgr.search_space import Choice, Nested, Space
 
 __all__ = ["Constraint", "ConstraintError", "Constraints", "Names", "names_of"]
 
-Names = Mapping[str, Any]  # parameter -> names below it; empty: none, None: not known
+Names = Mapping[str, Any]  # parameter -> names below it; an empty mapping: none; None: unknown
 
 _Value = Callable[[Any], Any]
 _Path = tuple[str, ...]
@@ -41,9 +41,9 @@ _DEEPEST = 40
 
 
 class ConstraintError(ValueError):
-    """A constraint cannot be used. The message is one sentence.
+    """Error: a constraint cannot be used. The message is one sentence.
 
-    ``nearest``: what the user probably meant, in the syntax of constraints.
+    ``nearest``: the text that the user probably meant, in the syntax of constraints.
     """
 
     def __init__(self, sentence: str, *, nearest: str | None = None) -> None:
@@ -52,9 +52,9 @@ class ConstraintError(ValueError):
 
 
 class Constraint:
-    """A single constraint. Raises ConstraintError.
+    """Constraint on parameter sets. Raises ConstraintError.
 
-    ``names``: the parameters of the search space, to check against. None: unknown names are accepted.
+    ``names``: the parameters of the search space, to check names against. None: unknown names are accepted.
     """
 
     def __init__(self, text: str, names: Names | None = None) -> None:
@@ -66,9 +66,9 @@ class Constraint:
             raise ConstraintError("names no parameter, so that it holds for every parameter set or for none")
 
     def holds(self, parameters: Any) -> bool:
-        """Check whether the set meets the constraint.
+        """Return whether the set meets the constraint.
 
-        If the constraint has no value, for example because it divides by zero, it is not met.
+        A constraint without a value, for example because of a division by zero, is not met.
         """
         try:
             return self._holds(parameters)  # type: ignore[no-any-return]
@@ -78,7 +78,7 @@ class Constraint:
             return False
 
     def trouble(self, parameters: Any) -> str | None:
-        """Return why the constraint has no value for this set, None if it has one."""
+        """Return why the constraint has no value for this set; None if it has a value."""
         try:
             self._holds(parameters)
         except Absent:
@@ -119,11 +119,11 @@ class Constraints:
         return len(self._all)
 
     def feasible(self, parameters: Any) -> bool:
-        """Check whether the set meets all constraints."""
+        """Return whether the set meets all constraints."""
         return all(constraint.holds(parameters) for constraint in self._all)
 
     def complaint(self, parameters: Any) -> str | None:
-        """Return a sentence about the first constraint that the set does not meet, None if it meets all."""
+        """Return a sentence about the first constraint that the set does not meet; None if it meets all."""
         for constraint in self._all:
             if not constraint.holds(parameters):
                 return constraint.complaint(parameters)
@@ -185,14 +185,17 @@ def _hint(text: str, error: SyntaxError) -> str:
 
 
 class _Compiler:
-    """Compiles one expression to closures. ``used``: the parameters in it, with a function to get each."""
+    """Compiler of one expression to closures.
+
+    ``used``: parameter in the expression -> function that gets its value.
+    """
 
     def __init__(self, names: Names | None) -> None:
         self._names = names
         self.used: dict[_Path, _Value] = {}
 
     def truth(self, node: ast.expr, depth: int) -> _Value:
-        """Return a closure that gives True or False."""
+        """Return a closure whose result is True or False."""
         _check_depth(depth)
         match node:
             case ast.BoolOp(op=op, values=values):
@@ -213,7 +216,7 @@ class _Compiler:
         return lambda p: as_bool(value(p))
 
     def value(self, node: ast.expr, depth: int) -> _Value:
-        """Return a closure that gives any value."""
+        """Return a closure whose result may be any value."""
         _check_depth(depth)
         match node:
             case ast.Constant(value=str() | int() | float() | None as constant):
@@ -306,7 +309,7 @@ class _Compiler:
     # ---- parameters ---------------------------------------------------------------------------------------
 
     def _path(self, node: ast.expr) -> _Path | None:
-        """Return the names that lead to the parameter in this node, None if the node is no parameter."""
+        """Return the names that lead to the parameter in this node; None if the node is no parameter."""
         match node:
             case ast.Name(id=name):
                 return (name,)
@@ -391,7 +394,9 @@ def _every(parts: tuple[_Value, ...]) -> _Value:
 
 
 def _unknown(name: str, names: Names) -> ConstraintError:
-    """Build the error for an unknown name, with the name that was probably meant or a hint to quote text."""
+    """Build the error for an unknown name, with the name that was probably meant, or a hint to put text in
+    quotes.
+    """
     sentence = f"the search space has no parameter {name}"
     nearest: str | None = {"true": "True", "false": "False", "none": "None"}.get(name.lower())
     nearest = nearest or next(

@@ -36,7 +36,8 @@ HERE = "this machine"
 
 
 async def examine(config: ExperimentConfig, service: Any) -> AsyncIterator[Finding]:
-    """Yield the findings of each machine when its check is done. All machines are checked at the same time.
+    """Yield the findings of each machine when its check has ended. All machines are checked at the same
+    time.
 
     ``service``: the training service's configuration with its secrets.
     """
@@ -80,7 +81,7 @@ def _context(member: Member, folder: Path) -> ExperimentContext:
 
 
 def _patients(examination: Examination, platform: str, service: Any) -> Sequence[AsyncIterator[Finding]]:
-    """One for each machine, and one for what concerns all of them."""
+    """Return iterators of findings: one per machine, and one for the findings about all machines."""
     found = registry.examine(platform, examination, service)
     return [_unknown(platform)] if found is None else found
 

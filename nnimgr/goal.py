@@ -14,8 +14,8 @@ __all__ = ["is_stated", "optimize_mode", "stated_goal", "stated_mode"]
 def optimize_mode(config: Mapping[str, Any]) -> str:
     """Return "minimize" or "maximize" for a canonical configuration, whose goal may not be stated.
 
-    Without a stated goal this is NNI's default: that of the tuner, or "maximize" for a tuner that does not
-    learn.
+    Without a stated goal, NNI's default holds: the tuner's own default, or "maximize" for a tuner that does
+    not learn.
     """
     builtin = meant("tuner", config.get("tuner") or {})
     usual = "minimize" if builtin is not None and builtin.minimises else "maximize"
@@ -23,7 +23,7 @@ def optimize_mode(config: Mapping[str, Any]) -> str:
 
 
 def stated_goal(config: Mapping[str, Any]) -> str | None:
-    """Return the direction of the main objective, or that of ``goal``; None if there is neither."""
+    """Return the direction of the main objective, or else of ``goal``; None if neither is given."""
     for mode in objectives_of(config).values():
         return mode
     goal: str | None = config.get("goal")
@@ -31,7 +31,7 @@ def stated_goal(config: Mapping[str, Any]) -> str | None:
 
 
 def is_stated(config: Mapping[str, Any]) -> bool:
-    """Return whether a configuration itself says which results are better."""
+    """Return whether the configuration says which results are better."""
     return stated_goal(config) is not None or stated_mode(config, "tuner") is not None
 
 

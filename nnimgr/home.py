@@ -28,11 +28,11 @@ _PREFIX = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
 
 
 class HomeError(Exception):
-    """The home directory cannot be used. The message is one sentence for the user."""
+    """Error: the home directory cannot be used. The message is one sentence for the user."""
 
 
 class ServerAlreadyRunning(HomeError):
-    """Another server of this home holds the lock of this port."""
+    """Error: another server of this home holds the lock of this port."""
 
 
 def check_prefix(text: str) -> str:
@@ -47,7 +47,7 @@ def check_prefix(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """A running server. ``pid`` is None if only its lock is known."""
+    """Running server. ``pid`` is None if only its lock is known."""
 
     port: int
     url: str
@@ -86,7 +86,7 @@ class Home:
         return self.private_path / f"server-{port}.lock"
 
     def server_socket_path(self, port: int) -> Path:
-        """Return the path of the socket for this user's commands. An ended server leaves its socket there."""
+        """Return the path of the socket for this user's commands. The file remains after the server's end."""
         return self.private_path / f"server-{port}.sock"
 
     def server_log_path(self, port: int) -> Path:
@@ -169,7 +169,7 @@ class Home:
 
     @contextlib.contextmanager
     def starting_server(self, port: int) -> Iterator[None]:
-        """Keep other processes from starting a server on this port. Wait until it is this process's turn."""
+        """Keep other processes from starting a server on this port. Wait for processes that start one now."""
         self.prepare()
         with self._writing():
             descriptor = os.open(self.private_path / f"start-{port}.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -219,7 +219,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerClaim:
-    """The lock of one port, held by this process."""
+    """Lock of one port, held by this process."""
 
     home: Home
     port: int
@@ -237,7 +237,7 @@ class ServerClaim:
         return server
 
     def close(self) -> None:
-        """Release the lock. Call this once only."""
+        """Release the lock. Call this only once."""
         self.home.server_path(self.port).unlink(missing_ok=True)
         os.close(self.descriptor)
 

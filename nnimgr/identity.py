@@ -9,7 +9,7 @@ __all__ = ["identity"]
 
 
 def identity(parameters: Any) -> str:
-    """Return JSON text that is the same for equal parameter sets.
+    """Return a JSON text that is equal for equal parameter sets.
 
     Keys are sorted and numbers compare by value (1 equals 1.0).
     """

@@ -38,12 +38,12 @@ _NOT_ENDED = "N/A"
 
 
 class IndexDamaged(HomeError):
-    """The index file has a format that neither NNI nor nnimgr writes. Nothing was changed."""
+    """Error: the index file has a format that neither NNI nor nnimgr writes. Nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntry:
-    """An experiment in the index.
+    """Entry of an experiment in the index.
 
     ``status``: NNI's name, as a plain string, since NNI itself may have written it. ``log_dir``: the
     experimentWorkingDirectory. ``directory``: the experiment's own folder.
@@ -69,7 +69,7 @@ class IndexEntry:
 
 
 class Index:
-    """The index of one home. All calls block on the disk. Changes also block each other."""
+    """Index of one home. All calls block on the disk. Changes also block each other."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -79,7 +79,7 @@ class Index:
         return {key: _entry(key, raw) for key, raw in self._read().items() if isinstance(raw, dict)}
 
     def stamp(self) -> tuple[int, int] | None:
-        """Return a stamp that differs for each state of the file, None if there is no file."""
+        """Return a value that differs for each state of the file; None if there is no file."""
         try:
             status = self._home.index_path.stat()
         except OSError:
@@ -107,7 +107,7 @@ class Index:
             raw[entry.id] = {**(before if isinstance(before, dict) else {}), **_raw(entry)}
 
     def update(self, experiment_id: str, **changes: Any) -> None:
-        """Change fields of an entry, by the names of ``IndexEntry``.
+        """Change fields of an entry. ``changes``: names of fields of ``IndexEntry`` -> new values.
 
         Raise KeyError for an unknown id or field.
         """
@@ -187,7 +187,7 @@ def nnis_own(directory: Path) -> str | None:
 
 def new_experiment_id(taken: Collection[str] = ()) -> str:
     """Return a new id in NNI's format: eight distinct characters of [a-z0-9]."""
-    import random  # slow to import, and only needed for a creation
+    import random  # imported here, because the import is slow and only a creation needs it
 
     draw = random.SystemRandom()
     while True:
@@ -220,7 +220,7 @@ _KEYS = {
     "prefix_url": "prefixUrl",
     "archived": "archived",
 }
-_OWN = "archived"  # a key that NNI does not write; present only after it was set
+_OWN = "archived"  # a key that NNI does not write, present only after a user has set it
 
 
 def _raw(entry: IndexEntry) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Checks for libraries that only some parts of nnimgr need. Standard library only."""
+"""Checks whether libraries exist that only some parts of nnimgr need. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 __all__ = ["fault_of", "need"]
 
-_NAMES = {"sklearn": "scikit-learn"}  # of libraries whose module has another name
+_NAMES = {"sklearn": "scikit-learn"}  # module -> library, where the names differ
 _EXTRAS = {
     **dict.fromkeys(("numpy", "scipy", "sklearn", "optuna", "cmaes"), "tuners"),
     "smac": "smac",
@@ -17,17 +17,14 @@ _EXTRAS = {
 def need(user: str, module: str) -> None:
     """Raise ModuleNotFoundError if the module does not exist. The module is not imported.
 
-    ``user``: the part that needs the module.
+    ``user``: the part of nnimgr that needs the module, for the message.
     """
     if (fault := fault_of((module,))) is not None:
         raise ModuleNotFoundError(f"{user} {fault}")
 
 
 def fault_of(modules: Iterable[str]) -> str | None:
-    """Return what to say of a part of nnimgr that needs these modules.
-
-    None if this Python has all of them.
-    """
+    """Return a phrase that says which of these modules are missing in this Python; None if it has all."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
             package = f"'nnimgr[{_EXTRAS[module]}]'" if module in _EXTRAS else module

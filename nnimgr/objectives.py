@@ -37,7 +37,7 @@ def objectives_of(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def numbers_of(result: Any, objectives: Objectives) -> dict[str, float] | None:
-    """Return the number of each objective in a result, None if the result cannot be used."""
+    """Return the number of each objective in a result; None if the result cannot be used."""
     if fault_of(result, objectives) is not None:
         return None
     named = _named(result, objectives)
@@ -45,7 +45,9 @@ def numbers_of(result: Any, objectives: Objectives) -> dict[str, float] | None:
 
 
 def fault_of(result: Any, objectives: Objectives) -> str | None:
-    """Return why a final result cannot be used, such as 'is a mapping without "latency"', or None."""
+    """Return why a final result cannot be used, such as 'is a mapping without "latency"', or None if it
+    can.
+    """
     named = _named(result, objectives)
     if not isinstance(named, Mapping):
         wanted = ", ".join(objectives)
@@ -79,9 +81,9 @@ def main_value(text: str, number: float | None, objectives: Objectives, *, final
 
 
 def with_default(value: Any, objectives: Objectives) -> Any:
-    """Return a result, or an intermediate result, with the main objective's number also as "default".
+    """Return a result with the main objective's number also under the key "default".
 
-    Code that expects NNI's single number can then use it.
+    Code that expects NNI's single number can then use the result.
     """
     if not objectives or not isinstance(value, Mapping):
         return value

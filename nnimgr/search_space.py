@@ -36,12 +36,12 @@ __all__ = [
 
 Path = tuple[str | int, ...]
 
-_LISTED = 10  # most names or options in a sentence
+_LISTED = 10  # most names or options that a sentence lists
 _LARGEST = sys.float_info.max
 
 
 class SearchSpaceError(ValueError):
-    """The search space is not valid.
+    """Error: the search space is not valid.
 
     The message is one sentence. ``path``: the keys and indices that lead to the error.
     """
@@ -78,22 +78,22 @@ class ParameterType(StrEnum):
 
     @property
     def gaussian(self) -> bool:
-        """True if the type has mu and sigma in place of bounds."""
+        """True if the type has mu and sigma instead of bounds."""
         return self.endswith("normal")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A parameter that takes one of ``options``, unchanged."""
+    """Parameter whose value is one of ``options``, unchanged."""
 
     options: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """A parameter that takes one of several named sub-spaces.
+    """Parameter whose value is one of several named sub-spaces.
 
-    Its value is ``{"_name": name, **parameters of the sub-space}``.
+    The value is ``{"_name": name, **parameters of the sub-space}``.
     """
 
     options: tuple[tuple[Any, Space], ...]
@@ -101,7 +101,7 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class Numeric:
-    """A numeric parameter. ``a`` and ``b``: lower and upper bound, or mu and sigma if ``type.gaussian``."""
+    """Numeric parameter. ``a`` and ``b``: lower and upper bound, or mu and sigma if ``type.gaussian``."""
 
     type: ParameterType
     a: float
@@ -256,7 +256,7 @@ def _check_number(kind: ParameterType, number: Any, role: str, *, path: Path) ->
 def _finite(number: float) -> bool:
     try:
         return math.isfinite(number)
-    except OverflowError:  # an int beyond the range of floats
+    except OverflowError:  # an int that is too large for a float
         return False
 
 
@@ -298,7 +298,7 @@ def sample(space: Space, rng: random.Random) -> dict[str, Any]:
 
 
 def fill(space: Space, parameters: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
-    """Return a parameter set with the given values; draw the other values.
+    """Return a parameter set with the given values, and random values for all other parameters.
 
     The given values must be in the space. They get the types of the space.
     """
@@ -416,5 +416,5 @@ def _misfit_number(spec: Numeric, value: Any, name: str) -> list[str]:
 
 
 def _same(value: Any, option: Any) -> bool:
-    """Check whether two values are equal and both or neither of them are bool (True == 1 in Python)."""
+    """Return whether two values are equal, where True and 1 are different (unlike in Python)."""
     return bool(value == option) and isinstance(value, bool) == isinstance(option, bool)

@@ -9,7 +9,7 @@ from nnimgr.assessors.judging import JudgingAssessor, Seen, Why
 
 __all__ = ["ASHAAssessor"]
 
-_NAMED = 3  # better trials that a verdict names
+_NAMED = 3  # number of better trials that a verdict names
 
 _Entry = tuple[float, int, str]  # loss, order of arrival, trial
 
@@ -34,8 +34,8 @@ class ASHAAssessor(JudgingAssessor):
     ) -> None:
         super().__init__(optimize_mode)
         self._first, self._end, self._eta = min_budget, max_budget, eta
-        self._rungs: dict[int, list[_Entry]] = {}  # by step: the trials that arrived, best first
-        self._next: dict[str, int] = {}  # next rung of each running trial
+        self._rungs: dict[int, list[_Entry]] = {}  # step -> trials that arrived there, best first
+        self._next: dict[str, int] = {}  # running trial -> its next rung
         self._entries = 0
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:

@@ -30,7 +30,7 @@ class CurvefittingAssessor(JudgingAssessor):
         super().__init__(optimize_mode)
         need("the assessor Curvefitting", "scipy")
         self._target, self._start, self._threshold, self._gap = epoch_num, start_step, threshold, gap
-        self._judged: dict[str, int] = {}  # step of each running trial's last judgement
+        self._judged: dict[str, int] = {}  # running trial -> step of its last judgement
         self._best = math.inf
         self._best_id = ""
 

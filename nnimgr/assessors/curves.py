@@ -13,11 +13,11 @@ __all__ = ["extrapolated"]
 
 Floats = NDArray[np.float64]
 
-_MOST_POINTS = 60  # points of a curve that are fitted
-_MOST_TRIES = 25  # iterations for the shape of each kind of curve
+_MOST_POINTS = 60  # most points of a curve that are used for the fit
+_MOST_TRIES = 25  # most iterations for the shape of each kind of curve
 _LEAST_POINTS = 4  # number of a curve's parameters, plus one
 
-# Kinds of curves c + a g(x): g by its shape, and the lowest and highest shape. x is 1 at the last step.
+# Kinds of curves c + a g(x): function g for a given shape, lowest and highest shape. x is 1 at the last step.
 _KINDS: tuple[tuple[Callable[[Floats, float], Floats], float, float], ...] = (
     (lambda x, shape: x**-shape, 0.05, 3.0),  # power law
     (lambda x, shape: np.exp(-shape * x), 0.1, 20.0),  # exponential

@@ -1,4 +1,4 @@
-"""Base of the built-in assessors: converts reports to losses once, and gives reasons for verdicts."""
+"""Base of the built-in assessors. It converts reports to losses once, and gives reasons for verdicts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class JudgingAssessor(Assessor):
     # ---- for subclasses -----------------------------------------------------------------------------------
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
-        """Return why the trial is bad after its last report, or None if it is good."""
+        """Return why the trial is bad after its last report, or None if the trial is good."""
         raise NotImplementedError
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
@@ -83,7 +83,9 @@ class JudgingAssessor(Assessor):
         return AssessResult.Bad
 
     def why(self, trial_job_id: str) -> Mapping[str, Any]:
-        """Return the reason of the verdict on a trial that was judged bad."""
+        """Return the reason of the verdict on a trial that was judged bad, in the form of
+        ``Assessor.why``.
+        """
         return self._verdicts[trial_job_id]._asdict()
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:

@@ -1,4 +1,6 @@
-"""Median stopping: a trial ends if it is worse than the median of other trials' averages at its step."""
+"""Median stopping: a trial is stopped if it is worse than the median of other trials' averages at its
+step.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ class MedianstopAssessor(JudgingAssessor):
     def __init__(self, optimize_mode: str = "maximize", start_step: int = 0) -> None:
         super().__init__(optimize_mode)
         self._start_step = start_step
-        self._medians: list[Place] = []  # by step: median of the succeeded trials' averages
+        self._medians: list[Place] = []  # step -> median of the succeeded trials' averages
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
         if seen.step < self._start_step or seen.step > len(self._medians):

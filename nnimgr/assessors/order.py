@@ -16,7 +16,7 @@ class Place:
 
     def __init__(self, rank: Callable[[int], int]) -> None:
         self._rank = rank
-        self._below: list[float] = []  # heap of the smallest numbers up to the rank, negated
+        self._below: list[float] = []  # heap of the negated numbers up to the rank
         self._above: list[float] = []  # heap of the other numbers
 
     def __len__(self) -> int:
@@ -41,5 +41,5 @@ class Place:
 
     @property
     def next(self) -> float:
-        """Number after the rank, or the number at the rank if that is the last one."""
+        """Number after the rank, or the number at the rank if no number follows."""
         return self._above[0] if self._above else self.number

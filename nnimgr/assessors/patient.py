@@ -30,7 +30,7 @@ class PatientAssessor(JudgingAssessor):
         super().__init__(optimize_mode)
         self._patience, self._delta = patience, min_delta
         self._wrapped: Any = None if wrapped is None else _made(wrapped)
-        # Number of reports read, best loss, step of the best.
+        # Number of reports read, best loss, and step of the best loss.
         self._marks: dict[str, tuple[int, float, int]] = {}
 
     @property
@@ -39,8 +39,8 @@ class PatientAssessor(JudgingAssessor):
         return self._wrapped is not None and bool(self._wrapped.replayable)
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
-        # Ask the wrapped assessor at each report, because it learns from the reports. Its verdict is only
-        # used when the patience ends.
+        # Call the wrapped assessor at each report, because it learns from reports. Its verdict counts only
+        # when the patience ends.
         bad = self._wrapped is not None and not self._wrapped.assess_trial(trial_job_id, trial_history).value
         own = super().assess_trial(trial_job_id, trial_history)
         if self._wrapped is None or own is AssessResult.Good:

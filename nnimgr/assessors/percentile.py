@@ -31,7 +31,7 @@ class PercentileAssessor(JudgingAssessor):
         self._share = percentile / 100
         self._startup, self._warmup, self._interval = n_startup_trials, n_warmup_steps, interval_steps
         self._succeeded = 0
-        self._limits: list[Place] = []  # by step: percentile of the succeeded trials' reports
+        self._limits: list[Place] = []  # step -> percentile of the succeeded trials' reports
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
         step = seen.step

@@ -1,4 +1,4 @@
-"""Stopping at a threshold: a trial ends if its result is outside a given range."""
+"""Stopping at a threshold: a trial is stopped if its result is outside a given range."""
 
 from __future__ import annotations
 

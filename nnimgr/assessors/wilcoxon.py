@@ -9,7 +9,7 @@ from nnimgr.libraries import need
 
 __all__ = ["WilcoxonAssessor"]
 
-_MOST_STEPS = 1000  # latest steps to compare, so that a report's cost is limited
+_MOST_STEPS = 1000  # number of latest steps to compare, so that the cost of a report is limited
 
 
 class WilcoxonAssessor(JudgingAssessor):

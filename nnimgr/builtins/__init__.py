@@ -19,7 +19,9 @@ BUILTINS = (*TUNERS, *ADVISORS, *ASSESSORS)
 def built_in(
     role: str, *, name: str | None, class_name: str | None = None, code_directory: object = None
 ) -> Builtin | None:
-    """Return the built-in algorithm with this name or alias, in any case, or with this class path."""
+    """Return the built-in algorithm with this name or alias (in any case), or with this class path, or
+    None.
+    """
     known = (builtin for builtin in BUILTINS if builtin.role == role)
     if name is not None:
         wanted = name.lower()

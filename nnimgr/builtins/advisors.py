@@ -1,4 +1,4 @@
-"""The built-in advisors. They are a separate kind beside tuners in NNI, and tuners here."""
+"""The built-in advisors. NNI has them as a separate kind of algorithm; here they are tuners."""
 
 from __future__ import annotations
 

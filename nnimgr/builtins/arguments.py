@@ -1,4 +1,4 @@
-"""Checks of algorithms' arguments. Each returns the error in a value."""
+"""Checks of algorithms' arguments. Each check returns the error in a value."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
     "text",
 ]
 
-Fault = Callable[[Any], str | None]  # returns the error in a value, "must be ...", or None
+Fault = Callable[[Any], str | None]  # function that returns the error in a value, as "must be ...", or None
 Arguments = Mapping[str, "Fault | Arguments"]  # an inner mapping describes an argument that is a mapping
 
 

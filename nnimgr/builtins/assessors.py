@@ -1,4 +1,4 @@
-"""The built-in assessors."""
+"""Descriptions of the built-in assessors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built-in tuners."""
+"""Descriptions of the built-in tuners."""
 
 from __future__ import annotations
 

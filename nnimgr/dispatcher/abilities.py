@@ -16,7 +16,7 @@ Method = Callable[..., Any]
 
 
 class Way(Enum):
-    """Way to bring a tuner up to date after its process died (see ``nnimgr.algorithm``)."""
+    """Way to restore a tuner's state after the end of its process (see ``nnimgr.algorithm``)."""
 
     RECALL = auto()
     STATE = auto()
@@ -38,10 +38,10 @@ class Abilities:
     """Optional methods and properties of one tuner; None for a method that the tuner lacks."""
 
     way: Way
-    # Called with every parameter set; recall gets that set's state, load_state the last one.
+    # State with every parameter set: ``recall`` gets the state of its set, ``load_state`` the last state.
     dumps_state: bool
-    suggests_many: bool  # one call answers for many ids
-    waits: bool  # suggests no more until results have arrived
+    suggests_many: bool  # True: one call generates sets for many ids
+    waits: bool  # True: the tuner waits for results before it suggests more sets
     learns: bool
     set_objectives: Method | None
     obey: Method | None
@@ -76,7 +76,7 @@ def _method(tuner: Any, name: str) -> Method | None:
 
 
 def _recalls_state(tuner: Any) -> bool:
-    """Return whether the state dumped with a set is given back as ``recall(..., state=...)``."""
+    """Return whether ``recall`` has the argument ``state``, to receive the state dumped with each set."""
     recall = _method(tuner, "recall")
     if recall is None or _method(tuner, "dump_state") is None:
         return False

@@ -1,6 +1,6 @@
 """Child process that hosts an assessor.
 
-It keeps the histories of running trials and has the assessor judge them.
+It holds the histories of running trials, and asks the assessor to judge them.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ from nnimgr.objectives import with_default
 
 __all__ = ["AssessorHost"]
 
-MOST_DEFERRED = 64  # lines of metrics to read before judging their trials
-MOST_BETTER = 3  # better trials to name in a verdict
+MOST_DEFERRED = 64  # most lines of metrics that are read before their trials are judged
+MOST_BETTER = 3  # most better trials that a verdict names
 
 
 class _Reports:
-    """Intermediate results of a trial's latest attempt, ordered by sequence number and without gaps."""
+    """Intermediate results of a trial's latest attempt, in the order of their sequence numbers and without
+    gaps.
+    """
 
     __slots__ = ("_early", "assessed", "attempt", "fault_told", "position", "raised", "values")
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
         self.values: list[Any] = []
-        self._early: dict[int, Any] = {}  # values beyond a gap, by sequence number
+        self._early: dict[int, Any] = {}  # values after a gap: sequence number -> value
         self.position = -1  # position of the newest value in the attempt's metrics file
         self.assessed = 0  # number of values that the assessor has seen
         self.fault_told = False
@@ -59,7 +61,8 @@ class _Reports:
         elif sequence > len(values):
             self._early[sequence] = value
         elif sequence >= 0:
-            values[sequence] = value  # a sequence number reported twice: the last value counts, as in NNI
+            # if a sequence number is reported twice, the last value counts, as in NNI
+            values[sequence] = value
 
 
 class AssessorHost:
@@ -76,16 +79,16 @@ class AssessorHost:
         self._running: dict[str, _Reports] = {}
         self._judged: set[str] = set()  # trials judged Bad, which are not judged again
         self._finished: set[str] = set()
-        self._fresh: dict[str, None] = {}  # trials with reports that are not judged yet
+        self._fresh: dict[str, None] = {}  # trials with reports that were not judged yet
         self._deferred = 0
         self._read_to = start.rebuild_to
-        self._proved = False  # whether the assessor has given an opinion since it was built
+        self._proved = False  # True: the assessor has judged a trial since it was built
 
     def build(self) -> None:
         """Construct and rebuild the assessor, judge the trials of its past, and send Ready. Raise Doomed."""
         self._assessor, self._builtin = self._calls.build(self._start)
         note = self._rebuild() if self._start.rebuild_to else None
-        self._judge_fresh()  # before Ready: an assessor that dies of its past is not ready
+        self._judge_fresh()  # before Ready, because an assessor that fails on its past is not ready
         self._channel.send(Ready(learns=True, note=note))
 
     def handle(self, message: ToChild) -> None:
@@ -110,7 +113,7 @@ class AssessorHost:
             self._calls.report("_on_exit", exit_hook)
 
     def fail(self) -> None:
-        """Call the assessor's ``_on_error``. An exception in the assessor is about to end the process."""
+        """Call the assessor's ``_on_error``, because its exception is about to end the process."""
         error_hook = getattr(self._assessor, "_on_error", None)
         if error_hook is not None:
             self._calls.attempt("_on_error", error_hook)
@@ -156,7 +159,7 @@ class AssessorHost:
         return None
 
     def _replay(self, history: History) -> None:
-        """Repeat all calls of the past. Send the verdicts that had not become facts."""
+        """Repeat all calls of the past. Send the verdicts that were not recorded as facts."""
         known, self._judged, self._finished = self._judged, set(), set()
         verdicts: dict[str, Judged] = {}
         for event in history.reports_and_ends(up_to=self._start.rebuild_to):
@@ -183,7 +186,7 @@ class AssessorHost:
     def _catch_up(self, number: int) -> None:
         """Read the metrics that were not sent because this child was slow.
 
-        Metrics that came by line are ignored.
+        Metrics in later lines that were read here are ignored.
         """
         history = History(self._start.database, self._start.experiment_id)
         try:
@@ -221,8 +224,8 @@ class AssessorHost:
         for trial_id in fresh:
             self._judge(trial_id, self._running[trial_id])
         if fresh and not self._proved:
-            # Good opinions are not sent. Without this message, the server could not tell a working assessor
-            # from one that dies.
+            # Verdicts other than Bad are not sent. Without this message, the server could not distinguish a
+            # working assessor from one that fails.
             self._proved = True
             self._channel.send(Answered(missing=(), exhausted=False))
 
@@ -232,7 +235,7 @@ class AssessorHost:
             self._channel.send(self._verdict(trial_id, reports))
 
     def _verdict(self, trial_id: str, reports: _Reports) -> Judged:
-        """Return the verdict Bad, with the reason that the assessor gives."""
+        """Return the verdict Bad with the assessor's reason."""
         verdict = Judged(trial_id=trial_id, attempt=reports.attempt, position=reports.position)
         why = getattr(self._assessor, "why", None)
         if not callable(why):
@@ -251,18 +254,18 @@ class AssessorHost:
         )
 
     def _opinion(self, trial_id: str, reports: _Reports) -> bool:
-        """Ask the assessor and return whether the trial continues.
+        """Call the assessor, and return whether the trial continues.
 
-        An exception is reported and counts as yes.
+        An exception is reported, and the trial continues.
         """
         reports.assessed = len(reports.values)
-        # User code gets a copy, because it may keep or change the list.
+        # User code gets a copy, because it may store or change the list.
         values = reports.values if self._builtin else list(reports.values)
         result = self._calls.attempt(
             "assess_trial", lambda: self._assess(trial_id, values), trial_id=trial_id
         )
         if isinstance(result, Failed):
-            if result.sentence != reports.raised:  # report an error once, not at every metric
+            if result.sentence != reports.raised:  # report the same error only once, and not at every metric
                 reports.raised = result.sentence
                 self._channel.send(result)
             return True
@@ -282,8 +285,8 @@ class AssessorHost:
         reports = self._running.pop(trial_id, None)
         if reports is not None:
             if len(reports.values) > reports.assessed:
-                # NNI's assessors learn about a trial only when they are asked, so ask although the answer has
-                # no effect.
+                # NNI's assessors learn about a trial only through calls, so make the call although its result
+                # has no effect.
                 self._opinion(trial_id, reports)
             self._calls.report(
                 "trial_end", lambda: self._assessor.trial_end(trial_id, success), trial_id=trial_id
@@ -298,7 +301,7 @@ class AssessorHost:
         return reports
 
     def _read(self, text: str) -> Any:
-        """Decode a reported value. A built-in assessor gets only the number of the main objective."""
+        """Decode a reported value. A built-in assessor gets only the main objective's number."""
         try:
             value = json.loads(text)
         except ValueError:

@@ -22,11 +22,11 @@ LONGEST_SENTENCE = 500
 
 
 class Doomed(Exception):
-    """User code has failed in a way that must end this process. The server has been notified."""
+    """Error: user code has failed in a way that must end this process. The server has been notified."""
 
 
 class Calls:
-    """Runs the algorithm's methods, one at a time."""
+    """Runner of the algorithm's methods, one at a time."""
 
     def __init__(self, channel: Channel, role: str) -> None:
         self.channel = channel
@@ -61,7 +61,7 @@ class Calls:
     def report(self, call: str, run: Callable[[], T], *, trial_id: str | None = None) -> T | Failed:
         """Return the result of ``run``.
 
-        If it raises, send or collect a message about the error and return that message.
+        If ``run`` raises an exception, send or collect a message about it and return that message.
         """
         result = self.attempt(call, run, trial_id=trial_id)
         if isinstance(result, Failed):
@@ -73,7 +73,7 @@ class Calls:
 
     @contextmanager
     def collect(self) -> Iterator[list[str]]:
-        """Collect the sentences of failures in the list, instead of reporting them one by one."""
+        """Collect the sentences of failures in the list, instead of sending them one by one."""
         collected: list[str] = []
         self._collected = collected
         try:
@@ -83,7 +83,7 @@ class Calls:
 
     @property
     def collecting(self) -> bool:
-        """Whether failures are collected because past events are being replayed."""
+        """True while failures are collected because past events are replayed."""
         return self._collected is not None
 
     def must(
@@ -96,7 +96,7 @@ class Calls:
     ) -> T:
         """Return the result of ``run``.
 
-        If it raises, report the error as fatal (or hopeless) and raise Doomed.
+        If ``run`` raises an exception, report it as fatal (or hopeless) and raise Doomed.
         """
         result = self.attempt(call, run, meanwhile=meanwhile)
         if isinstance(result, Failed):
@@ -105,7 +105,7 @@ class Calls:
         return result
 
     def build(self, start: Start) -> tuple[Any, bool]:
-        """Construct the algorithm. Return the algorithm and whether it is built in."""
+        """Construct the algorithm. Return the algorithm, and whether it is built in."""
         if start.name is None:
             target = start.class_name or ""
             found = self.must(

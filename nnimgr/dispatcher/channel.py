@@ -23,34 +23,37 @@ from nnimgr.dispatcher.messages import Busy, FromChild, Idle, ToChild, to_child,
 __all__ = ["OWN_CODE", "Channel"]
 
 OWN_CODE = os.path.dirname(os.path.abspath(__file__))
-FIRST_LOOK_S = 1.0  # a call that runs longer is reported, then again each time its age doubles
-MOST_WORK = 0.05  # a call that has used less of a processor since its last report is waiting
+FIRST_LOOK_S = 1.0  # seconds; a call that runs longer is reported, and again each time its age doubles
+MOST_WORK = 0.05  # a call that has used a smaller share of a processor since its last report is waiting
 
 Meanwhile = Callable[[ToChild], bool]
 
 
 class _Call:
-    """User code that runs in the main thread. All times are in seconds."""
+    """Call of user code in the main thread. All times are in seconds."""
 
     __slots__ = ("attended", "begin", "meanwhile", "name", "told_s", "work_s")
 
     def __init__(self, name: str, meanwhile: Meanwhile | None) -> None:
         self.name, self.meanwhile = name, meanwhile
         self.begin = time.monotonic()
-        self.told_s = 0.0  # age at the last report
+        self.told_s = 0.0  # age of the call at its last report
         self.work_s = (
             time.thread_time() if meanwhile else 0.0
-        )  # processor time that the main thread had used by the last report
-        self.attended = False  # whether another thread reads lines during this call
+        )  # processor time that the main thread had used at the last report
+        self.attended = False  # True: another thread reads lines during this call
 
     @property
     def due_s(self) -> float:
-        """Age at which the call is reported next."""
+        """Age at which the call must be reported next."""
         return max(FIRST_LOOK_S, 2 * self.told_s)
 
 
 class Channel:
-    """Connection to the server. Only the main thread creates and uses it; any thread may call ``send``."""
+    """Connection to the server.
+
+    Only the main thread creates and uses it, but any thread may call ``send``.
+    """
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd, self._write_fd = read_fd, write_fd
@@ -60,10 +63,11 @@ class Channel:
         self._readable = select.poll()
         self._readable.register(read_fd, select.POLLIN)
         self._write_lock = threading.Lock()
-        self._turn = threading.Lock()  # held to read lines, and to process a line outside the main thread
+        # held by the thread that reads lines, and by a thread that processes a line outside the main thread
+        self._turn = threading.Lock()
         self._call: _Call | None = None
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._asleep = False  # whether only the server's end or ``_wake`` wakes the watching thread
+        self._asleep = False  # True: only the end of the server or ``_wake`` wakes the watching thread
         self._main = threading.get_ident()
         threading.Thread(target=self._watch, name="nnimgr-watch", daemon=True).start()
 
@@ -81,7 +85,7 @@ class Channel:
 
     @property
     def waiting(self) -> bool:
-        """Whether a further line has been read, or has begun to arrive."""
+        """Return whether another line has been read, or has begun to arrive."""
         return bool(self._lines) or bool(self._readable.poll(0))
 
     def _read(self) -> None:
@@ -102,7 +106,7 @@ class Channel:
 
     @property
     def in_call(self) -> bool:
-        """Whether user code is running, inside ``calling``."""
+        """Return whether user code is running inside ``calling``."""
         return self._call is not None
 
     @contextmanager
@@ -115,7 +119,7 @@ class Channel:
         It returns True for a message that it has processed. While user code computes, ``meanwhile`` is not
         called, because the code may not expect calls at the same time.
         """
-        if self.in_call:  # user code has called back, or this call comes from ``meanwhile``
+        if self.in_call:  # user code has called back into this module, or this call comes from ``meanwhile``
             yield
             return
         call = self._call = _Call(name, meanwhile)
@@ -183,7 +187,7 @@ class Channel:
             ).start()
 
     def _stack(self) -> str:
-        """Return the main thread's stack, from the first line of user code on."""
+        """Return the main thread's stack, starting at the first line of user code."""
         import traceback
 
         frame: FrameType | None = sys._current_frames().get(self._main)
@@ -198,9 +202,9 @@ class Channel:
     def _attend(self, call: _Call, meanwhile: Meanwhile) -> None:
         """Process the messages that ``meanwhile`` accepts until the call has returned.
 
-        The main thread gets the rest.
+        The main thread processes the other messages.
         """
-        kept = 0  # number of lines at the front that ``meanwhile`` has left for later
+        kept = 0  # number of first lines that ``meanwhile`` has not accepted
         readable = select.poll()
         readable.register(self._read_fd, select.POLLIN)
         try:

@@ -1,8 +1,8 @@
 """Rules of an experiment for the parameter sets of any tuner: constraints and the duplicates policy.
 
-A tuner with ``obey`` is given the rules and keeps them. Any other tuner is asked again for the same id until
-it gives an acceptable set, and later hears only about that set. The outcome depends only on the calls to the
-tuner, so that replaying the calls gives the same outcome.
+A tuner with ``obey`` gets the rules and follows them. Any other tuner is asked again for the same id until it
+gives an acceptable set, and it is told only about that set afterwards. The outcome depends only on the calls
+to the tuner, so that replaying the calls gives the same outcome.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ __all__ = ["Enforcement"]
 MOST_REFUSED = 1000  # refused sets for one id, after which the tuner counts as exhausted
 SKIP, REUSE, REPLICATE = "skip", "reuse", "replicate"
 
-# Ask for one id: a list of at most one set; None if the tuner has no more.
+# Function that asks for one id. It returns a list of at most one set, or None if the tuner has no more sets.
 Again = Callable[[int], "list[Any] | None"]
 
 
 class Enforcement:
     """Check of every parameter set against the constraints and the duplicates policy.
 
-    ``obeyed``: the tuner keeps the rules itself. ``duplicates``: skip, reuse, replicate or None. ``complain``
-    is called with one sentence when a tuner gives no acceptable set. Raise ConstraintError.
+    ``obeyed``: the tuner follows the rules itself. ``duplicates``: skip, reuse, replicate or None.
+    ``complain`` is called with one sentence when a tuner gives no acceptable set. Raise ConstraintError.
     """
 
     def __init__(
@@ -47,15 +47,16 @@ class Enforcement:
     ) -> None:
         self._duplicates, self._obeyed, self._complain = duplicates, obeyed, complain
         self._constraints: Constraints | None = None
-        self._known: Counter[int] = Counter()  # tried sets, by the hash of their identity
+        self._known: Counter[int] = Counter()  # hash of a set's identity -> number of times it was tried
         self._by_hand: set[int] = set()  # hashes of the tried sets that users have submitted
-        self._results: dict[int, tuple[str, str, float]] = {}  # see Suggestion.reuse
-        self._refusals: Counter[int] = Counter()  # by parameter id
+        # hash of a set -> result to reuse, as in Suggestion.reuse
+        self._results: dict[int, tuple[str, str, float]] = {}
+        self._refusals: Counter[int] = Counter()  # parameter id -> number of refused sets
         self.change(constraints)
 
     @property
     def rules(self) -> Rules:
-        """Rules for a tuner that obeys. They stay valid when the constraints change."""
+        """Rules for a tuner that follows them itself. They stay valid when the constraints change."""
         return Rules(
             feasible=self._feasible,
             may_repeat=self._duplicates in (REUSE, REPLICATE),
@@ -74,7 +75,7 @@ class Enforcement:
         if not constraints:
             self._constraints = None
             return
-        # Imported late because it imports ast, which would slow a start without constraints.
+        # Imported here, because the module imports ast, which would slow a start without constraints.
         from nnimgr.constraints import Constraints
 
         self._constraints = Constraints(constraints)
@@ -116,7 +117,7 @@ class Enforcement:
     def admits(self, parameter_id: int, parameters: Any) -> bool | None:
         """Check a set. Return True if it is acceptable (it then counts as tried), and False if it is not.
 
-        Return None if it is not acceptable and asking again is useless.
+        Return None if it is not acceptable and further sets of the tuner would not be acceptable either.
         """
         if self._obeyed or (self._constraints is None and self._duplicates != SKIP):
             return True

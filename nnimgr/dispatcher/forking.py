@@ -28,10 +28,10 @@ from nnimgr.dispatcher.registry import is_builtin
 
 __all__ = ["ORPHANED", "NotForked", "Zygote"]
 
-ANSWER_S = 10.0  # a zygote that does not answer for longer is replaced
+ANSWER_S = 10.0  # seconds; a zygote that does not answer within this time is replaced
 MOST_REQUESTS = 64  # requests at a time: the kernel limits the descriptors in transit
-ORPHANED = "orphaned"  # extra info of a transport: the child has ended because the zygote has
-# What decides where an interpreter imports from, and which libraries it loads.
+ORPHANED = "orphaned"  # extra info of a transport: the child has ended because the zygote has ended
+# Variables that decide from where an interpreter imports, and which libraries it loads.
 _INTERPRETER_VARIABLES = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "HOME"),
     *("LD_LIBRARY_PATH", "LD_PRELOAD"),
@@ -43,11 +43,11 @@ _Transport = TypeVar("_Transport", bound=asyncio.BaseTransport)
 
 
 class NotForked(Exception):
-    """The zygote has not forked a child: it has ended, does not answer, or lacks memory."""
+    """Error: the zygote has not forked a child, because it has ended, does not answer, or lacks memory."""
 
 
 class Zygote:
-    """The one process of a server from which children are forked."""
+    """Process of a server from which children are forked. A server has at most one."""
 
     def __init__(self, *, answer_s: float = ANSWER_S) -> None:
         self._answer_s = answer_s
@@ -62,7 +62,9 @@ class Zygote:
         return None if self._process is None else self._process.pid
 
     def can_host(self, start: Start, *, python: str, environ: Mapping[str, str]) -> bool:
-        """Check whether this child would find the same interpreter and the same libraries when forked."""
+        """Return whether a forked child would have the interpreter and the libraries that this child
+        needs.
+        """
         if self._closed or start.name is None or not is_builtin(start.role, start.name):
             return False
         same = all(environ.get(name) == os.environ.get(name) for name in _INTERPRETER_VARIABLES)
@@ -114,7 +116,7 @@ class Zygote:
 
 
 class _Process:
-    """A running zygote, and the socket that leads to it."""
+    """Running zygote process, and the socket to it."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, requests: socket.socket, on_end: Callable[[], None]
@@ -155,7 +157,7 @@ class _Process:
             raise NotForked(f"the zygote cannot be asked: {error}") from error
 
     def give_up(self) -> None:
-        """Kill a zygote that does not answer, and thereby its children."""
+        """Kill a zygote that does not answer. Its children end with it."""
         self._why = "did not answer and "
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
@@ -237,18 +239,22 @@ class _Forked(asyncio.SubprocessTransport):
     # ---- from the pipes -----------------------------------------------------------------------------------
 
     def received(self, output: bytes) -> None:
-        """Pass on what the child has written."""
+        """Pass the child's output on to the protocol."""
         self._protocol.pipe_data_received(1, output)
 
     def output_ended(self) -> None:
-        """Limit the time in which the zygote has to report how the child has ended. Its output has ended."""
+        """Handle the end of the child's output: limit the time in which the zygote has to report how the
+        child has ended.
+        """
         self._output_open = False
         if self._returncode is None and not self._closing:
             self._overdue = self._loop.call_later(self._answer_s, self._zygote.give_up)
         self._finish()
 
     def answered(self, number: int) -> None:
-        """Take an answer of the zygote: the process id or the error of the fork, later the wait status."""
+        """Handle an answer of the zygote: first the process id or the error of the fork, later the wait
+        status.
+        """
         if self._pid:
             self._exited(os.waitstatus_to_exitcode(number))
         elif number > 0:
@@ -259,7 +265,7 @@ class _Forked(asyncio.SubprocessTransport):
             self.born.set_exception(NotForked(os.strerror(-number)))
 
     def answers_ended(self) -> None:
-        """Treat the child as ended if the zygote ends without the last answer about it."""
+        """Treat the child as ended, because the zygote has ended without its last answer about the child."""
         if self._closing:
             self.born.cancel()
         elif not self._pid:
@@ -282,7 +288,7 @@ class _Forked(asyncio.SubprocessTransport):
 
 
 class _Output(asyncio.Protocol):
-    """The child's output."""
+    """Protocol of the child's output."""
 
     def __init__(self, child: _Forked) -> None:
         self._child = child
@@ -295,7 +301,7 @@ class _Output(asyncio.Protocol):
 
 
 class _Status(asyncio.Protocol):
-    """The zygote's answers about one child: numbers, one in a line."""
+    """Protocol of the zygote's answers about one child: one number on each line."""
 
     def __init__(self, child: _Forked) -> None:
         self._child = child
@@ -311,13 +317,15 @@ class _Status(asyncio.Protocol):
 
 
 def _pipe() -> tuple[FileIO, FileIO]:
-    """Make a pipe: the end to read from, and the end to write to."""
+    """Create a pipe. Return its reading end and its writing end."""
     reader, writer = os.pipe()
     return open(reader, "rb", buffering=0), open(writer, "wb", buffering=0)
 
 
 def _is_own_interpreter(python: str) -> bool:
-    """Check whether this is the server's interpreter, perhaps by another name in its virtual environment."""
+    """Return whether this path is the server's interpreter, perhaps by another name in its virtual
+    environment.
+    """
     own = sys.executable
     try:
         beside = os.path.samefile(os.path.dirname(python), os.path.dirname(own))

@@ -1,4 +1,4 @@
-"""Past of an experiment as its algorithm saw it, read by a child that is rebuilt. Read-only."""
+"""Past of an experiment from the view of its algorithm, which a restarted child reads. Read-only."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ CONSTRAINTS = "searchSpaceConstraints"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastSuggestion:
-    """Parameter set that the tuner gave, with ``parameters`` and ``state`` as JSON text.
+    """Parameter set that the tuner has suggested, with ``parameters`` and ``state`` as JSON text.
 
-    ``further``: the set is for a multi-phase trial that ran already.
+    ``further``: the set is for a multi-phase trial that was running already.
     """
 
     number: int
@@ -71,7 +71,7 @@ class History:
         return created["search_space"], constraints_of(created.get("config", {})) or ()
 
     def spaces(self, *, up_to: int, since: int = 0) -> list[dict[str, Any]]:
-        """Return the search space that held at fact ``since`` and all later ones, in order."""
+        """Return the search space at fact ``since`` and all later search spaces, in order."""
         first = self.first()
         found = [] if first is None else [first[0]]
         for event in self.events(after=0, up_to=up_to, past=Past.NOTHING):
@@ -80,14 +80,14 @@ class History:
         return found
 
     def last(self, *, up_to: int) -> int:
-        """Return the number of the last fact in the database that is not beyond ``up_to``.
+        """Return the number of the last fact in the database that is not above ``up_to``.
 
-        All earlier ones are there.
+        All facts with lower numbers are in the database.
         """
         return self._reader.last_number(up_to=up_to)
 
     def events(self, *, after: int, up_to: int, past: Past = Past.ALL) -> list[Event]:
-        """Return the events and requests that the tuner was given, in the order of the calls.
+        """Return the events and requests that the tuner has received, in the order of the calls.
 
         Only the part ``past`` is read. A suggestion comes after the facts that the tuner knew when it was
         asked. Ends of trials that were never tried are read together with the suggestions.
@@ -147,12 +147,12 @@ class History:
 
 
 def _succeeded(end: str) -> bool:
-    """Return whether a trial with this end (JSON text) has succeeded."""
+    """Return whether a trial with this end (JSON text) succeeded."""
     return bool(json.loads(end)["status"] == SUCCEEDED)
 
 
 def _place(event: Event) -> tuple[int, int, int]:
-    """Return the sort key of an event: its place in the order of the tuner's calls."""
+    """Return the sort key of an event, which is its place in the order of the tuner's calls."""
     if isinstance(event, PastSuggestion):
         return event.fed_to, 1, event.parameter_id
     return event.number, 0, 0
@@ -198,5 +198,5 @@ def _events(number: int, kind: str, trial_id: str, payload_text: str) -> Iterato
 
 
 def constraints_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the constraints in a configuration or in a change of it, or None if it has no such field."""
+    """Return the constraints in a configuration or in a change of it; None if it has no such field."""
     return tuple(config[CONSTRAINTS] or ()) if CONSTRAINTS in config else None

@@ -1,8 +1,8 @@
-"""Algorithms that installed packages bring.
+"""Algorithms that installed packages provide.
 
 They are entry points of the groups ``nnimgr.tuners`` and ``nnimgr.assessors``. The name of the entry point is
-the algorithm's name, and its object is the algorithm's class. They are looked for among the packages of the
-experiment's Python, and read without importing anything.
+the algorithm's name, and its object is the algorithm's class. The packages of the experiment's Python are
+searched, and their metadata is read without importing anything.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _QUESTION = "import json, sys; print(json.dumps(sys.path))"
 
 
 class InterpreterError(ValueError):
-    """A Python does not report where its packages are. The text is one sentence."""
+    """Error: a Python does not report where its packages are. The message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """Python that runs an experiment's algorithms, and its environment. None means this process's own."""
+    """Python that runs an experiment's algorithms, and its environment. None: this process's own."""
 
     python: str | None = None
     environ: Mapping[str, str] | None = None
@@ -56,7 +56,7 @@ class Interpreter:
             done = subprocess.run(
                 [python, "-c", _QUESTION], env=dict(environ), cwd="/", capture_output=True, timeout=ANSWER_S
             )
-            # The last line: a start of Python may print others before it.
+            # Only the last line counts, because a start of Python may print other lines before.
             found = json.loads(done.stdout.splitlines()[-1])
             return [folder for folder in found if isinstance(folder, str)]
         except (OSError, subprocess.TimeoutExpired, ValueError, IndexError, TypeError) as error:
@@ -68,7 +68,7 @@ class Interpreter:
 def installed(folders: Iterable[str]) -> list[Registered]:
     """Return the algorithms of the packages in these folders.
 
-    If several packages use a name, the first one has it.
+    If several packages use a name, the first package provides the algorithm.
     """
     from importlib.metadata import distributions
 

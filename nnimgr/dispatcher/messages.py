@@ -38,7 +38,7 @@ class Start:
 
     role: str  # tuner, assessor
     name: str | None  # name of a built-in or registered algorithm
-    class_name: str | None  # "module.Class", imported from code_directory
+    class_name: str | None  # "module.Class", to be imported from code_directory
     code_directory: str | None
     class_args: Mapping[str, Any]  # with references to secrets resolved
     search_space: Mapping[str, Any]
@@ -46,8 +46,9 @@ class Start:
     database: str  # path of the SQLite file
     rebuild_to: int
     checkpoint_directory: str
-    seed: int  # seed of the experiment, used if classArgs has none
-    objectives: Mapping[str, str] = field(default_factory=dict)  # see nnimgr.objectives
+    seed: int  # seed of the experiment, used if classArgs has no seed
+    # name -> mode of each objective, see nnimgr.objectives
+    objectives: Mapping[str, str] = field(default_factory=dict)
     goal: str | None = None  # default for the algorithm's optimize_mode
     since: int = 0
     constraints: tuple[str, ...] = ()  # constraints on parameter sets (tuner)
@@ -56,9 +57,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Request for one parameter set per id (tuner). ``fed_to``: the highest fact number sent before.
+    """Request for one parameter set per id (tuner). ``fed_to``: the highest fact number that was sent
+    before.
 
-    ``trial_id``: the set is a further one for this multi-phase trial, not a new trial.
+    ``trial_id``: the set is a further set for this multi-phase trial, not for a new trial.
     """
 
     parameter_ids: tuple[int, ...]
@@ -90,7 +92,7 @@ class TrialFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReported:
-    """A parameter set of a running multi-phase trial has its result (tuner). Fields as in TrialFinished."""
+    """Result of a parameter set of a running multi-phase trial (tuner). For the fields, see TrialFinished."""
 
     number: int
     trial_id: str
@@ -101,7 +103,7 @@ class ResultReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetDiscarded:
-    """A further parameter set came after its trial had ended, and was never tried (tuner)."""
+    """A further parameter set was never tried, because its trial had ended before the set came (tuner)."""
 
     number: int
     trial_id: str
@@ -111,7 +113,10 @@ class SetDiscarded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """Results from elsewhere (tuner). ``records``: JSON text of a list of {"parameter", "value"}."""
+    """Results from outside the experiment (tuner).
+
+    ``records``: JSON text of a list of {"parameter", "value"}.
+    """
 
     number: int
     records: str
@@ -133,7 +138,7 @@ class SpaceChanged:
 class SetTried:
     """A user has submitted a parameter set (only for a tuner that must not repeat sets).
 
-    ``parameters``: JSON text.
+    ``parameters``: the set as JSON text.
     """
 
     number: int
@@ -151,7 +156,7 @@ class Metrics:
 class CatchUp:
     """Lines were dropped because the child was slow.
 
-    The child reads everything up to ``number`` from the database.
+    The child reads all metrics up to fact ``number`` from the database.
     """
 
     number: int
@@ -172,9 +177,9 @@ def runs_again(status: str, *, untried: bool, customised: bool) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """The algorithm is built and rebuilt. ``learns``: its suggestions depend on results.
+    """The algorithm is built and its state restored. ``learns``: its suggestions depend on results.
 
-    ``note``: one sentence if the rebuild could not be exact.
+    ``note``: one sentence if the state could not be restored exactly.
     """
 
     learns: bool
@@ -198,11 +203,11 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """All suggestions that an Ask brings for now have been sent. ``missing``: ids without a suggestion.
+    """All suggestions for an Ask that are ready have been sent. ``missing``: ids without a suggestion.
 
     ``exhausted``: the tuner raised NoMoreTrialError. Otherwise the missing sets may still come (NNI's
     st_callback), and ``why`` may explain the wait. An assessor sends one empty message after its first
-    opinion. ``fed_to`` as in Suggestion.
+    judgement. For ``fed_to``, see Suggestion.
     """
 
     missing: tuple[int, ...]
@@ -215,7 +220,7 @@ class Answered:
 class Judged:
     """The assessor has judged the trial Bad at this metric.
 
-    Good is not sent. Other fields as in ``facts.Verdict``.
+    Good is not sent. For the other fields, see ``facts.Verdict``.
     """
 
     trial_id: str
@@ -228,7 +233,10 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """User code raised in ``call``. ``hopeless``: it cannot be built. ``fatal``: the child exits now."""
+    """User code has raised an exception in ``call``.
+
+    ``hopeless``: the algorithm cannot be built. ``fatal``: the child exits now.
+    """
 
     call: str
     sentence: str
@@ -240,7 +248,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """One sentence about a trial that is not a failure of the algorithm, such as a result that is NaN."""
+    """One sentence about a trial that is no failure of the algorithm, such as a result that is NaN."""
 
     trial_id: str
     note: str
@@ -289,10 +297,10 @@ _TUPLES = {"parameter_ids", "missing", "constraints", "reuse", "better"}  # fiel
 
 
 def to_line(message: ToChild | FromChild) -> bytes:
-    """Return a message as a line with its newline: ``["Kind", {field: value}]``.
+    """Return a message as one line with its newline: ``["Kind", {field: value}]``.
 
-    Every field is plain JSON already, so no codec is needed. This saves time, because every metric passes
-    here.
+    Every field is plain JSON already, so no codec is needed. This saves time, because every metric is sent in
+    this way.
     """
     fields = {name: getattr(message, name) for name in message.__dataclass_fields__}
     text = json.dumps([type(message).__name__, fields], separators=(",", ":"), default=dict)

@@ -12,9 +12,9 @@ __all__ = ["FurtherSets", "Phases"]
 
 @dataclass(slots=True)
 class Phases:
-    """Further parameter sets of one trial, and the results that the tuner has received."""
+    """Further parameter sets of one trial, and the ids of the sets whose results the tuner has received."""
 
-    sets: dict[int, str] = field(default_factory=dict)  # further sets by id, as JSON text
+    sets: dict[int, str] = field(default_factory=dict)  # id -> further set, as JSON text
     told: set[int | None] = field(default_factory=set)  # ids of the sets whose results the tuner has received
 
 
@@ -28,7 +28,7 @@ class FurtherSets:
         self._trials: dict[str, Phases] = {}
 
     def of(self, trial_id: str) -> Phases:
-        """Return the sets of a trial. The caller must not change them."""
+        """Return the further sets of a trial. The caller must not change the returned object."""
         return self._trials.get(trial_id, _NONE)
 
     def add(self, trial_id: str, parameter_id: int, parameters: str) -> None:

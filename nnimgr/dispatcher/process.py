@@ -64,7 +64,8 @@ class DispatcherChild:
         self._python, self._environ, self._cwd, self._log_path = python, environ, cwd, log_path
         self._zygote = zygote
         self._on_message, self._on_exit = on_message, on_exit
-        self._waiting: deque[bytes] | None = deque((to_line(start),))  # None: the pipe is open
+        # lines that wait for the pipe to open; None: the pipe is open
+        self._waiting: deque[bytes] | None = deque((to_line(start),))
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
         self._log_start = 0
@@ -79,12 +80,12 @@ class DispatcherChild:
 
     @property
     def behind(self) -> bool:
-        """Whether metrics were dropped that the child has not read from the database yet."""
+        """True while the child has not read the dropped metrics from the database yet."""
         return self._behind
 
     @property
     def log_tail(self) -> str:
-        """Last part of the log since this child was started, at most 4 KiB."""
+        """Last part of the log since the start of this child, at most 4 KiB."""
         try:
             with self._log_path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -94,7 +95,7 @@ class DispatcherChild:
             return ""
 
     async def start(self) -> None:
-        """Start the process. If that is not possible, call ``on_exit`` with the reason."""
+        """Start the process. If that fails, call ``on_exit`` with the reason."""
         self._begun = True
         try:
             log = os.open(self._log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -112,7 +113,7 @@ class DispatcherChild:
         self._opened(transport)
 
     async def _fork(self, log: int) -> asyncio.SubprocessTransport | None:
-        """Fork the process from the zygote. Return None if it needs an interpreter of its own."""
+        """Fork the process from the zygote. Return None if the process needs an interpreter of its own."""
         zygote = self._zygote
         if zygote is None or not zygote.can_host(self._start, python=self._python, environ=self._environ):
             return None
@@ -140,7 +141,7 @@ class DispatcherChild:
     def send(self, message: ToChild) -> bool:
         """Queue a line, and send it at once if possible.
 
-        Return False if it was dropped (``behind``) or the child is gone.
+        Return False if the line was dropped (``behind``) or the child has ended.
         """
         if self._gone.is_set():
             return False
@@ -148,7 +149,7 @@ class DispatcherChild:
             self._behind = True
             return False
         if self._behind and isinstance(message, TrialFinished):
-            # The trial's end is committed, and so are its metrics.
+            # The trial's end is committed, so its metrics are committed as well.
             self._write(CatchUp(number=message.number))
         if isinstance(message, CatchUp):
             self._behind = False
@@ -156,17 +157,17 @@ class DispatcherChild:
         return True
 
     def catch_up(self, number: int) -> bool:
-        """Have the child read the dropped metrics, once ``number`` covers them.
+        """Make the child read the dropped metrics from the database, which has them up to fact ``number``.
 
-        Call this after a commit if the child is ``behind`` and all that was dropped is in the database up to
-        ``number``. Return False if too many bytes are still waiting; then call again after a later commit.
+        Call this after a commit if the child is ``behind`` and all dropped metrics are in the database.
+        Return False if too many bytes are still waiting; then call this again after a later commit.
         """
         if self._pending > MOST_PENDING // 2:
             return False
         return self.send(CatchUp(number=number))
 
     async def close(self) -> None:
-        """Have the algorithm leave, and kill it after 2 s. Return when the process is gone."""
+        """Ask the algorithm to leave, and kill the process after 2 s. Return when the process has ended."""
         self._closing = True
         if not self._begun:
             self._gone.set()
@@ -178,7 +179,7 @@ class DispatcherChild:
             await self._gone.wait()
 
     def kill(self) -> None:
-        """Kill the process now, with everything that it has started in its session."""
+        """Kill the process now, with all processes of its session."""
         self._closing = True
         self._kill()
 
@@ -199,7 +200,7 @@ class DispatcherChild:
 
     def _opened(self, transport: asyncio.SubprocessTransport) -> None:
         self._transport = transport
-        if self._gone.is_set():  # the process ended before its pipes were opened
+        if self._gone.is_set():  # the process had ended before its pipes were opened
             transport.close()
             return
         self._stdin = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
@@ -230,7 +231,7 @@ class DispatcherChild:
             pass
 
     def _ended(self, returncode: int | None) -> None:
-        """Report how the process ended. Called when it is reaped and its output is read."""
+        """Report how the process ended. Called after the process was reaped and its output was read."""
         if self._gone.is_set():
             return
         who = f"the {self._start.role}'s process"
@@ -252,7 +253,10 @@ class DispatcherChild:
 
 
 class _Pipes(asyncio.SubprocessProtocol):
-    """Splits the child's output into lines. Waits until both the process and its output have ended."""
+    """Splitter of the child's output into lines.
+
+    It waits until both the process and its output have ended.
+    """
 
     def __init__(self, child: DispatcherChild) -> None:
         self._child = child
@@ -274,13 +278,14 @@ class _Pipes(asyncio.SubprocessProtocol):
             self._child._received(line)
 
     def process_exited(self) -> None:
-        # Processes that the algorithm forked may hold the pipe open, so kill the whole session.
+        # Processes that the algorithm has forked may hold the pipe open, so kill the whole session.
         assert self._transport is not None
         try:
             os.killpg(self._transport.get_pid(), signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass
-        # A process that left the session could still hold the pipe: stop reading after the grace period.
+        # A process that has left the session could still hold the pipe, so stop reading after the grace
+        # period.
         asyncio.get_running_loop().call_later(EXIT_GRACE_S, self._finish)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""Rebuilding of a tuner in a new process, to its own earlier state or from the past of a replaced tuner."""
+"""Restores a tuner's state in a new process, from its own past or from the past of a replaced tuner."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Generate = Callable[[list[int], "str | None"], "tuple[dict[int, Any], bool]"]
 
 
 class Rebuild:
-    """Brings one new tuner up to date from the log, through its feed.
+    """Restoration of one new tuner from the log, through its feed.
 
     ``generate`` asks the tuner for parameter sets in the way that the host does.
     """
@@ -40,7 +40,10 @@ class Rebuild:
         self._enforcement, self._phases = feed.enforcement, feed.phases
 
     def run(self) -> str | None:
-        """Rebuild the tuner. Return one sentence if its state cannot be exactly as before. Raise Doomed."""
+        """Restore the tuner's state.
+
+        Return one sentence if the state cannot be exactly as before. Raise Doomed.
+        """
         up_to = self._start.rebuild_to
         space = dict(self._start.search_space)
         if not up_to:
@@ -70,7 +73,10 @@ class Rebuild:
         return self._calls.must("needs", lambda: Past(needs(spaces)))
 
     def _replay_own(self, years: Years) -> str | None:
-        """Replay from the last recorded state, or from the start with an earlier tuner's past imported."""
+        """Replay from the last recorded state.
+
+        Without a state, import an earlier tuner's past and replay from the start.
+        """
         records = self._records_of(years.before)
         first, state, space = 0, None, years.space
         if self._abilities.way is Way.STATE:
@@ -97,13 +103,14 @@ class Rebuild:
         state: str | None = None,
         records: Sequence[Any] = (),
     ) -> str | None:
-        """Repeat the calls for these events. Return one sentence if some of the calls raised."""
+        """Repeat the calls for these events. Return one sentence if some of the calls raised an exception."""
         self._feed.update_space(space)
         if state is not None:
             self._calls.must("load_state", lambda: self._tuner.load_state(json.loads(state)))
         with self._calls.collect() as failures:
             self._feed.import_data(list(records))
-            with self._calls.channel.calling("rebuild"):  # as one call, because there may be very many
+            # reported as one call, because there may be very many
+            with self._calls.channel.calling("rebuild"):
                 for event in events:
                     if isinstance(event, PastSuggestion):
                         self._suggest_again(event)
@@ -114,7 +121,7 @@ class Rebuild:
         return f"{len(failures)} calls raised again while the tuner was rebuilt: {failures[0]}"
 
     def _suggest_again(self, past: PastSuggestion) -> None:
-        """Have the tuner recall, or generate again, a set that an earlier process suggested."""
+        """Call ``recall``, or generate again, for a set that an earlier process suggested."""
         way = self._abilities.way
         self._phases.hear(past)
         if way is not Way.REPLAY:  # a replay generates the set again and records it there
@@ -137,7 +144,7 @@ class Rebuild:
                 )
 
     def _import_past(self, years: Years) -> str | None:
-        """Give the tuner the finished trials as if they had been run elsewhere, as NNI does on resume."""
+        """Give the tuner the finished trials as imported data, as NNI does on resume."""
         events = [*years.before, *years.own]
         load_checkpoint = self._abilities.load_checkpoint
         if load_checkpoint is not None and any(isinstance(event, PastSuggestion) for event in years.own):
@@ -155,7 +162,9 @@ class Rebuild:
         return import_note(self._tuner, finished=len(records), open_=len(suggested), replaces=replaces)
 
     def _records_of(self, events: Sequence[Event]) -> list[Any]:
-        """Return the records of these events for import_data: results of trials, and imported data."""
+        """Return the records for import_data from these events: results of trials, and earlier imported
+        data.
+        """
         records: list[Any] = []
         for event in events:
             self._enforcement.hear(event)
@@ -175,10 +184,10 @@ class Rebuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Years:
-    """The past of an experiment, split where its present tuner took over.
+    """Past of an experiment, split at the start of its present tuner.
 
     ``before``: events up to the change of tuners. ``own``: events since then. ``space`` and ``constraints``
-    held at the change.
+    were valid at the change.
     """
 
     before: Sequence[Event]
@@ -195,9 +204,10 @@ class Years:
         space: dict[str, Any],
         constraints: tuple[str, ...] = (),
     ) -> Years:
-        """Split the events at fact ``since``. ``space`` and ``constraints`` are the experiment's first.
+        """Split the events at fact ``since``. ``space`` and ``constraints`` are the experiment's first
+        ones.
 
-        A suggestion belongs to the tuner that knew of fact ``since`` when it was asked.
+        A suggestion belongs to the present tuner if the tuner knew fact ``since`` when it was asked.
         """
         at = next((index for index, event in enumerate(events) if _is_own(event, since)), len(events))
         for event in events[:at]:
@@ -214,9 +224,9 @@ class Years:
 
     @property
     def as_one(self) -> list[Event]:
-        """All events, for a tuner that recalls.
+        """All events, for a tuner with ``recall``.
 
-        Its own search space holds from the start, and states of other tuners are left out.
+        The present tuner's search space applies from the start, and states of other tuners are left out.
         """
         told: list[Event] = []
         for event in self.before:
@@ -228,9 +238,9 @@ class Years:
 
 
 def last_state(events: Sequence[Event]) -> tuple[int, str | None, SpaceChanged | None]:
-    """Find the last recorded state.
+    """Return the last recorded state.
 
-    Return the index behind its event, the state, and the last change of the search space before it.
+    The result is the index after its event, the state, and the last change of the search space before it.
     """
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
@@ -241,9 +251,9 @@ def last_state(events: Sequence[Event]) -> tuple[int, str | None, SpaceChanged |
 
 
 def import_note(tuner: Any, *, finished: int, open_: int, replaces: bool) -> str:
-    """Return a sentence about what a tuner that keeps no state knows of the earlier trials.
+    """Return a sentence that says what a tuner without stored state knows of the earlier trials.
 
-    ``finished``, ``open_``: numbers of these trials. ``replaces``: the tuner takes another tuner's place.
+    ``finished``, ``open_``: numbers of these trials. ``replaces``: the tuner replaces another tuner.
     """
     why = "has taken another one's place" if replaces else "keeps no state"
     if getattr(type(tuner), "import_data", Tuner.import_data) is Tuner.import_data:

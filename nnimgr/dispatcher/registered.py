@@ -27,15 +27,16 @@ __all__ = [
     "unregister",
 ]
 
-_LISTS = {"tuners": "tuner", "assessors": "assessor", "advisors": "tuner"}  # NNI 2 had a list for advisors
+# NNI 2 had a separate list for advisors
+_LISTS = {"tuners": "tuner", "assessors": "assessor", "advisors": "tuner"}
 _CONTENT = "lists of tuners and assessors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """One registered algorithm. ``class_name`` and ``validator`` are "module.Class".
+    """Registered algorithm. ``class_name`` and ``validator`` are "module.Class".
 
-    ``package``: the name and version of the installed package that brings the algorithm, if any.
+    ``package``: the name and version of the installed package that provides the algorithm, if any.
     """
 
     role: str
@@ -86,9 +87,9 @@ def registered(file: Path) -> list[Registered]:
 
 
 def register(entry: Registered, file: Path) -> bool:
-    """Add the entry, or replace the one of that name.
+    """Add the entry, or replace the entry of the same name.
 
-    Return whether one was replaced. Raise RegistryFileError.
+    Return whether an entry was replaced. Raise RegistryFileError.
     """
     with _changing(file) as raw:
         replaced = _drop(raw, entry.name)
@@ -104,7 +105,7 @@ def unregister(name: str, file: Path) -> bool:
 
 
 def _usable(entry: Any) -> bool:
-    """Return whether the entry is a user's algorithm. NNI 2 listed its own algorithms in the file, too."""
+    """Return whether the entry is a user's algorithm. NNI 2 also listed its own algorithms in the file."""
     return (
         isinstance(entry, dict)
         and isinstance(entry.get("builtinName"), str)

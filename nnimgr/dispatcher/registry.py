@@ -36,7 +36,7 @@ __all__ = [
 
 
 class AlgorithmError(ValueError):
-    """An algorithm cannot be found or does not take these arguments. The text is one sentence for the user.
+    """Error: an algorithm cannot be found, or does not take these arguments. The message is one sentence.
 
     ``path`` leads from the algorithm's configuration to the field with the error.
     """
@@ -46,7 +46,7 @@ class AlgorithmError(ValueError):
         self.path = path
 
 
-# Algorithms that NNI has and nnimgr leaves out: their names, and a sentence with the alternative.
+# Algorithms of NNI that nnimgr does not have: name -> sentence with the alternative.
 _LEFT_OUT = {
     ("PPO", "PPOTuner"): (
         "PPO searches architectures of NNI's NAS, which nnimgr leaves out; use TPE or Evolution over the "
@@ -92,7 +92,7 @@ def _unknown(role: str, name: str, others: Sequence[str] = ()) -> AlgorithmError
 
 
 def _left_out(role: str, name: str) -> str | None:
-    """Return the sentence about an algorithm that NNI has and nnimgr leaves out, or None."""
+    """Return the sentence about an algorithm of NNI that nnimgr does not have, or None."""
     for left_out, sentence in _LEFT_OUT.items():
         if role == "tuner" and name.lower() in map(str.lower, left_out):
             return sentence
@@ -137,7 +137,7 @@ def check_class(
 ) -> None:
     """Raise AlgorithmError if this class certainly does not exist or does not take these arguments.
 
-    A class of the user's is not checked, because only its import, in a process of its own, can show an error.
+    A user's class is not checked, because only its import, in a separate process, can show an error.
     """
     builtin = built_in(role, name=None, class_name=class_name, code_directory=code_directory)
     if builtin is not None:
@@ -186,9 +186,10 @@ def check(
 
 
 def check_space(role: str, name: str, space: Mapping[str, Any]) -> None:
-    """Raise AlgorithmError with an empty ``path`` if the built-in algorithm cannot search this valid space.
+    """Raise AlgorithmError with an empty ``path`` if the built-in algorithm cannot search this valid
+    space.
 
-    If there is no such built-in algorithm, raise the error of ``find``.
+    If there is no built-in algorithm of this name, raise the error of ``find``.
     """
     builtin = find(role, name)
     fault = None if builtin.space is None else builtin.space(space)
@@ -246,7 +247,7 @@ def load(target: str, *, code_directory: str | None = None) -> type:
 
 
 def _nearest(word: str, words: list[str]) -> str:
-    import difflib  # imported late: only messages need it, and it would slow the start of every child
+    import difflib  # imported here, because only messages need it, and it would slow the start of every child
 
     lowered = {each.lower(): each for each in words}
     found = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""Results of trials as a tuner receives them, and why other results are not usable."""
+"""Results of trials in the form for tuners, and the reasons why other results are not usable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ __all__ = ["Result", "Results", "fault_of_result"]
 class Result(NamedTuple):
     """Result of a trial.
 
-    ``text``: in JSON, or None. ``value``: in the form for the tuner. ``fault``: an error in it.
+    ``text``: JSON text, or None. ``value``: in the form for the tuner. ``fault``: the error in the result, or
+    None.
     """
 
     text: str | None
@@ -25,7 +26,7 @@ class Result(NamedTuple):
 
 
 class Results:
-    """Converts results for a tuner.
+    """Converter of results for a tuner.
 
     ``builtin``: the tuner takes numbers only, and does not know the names of objectives.
     """
@@ -34,7 +35,7 @@ class Results:
         self._objectives, self._builtin = objectives, builtin
 
     def of(self, trial: TrialFinished | ResultReported) -> Result:
-        """Return the result that counts for the trial, if any, and the error in its own result."""
+        """Return the result that counts for the trial, if any, and the error in the trial's own result."""
         end = trial if isinstance(trial, TrialFinished) else None
         stand_in, fault = None if end is None else end.stand_in, None
         if end is None or end.success:
@@ -57,7 +58,7 @@ class Results:
         return [] if text is None else [{"parameter": json.loads(trial.parameters), "value": value}]
 
     def usable(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[str]]:
-        """Decode imported records. Return the usable ones, and an error for each of the others."""
+        """Decode imported records. Return the usable records, and an error for each of the others."""
         good, faults = [], []
         for record in records:
             if not isinstance(record, dict) or not {"parameter", "value"} <= record.keys():
@@ -68,7 +69,7 @@ class Results:
                 try:
                     value = json.loads(value)
                 except ValueError:
-                    pass  # a plain word; only the tuner knows whether it is valid
+                    pass  # a plain word, which only the tuner can judge
             fault = self._fault_of(value)
             if fault is None:
                 good.append({"parameter": record["parameter"], "value": self._given(value)})
@@ -86,7 +87,7 @@ class Results:
 
 
 def fault_of_result(value: Any, *, numeric: bool) -> str | None:
-    """Return why a trial's result cannot be used, such as "is NaN", or None if it can.
+    """Return why a trial's result cannot be used, such as "is NaN", or None if it can be used.
 
     ``numeric``: the result must be a number or a mapping with a number as ``default``. Otherwise only a
     number that is not finite is an error, and the algorithm interprets other values.

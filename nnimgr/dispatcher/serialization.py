@@ -16,8 +16,8 @@ def json_text(value: Any, name: str) -> str:
     """Return a value from an algorithm as JSON text.
 
     Tuples become lists, and numpy scalars and arrays become plain numbers. Keys keep their order. Raise
-    ValueError for text that is not valid Unicode and for a number that is not finite; the message then gives
-    the number's place in the value called ``name``. Raise TypeError if there is no JSON form.
+    ValueError for text that is not valid Unicode, and for a number that is not finite; the message then names
+    the number's place in the value called ``name``. Raise TypeError for a value without a JSON form.
     """
     try:
         text = _dumps(value)
@@ -40,7 +40,9 @@ def _dumps(value: Any, *, allow_nan: bool = False) -> str:
 
 
 def _not_finite(value: Any, name: str) -> str | None:
-    """Return a sentence about the first number that JSON cannot hold: "lr in parameter set 3 is nan"."""
+    """Return a sentence about the first number that JSON cannot represent, such as "lr in parameter set 3
+    is nan".
+    """
     if isinstance(value, float) and not math.isfinite(value):
         return f"{name} is {value}, which is not finite"
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

@@ -1,4 +1,6 @@
-"""Child process that hosts a tuner: builds it, brings it up to date, feeds it events and asks it for sets."""
+"""Child process that hosts a tuner: builds it, restores its state, passes events to it and asks it for
+sets.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +50,12 @@ class TunerHost:
         self._channel, self._start = channel, start
         self._calls = Calls(channel, "tuner") if calls is None else calls
         self._tuner: Any = None
-        self._open: dict[int, str | None] = {}  # ids without a suggestion, with the trial of a further set
+        # ids without a suggestion -> trial, if the set is a further set
+        self._open: dict[int, str | None] = {}
         self._phases = FurtherSets()
-        self._refused: dict[int, Ask] = {}  # ids whose sets came by st_callback and were refused
-        self._owing: Answered | None = None  # last answer sent
+        # ids whose sets came by st_callback and were refused -> their request
+        self._refused: dict[int, Ask] = {}
+        self._owing: Answered | None = None  # last Answered that was sent
 
     def build(self) -> None:
         """Construct and rebuild the tuner, then send Ready. Raise Doomed."""
@@ -100,11 +104,11 @@ class TunerHost:
         self._calls.report("_on_exit", getattr(self._tuner, "_on_exit", _nothing))
 
     def fail(self) -> None:
-        """Call the tuner's ``_on_error``, because an exception in the tuner is about to end the process."""
+        """Call the tuner's ``_on_error``, because its exception is about to end the process."""
         self._calls.attempt("_on_error", getattr(self._tuner, "_on_error", _nothing))
 
     def _enforce(self) -> Enforcement:
-        """Build the check of parameter sets. A tuner that obeys gets the rules before any other call."""
+        """Build the check of parameter sets. A tuner with ``obey`` gets the rules before any other call."""
         obey = self._abilities.obey
 
         def complain(sentence: str) -> None:
@@ -123,7 +127,7 @@ class TunerHost:
         return found
 
     def _events(self, *, up_to: int) -> list[Event]:
-        """Return the events since the last fact that the tuner knows."""
+        """Return the events after the last fact that the tuner knows."""
         if up_to <= self._feed.fed_to:
             return []
         with closing(History(self._start.database, self._start.experiment_id)) as history:
@@ -134,11 +138,11 @@ class TunerHost:
     def _answer(self, ask: Ask, *, again: bool = False) -> None:
         """Ask the tuner for sets and send the answer.
 
-        ``again``: the server has not asked; an answer equal to the last one is not sent again.
+        ``again``: the server has not asked, so an answer equal to the last answer is not sent again.
         """
         self._open.update(dict.fromkeys(ask.parameter_ids, ask.trial_id))
         ids = list(ask.parameter_ids)
-        if self._abilities.waits:  # the ids of earlier requests come first
+        if self._abilities.waits:  # the ids of earlier requests are served first
             ids = [each for each, wanted_by in self._open.items() if wanted_by == ask.trial_id]
         batches = [ids] if self._abilities.suggests_many else [[parameter_id] for parameter_id in ids]
         exhausted = False
@@ -152,7 +156,7 @@ class TunerHost:
             )
             rest = [parameter_id for parameter_id in batch if parameter_id in self._open]
             if self._abilities.waits and 0 < len(rest) < len(batch):
-                batches.append(rest)  # the tuner waits with these ids, or has no more sets
+                batches.append(rest)  # the tuner waits for results, or has no more sets
         missing = tuple(parameter_id for parameter_id in ids if parameter_id in self._open)
         exhausted = exhausted and bool(missing)
         why = self._why_waiting() if missing and not exhausted else ""
@@ -171,16 +175,16 @@ class TunerHost:
         return said if isinstance(said, str) else ""
 
     def _ask_again(self) -> None:
-        """Ask a tuner that waits for results again, because its missing sets may be ready by now."""
+        """Ask a tuner that was waiting for results again, because its missing sets may be ready now."""
         if not self._abilities.waits:
             return
         for trial_id in dict.fromkeys(self._open.values()):
             self._answer(Ask(parameter_ids=(), fed_to=self._feed.fed_to, trial_id=trial_id), again=True)
 
     def _meanwhile(self, message: ToChild) -> bool:
-        """Process a message for a user's tuner that waits for results inside a call.
+        """Process a message while a user's tuner waits for results inside a call.
 
-        Requests are left for later.
+        Return False for a request, which is left for later.
         """
         if isinstance(message, Ask | Leave):
             return False
@@ -190,9 +194,10 @@ class TunerHost:
     def _serve(self, ids: list[int], ask: Ask) -> bool:
         """Generate sets for these ids and send those that are ready.
 
-        Return False if there are no more trials.
+        Return False if the tuner has no more sets.
 
-        A class that answers for many ids at once may return fewer sets, even none, and bring the rest later.
+        A class that generates sets for many ids at once may return fewer sets, even none, and send the others
+        later.
         """
         found, more = self._generate(ids, ask.trial_id)
         for parameter_id, parameters in found.items():
@@ -200,16 +205,19 @@ class TunerHost:
         return more
 
     def _generate(self, ids: list[int], trial_id: str | None = None) -> tuple[dict[int, Any], bool]:
-        """Generate acceptable parameter sets. Return those that are ready, by id, and whether more exist."""
+        """Generate acceptable parameter sets.
+
+        Return the sets that are ready, by id, and whether the tuner has more sets.
+        """
         given = self._call(ids, trial_id)
         found = dict(zip(ids, given or (), strict=False))
         settled = self._enforcement.settle(found, lambda parameter_id: self._call([parameter_id], trial_id))
         return found, settled and given is not None
 
     def _call(self, ids: list[int], trial_id: str | None) -> list[Any] | None:
-        """Call the tuner and return sets for the first of these ids, or None if it has no more.
+        """Call the tuner and return sets for the first of these ids; None if the tuner has no more sets.
 
-        ``trial_id`` names the trial of a further set.
+        ``trial_id``: the trial of a further set.
         """
         more = {"st_callback": self._suggest_late, **({"trial_job_id": trial_id} if trial_id else {})}
         try:
@@ -225,7 +233,7 @@ class TunerHost:
         return list(found)
 
     def _suggest_late(self, parameter_id: int, parameters: Any) -> None:
-        """Take a set for an id that an earlier call left open (NNI's st_callback)."""
+        """Process a set for an id that an earlier call left open (NNI's st_callback)."""
         if parameter_id not in self._open:
             raise ValueError(f"st_callback was given parameter id {parameter_id}, for which no set is wanted")
         if (admitted := self._enforcement.admits(parameter_id, parameters)) is False:

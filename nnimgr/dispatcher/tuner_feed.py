@@ -26,9 +26,9 @@ __all__ = ["TunerFeed"]
 
 
 class TunerFeed:
-    """Reports results, ends of trials, imported data and changes of the search space to one tuner.
+    """Reporter of results, ends of trials, imported data and changes of the search space to one tuner.
 
-    ``enforcement`` and ``phases`` receive every event, too.
+    ``enforcement`` and ``phases`` receive every event as well.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class TunerFeed:
         self.tuner, self.abilities, self.calls = tuner, abilities, calls
         self.results, self.enforcement, self.phases = results, enforcement, phases
         self.fed_to = 0  # number of the last fact that the tuner knows
-        self.first_own = 0  # parameter ids below this belong to the replaced tuner
-        self._own: dict[int, Any] = {}  # sets that this object has generated, until their trials end
+        self.first_own = 0  # sets with a parameter id below this are of the replaced tuner
+        self._own: dict[int, Any] = {}  # sets that this tuner object has generated, until their trials end
 
     def suggested(self, parameter_id: int, parameters: Any) -> None:
         """Remember a set that the tuner has just generated."""
@@ -53,12 +53,12 @@ class TunerFeed:
             self._own[parameter_id] = parameters
 
     def update_space(self, space: dict[str, Any]) -> None:
-        """Give the tuner its first search space. Raises Doomed."""
+        """Pass the tuner its first search space. Raises Doomed."""
         self.calls.must("update_search_space", lambda: self.tuner.update_search_space(space), hopeless=True)
 
     def tell(self, event: Told) -> None:
-        """Pass an event on, unless the tuner knows it already."""
-        # Events that the rebuild has read from the database may come by line once more.
+        """Pass an event to the tuner, unless the tuner knows the event already."""
+        # Events that were read from the database during the restoration may be sent once more.
         if not self.calls.collecting and event.number <= self.fed_to:
             return
         self.fed_to = event.number
@@ -80,14 +80,14 @@ class TunerFeed:
                 self.calls.report("update_search_space", lambda: self.tuner.update_search_space(dict(space)))
 
     def import_data(self, records: list[Any], *, trial_id: str | None = None) -> None:
-        """Give the tuner results of trials that it did not suggest."""
+        """Pass results of trials that the tuner did not suggest."""
         if records:
             self.calls.report("import_data", lambda: self.tuner.import_data(records), trial_id=trial_id)
 
     def _finished(self, trial: TrialFinished) -> None:
-        """For each parameter set of the trial, pass on the result, if there is one, and then the end."""
+        """For each parameter set of the trial, pass on the result, if any, and then the end."""
         phases = self.phases.of(trial.trial_id)
-        if phases.told:  # sets with a result keep it; the stand-in is only for the others
+        if phases.told:  # a set that has a result keeps its result; the stand-in is only for the other sets
             trial = replace(trial, text=None)
         usable = trial.parameter_id in phases.told or self._receive(trial)
         success = trial.success and usable
@@ -105,12 +105,12 @@ class TunerFeed:
         self.phases.hear(trial)
 
     def _hears_of(self, parameter_id: int | None) -> bool:
-        """Return whether this tuner takes calls about the parameter set.
+        """Return whether this tuner gets calls about the parameter set.
 
-        None stands for a customised trial's set.
+        None: the set of a customised trial.
         """
         if parameter_id is None:
-            # Read each time, because it may change at any time.
+            # Read each time, because the attribute may change at any time.
             return bool(getattr(self.tuner, "_accept_customized", False))
         if self.abilities.way is Way.IMPORT:
             return parameter_id in self._own
@@ -134,7 +134,10 @@ class TunerFeed:
             )
 
     def _receive(self, trial: TrialFinished | ResultReported) -> bool:
-        """Pass on the result, or its stand-in. Return False if the trial's own result is unusable."""
+        """Pass on the result, or the result that stands in for it.
+
+        Return False if the trial's own result is unusable.
+        """
         parameter_id, trial_id = trial.parameter_id, trial.trial_id
         if not self._hears_of(parameter_id):
             if parameter_id is not None:

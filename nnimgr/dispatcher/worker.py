@@ -1,8 +1,8 @@
 """Main program of a child process: ``python -m nnimgr.dispatcher.worker``, or a fork of the zygote.
 
-``nnimgr.dispatcher.process`` starts it. User code owns file descriptors 0 to 2: there is nothing to read, and
-both outputs go to the log that the server has opened as stderr. So nothing that user code prints can break
-the protocol. Messages from the server may hold secrets. They come over stdin, and are neither logged nor put
+``nnimgr.dispatcher.process`` starts it. User code owns file descriptors 0 to 2: its input is empty, and both
+outputs go to the log that the server has opened as stderr. So nothing that user code prints can break the
+protocol. Messages from the server may contain secrets. They arrive on stdin, and are neither logged nor put
 into the environment.
 """
 
@@ -20,12 +20,12 @@ from nnimgr.dispatcher.messages import Environment, Failed, Leave, Start
 from nnimgr.dispatcher.registry import is_builtin
 from nnimgr.dispatcher.tuner import TunerHost
 
-# NNI's names of log levels with the numbers of ``logging``. "trace" is below all of those.
+# NNI's names of log levels with the numbers of ``logging``. "trace" is below all other levels.
 _LEVELS = {"fatal": 50, "error": 40, "warning": 30, "info": 20, "debug": 10, "trace": 1}
 
 
 def main() -> int:
-    """Serve one algorithm until Leave and return 0. Return 1 after a fatal error, which was reported."""
+    """Serve one algorithm until Leave, and return 0. Return 1 after a fatal error that was reported."""
     die_with_parent()  # the channel also ends this process when the server closes its pipe
     channel = _open_channel()
     start = channel.take()
@@ -41,7 +41,8 @@ def main() -> int:
     host = TunerHost(channel, start) if start.role == "tuner" else AssessorHost(channel, start)
     try:
         if start.name is not None and is_builtin(start.role, start.name):
-            # Rebuilding creates very many lasting objects; user code keeps gc, as it may leave cycles.
+            # The restoration creates very many lasting objects. In user code gc stays on, because it may
+            # create cycles.
             gc.disable()
         host.build()
         gc.enable()
@@ -85,7 +86,7 @@ def _prepare(start: Start) -> None:
     os.environ["SDK_PROCESS"] = "dispatcher"
     os.environ["NNI_MODE"] = "resume" if start.rebuild_to else "start"
     os.environ["NNI_EXP_ID"] = start.experiment_id
-    if start.name is None:  # only for user code: importing logging would slow the built-in algorithms
+    if start.name is None:  # only for user code, because importing logging would slow the built-in algorithms
         import logging
 
         logging.basicConfig(

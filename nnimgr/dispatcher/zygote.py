@@ -47,14 +47,14 @@ _MOST_DESCRIPTORS = 1 << 20
 
 
 def main(requests_fd: int) -> int:
-    """Fork a child for each request. Return 0, or in each child what ``worker.main`` returns."""
+    """Fork a child for each request. Return 0, or in each child the result of ``worker.main``."""
     die_with_parent()
     name_process("nnimgr-zygote")
     for name in PRELOADED:
         importlib.import_module(name)
     gc.collect()
     gc.disable()
-    gc.freeze()  # a collection in a child would touch every page, and so copy it
+    gc.freeze()  # a collection in a child would write to every page, and thus copy the page
     is_child = _serve(socket.socket(fileno=requests_fd))
     return worker.main() if is_child else 0
 
@@ -63,7 +63,8 @@ def _serve(requests: socket.socket) -> bool:
     """Serve requests. Return False when the socket is closed, and True in each child."""
     pulse, beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(beat, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)  # the byte in the pipe is enough
+    # the handler does nothing, because the byte in the wake-up pipe is enough
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
     poll = select.poll()
     poll.register(requests, select.POLLIN)
     poll.register(pulse, select.POLLIN)
@@ -93,7 +94,7 @@ def _serve(requests: socket.socket) -> bool:
 
 
 def _fork() -> int:
-    """Return the child's process id, 0 in the child, or the negative error number if the fork has failed."""
+    """Fork. Return the child's process id, 0 in the child, or the negative error number if the fork fails."""
     try:
         return os.fork()
     except OSError as error:
@@ -111,7 +112,7 @@ def _become_child(standard: list[int]) -> None:
 
 
 def _reap(statuses: dict[int, int]) -> None:
-    """Collect the children that have ended, and report their wait statuses."""
+    """Reap the children that have ended, and report their wait statuses."""
     while statuses:
         pid, wait_status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:

@@ -1,6 +1,6 @@
 """Notes and tags that users add to trials, in a table beside the log.
 
-A row stays when its note and tags are removed, so that readers which follow the revision see the change.
+A row stays when its note and tags are removed, so that readers which follow the revision notice the change.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _COUNTED = (
 
 
 class Annotation(NamedTuple):
-    """What users have added to a trial. ``note``: empty for none."""
+    """Note and tags of a trial. ``note``: "" if there is no note."""
 
     note: str = ""
     tags: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ NO_ANNOTATION = Annotation()
 
 
 class MissingTrial(Exception):
-    """The experiment has no trial with the id ``trial_id``."""
+    """Error: the experiment has no trial with the id ``trial_id``."""
 
     def __init__(self, trial_id: str) -> None:
         super().__init__(f"There is no trial {trial_id}.")
@@ -62,7 +62,7 @@ def annotate(
 ) -> Annotation:
     """Change the note or the tags of a trial; None keeps the stored value. Return the new annotation.
 
-    Raise MissingTrial, or what ``user_change`` raises.
+    Raise MissingTrial, and the errors of ``user_change``.
     """
     with user_change(directory) as (connection, experiment_id):
         before = _read(connection, experiment_id, [trial_id])[trial_id]
@@ -79,8 +79,8 @@ def retag(
 ) -> dict[str, Annotation]:
     """Add tags to trials and remove tags from them, in one transaction. Return the new annotations by id.
 
-    Raise MissingTrial, ValueError if a trial would have more than ``most`` tags, or what ``user_change``
-    raises. Nothing is changed then.
+    Raise MissingTrial, ValueError if a trial would have more than ``most`` tags, and the errors of
+    ``user_change``. Nothing is changed then.
     """
     ids = list(dict.fromkeys(trial_ids))
     with user_change(directory) as (connection, experiment_id):
@@ -97,7 +97,7 @@ def retag(
 
 
 class AnnotationQueries(DatabaseReader):
-    """Queries about annotations. A database of an earlier version has none."""
+    """Queries about annotations. They find nothing in a database of an earlier version."""
 
     def annotations(self, trial_ids: Sequence[str]) -> dict[str, Annotation]:
         """Return the annotations of these trials by id. Trials without an annotation are left out."""
@@ -117,7 +117,7 @@ class AnnotationQueries(DatabaseReader):
         return [(str(tag), int(count)) for tag, count in rows]
 
     def _annotated_like(self, like: str) -> TextClause | None:
-        """Return the condition on trials whose note or tags match the pattern; None: no trial has any."""
+        """Return the condition on trials whose note or tags match the pattern; None if no trial has any."""
         if not self._has_table(schema.trial_annotations):
             return None
         condition = " ".join(("trials.trial_id IN (", ANNOTATED_LIKE, ")"))

@@ -20,7 +20,8 @@ from nnimgr.store.without_result import query_without_result
 
 __all__ = ["ANNOTATED_LIKE", "TRIAL_COLUMNS", "ExportRow", "Mark", "Snapshot", "like_pattern", "snapshot"]
 
-_TIMEOUT_S = 2.0  # short: readers hardly ever wait, and other questions queue behind this one
+# seconds; short, because readers hardly ever wait, and other questions queue behind this one
+_TIMEOUT_S = 2.0
 
 TRIAL_COLUMNS = (
     "trial_id",
@@ -95,7 +96,7 @@ _SEARCH_ANNOTATIONS = " ".join(
 
 
 class Mark(NamedTuple):
-    """Progress of an experiment. ``search_space``: JSON text. Instants are microseconds since 1970."""
+    """Progress of an experiment. ``search_space``: JSON text. Times are microseconds since 1970."""
 
     db_id: str
     last_number: int
@@ -104,7 +105,7 @@ class Mark(NamedTuple):
 
 
 class ExportRow(NamedTuple):
-    """Row of a trial for an export. Instants are microseconds since 1970."""
+    """Row of a trial for an export. Times are microseconds since 1970."""
 
     trial_id: str
     sequence: int
@@ -127,7 +128,7 @@ class ExportRow(NamedTuple):
 
 
 class Snapshot(RunQueries):
-    """The database as it was at one instant. Use it only inside its ``with`` block."""
+    """State of the database at one instant. Use it only inside its ``with`` block."""
 
     def mark(self) -> Mark:
         row = self._connection.execute(_MARK, (self._id,)).fetchone()
@@ -163,7 +164,7 @@ class Snapshot(RunQueries):
         """Return the ids of all trials whose rows may have changed after fact number ``after``."""
         ids = {trial_id for (trial_id,) in self._connection.execute(_FACTS, (self._id, after))}
         ids.update(trial_id for (trial_id,) in self._connection.execute(_METRICS, (self._id, after)))
-        if None in ids:  # a fact about a host or the experiment can have changed any live trial
+        if None in ids:  # a fact about a host or the experiment may have changed any live trial
             ids.remove(None)
             ids.update(trial_id for (trial_id,) in self._connection.execute(_LIVE, (self._id,)))
         return ids
@@ -191,14 +192,14 @@ class Snapshot(RunQueries):
 
     @property
     def _annotated(self) -> bool:
-        """Whether the database has the table of annotations, which one of an earlier version lacks."""
+        """Return whether the database has the table of annotations, which earlier versions lack."""
         return self._connection.execute(_HAS_ANNOTATIONS).fetchone() is not None
 
 
 @contextmanager
 def snapshot(database: str, experiment_id: str) -> Iterator[Snapshot]:
     """Open the experiment's database for reading. Raise FileNotFoundError or StoreError."""
-    if not os.path.isfile(database):  # opening a pipe would block for ever
+    if not os.path.isfile(database):  # opening a pipe would block forever
         raise FileNotFoundError(f"there is no database {database}")
     try:
         address = f"file:{quote(database)}?mode=ro"

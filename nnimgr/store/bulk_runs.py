@@ -1,4 +1,4 @@
-"""Bulk queries about what trials have done: their metrics, attempts and verdicts."""
+"""Bulk queries about trials: their metrics, attempts and verdicts."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ _REASONS = (
 
 
 class MetricPoint(NamedTuple):
-    """An intermediate metric.
+    """Intermediate metric.
 
-    ``value``: its number (for an object, the main objective's or "default"), None if none is finite.
+    ``value``: its number (in an object, the number of the main objective or of "default"), None if there is
+    no finite number.
     """
 
     trial_id: str
@@ -65,7 +66,7 @@ class MetricPoint(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A row of the table of jobs. Instants are microseconds since 1970. ``gpus``: JSON text of a list."""
+    """Row of the table of jobs. Times are microseconds since 1970. ``gpus``: JSON text of a list."""
 
     trial_id: str
     attempt: int
@@ -78,7 +79,7 @@ class Attempt(NamedTuple):
 
 
 class StoppedAt(NamedTuple):
-    """A verdict: the assessor judged the trial bad at the metric at this position of the attempt."""
+    """Verdict: the assessor judged the trial bad at the metric at this position of the attempt."""
 
     number: int
     trial_id: str
@@ -88,14 +89,16 @@ class StoppedAt(NamedTuple):
 
 
 class Opinion(NamedTuple):
-    """Why a trial was judged bad: a sentence ("" if the assessor gives none), and trials that were better."""
+    """Reason why a trial was judged bad: a sentence ("" if the assessor gives none), and trials that were
+    better.
+    """
 
     reason: str
     better: tuple[str, ...]
 
 
 class RunQueries:
-    """Queries of ``Snapshot`` about what trials have done."""
+    """Mixin of ``Snapshot`` with the queries about metrics, attempts and verdicts."""
 
     def __init__(self, connection: sqlite3.Connection, experiment_id: str) -> None:
         self._connection, self._id = connection, experiment_id
@@ -106,12 +109,15 @@ class RunQueries:
         return {} if row is None else dict(json.loads(row[0]))
 
     def last_at(self) -> int:
-        """Return when the last fact was recorded, in microseconds since 1970."""
+        """Return the time of the last recorded fact, in microseconds since 1970."""
         (at,) = self._connection.execute(_LAST_AT, {"id": self._id}).fetchone()
         return int(at or 0)
 
     def metric_points(self, *, after: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield pages of intermediate metrics above number ``after``, in order; rows as in MetricPoint."""
+        """Yield pages of intermediate metrics with numbers above ``after``, in order.
+
+        Rows: see MetricPoint.
+        """
         return self._pages(_POINTS, (self._id, after))
 
     def metric_objects(self, *, after: int) -> Iterator[list[tuple[Any, ...]]]:
@@ -119,11 +125,13 @@ class RunQueries:
         return self._pages(_OBJECTS, (self._id, after))
 
     def latest_objects(self, *, limit: int) -> list[str]:
-        """Return the latest metrics of the ``limit`` newest trials, as JSON text, if they are objects."""
+        """Return the latest metrics of the ``limit`` newest trials, as JSON text, if these metrics are
+        objects.
+        """
         return [text for (text,) in self._connection.execute(_LATEST_OBJECTS, (self._id, limit))]
 
     def attempts(self, trial_ids: Iterable[str] | None = None) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield pages of attempts, in no particular order; rows as in Attempt.
+        """Yield pages of attempts, in no particular order. Rows: see Attempt.
 
         ``trial_ids``: only attempts of these trials; None: all attempts.
         """

@@ -18,7 +18,7 @@ from nnimgr.store.location import database_path
 
 
 class _Compiler(SQLiteCompiler):
-    """SQL compiler that writes hints on tables for SQLite, which SQLAlchemy's own compiler leaves out."""
+    """SQL compiler that writes hints on tables for SQLite. SQLAlchemy's own compiler does not write them."""
 
     def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
         return text
@@ -50,7 +50,7 @@ class DatabaseReader:
         """Close the idle connections now, and the others when they are returned.
 
         SQLite opens a database's shared memory once for all connections of a process. A connection that was
-        opened while the disk was not writable would block the writer as long as it stays open.
+        opened while the disk was not writable would block the writer as long as the connection is open.
         """
         self._engine.dispose()
 
@@ -63,17 +63,18 @@ class DatabaseReader:
             with self._engine.connect() as connection:
                 yield connection
         except exc.DatabaseError as error:
-            self._engine.dispose()  # after a repair, old connections would still see the damage
+            self._engine.dispose()  # after a repair, old connections would still read the damaged database
             if "no such table" in str(error.orig):
                 raise empty_database(self.path) from error
             raise StoreError(f"the database {self.path} cannot be read: {error.orig}") from error
         finally:
-            if pool is not self._engine.pool or self._closed.is_set():  # released meanwhile
+            # the connections were released in the meantime
+            if pool is not self._engine.pool or self._closed.is_set():
                 pool.dispose()
 
     @property
     def _id(self) -> str:
-        """Id of the experiment, the first part of every key of every table."""
+        """Id of the experiment, which is the first part of every key of every table."""
         if self._experiment_id is None:
             with self._connect() as connection:
                 query = select(schema.experiments.c.experiment_id)
@@ -95,20 +96,22 @@ class DatabaseReader:
     def _by(self, index: str | None, query: Select[Any], table: Table) -> Select[Any]:
         """Return ``query`` with a hint to read ``table`` by this index, if the database has the index.
 
-        SQLite has no statistics of our tables. Without the hint it takes the primary key and reads the whole
+        SQLite has no statistics of our tables. Without the hint it uses the primary key and reads the whole
         table.
         """
         known = index is not None and self._has_index(index)
         return query.with_hint(table, f"INDEXED BY {index}", "sqlite") if known else query
 
     def _has_index(self, index: str) -> bool:
-        """Check whether the database has this index. A database of an earlier version may lack it."""
+        """Return whether the database has this index. A database of an earlier version may lack it."""
         if not self._indexes:
             self._indexes = self._names("index")
         return index in self._indexes
 
     def _has_table(self, table: Table) -> bool:
-        """Check whether the database has this table, which a migration adds while the database is read."""
+        """Return whether the database has this table, which a migration may add while the database is
+        read.
+        """
         if table.name not in self._tables:
             self._tables = self._names("table")
         return table.name in self._tables

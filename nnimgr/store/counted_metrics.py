@@ -18,21 +18,23 @@ __all__ = ["BY_TRIAL", "CountedMetrics", "Final", "MetricLine"]
 
 
 class Final(NamedTuple):
-    """A FINAL metric. ``value``: the number in it, None if it has no finite number."""
+    """FINAL metric. ``value``: its number, None if it has no finite number."""
 
     line: MetricLine
     value: float | None
 
 
 _FINALS = schema.metric_finals.name
-_FEW_TRIALS = 1_000  # up to this number of trials, reading each trial is faster than reading all metrics
+# up to this number of trials, reading each trial's metrics is faster than reading all metrics
+_FEW_TRIALS = 1_000
 
 _LINE = tuple(schema.metrics.c[{"at_us": "at"}.get(name, name)] for name in MetricLine._fields)
-_IS_FINAL = schema.metrics.c.type == literal_column("'FINAL'")  # a literal, as partial indexes need it
+# a literal instead of a parameter, because only a literal lets SQLite use a partial index
+_IS_FINAL = schema.metrics.c.type == literal_column("'FINAL'")
 
 
 class CountedMetrics(TrialMetrics):
-    """Queries that leave out the metrics of attempts that do not count any more."""
+    """Queries that leave out the metrics of attempts that no longer count."""
 
     def lines(
         self,
@@ -67,7 +69,7 @@ class CountedMetrics(TrialMetrics):
             yield [MetricLine._make(row) for row in found if attempts.get(row[1], others) == row[2]]
 
     def _attempts(self, trials: tuple[float, float] | None) -> dict[str, int]:
-        """Return the number of the attempt that counts, by trial id.
+        """Return trial id -> number of the attempt that counts.
 
         ``trials``: lowest and highest sequence number. None: all trials whose attempt is not the first.
         """
@@ -89,7 +91,7 @@ class CountedMetrics(TrialMetrics):
         return iter(()) if counts is None else self.attempt_lines(trial_id, counts, kind=kind)
 
     def finals(self, trial_ids: Sequence[str]) -> dict[tuple[str, int], list[Final]]:
-        """Return each parameter id's first FINAL metric, by (trial id, attempt), in order of arrival."""
+        """Return (trial id, attempt) -> first FINAL metric of each parameter id, in the order of arrival."""
         table = schema.metrics
         query = select(*_LINE, table.c.value).where(
             table.c.experiment_id == self._id, table.c.trial_id.in_(trial_ids), _IS_FINAL
@@ -107,8 +109,8 @@ class CountedMetrics(TrialMetrics):
     def latest_lines(self) -> list[MetricLine]:
         """Return the PERIODICAL metric with the highest sequence of each trial.
 
-        The trials are in the order of their first metrics. A trial's last metric is taken if its sequence
-        agrees with the number of metrics. If not, all metrics of the trial are read.
+        The trials are in the order of their first metrics. If a trial's last metric has the sequence that the
+        number of metrics implies, it is the result. Otherwise all metrics of the trial are read.
         """
         m, t = schema.metrics, schema.trials
         inner = m.alias("inner_metric")

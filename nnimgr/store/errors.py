@@ -11,11 +11,11 @@ from pathlib import Path
 
 
 class StoreError(Exception):
-    """The database cannot be read or written. The message is one sentence for the user."""
+    """Error: the database cannot be read or written. The message is one sentence for the user."""
 
 
 class StoreLocked(StoreError):
-    """Another server holds the experiment."""
+    """Error: another server holds the experiment."""
 
 
 def empty_database(path: Path) -> StoreError:
@@ -24,7 +24,7 @@ def empty_database(path: Path) -> StoreError:
 
 
 class NewerDatabase(StoreError):
-    """A newer nnimgr has written the database. The database was not changed."""
+    """Error: a newer nnimgr has written the database. The database was not changed."""
 
     def __init__(self, path: str, *, found: int, known: int) -> None:
         super().__init__(

@@ -24,7 +24,7 @@ class HighWater(NamedTuple):
 
 
 class HighWaterFile:
-    """The open file of the mark.
+    """Open file with the mark.
 
     The file is not flushed. After a power loss it may be behind the database, but never ahead of it.
     """

@@ -40,5 +40,7 @@ def reason_of(status: str, stored: str) -> str:
 
 
 def _traits(config: dict[str, Any]) -> Any:
-    """Return the traits by the current table of built-in algorithms, since the log has no earlier traits."""
+    """Return the tuner's traits from the current table of built-in algorithms, because an old log has
+    none.
+    """
     return codec.encode(traits_of(config))

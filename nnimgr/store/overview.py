@@ -30,7 +30,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredExperiment:
-    """An experiment as its database describes it."""
+    """Experiment as stored in its database."""
 
     experiment_id: str
     config: dict[str, Any]  # without the search space

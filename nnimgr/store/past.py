@@ -47,7 +47,7 @@ SELECT trial_id, attempt, position, sequence, text FROM metrics
 WHERE experiment_id = ? AND number > ? AND number <= ? AND type = 'PERIODICAL' ORDER BY number
 """
 _TRIALS_AT_ONCE = 1_000
-# The sign before "number" makes SQLite use the index on trials. By number, it would search all metrics.
+# The sign before "number" makes SQLite use the index on trials. Otherwise it would read all metrics.
 _METRICS_OF = """
 SELECT trial_id, attempt, position, sequence, text FROM metrics
 WHERE experiment_id = ? AND trial_id IN (SELECT value FROM json_each(?)) AND +number <= ?
@@ -67,7 +67,7 @@ _OTHERS = (
 
 
 class PastFact(NamedTuple):
-    """A fact of the log. ``payload``: JSON text."""
+    """Fact of the log. ``payload``: JSON text."""
 
     number: int
     kind: str
@@ -76,7 +76,7 @@ class PastFact(NamedTuple):
 
 
 class PastEnd(NamedTuple):
-    """The end of a trial, with the trial's row.
+    """End of a trial, with the trial's row.
 
     ``untried``: 1 if the trial was canceled before it was tried. ``parameters`` and ``final_text`` are JSON
     text.
@@ -95,7 +95,7 @@ class PastEnd(NamedTuple):
 
 
 class PastReader:
-    """A read-only connection to the database. Its methods raise sqlite3.Error."""
+    """Read-only connection to the database. Its methods raise sqlite3.Error."""
 
     def __init__(self, database: str, experiment_id: str) -> None:
         self._connection = sqlite3.connect(f"file:{quote(database)}?mode=ro", uri=True)
@@ -132,7 +132,7 @@ class PastReader:
         if len(ends) <= _TRIALS_AT_ONCE:
             ids = json.dumps([trial_id for _, trial_id, *_ in ends])
             trials = self._connection.execute(_TRIALS + _OF_THESE, (self._id, ids))
-        else:  # this many are read faster in the order of the table
+        else:  # this many trials are read faster in the order of the table
             trials = self._connection.execute(_TRIALS, (self._id,))
         trial_of = {row[0]: row[1:] for row in trials}
         for end in ends:

@@ -93,9 +93,9 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSet:
-    """A parameter set of a trial. Only multi-phase trials have several. ``parameters``: JSON text.
+    """Parameter set of a trial. Only multi-phase trials have several. ``parameters``: JSON text.
 
-    ``final``: the set's result in the attempt that counts.
+    ``final``: result of the set in the attempt that counts.
     """
 
     parameter_id: int | None
@@ -105,7 +105,7 @@ class TrialSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A failure of an algorithm, and when it happened."""
+    """Failure of an algorithm, and its time."""
 
     at: datetime
     fact: f.AlgorithmFailed
@@ -126,8 +126,8 @@ TRIAL_SORTS = tuple(_SORTS)
 
 _BY_SEQUENCE = "sqlite_autoindex_trials_2"  # index of the key trial_sequence
 _BY_STATUS = "trial_by_status"
-# These indexes hold all columns that a page is chosen by. With another index, every trial would be looked up,
-# which takes longer than reading all of them.
+# These indexes contain all columns by which a page is chosen. With another index, SQLite would look up every
+# trial, which takes longer than reading the whole table.
 _BY_SORT = {"sequence": _BY_SEQUENCE, "value": "trial_by_final", "status": _BY_STATUS}
 _STATUSES_BY_SORT = {"sequence": _BY_STATUS, "status": _BY_STATUS}
 
@@ -282,10 +282,10 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         oldest: bool = False,
         limit: int = 50,
     ) -> list[f.Recorded]:
-        """Return facts of these kinds with numbers between ``after`` and ``before``.
+        """Return facts of these kinds with numbers between ``after`` and ``before``, newest first.
 
-        The newest facts come first. ``oldest``: return the oldest of them, still newest first. ``trial_id``:
-        only facts about this trial.
+        ``oldest``: select the oldest of these facts, instead of the newest. ``trial_id``: only facts about
+        this trial.
         """
         table = schema.facts
         query: Select[Any] = select(table.c.number, table.c.at, table.c.kind, table.c.payload).where(
@@ -323,7 +323,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         return failures
 
     def latest_creations(self, limit: int) -> list[datetime]:
-        """Return when the latest trials were created, newest first."""
+        """Return the creation times of the latest trials, newest first."""
         table = schema.trials
         query = self._of(table).with_only_columns(table.c.created_at).order_by(table.c.sequence.desc())
         with self._connect() as connection:
@@ -331,7 +331,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         return [at for at in found if at is not None]
 
     def count_without_result(self, config: Mapping[str, Any]) -> int:
-        """Return how many trials have succeeded without a usable result."""
+        """Return the number of trials that have succeeded without a usable result."""
         query = query_without_result(config, "count(*)")
         with self._connect() as connection:
             return int(connection.exec_driver_sql(query, (self._id,)).scalar_one())
@@ -459,7 +459,7 @@ def _trial(row: Any) -> TrialRow:
 
 
 def _convert(row: Any) -> dict[str, Any]:
-    keep = "config" in row  # only the row of the experiment shows its id
+    keep = "config" in row  # only the row of the experiment has its id
     return {
         key: _CONVERT[key](value) if key in _CONVERT else value
         for key, value in row.items()

@@ -29,7 +29,7 @@ VALUES (?, ?, ?, ?, ?, 'PERIODICAL', ?, 0, NULL, ?)
 
 
 class RecordDatabase:
-    """A new database for one experiment. Readers see every row at once."""
+    """New database for one experiment. Readers see every row at once."""
 
     def __init__(self, path: Path, experiment_id: str) -> None:
         engine = create_engine(f"sqlite:///{path}")

@@ -63,7 +63,7 @@ class Batch:
 
 
 def trial_of(fact: f.Fact) -> str | None:
-    """Return the id of the trial that a fact is about, None if it is about none."""
+    """Return the id of the trial that a fact is about; None if the fact is about no trial."""
     job_id = getattr(fact, "job_id", None)
     if job_id is not None:
         return trial_of_job(job_id)[0]
@@ -127,7 +127,9 @@ def _metric_row(
 
 
 def _reused_row(key: str, number: int, at: datetime, fact: f.ResultReused) -> Row:
-    """Build the row that shows a reused result among the final metrics, under the number of its fact."""
+    """Build the row that shows a reused result among the final metrics, under the number of the fact
+    ResultReused.
+    """
     parameter_id = None if fact.parameter_id is None else str(fact.parameter_id)
     kind = f.MetricType.FINAL.value
     return (key, number, fact.trial_id, 1, 0, parameter_id, kind, 0, to_us(at), fact.value, fact.text)
@@ -241,7 +243,7 @@ def snapshot_row(state: ExperimentState) -> Row:
 
 
 def read_snapshot(bodies: Iterable[tuple[int, int, bytes]]) -> ExperimentState | None:
-    """Return the first state that has the current version and can be parsed.
+    """Return the first state of the current version that can be parsed, or None.
 
     ``bodies``: (number, version, body) of each snapshot, newest first.
     """

@@ -114,11 +114,12 @@ experiments = Table(
     Column("reason", Text, nullable=False),  # one sentence about the status
     Column("created_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
-    Column("active_us", BigInteger, nullable=False),  # time in which the experiment ran, up to active_since
+    Column("active_us", BigInteger, nullable=False),  # time in which the experiment ran, until active_since
     Column("active_since", BigInteger),  # NULL while the time does not count
     Column("next_sequence", Integer, nullable=False),
     Column("counts", Text, nullable=False),  # JSON: trial status -> number of trials
-    Column("best_trial_id", String(16)),  # by the tuner's optimize_mode, or the largest if it names none
+    # best trial by the tuner's optimize_mode, or the largest result if there is no mode
+    Column("best_trial_id", String(16)),
     Column("best_value", Float),
     Column("last_number", BigInteger, nullable=False),
 )
@@ -128,7 +129,7 @@ trials = _table(
     Column("trial_id", String(16), nullable=False),
     Column("sequence", Integer, nullable=False),
     Column("status", String(16), nullable=False),
-    Column("detail", String(16)),  # queued, placed, stopping; NULL when there is nothing to add
+    Column("detail", String(16)),  # queued, placed or stopping; NULL: no detail
     Column("source", String(16), nullable=False),
     Column("parameter_id", Integer),
     Column("parameters", Text, nullable=False),  # JSON text in the order of the search space
@@ -137,9 +138,9 @@ trials = _table(
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),  # start of the latest attempt
     Column("ended_at", BigInteger),
-    Column("reason", Text),  # one sentence: why the trial waits, stops or has ended
-    Column("note", Text),  # one sentence about something odd (skipped frames, capped log)
-    Column("final_value", Float),  # of the first FINAL metric in the attempt that counts
+    Column("reason", Text),  # one sentence that says why the trial waits, stops or has ended
+    Column("note", Text),  # one sentence about an oddity, such as skipped frames or a truncated log
+    Column("final_value", Float),  # number of the first FINAL metric in the attempt that counts
     Column("final_text", Text),
     Column("latest_value", Float),
     Column("latest_text", Text),
@@ -190,10 +191,10 @@ snapshots = _table(
 trial_annotations = _table(
     "trial_annotations",
     Column("trial_id", String(16), nullable=False),
-    Column("note", Text, nullable=False),  # the user's text; empty for none
+    Column("note", Text, nullable=False),  # the user's text; "": no note
     Column("tags", Text, nullable=False),  # JSON list of texts
     Column("at", BigInteger, nullable=False),
-    Column("revision", BigInteger, nullable=False),  # counts the changes of all annotations
+    Column("revision", BigInteger, nullable=False),  # number of changes of all annotations so far
     PrimaryKeyConstraint("experiment_id", "trial_id"),
     UniqueConstraint("experiment_id", "revision", name="annotation_revision"),
 )
@@ -202,7 +203,7 @@ views = _table(
     "views",
     Column("view_id", Integer, nullable=False),
     Column("name", Text, nullable=False),
-    Column("content", Text, nullable=False),  # JSON object that the store does not read
+    Column("content", Text, nullable=False),  # JSON object that the store does not interpret
     Column("at", BigInteger, nullable=False),
     PrimaryKeyConstraint("experiment_id", "view_id"),
     UniqueConstraint("experiment_id", "name", name="view_name"),

@@ -1,8 +1,8 @@
-"""Metrics of single trials, each of which may have millions: pages, all of them, and curves of few points.
+"""Metrics of single trials, each of which may have millions: pages, all metrics, and curves of few points.
 
 An attempt's metrics are recorded in the order of their positions, so positions and numbers ascend together.
 The unique key of a metric begins with trial, attempt and position. It finds any place in an attempt with a
-few seeks, where a search by number would read all metrics of the trial.
+few seeks, whereas a search by number would read all metrics of the trial.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NEXT_ATTEMPT = (
 _FROM = f"SELECT position, number {_ONE} AND position >= :position ORDER BY position LIMIT 1"
 _LAST = f"SELECT position, number {_ONE} ORDER BY position DESC LIMIT 1"
 _PAGE = 10_000
-_DENSE = 4  # reading up to 4 times as many rows in sequence is faster than seeking each metric
+_DENSE = 4  # reading up to this many times as many rows in sequence is faster than a seek per metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class MetricRow:
 
 
 class MetricLine(NamedTuple):
-    """A metric in a form that is fast to read in large numbers. ``at_us``: microseconds since 1970."""
+    """Metric in a form that is fast to read in large numbers. ``at_us``: microseconds since 1970."""
 
     number: int
     trial_id: str
@@ -69,9 +69,10 @@ class MetricLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCurve:
-    """Intermediate metrics of a trial's latest attempt with any: all of them, or a few that keep the peaks.
+    """Intermediate metrics of a trial's latest attempt that has any: all of them, or a few that include
+    the peaks.
 
-    ``total``: number of all these metrics. ``after``: fact number of the last metric that was read.
+    ``total``: number of all intermediate metrics. ``after``: fact number of the last metric that was read.
     """
 
     attempt: int
@@ -149,7 +150,7 @@ class TrialMetrics(DatabaseReader):
             self._seek(connection, _FROM, {**key, "position": 0}),
             self._seek(connection, _LAST, key),
         )
-        assert first is not None and last is not None  # an attempt is found by one of its metrics
+        assert first is not None and last is not None  # the attempt was found by one of its metrics
         parts = max(1, points // 2 - 1)
         width = max(2, -(-(last[0] + 1 - first[0]) // parts))
         numbers: set[int] = set()
@@ -168,7 +169,8 @@ class TrialMetrics(DatabaseReader):
         )
 
     def _peaks(self, connection: Connection, bounds: dict[str, Any]) -> tuple[int, list[int]]:
-        """Return the number of intermediate metrics between two positions, and the numbers of two extremes.
+        """Return the number of intermediate metrics between two positions, and the numbers of two
+        extremes.
 
         The extremes are the metrics with the lowest and with the highest value.
         """
@@ -178,7 +180,8 @@ class TrialMetrics(DatabaseReader):
         following = self._seek(connection, _FROM, {**bounds, "position": bounds["end"]})
         last = following or self._seek(connection, _LAST, bounds)
         assert last is not None
-        if last[1] - first[1] <= _DENSE * (bounds["end"] - bounds["begin"]):  # read in the order of recording
+        # read all rows in the order of recording
+        if last[1] - first[1] <= _DENSE * (bounds["end"] - bounds["begin"]):
             where = (
                 "FROM metrics INDEXED BY sqlite_autoindex_metrics_1 WHERE experiment_id = :experiment "
                 "AND number >= :low AND number < :high AND trial_id = :trial AND attempt = :attempt "
@@ -190,7 +193,7 @@ class TrialMetrics(DatabaseReader):
         found = []
         count = 0
         for extreme in ("min", "max"):
-            # SQLite promises that ``number`` beside min() or max() is from the row with the extreme.
+            # SQLite guarantees that ``number`` beside min() or max() is from the row with the extreme.
             query = f"SELECT count(*), number, {extreme}(value) {where}"
             count, number, _ = connection.exec_driver_sql(query, bounds).one()
             if number is not None:
@@ -237,7 +240,7 @@ class TrialMetrics(DatabaseReader):
         while low < high:
             middle = (low + high) // 2
             found = self._seek(connection, _FROM, {**key, "position": middle})
-            assert found is not None  # the last metric is at or behind this position
+            assert found is not None  # the last metric is at this position or after it
             if found[1] > after:
                 high = middle
             else:
@@ -255,7 +258,7 @@ class TrialMetrics(DatabaseReader):
             attempts.append(found)
 
     def _seek(self, connection: Connection, query: str, values: dict[str, Any]) -> tuple[int, int] | None:
-        """Return position and number of one metric, None if the query finds none."""
+        """Return position and number of one metric; None if the query finds none."""
         row = connection.exec_driver_sql(query, values).one_or_none()
         return None if row is None else (row[0], row[1])
 

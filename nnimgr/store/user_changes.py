@@ -1,7 +1,7 @@
-"""Short transactions for what users add to an experiment, whether a server has the experiment open or not.
+"""Short transactions for notes, tags and views of users, whether a server has the experiment open or not.
 
-A runner's writer is the only writer of the log. What users add is not in the log: it goes into tables of its
-own, through a connection of its own, and SQLite lets the two writers take turns.
+Only a runner's writer writes the log. The notes, tags and views are in other tables, which are written
+through a separate connection; SQLite lets the two writers take turns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _TIMEOUT_S = 10.0  # the longest wait for another writer's transaction
 
 @contextmanager
 def user_change(directory: Path) -> Iterator[tuple[Connection, str]]:
-    """Open a transaction in the database of an experiment's folder. Yield it and the experiment's id.
+    """Open a transaction in the database of an experiment's folder. Yield the connection and the
+    experiment's id.
 
     A database of an earlier version is migrated first. The transaction is durable at the end of the block,
     and rolled back if the block raises. Raise FileNotFoundError if there is no database, StoreError,
@@ -63,7 +64,7 @@ def user_change(directory: Path) -> Iterator[tuple[Connection, str]]:
 
 
 def now_us() -> int:
-    """Return the present instant in the form of the database."""
+    """Return the current time in the form of the database."""
     return time.time_ns() // 1000
 
 

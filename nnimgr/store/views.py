@@ -35,7 +35,7 @@ _DELETE = "DELETE FROM views WHERE experiment_id = ? AND view_id = ?"
 
 
 class SavedView(NamedTuple):
-    """A saved view. ``content``: JSON object that says what is shown."""
+    """Saved view. ``content``: JSON object that describes the columns, the filter and the order."""
 
     view_id: int
     name: str
@@ -43,15 +43,15 @@ class SavedView(NamedTuple):
 
 
 class MissingView(Exception):
-    """The experiment has no view with this id. The message is one sentence for the user."""
+    """Error: the experiment has no view with this id. The message is one sentence for the user."""
 
 
 class ViewRefused(Exception):
-    """The view cannot be saved. The message is one sentence for the user."""
+    """Error: the view cannot be saved. The message is one sentence for the user."""
 
 
 def add_view(directory: Path, name: str, content: Mapping[str, Any]) -> SavedView:
-    """Save a view under a new name. Raise ViewRefused, or what ``user_change`` raises."""
+    """Save a view under a new name. Raise ViewRefused, and the errors of ``user_change``."""
     with user_change(directory) as (connection, experiment_id):
         count, last = connection.exec_driver_sql(_COUNT, (experiment_id,)).one()
         if count >= MOST_VIEWS:
@@ -68,7 +68,7 @@ def change_view(
 ) -> SavedView:
     """Change the name or the content of a view; None keeps the stored value. Return the new view.
 
-    Raise MissingView, ViewRefused, or what ``user_change`` raises.
+    Raise MissingView, ViewRefused, and the errors of ``user_change``.
     """
     with user_change(directory) as (connection, experiment_id):
         row = connection.exec_driver_sql(_ONE, (experiment_id, view_id)).one_or_none()
@@ -87,14 +87,14 @@ def change_view(
 
 
 def remove_view(directory: Path, view_id: int) -> None:
-    """Delete a view. Raise MissingView, or what ``user_change`` raises."""
+    """Delete a view. Raise MissingView, and the errors of ``user_change``."""
     with user_change(directory) as (connection, experiment_id):
         if connection.exec_driver_sql(_DELETE, (experiment_id, view_id)).rowcount == 0:
             raise _missing(view_id)
 
 
 class ViewQueries(DatabaseReader):
-    """Queries about saved views. A database of an earlier version has none."""
+    """Queries about saved views. They find nothing in a database of an earlier version."""
 
     def views(self) -> list[SavedView]:
         """Return all saved views, sorted by name."""

@@ -14,9 +14,9 @@ WHERE experiment_id = ? AND final_value IS NULL AND status = 'SUCCEEDED'"""
 
 
 def query_without_result(config: Mapping[str, Any], what: Literal["sequence", "count(*)"]) -> str:
-    """Return an SQL query for these trials; its argument is the experiment's id.
+    """Return an SQL query for the trials without a usable result. Its argument is the experiment's id.
 
-    A user's own tuner can use every result, also one that is not a number.
+    A user's own tuner can use every result, even a result that is not a number.
     """
     return f"SELECT {what} {_WHERE}" + (" AND final_text IS NULL" if traits_of(config).own else "")
 
@@ -24,7 +24,7 @@ def query_without_result(config: Mapping[str, Any], what: Literal["sequence", "c
 def is_without_result(
     config: Mapping[str, Any], *, status: str, final_value: float | None, final_text: str | None
 ) -> bool:
-    """Return whether a trial is one of those that the query finds."""
+    """Return whether the query would find a trial with these values."""
     if status != "SUCCEEDED" or final_value is not None:
         return False
     return final_text is None or not traits_of(config).own

@@ -1,6 +1,7 @@
 """The only writer of an experiment's database: one thread, and one transaction per turn.
 
-flock locks the database for the writer's life. With SQLite, this lock keeps a second server out.
+The writer holds a lock (flock) on the database file for its whole life, in addition to SQLite's locks, which
+keeps a second server out.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ class ExperimentWriter:
         self.path = database_path(directory)
         self.db_id = ""
         self.m_epoch = 0
-        self.missing: HighWater | None = None  # the experiment's progress, if the database is older
+        # progress of the experiment that the database lacks, if the database is an older copy
+        self.missing: HighWater | None = None
         self._mark: HighWaterFile | None = None
         self._since_snapshot = 0.0
         self._closed = False
@@ -147,7 +149,7 @@ class ExperimentWriter:
 
     def _open(self) -> ExperimentState:
         make_private_folder(self.path.parent)
-        forbid_writing(self.path.parent.parent)  # the owner may have shared the experiment
+        forbid_writing(self.path.parent.parent)  # the owner may have shared the folder with others
         tighten(self.path.parent, FOLDER)
         self._lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -157,7 +159,7 @@ class ExperimentWriter:
                 raise
             raise StoreLocked(f"{self.path.parent.parent.name} is open in another server") from error
         self._mark = HighWaterFile(self.path.with_suffix(".mark"))
-        os.close(open_private(self.path, os.O_RDWR | os.O_CREAT))  # SQLite's own files get the same mode
+        os.close(open_private(self.path, os.O_RDWR | os.O_CREAT))  # SQLite gives its own files the same mode
         for beside in ("-wal", "-shm"):
             tighten(self.path.with_name(self.path.name + beside), FILE)
         self._engine = _engine(self.path)
@@ -240,7 +242,7 @@ class ExperimentWriter:
 def load(
     connection: Connection, experiment_id: str, *, snapshots: bool = True
 ) -> tuple[ExperimentState, float]:
-    """Fold the log. Return the state and the number of facts since its snapshot (see METRICS_A_FACT)."""
+    """Fold the log. Return the state, and the number of facts since its snapshot (see METRICS_A_FACT)."""
     rows = connection.exec_driver_sql(
         "SELECT number, version, body FROM snapshots WHERE experiment_id = ? ORDER BY number DESC",
         (experiment_id,),
@@ -298,7 +300,7 @@ def _engine(path: Path) -> Engine:
     @event.listens_for(engine, "connect")
     def _pragmas(connection: Any, _: Any) -> None:
         if connection.execute("PRAGMA user_version").fetchone()[0] <= schema.SCHEMA_VERSION:
-            connection.execute("PRAGMA journal_mode = WAL")  # would change a newer version's file
+            connection.execute("PRAGMA journal_mode = WAL")  # would change the file of a newer version
         connection.execute("PRAGMA synchronous = FULL")
 
     return engine

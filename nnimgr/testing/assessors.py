@@ -24,11 +24,11 @@ class AssessorConformance:
     or is ``replayable``, it must also give the same answers after a rebuild.
     """
 
-    builtin: ClassVar[bool] = False  # only for built-in assessors, whose results are always numbers
-    trials: ClassVar[int] = 10  # trials per test
+    builtin: ClassVar[bool] = False  # True only for built-in assessors, whose results are always numbers
+    trials: ClassVar[int] = 10  # number of trials per test
 
     def make(self) -> Any:
-        """Return a new assessor, as from a configuration. Called several times."""
+        """Return a new assessor, as built from a configuration. Called several times."""
         raise NotImplementedError("override make() to return the assessor under test")
 
     def test_it_judges_trials_one_after_the_other(self, assessor: HostedAssessor) -> None:
@@ -38,7 +38,7 @@ class AssessorConformance:
             assessor.end(trial)
 
     def test_it_judges_trials_beside_each_other(self, assessor: HostedAssessor) -> None:
-        """Some trials end early, and one reports nothing."""
+        """Judge several trials that run at the same time. Some end early, and one reports nothing."""
         trials = {assessor.begin(): number for number in range(self.trials)}
         for step in range(_STEPS):
             for trial, number in list(trials.items()):
@@ -52,7 +52,7 @@ class AssessorConformance:
             assessor.end(trial)
 
     def test_results_come_in_every_form(self, assessor: HostedAssessor) -> None:
-        """Results are mappings, integers, and numbers that are not finite."""
+        """Judge results that are mappings, integers, and numbers that are not finite."""
         for number in range(self.trials):
             trial = assessor.begin()
             for step in range(_STEPS):
@@ -65,14 +65,14 @@ class AssessorConformance:
             assessor.end(trial)
 
     def test_a_trial_reports_much_at_once(self, assessor: HostedAssessor) -> None:
-        """The assessor is asked once, with all reports."""
+        """Judge a trial once after all its reports."""
         for number in range(self.trials):
             trial = assessor.begin()
             assessor.report(trial, *(_value(step, slope=number) for step in range(10 * _STEPS)))
             assessor.end(trial)
 
     def test_trials_fail(self, assessor: HostedAssessor) -> None:
-        """All trials fail, including some that never reported."""
+        """Let all trials fail, including some that never reported."""
         for number in range(self.trials):
             trial = assessor.begin()
             if number % 2:
@@ -91,7 +91,7 @@ class AssessorConformance:
         assessor.leave()
 
     def test_built_anew_it_says_the_same(self, assessor: HostedAssessor) -> None:
-        """The verdicts are equal for running and for later trials."""
+        """Restart the assessor. It must give the same verdicts on running and on later trials."""
         made = self.make()
         if not callable(getattr(made, "recall", None)) and not getattr(made, "replayable", False):
             pytest.skip("it has no recall and is not replayable")

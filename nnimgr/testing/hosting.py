@@ -1,4 +1,4 @@
-"""Host of an algorithm under test: as in an experiment, but without a separate process."""
+"""Host of an algorithm under test. It works as in an experiment, but without a separate process."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from nnimgr.testing.record import EXPERIMENT, Record
 
 __all__ = ["NO_RESULT", "HostedAssessor", "HostedTuner", "Trial"]
 
-NO_RESULT = object()  # result of a trial that ends normally and reports nothing
+NO_RESULT = object()  # result of a trial that ends normally without a report
 
 T = TypeVar("T")
 
 
 class _Heard(Channel):
-    """Channel that keeps the host's messages. It has no queue and no watchdog."""
+    """Channel that stores the host's messages. It has no queue and no watchdog."""
 
     def __init__(self) -> None:
         self.messages: list[FromChild] = []
@@ -91,7 +91,7 @@ class _Hosted:
         self.heard = _Heard()
 
     def do(self, act: Callable[[], T]) -> T:
-        """Run ``act``. Raise AssertionError with any exception of the algorithm."""
+        """Run ``act``. Convert any exception of the algorithm to AssertionError."""
         try:
             found = act()
         except Doomed:
@@ -106,13 +106,13 @@ class _Hosted:
             if isinstance(message, Failed):
                 found.append(f"{message.sentence}\n{message.traceback}")
             elif isinstance(message, Ready) and message.note is not None and " raised " in message.note:
-                found.append(message.note)  # errors in calls for past events, reported together
+                found.append(message.note)  # errors in calls for past events, which are reported together
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A running trial.
+    """Running trial.
 
     ``parameter_id`` is None if a user has submitted it. ``text``: JSON text of its parameters.
     """
@@ -147,9 +147,9 @@ class HostedTuner(_Hosted):
         super().__init__()
         self.record, self.space = record, space
         self.trials: list[Trial] = []  # running trials, oldest first
-        self.given: list[Trial] = []  # trials of the tuner's own sets
-        self.owed: set[int] = set()  # requested ids that were neither given nor refused
-        self.exhausted = False  # according to the last answer
+        self.given: list[Trial] = []  # trials of the sets that the tuner has suggested
+        self.owed: set[int] = set()  # requested ids that were neither answered nor refused
+        self.exhausted = False  # True: the tuner had no more sets at its last answer
         self.next_id: int = 0 if again is None else again.next_id
         self._builtin, self._make, self._since = builtin, make, since
         self._fed_to = record.number if up_to is None else up_to
@@ -160,7 +160,7 @@ class HostedTuner(_Hosted):
         self.do(self._host.build)
 
     def anew(self, *, up_to: int | None = None) -> HostedTuner:
-        """Return the tuner as after a restart of its process, with the facts up to ``up_to``."""
+        """Return the tuner after a restart of its process, with the facts up to ``up_to``."""
         return HostedTuner(
             self._make,
             self.record,
@@ -172,20 +172,23 @@ class HostedTuner(_Hosted):
         )
 
     def ask(self, count: int = 1) -> list[Trial]:
-        """Ask for more sets. Return the trials of the sets that came, also for earlier requests."""
+        """Request more sets. Return the trials of the sets that came, including sets for earlier requests."""
         ids = tuple(range(self.next_id, self.next_id + count))
         self.next_id += count
         self.owed.update(ids)
         return self._tell(Ask(parameter_ids=ids, fed_to=self._fed_to))
 
     def answer(self, parameter_id: int) -> str | None:
-        """Return the JSON text of the set for this id, or None. This creates no trial for it."""
+        """Return the JSON text of the set for this id, or None. This creates no trial."""
         self.do(lambda: self._host.handle(Ask(parameter_ids=(parameter_id,), fed_to=self._fed_to)))
         given = [each for each in self.heard.messages if isinstance(each, Suggestion)]
         return next((each.parameters for each in given if each.parameter_id == parameter_id), None)
 
     def end(self, trial: Trial, value: Any, *, success: bool = True, untried: bool = False) -> list[Trial]:
-        """End a trial with a result or ``NO_RESULT``. Return the trials of sets that came because of it."""
+        """End a trial with a result or ``NO_RESULT``.
+
+        Return the trials of the sets that the tuner gave after that.
+        """
         if trial in self.trials:
             self.trials.remove(trial)
         text = None if value is NO_RESULT else json.dumps(value)
@@ -258,7 +261,7 @@ class HostedAssessor(_Hosted):
         self.do(self._host.build)
 
     def anew(self) -> HostedAssessor:
-        """Return the assessor as after a restart of its process."""
+        """Return the assessor after a restart of its process."""
         found = HostedAssessor(self._make, self.record, builtin=self._builtin, rebuild_to=self.record.number)
         found._reports = dict(self._reports)
         return found
@@ -270,7 +273,7 @@ class HostedAssessor(_Hosted):
     def report(self, trial_id: str, *values: Any, recorded: bool = True) -> bool:
         """Report intermediate results. Return whether the trial continues.
 
-        If not ``recorded``, the assessor is asked without a record of the results.
+        Without ``recorded``, the results are not written to the database.
         """
         items = []
         for value in values:

@@ -1,4 +1,4 @@
-"""Database of an experiment without a runner, from which algorithms are rebuilt."""
+"""Database of an experiment without a runner, from which the state of algorithms is restored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIMITS = f.Limits(trial_concurrency=4)
 
 
 class Record:
-    """Writer of facts in the store's format. ``number`` is that of the last fact."""
+    """Writer of facts in the store's format. ``number``: number of the last fact."""
 
     def __init__(
         self, path: Path, space: Mapping[str, Any], *, config: Mapping[str, Any] | None = None
@@ -79,7 +79,7 @@ class Record:
         )
 
     def over(self, end: f.TrialEnded, text: str | None) -> int:
-        """Add an end with all its fields. Return the fact's number."""
+        """Add a trial's end with all its fields. Return the fact's number."""
         value = None if text is None else _number(json.loads(text))
         self._db.end_trial(end, text, value)
         return self.add(end)

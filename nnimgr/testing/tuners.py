@@ -65,7 +65,7 @@ _BY = {
     Way.STATE: "by load_state",
     Way.REPLAY: "by the same calls, because it is replayable",
 }
-_MOST = 60  # sets after which a finite space counts as endless
+_MOST = 60  # number of sets after which a finite space counts as endless
 
 
 class TunerConformance:
@@ -73,29 +73,29 @@ class TunerConformance:
 
     Override the search spaces if the tuner cannot search all kinds of parameters. A tuner passes if it raises
     nothing, gives sets of the latest search space, and answers the requests. If it has ``recall``,
-    ``dump_state`` and ``load_state``, or ``replayable``, it must also give the same sets after a rebuild. Its
+    ``dump_state`` and ``load_state``, or ``replayable``, it must also give the same sets after a restart. Its
     random numbers must then come from a fixed seed.
     """
 
     search_space: ClassVar[Space] = _FLAT
     # Search space that the experiment changes to; None: a part of the first space.
     other_space: ClassVar[Space | None] = None
-    nested_space: ClassVar[Space | None] = _NESTED  # None: the tuner refuses nested spaces
-    finite_space: ClassVar[Space | None] = _FINITE  # None: the tuner has no finite space
-    exact: ClassVar[bool] = True  # True if its sets are inside the space as NNI defines it
+    nested_space: ClassVar[Space | None] = _NESTED  # None: the tuner does not accept nested spaces
+    finite_space: ClassVar[Space | None] = _FINITE  # None: the tuner accepts no finite space
+    exact: ClassVar[bool] = True  # True: its sets are inside the space as NNI defines it
     adds: ClassVar[tuple[str, ...]] = ()  # parameters that the tuner adds to those of the space
-    takes_over: ClassVar[bool] = True  # True if it may replace another tuner
-    builtin: ClassVar[bool] = False  # only for built-in tuners, whose results are always numbers
-    trials: ClassVar[int] = 14  # trials per test
+    takes_over: ClassVar[bool] = True  # True: it may replace another tuner
+    builtin: ClassVar[bool] = False  # True only for built-in tuners, whose results are always numbers
+    trials: ClassVar[int] = 14  # number of trials per test
 
     def make(self) -> Any:
-        """Return a new tuner, as from a configuration. Called several times."""
+        """Return a new tuner, as built from a configuration. Called several times."""
         raise NotImplementedError("override make() to return the tuner under test")
 
     # ---- what is given ------------------------------------------------------------------------------------
 
     def test_it_gives_sets_of_the_space(self, lab: Lab) -> None:
-        """Sets have a JSON form, even if they contain numpy's numbers."""
+        """Request sets. They must have a JSON form, even if they contain numpy's numbers."""
         tuner = lab.tuner(self.search_space)
         run(tuner, self.trials)
         assert lab.given(tuner), "it has given nothing"
@@ -108,7 +108,7 @@ class TunerConformance:
         assert lab.given(tuner), "it has given nothing"
 
     def test_it_goes_over_to_another_space(self, lab: Lab) -> None:
-        """The space changes. The trials of the first space end afterwards."""
+        """Change the search space. The trials of the first space end after the change."""
         tuner = lab.tuner(self.search_space)
         run(tuner, 5)
         lab.given(tuner)
@@ -117,7 +117,10 @@ class TunerConformance:
         assert lab.given(tuner), "it has given nothing of the new space"
 
     def test_many_are_asked_for_at_once(self, lab: Lab) -> None:
-        """The tuner may give some sets later, but gives no set twice and none without a request."""
+        """Request many sets at once.
+
+        The tuner may give some later, but none twice and none without a request.
+        """
         tuner = lab.tuner(self.search_space)
         given = tuner.ask(8)
         assert given or tuner.exhausted or tuner.owed
@@ -130,7 +133,10 @@ class TunerConformance:
         assert len(set(ids)) == len(ids)
 
     def test_a_tuner_that_had_no_more_may_be_asked_again(self, lab: Lab) -> None:
-        """The tuner answers with NoMoreTrialError again, and raises no other exception."""
+        """Request sets from an exhausted tuner.
+
+        It must raise NoMoreTrialError again, and no other exception.
+        """
         if self.finite_space is None:
             pytest.skip("it has no finite space")
         tuner = lab.tuner(self.finite_space)
@@ -150,7 +156,10 @@ class TunerConformance:
     # ---- what it is told ----------------------------------------------------------------------------------
 
     def test_results_come_in_every_form(self, lab: Lab) -> None:
-        """Results are numbers, mappings, or missing. A result that is not finite counts as a failure."""
+        """End trials with numbers, mappings, or no result.
+
+        A result that is not finite counts as a failure.
+        """
         tuner = lab.tuner(self.search_space)
         for value in (*_RESULTS, math.nan, math.inf, {"default": -math.inf}, NO_RESULT, 10**12):
             for trial in tuner.ask()[:1]:
@@ -159,7 +168,7 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_trials_fail(self, lab: Lab) -> None:
-        """All first trials fail, with and without a result. Later only some fail."""
+        """Let all first trials fail, with and without a result, and later only some."""
         tuner = lab.tuner(self.search_space)
         for number in range(self.trials):
             tuner.ask()
@@ -192,7 +201,7 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_a_trial_is_run_again(self, lab: Lab) -> None:
-        """A failed trial ends twice, the second time with a result."""
+        """End a failed trial a second time, with a result."""
         tuner = lab.tuner(self.search_space)
         for trial in tuner.ask(3)[:1]:
             tuner.end(trial, NO_RESULT, success=False)
@@ -201,7 +210,7 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_users_submit_trials_of_their_own(self, lab: Lab) -> None:
-        """Sets of users may be outside the space, and may have been given before."""
+        """Submit sets as a user. They may be outside the space, and may have been suggested before."""
         tuner = lab.tuner(self.search_space)
         known = [trial.parameters for trial in tuner.ask(2)]
         for parameters in (*known, {"somewhere": "else"}, {}, {"uniform": 1e9, "choice": "unknown"}):
@@ -213,7 +222,7 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_results_are_imported(self, lab: Lab) -> None:
-        """Results arrive before the first request and later, also from other search spaces."""
+        """Import results before the first request and later, also from other search spaces."""
         tuner = lab.tuner(self.search_space)
         tuner.import_data({"parameter": {"somewhere": "else"}, "value": 1.5})
         known = [trial.parameters for trial in tuner.ask(2)]
@@ -259,7 +268,7 @@ class TunerConformance:
                 tuner.end(tuner.trials[0], value, success=value is not NO_RESULT)
 
     def test_built_anew_it_goes_on(self, lab: Lab) -> None:
-        """Whatever state the tuner keeps, it gets the results of trials that began before the rebuild."""
+        """Restart the tuner. It must accept the results of trials that began before the restart."""
         tuner = lab.tuner(self.search_space)
         run(tuner, 6)
         again = tuner.anew()
@@ -268,7 +277,7 @@ class TunerConformance:
         lab.given(again)
 
     def test_it_takes_another_ones_place(self, lab: Lab) -> None:
-        """The earlier trials have other tuners' sets, and some of them are still running."""
+        """Replace another tuner, some of whose trials are still running."""
         if not self.takes_over:
             pytest.skip("it never replaces another tuner")
         record = lab.record(self.search_space)
@@ -288,7 +297,7 @@ class TunerConformance:
     # ---- what an experiment asks of every set -------------------------------------------------------------
 
     def test_it_obeys_rules(self) -> None:
-        """About half of all sets are forbidden."""
+        """Forbid about half of all sets. The tuner must follow this rule."""
         tuner = self.make()
         if not callable(getattr(tuner, "obey", None)):
             pytest.skip("it has no obey: it is asked again until it gives a valid set")
@@ -308,7 +317,7 @@ class TunerConformance:
             tuner.trial_end(parameter_id, True, trial_job_id="x")
 
     def test_it_gives_no_set_twice_where_none_may_repeat(self) -> None:
-        """A tuner that obeys has to implement `duplicates: skip` itself."""
+        """Forbid repeated sets. A tuner with `obey` has to implement `duplicates: skip` itself."""
         tuner = self.make()
         if self.finite_space is None or not callable(getattr(tuner, "obey", None)):
             pytest.skip("it has no finite space, or no obey: then repeated sets are rejected")
@@ -343,7 +352,7 @@ class TunerConformance:
 
 
 class Lab:
-    """Creates experiments with the tuner under test, and checks the sets that it gives."""
+    """Creator of experiments with the tuner under test, which checks the sets that the tuner gives."""
 
     def __init__(self, suite: TunerConformance, directory: Path) -> None:
         self._suite, self._directory = suite, directory
@@ -370,7 +379,10 @@ class Lab:
         return HostedTuner(suite.make, self.record(space), space, builtin=suite.builtin)
 
     def given(self, tuner: HostedTuner) -> list[Any]:
-        """Return all sets since the last call. Each must be inside the space of the time of its request."""
+        """Return all sets since the last call.
+
+        Each must be inside the search space at the time of its request.
+        """
         found = [trial.parameters for trial in tuner.given]
         if self._suite.exact:
             space = parse(tuner.space)
@@ -382,7 +394,7 @@ class Lab:
 
 
 def run(tuner: HostedTuner, count: int) -> None:
-    """Ask ``count`` times, with at most three trials running at the same time."""
+    """Request sets ``count`` times, with at most three trials running at the same time."""
     for number in range(count):
         tuner.ask()
         while len(tuner.trials) > 2 or (tuner.owed and tuner.trials):
