@@ -32,20 +32,23 @@ Filter = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """Questions about one experiment. They are dropped when the client disconnects."""
+    """Questions about one experiment to the analysis process.
+
+    A question is dropped when its client disconnects.
+    """
 
     parts: ApiParts
     experiment_id: str
     request: Request
 
     async def ask(self, question: str, **arguments: Any) -> bytes:
-        """Return the answer's bytes. Raise ClientDisconnect, or what ``Analyst.ask`` raises."""
+        """Return the answer's bytes. Raise ClientDisconnect, and the errors of ``Analyst.ask``."""
         answer = asyncio.create_task(self.ask_in_stream(question, **arguments), name=f"question:{question}")
         gone = asyncio.create_task(self._gone(), name="question:client")
         try:
             await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
-                gone.result()  # the client may have sent the rest of its body
+                gone.result()  # the client may have sent the rest of its request instead of disconnecting
                 raise ClientDisconnect("The client has disconnected.")
             return answer.result()
         finally:
@@ -55,9 +58,10 @@ class Questions:
                 await asyncio.wait({answer, gone})
 
     async def ask_in_stream(self, question: str, **arguments: Any) -> bytes:
-        """Return the answer's bytes for a stream in progress, which itself notices a disconnected client.
+        """Return the answer's bytes for a stream in progress. The stream itself notices when its client
+        disconnects.
 
-        Raise what ``Analyst.ask`` raises.
+        Raise the errors of ``Analyst.ask``.
         """
         database = database_path(self.parts.manager.directory(self.experiment_id))
         return await self.parts.analyst.ask(database, self.experiment_id, question, arguments)

@@ -1,7 +1,7 @@
-"""ASGI application of the server. A request passes the probes, then authentication, then FastAPI.
+"""ASGI application of the server. A request passes the health probes, then authentication, then FastAPI.
 
-Keepers do not use it: ``nnimgr.server.doors`` opens their sockets and ports. Only the table ``_STATUS`` maps
-errors to HTTP statuses.
+Keepers do not use this application: ``nnimgr.server.doors`` opens separate sockets and ports for them. Only
+the table ``_STATUS`` maps errors to HTTP statuses.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = ["create_app"]
 _LEAVING = ((b"connection", b"close"), (b"retry-after", b"1"))
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _MOST_PROBLEMS = 20  # most problems in one answer
-_MOST_VALID = 100  # most values that a problem suggests
+_MOST_VALID = 100  # most valid values that a problem lists
 _LONGEST_TEXT = 1000  # most characters of a sentence, which may repeat the request's text
 
 _STATUS: dict[type[Exception], int] = {
@@ -78,7 +78,7 @@ _STATUS: dict[type[Exception], int] = {
     RequestRefused: 409,
     StoreError: 503,
     AnalysisFailed: 500,
-    ClientDisconnect: 499,  # no client is left to read the status
+    ClientDisconnect: 499,  # no client is connected that could read the status
     HomeError: 503,
     ServiceError: 503,
     FileNotFoundError: 404,
@@ -132,7 +132,7 @@ def api(parts: ApiParts) -> FastAPI:
     async def description() -> Response:
         """Return the OpenAPI document.
 
-        It is built at the first request, in a thread, because other requests should not wait for it.
+        The document is built at the first request, in a thread, so that other requests do not wait for it.
         """
         return Response(await asyncio.to_thread(document), media_type="application/json")
 

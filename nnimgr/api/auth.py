@@ -56,15 +56,15 @@ class Identity(Enum):
     TOKEN = auto()
     BASIC = auto()
     SESSION = auto()
-    OWN_PROGRAM = auto()  # none, but the kernel says that the server's own user sent the request
+    OWN_PROGRAM = auto()  # no credential, but the kernel says that the server's own user sent the request
     ANYBODY = auto()  # no credential was needed
 
 
 class Credentials:
     """Valid credentials: the token (stored as a hash only) or a session of ``sessions``.
 
-    If no credential is ``needed``, all requests pass except those from other sites. If
-    ``trusts_own_programs``, programs of the server's own user on this machine need none.
+    If no credential is ``needed``, all requests pass except requests from other web sites. If
+    ``trusts_own_programs``, programs of the server's own user on this machine need no credential.
     """
 
     def __init__(
@@ -81,7 +81,8 @@ class Credentials:
         self._trusts_own_programs = trusts_own_programs
         self._token = _sum(token)
         self.sessions = sessions
-        self.cookie_name = f"nnimgr-{port}"  # cookies ignore ports: servers on a host need different names
+        # cookies are shared by all ports of a host, so servers on one host need different names
+        self.cookie_name = f"nnimgr-{port}"
         self._secure = secure
 
     def identify(self, scope: Scope) -> Identity | None:
@@ -129,7 +130,9 @@ class AllowedHosts:
 
     def __init__(self, bound: str, *, extra: Iterable[str] = ()) -> None:
         self._names = {"localhost", "127.0.0.1", "::1", bound.lower(), *(name.lower() for name in extra)}
-        self._any_address = bound in ("", "0.0.0.0", "::")  # an IP address cannot be rebound
+        # True: the server listens at all addresses, and any IP address is accepted because it cannot be
+        # rebound
+        self._any_address = bound in ("", "0.0.0.0", "::")
         if self._any_address:
             self._names.add(socket.gethostname().lower())
 
@@ -253,7 +256,7 @@ class Authentication:
             await self._login_page.send(send, 401, headers=challenges)
             return
         if header(scope, b"sec-fetch-mode") in (None, "navigate"):
-            # With this header, a browser would show its own login dialog.
+            # Without this header, a browser would show its own login dialog.
             challenges.append((b"www-authenticate", b'Basic realm="nnimgr", charset="UTF-8"'))
         await refuse(send, 401, sentence=_HOW, headers=challenges)
 

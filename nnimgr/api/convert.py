@@ -30,7 +30,7 @@ _JSON_TEXTS = frozenset({"parameters", "records"})
 
 
 def plain_json(text: str) -> Any:
-    """Return the value of a JSON text. Infinite numbers and NaN become null."""
+    """Return the value of a JSON text. NaN and infinite numbers become null."""
     return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
 
 
@@ -90,7 +90,7 @@ def event_of(recorded: Recorded) -> dict[str, Any]:
     job_id = getattr(fact, "job_id", None)
     if job_id is not None:
         event["trialId"], event["attempt"] = trial_of_job(job_id)
-    if isinstance(fact, MetricReported):  # by hand for speed: metrics are the most frequent facts
+    if isinstance(fact, MetricReported):  # by hand for speed, because metrics are the most frequent facts
         event.update(
             jobId=fact.job_id,
             position=fact.position,

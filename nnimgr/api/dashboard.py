@@ -32,7 +32,7 @@ _NOT_BUILT = (
 
 
 async def page(request: Request) -> Response:
-    """Return the dashboard's only page. The page itself reads the address and shows its view."""
+    """Return the dashboard's only page. Its code reads the address and shows the right view."""
     answer = _file("index.html", request)
     if answer is None:
         return Response(_NOT_BUILT, status_code=503, media_type="text/plain")
@@ -41,7 +41,7 @@ async def page(request: Request) -> Response:
 
 
 async def missing_page(request: Request) -> Response | None:
-    """Return the page for a browser that has opened an unknown address; None for everybody else."""
+    """Return the page for a browser that has opened an unknown address; None for other clients."""
     wanted = request.method == "GET" and "text/html" in request.headers.get("accept", "")
     if not wanted or request.url.path.startswith("/api/"):
         return None
@@ -56,7 +56,7 @@ for _address in _ADDRESSES:
 
 @router.get("/assets/{name}")
 async def asset(name: str, request: Request) -> Response:
-    """Return a file that the page names."""
+    """Return a file that the page refers to."""
     answer = _file(f"assets/{name}", request)
     if answer is None:
         raise NotFound(f"The dashboard has no file {name}.")
@@ -65,7 +65,7 @@ async def asset(name: str, request: Request) -> Response:
 
 
 async def _unversioned(request: Request) -> Response:
-    """Return one of the few files whose names do not change with their content."""
+    """Return one of the few files whose names do not contain a hash of their content."""
     answer = _file(request.url.path[1:], request)
     if answer is None:
         raise NotFound(f"There is no {request.url.path} here.")
@@ -95,7 +95,7 @@ async def nnis_list() -> Response:
 
 @router.get("/netron/{path:path}")
 async def netron(path: str) -> Response:
-    """Say why NNI's address of a model viewer on the internet shows nothing here."""
+    """Explain that nnimgr does not forward to NNI's model viewer on the internet."""
     sentence = "nnimgr sends no model to netron.app: download the trial's model.onnx and open it there."
     return Response(sentence, status_code=404, media_type="text/plain")
 
@@ -106,7 +106,7 @@ def _file(path: str, request: Request) -> FileResponse | None:
     try:
         if not found.is_file() or not found.resolve().is_relative_to(_FOLDER.resolve()):
             return None
-    except OSError:  # a file name cannot contain this
+    except OSError:  # the path is too long or not possible as a file name
         return None
     media_type = mimetypes.guess_type(found.name)[0] or "application/octet-stream"
     packed = found.with_name(f"{found.name}.gz")

@@ -1,4 +1,4 @@
-"""Dependencies of the routes: the parts of the server, and an experiment's runner and reader by its id."""
+"""Dependencies of the routes: the parts of the server, and an experiment's runner and reader."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class ApiParts:
     def read_log(
         self, job: JobRow, name: str, *, experiment_id: str, follow: bool, tail: int | None = None
     ) -> AsyncIterator[bytes]:
-        """Read a log of a job from its training service or, if none is open, from the machine where it ran.
+        """Read a log of a job through its training service or, if that is closed, from the machine where
+        the job ran.
 
         Raise FileNotFoundError or ServiceUnavailable, at the latest with the first chunk.
         """
@@ -72,14 +73,17 @@ class ApiParts:
         return self._read_at_rest(job, name, experiment_id, tail=tail)
 
     def read_file(self, job: JobRow, path: str, *, experiment_id: str) -> AsyncIterator[bytes]:
-        """Read any file of a job, as ``read_log`` does. Also raise ValueError for an impossible path."""
+        """Read any file of a job, in the way of ``read_log``.
+
+        Also raise ValueError for an impossible path.
+        """
         service = self._service(experiment_id)
         if service is not None:
             return service.read_file(job.job_id, path, keeper_id=job.keeper_id)
         return self._read_at_rest(job, path, experiment_id)
 
     async def list_files(self, job: JobRow, *, experiment_id: str) -> FileListing:
-        """Return the files of a job, found where ``read_log`` reads.
+        """Return the files of a job, from the same place as ``read_log``.
 
         Raise FileNotFoundError or ServiceUnavailable.
         """
@@ -143,7 +147,7 @@ Live = Annotated[ExperimentRunner, Depends(_live)]
 
 
 async def reply(build: Callable[[], BaseModel]) -> Response:
-    """Return the answer that ``build`` makes.
+    """Return the answer that ``build`` returns.
 
     Reading, building and serialising happen in a thread, so that other requests do not wait.
     """
@@ -160,5 +164,5 @@ def refusals(*statuses: int) -> Responses:
 
 
 def streams(*media_types: str) -> Responses:
-    """Return the description of a route that answers with a stream of one of these media types."""
+    """Return the description of a route whose answer is a stream of one of these media types."""
     return {200: {"content": {media_type: {} for media_type in media_types}}}

@@ -320,9 +320,9 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
 LEFT_OUT: frozenset[type[Any]] = frozenset(
     {
         f.MetricReported,
-        f.ParametersWanted,  # FurtherSuggested has the sentence
+        f.ParametersWanted,  # FurtherSuggested has the sentence about the set
         f.UpdateOrdered,
-        f.StopOrdered,  # the fact that asked for the stop has a sentence
+        f.StopOrdered,  # the fact that requested the stop has a sentence
         f.ResultReused,  # the end of the trial has a sentence
         f.JobEnded,  # another fact of the same turn describes the trial's next step
         f.JobLost,

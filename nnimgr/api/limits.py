@@ -12,7 +12,7 @@ __all__ = ["MOST_BODY", "MOST_VALUES", "BodyLimit", "ReadableAnswers"]
 
 MOST_BODY = 8 << 20
 MOST_VALUES = 120_000  # values of a JSON text; parsing more of them would delay all other requests
-_MOST_RECORDS = 600_000  # values of an import, which has up to 100,000 records
+_MOST_RECORDS = 600_000  # most values of an import, which has up to 100,000 records
 _IMPORT = "/import"
 _BODY_S = 30.0
 _MOST_DRAINED = 64 << 20
@@ -50,7 +50,7 @@ class BodyLimit:
         async def counting() -> Message:
             nonlocal taken, values, complete
             if complete:
-                return await receive()  # waits for the client to disconnect
+                return await receive()  # returns when the client disconnects
             try:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
@@ -74,7 +74,7 @@ class BodyLimit:
 
 
 class ReadableAnswers:
-    """ASGI layer that lets a client read an answer that was sent before the whole body was read.
+    """ASGI layer that lets a client read an answer that was sent before the whole request was read.
 
     If the server closes a connection while the client still sends, the connection is reset, and the client
     never sees the answer. So if this connection closes after the answer, the rest of the body is read and

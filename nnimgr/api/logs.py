@@ -32,18 +32,20 @@ class LogName(StrEnum):
 async def log_stream(read: ReadLog, *, follow: bool, tail: int | None) -> AsyncGenerator[bytes, None]:
     """Return the chunks to send.
 
-    ``tail``: only this number of last lines of the present content. The file is opened before this returns,
-    so that FileNotFoundError is raised before the first byte is sent.
+    ``tail``: send only this number of last lines of the current content. The file is opened before this
+    function returns, so that FileNotFoundError is raised before the first byte is sent.
     """
     if not follow:
         return await begun(read(False, tail))
-    async with _closing(read(False, 0)) as chunks:  # a followed file would block here until it grows
+    async with _closing(read(False, 0)) as chunks:  # a file that is followed would block here until it grows
         await anext(chunks, b"")
     return _generator(read(True, tail))
 
 
 async def begun(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Return the chunks after the first chunk has arrived, so that errors of opening are raised here."""
+    """Return the chunks after the first chunk has arrived, so that errors of opening the file are raised
+    here.
+    """
     source = _generator(chunks)
     return _after(await anext(source, b""), source)
 
@@ -57,7 +59,7 @@ async def _after(first: bytes, chunks: AsyncGenerator[bytes, None]) -> AsyncGene
 
 
 def _generator(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    return cast("AsyncGenerator[bytes, None]", chunks)  # services give asynchronous generators
+    return cast("AsyncGenerator[bytes, None]", chunks)  # training services return asynchronous generators
 
 
 def _closing(chunks: AsyncIterator[bytes]) -> aclosing[AsyncGenerator[bytes, None]]:
@@ -69,7 +71,7 @@ async def plain_log(
 ) -> AsyncGenerator[bytes, None]:
     """Yield chunks of a log on this machine.
 
-    With ``follow``, continue for as long as the client reads, also if a new file of the same name replaces
+    With ``follow``, continue for as long as the client reads, even if a new file of the same name replaces
     the log. Raise FileNotFoundError, also for a link or a pipe.
     """
     file = await asyncio.to_thread(PlainFile, str(root), parts, name)
@@ -82,7 +84,7 @@ async def plain_log(
             if not follow:
                 return
             await asyncio.sleep(LOOK_S)
-            with contextlib.suppress(FileNotFoundError):  # the file is being replaced
+            with contextlib.suppress(FileNotFoundError):  # the file is being replaced at this moment
                 newer = await asyncio.to_thread(PlainFile, str(root), parts, name)
                 if newer.identity == file.identity:
                     newer.close()

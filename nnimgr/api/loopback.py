@@ -1,8 +1,9 @@
-"""Trust in programs of the server's own user that call over loopback without a credential, as NNI's clients
-do.
+"""Trust in programs of the server's own user that call over loopback without a credential, as NNI's
+clients do.
 
-The kernel says who owns the socket at the other end (Linux: /proc/net/tcp). A request that a browser or a
-proxy may have sent is not trusted: the process is the user's, but somebody else may have caused the request.
+The kernel knows who owns the socket at the other end (Linux: /proc/net/tcp). A request that a browser or a
+proxy may have sent is not trusted: the process belongs to the user, but another person may have caused the
+request.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from trial_keeper.calls.local_http import is_trusted
 __all__ = ["comes_from_own_program"]
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_ESTABLISHED = b"01"  # a socket that was closed meanwhile has another state, and shows root as its owner
-_UNKNOWN_USER = 65534  # shown for users of other containers
+_ESTABLISHED = b"01"  # a closed socket has another state, and root is shown as its owner
+_UNKNOWN_USER = 65534  # user id that the kernel shows for users of other containers
 _MAPPED = b"0000000000000000FFFF0000"  # an IPv4 address in an IPv6 socket
 _OF_BROWSERS = frozenset({b"origin", b"referer", b"cookie"})
 _OF_PROXIES = frozenset({b"forwarded", b"via", b"x-real-ip"})
@@ -40,7 +41,7 @@ def comes_from_own_program(scope: Scope) -> bool:
 
 
 def _owner(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """Return the user id that owns the client's end of a connection, or None if the kernel does not say."""
+    """Return the user id of the client's end of a connection; None if the kernel does not report it."""
     for table in _TABLES:
         try:
             content = table.read_bytes()
@@ -58,7 +59,7 @@ def _owner(client: tuple[str, int], server: tuple[str, int]) -> int | None:
 
 
 def _rows(client: tuple[str, int], server: tuple[str, int]) -> Iterator[bytes]:
-    """Yield the texts by which a table may show the client's end of a connection."""
+    """Yield the texts that identify the client's end of a connection in the kernel's tables."""
     local, remote = (ipaddress.ip_address(address) for address, _ in (client, server))
     for prefix in (b"", _MAPPED) if local.version == remote.version == 4 else (b"",):
         yield b" %s%s:%04X %s%s:%04X " % (
@@ -68,7 +69,7 @@ def _rows(client: tuple[str, int], server: tuple[str, int]) -> Iterator[bytes]:
 
 
 def _hexadecimal(packed: bytes) -> bytes:
-    """Return an address as the kernel shows it: words of 32 bits in the byte order of this machine."""
+    """Return an address in the kernel's notation: words of 32 bits in the byte order of this machine."""
     return b"".join(b"%08X" % word for word in struct.unpack(f"={len(packed) // 4}I", packed))
 
 

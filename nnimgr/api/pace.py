@@ -1,4 +1,4 @@
-"""Pace of an experiment: how fast new trials come, and how long it will still run at that pace. Pure."""
+"""Rate at which an experiment creates trials, and the time until its end at that rate. Pure."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Literal, NamedTuple
 
 __all__ = ["CREATIONS", "Forecast", "forecast", "trials_per_s"]
 
-CREATIONS = 31  # latest creations of trials from which the pace is computed
-_LEAST = 3  # creations after the first filling of the slots, without which there is no pace
+CREATIONS = 31  # number of latest creations of trials from which the rate is computed
+_LEAST = 3  # fewest creations after the first filling of the slots that allow to compute a rate
 
 
 class Forecast(NamedTuple):
-    """How long the experiment will still run, and which of its limits will end it."""
+    """Time until the experiment's end, and the limit that will end it."""
 
     remaining: timedelta
     limit: Literal["maxTrialNumber", "maxExperimentDuration"]
 
 
 def trials_per_s(latest: Sequence[datetime], *, created: int, slots: int, now: datetime) -> float | None:
-    """Return how many trials are created per second, None as long as there are too few of them.
+    """Return the number of trials created per second; None if too few trials were created.
 
-    ``latest``: instants of the latest creations, newest first. ``created``: number of all trials. The first
-    ``slots`` trials are left out: they are created at once, and later ones only when another trial has ended.
+    ``latest``: times of the latest creations, newest first. ``created``: number of all trials. The first
+    ``slots`` trials are left out, because they are created at once, and later ones only when another trial
+    has ended.
     """
     steps = min(len(latest) - 1, created - slots)
     if steps < _LEAST:
@@ -34,10 +35,10 @@ def trials_per_s(latest: Sequence[datetime], *, created: int, slots: int, now: d
 
 
 def forecast(pace: float | None, *, unfinished: int | None, time_left: timedelta | None) -> Forecast | None:
-    """Return the first end that a limit will cause; None if that is unknown.
+    """Return the first end that a limit will cause; None if it cannot be predicted.
 
     ``unfinished``: number of trials that are missing up to maxTrialNumber, None without that limit.
-    ``time_left``: up to maxExperimentDuration, None without that limit.
+    ``time_left``: time up to maxExperimentDuration, None without that limit.
     """
     found = []
     if unfinished is not None and pace is not None:

@@ -1,4 +1,4 @@
-"""Probes for orchestrators, without a token: is the server alive, and does it accept requests?"""
+"""Probes for orchestrators, without a token: does the server run, and does it accept requests?"""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _FRESH = ((b"cache-control", b"no-store"),)
 async def answer_probe(scope: Scope, send: Send, *, leaving: bool) -> None:
     """Answer 200. When the server shuts down, answer 503 to ``/readyz``.
 
-    ``/healthz`` answers 200 until the end, so that no orchestrator kills a server that is closing. Probes get
-    no answer before the experiments of the index are open again.
+    ``/healthz`` answers 200 until the end, so that no orchestrator kills a server that is shutting down.
+    Probes get no answer before the experiments of the index are open again.
     """
     if scope["method"] not in _METHODS:
         sentence = f"{scope['path']} does not accept {scope['method']}."

@@ -1,4 +1,5 @@
-"""Browser sessions: login codes that work once, and session cookies, given for a code or the token.
+"""Browser sessions: login codes that work once, and session cookies, given in exchange for a code or the
+token.
 
 Both are in the memory of one server process, as SHA-256 hashes, and end with the process. A browser sends its
 cookie to any process that listens at the address. After the server's end, another account of the machine may
@@ -22,7 +23,7 @@ _MOST_SESSIONS = 256
 
 
 def _now() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)  # a clock that continues while the machine sleeps
+    return time.clock_gettime(time.CLOCK_BOOTTIME)  # a clock that continues while the machine is suspended
 
 
 class Sessions:

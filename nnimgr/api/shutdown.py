@@ -1,4 +1,4 @@
-"""Shutdown of a server, as its requests see it."""
+"""Shutdown of a server, in the form that its requests use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Shutdown"]
 class Shutdown:
     """State of the server's shutdown. ``closing`` ends all streams and rejects new requests.
 
-    A server that exits when it is idle (``until_idle``) first waits for all requests that may change this.
+    A server that exits when it is idle (``until_idle``) first waits for all requests that may create work.
     """
 
     def __init__(self, *, until_idle: bool = False) -> None:
@@ -24,7 +24,7 @@ class Shutdown:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Count a request that may change something, until the block ends."""
+        """Count a request as one that may change something, until the block ends."""
         self._changes += 1
         self._quiet.clear()
         try:
@@ -35,5 +35,5 @@ class Shutdown:
                 self._quiet.set()
 
     async def quiet(self) -> None:
-        """Return when no request that may change something is under way."""
+        """Return when no request is in progress that may change something."""
         await self._quiet.wait()

@@ -2,8 +2,8 @@
 
 The stream of an experiment is a cursor over the facts in the database. It reads pages after its cursor and,
 if there are no more, waits for the runner to commit. It holds one page at a time and sends it before it reads
-the next page. So a client that does not read costs one page and delays nobody. The server's own stream only
-reports which experiments have new facts.
+the next page. So a client that does not read costs one page and delays no other client. The server's own
+stream only reports which experiments have new facts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ logger = logging.getLogger(__name__)
 
 PAGE = 500
 HEARTBEAT_S = 15.0
-_GATHER_S = 0.02  # a busy experiment commits up to 1,000 times a second; a stream reads at most 50 times
+# seconds; a busy experiment commits up to 1,000 times a second, but a stream reads at most 50 times
+_GATHER_S = 0.02
 
 
 async def event_stream(
@@ -47,13 +48,14 @@ async def event_stream(
 ) -> AsyncGenerator[bytes, None]:
     """Yield all facts with numbers above ``after``, then new facts until the experiment is stopped.
 
-    ``find`` returns the experiment's runner, None if it has none.
+    ``find`` returns the experiment's runner, or None.
     """
     loop = asyncio.get_running_loop()
     cursor = after
     yield b"retry: 1000\n\n"
     while True:
-        runner = find()  # before reading: else the last commits of a runner that ends could be missed
+        # before reading, because otherwise the last commits of a runner that ends could be missed
+        runner = find()
         read_at = loop.time()
         page = await asyncio.to_thread(_read_page, reader, cursor, served=runner is not None)
         cursor = page.cursor
@@ -111,7 +113,7 @@ async def _has_news(runner: ExperimentRunner, cursor: int, seconds: float) -> bo
 class TrialStream(StreamingResponse):
     """Stream of a trial's file.
 
-    If its end cannot be sent, the stream is cut off, which the client notices.
+    If the rest of the file cannot be sent, the stream is cut off, so that the client notices.
     """
 
     async def stream_response(self, send: Send) -> None:
@@ -159,7 +161,7 @@ async def until(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> 
                     step.cancel()  # a running generator cannot be closed
                     await asyncio.wait({step})
                 if not step.cancelled():
-                    step.exception()  # retrieve the error, because perhaps no task is left to handle it
+                    step.exception()  # retrieve the error, because there may be no task left to handle it
 
 
 async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
@@ -168,7 +170,10 @@ async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Text of some events, and the cursor after them. ``last``: it has the event that ends the stream."""
+    """Text of some events, and the cursor after them.
+
+    ``last``: the text contains the event that ends the stream.
+    """
 
     text: bytes
     cursor: int

@@ -1,4 +1,4 @@
-"""Paths of trials' files, as users see them: a folder on this machine or on another."""
+"""Paths of trials' files in the form for users: a folder on this machine or on another machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TrialPaths"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPaths:
-    """Paths of the trials of one experiment, as users see them."""
+    """Paths of the trials of one experiment, in the form for users."""
 
     experiment_id: str
     directory: Path
@@ -26,9 +26,9 @@ class TrialPaths:
         return {} if self.platform == LOCAL else reader.keepers(rows)
 
     def log_path(self, row: TrialRow, keeper_id: str | None) -> str:
-        """Return the folder of a trial's latest attempt, in NNI's format for other machines.
+        """Return the folder of a trial's latest attempt, in NNI's notation for other machines.
 
-        ``keeper_id``: the keeper that has the attempt.
+        ``keeper_id``: the keeper that runs the attempt.
         """
         folder = attempt_folder(row.trial_id, max(1, row.attempt))
         host = None if keeper_id in (None, LOCAL) else host_of(keeper_id)

@@ -1,4 +1,4 @@
-"""``nnictl algo``: a user's own tuners and assessors, registered under names like built-in ones."""
+"""``nnictl algo``: a user's own tuners and assessors, registered under names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KNOWN = (*_REQUIRED, "classArgsValidator", "classArgs", "acceptClassArgs", "ali
 
 
 def register(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Register the algorithms of a description, all or none, after their classes were imported."""
+    """Register all algorithms of a description, or none. Their classes are imported first."""
     file = Path(args.meta_path)
     entries = [_described(raw, file=file, terminal=terminal) for raw in _descriptions(file)]
     for entry in entries:
@@ -81,13 +81,13 @@ def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _brought(name: str) -> str:
-    """Return why an algorithm that is listed cannot be unregistered, or ""."""
+    """Return why an algorithm in the list cannot be unregistered, or ""."""
     packages = [entry.package for entry in installed(Interpreter().folders()) if entry.named(name)]
     return f": the package {packages[0]} brings it" if packages else ""
 
 
 def show(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show one algorithm, built in or registered, in the registry's form."""
+    """Show one built-in or registered algorithm, in the format of the registry's file."""
     found = next((entry for entry in _all() if entry.named(args.name)), None)
     if found is None:
         raise ClientError(f"There is no algorithm {args.name}.", mend="See: nnictl algo list")
@@ -154,7 +154,7 @@ def _source(entry: Registered) -> str:
 
 
 def _descriptions(file: Path) -> list[Any]:
-    """Return the algorithms that a description lists, or the one that it describes."""
+    """Return the list of algorithms in a description, or the one algorithm that it describes."""
     content = read_plain(file)
     if isinstance(content, Mapping) and isinstance(content.get("algorithms"), list):
         return list(content["algorithms"])
@@ -185,7 +185,7 @@ def _described(raw: Any, *, file: Path, terminal: Terminal) -> Registered:
 def _import(target: str) -> None:
     try:
         registry.load(target)
-    except Exception as error:  # any exception of the user's module
+    except Exception as error:  # the user's module may raise any exception
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ClientError(
             f"{target} cannot be imported: {reason}. It must be installed where nnictl is, "

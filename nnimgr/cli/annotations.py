@@ -1,4 +1,4 @@
-"""``nnictl trial note`` and ``nnictl trial tag``: what users add to trials."""
+"""``nnictl trial note`` and ``nnictl trial tag``: notes and tags of trials."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def note(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def tag(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Add tags to trials and remove tags from them. Without either, show the tags."""
+    """Add tags to trials and remove tags from them. Without any tag, show the tags."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -66,5 +66,5 @@ def tag(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _tags(words: Sequence[str]) -> list[str]:
-    """Return the tags of options, each of which may name several tags with commas between them."""
+    """Return the tags given as options. One option may have several tags with commas between them."""
     return list(dict.fromkeys(tag.strip() for word in words for tag in word.split(",") if tag.strip()))

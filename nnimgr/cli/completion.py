@@ -1,7 +1,7 @@
 """Completion in bash, zsh and fish: of commands, options and file names, and of ids and numbers.
 
-argcomplete completes what the parsers describe. The shell starts ``nnictl`` for each completion, which
-therefore imports little, and never starts or waits for a server.
+argcomplete completes the names in the parsers. The shell starts ``nnictl`` for each completion, so this
+module imports little, and never starts a server or waits for one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def completion(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer the shell and end the process."""
+    """Print the completions for the shell and end the process."""
     from argcomplete.completers import DirectoriesCompleter, FilesCompleter, SuppressCompleter
     from argcomplete.finders import CompletionFinder
 

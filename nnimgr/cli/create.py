@@ -41,7 +41,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     try:
         experiment_id = check_id(home, args.experiment_id)
-        # The server starts while the configuration is read, which takes about as long.
+        # The server starts while the configuration is read. Both take about the same time.
         port = args.port or DEFAULT_PORT
         with ServerStart(home, port, no_token=args.no_token, url_prefix=prefix) as start:
             loaded = _load(args, terminal)
@@ -68,7 +68,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
 def resume(args: argparse.Namespace, terminal: Terminal) -> int:
     """Resume a stopped or finished experiment, on any port.
 
-    An experiment whose server was killed is running again as soon as a server has started for it.
+    An experiment whose server was killed is running again as soon as its server has been restarted.
     """
     refuse_nni()
     terminal.act_without_reader()
@@ -94,7 +94,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def view(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show a stopped experiment, on any port, until it is stopped again. Nothing of it runs or changes."""
+    """Show a stopped experiment, on any port, until it is stopped again. None of its trials run."""
     terminal.act_without_reader()
     home = Home.find()
     try:
@@ -113,7 +113,7 @@ def view(args: argparse.Namespace, terminal: Terminal) -> int:
 def _after_start(
     client: Client, experiment_id: str, *, url: str, foreground: bool, terminal: Terminal, after: int
 ) -> int:
-    if terminal.for_people:  # a line of its own, which is short enough for most terminals
+    if terminal.for_people:  # a separate line, which is short enough for most terminals
         terminal.stamped("Web portal URLs:")
         terminal.say(url)
     else:

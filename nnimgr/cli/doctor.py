@@ -32,7 +32,8 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
         service = reveal_secrets(config.training_service, environ=os.environ, base=base, secrets={})
     except ReferenceUnresolved as error:
         raise ClientError(f"The training service cannot be used: {error}") from error
-    logging.getLogger().addHandler(logging.NullHandler())  # log messages would repeat the findings
+    # no output, because log messages would repeat the findings
+    logging.getLogger().addHandler(logging.NullHandler())
     findings = asyncio.run(_examine(config, service, terminal))
     faults = [finding for finding in findings if finding.level == "FAULT"]
     if terminal.as_json:

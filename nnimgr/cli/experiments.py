@@ -37,7 +37,7 @@ _COLUMNS = (
     Column("BEST", "right"),
     Column("STARTED"),
 )
-LOCAL = "local"  # the platform without other machines
+LOCAL = "local"  # the platform that uses no other machines
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -82,7 +82,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _row(entry: IndexEntry) -> tuple[str, ...]:
-    """Return an experiment as a row for people, with numbers from its database."""
+    """Return an experiment as a row of the table for people, with numbers from its database."""
     from nnimgr.store.errors import StoreError
     from nnimgr.store.overview import stored_experiment
 
@@ -95,7 +95,7 @@ def _row(entry: IndexEntry) -> tuple[str, ...]:
 
 
 def _put_away(entry: IndexEntry) -> bool:
-    """Return whether lists hide the experiment: it is stopped, or ended and archived."""
+    """Return whether lists hide the experiment, because it is stopped, or has ended and is archived."""
     return entry.status == "STOPPED" or (entry.archived and entry.status in ("DONE", "ERROR"))
 
 
@@ -155,7 +155,7 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what an experiment does and what it has found."""
+    """Return the lines about the experiment's state and its best result."""
     name = f"  {printable(profile['name'])}" if profile["name"] else ""
     why = profile.get("now") or profile["reason"]
     fields = [
@@ -177,7 +177,7 @@ def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str
 
 
 def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return how an experiment was set up, and where its files are."""
+    """Return the lines about the experiment's configuration and its files."""
     limits, config = profile["limits"], profile["config"]
     most, longest = limits["maxTrialNumber"], limits["maxExperimentDurationS"]
     fields = [
@@ -204,7 +204,7 @@ def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[st
 
 
 def _show_lines(terminal: Terminal, fields: Sequence[tuple[str, str]]) -> None:
-    """Show names and values, with the values of several lines below each other."""
+    """Print names and values. The lines of a value are aligned."""
     width = max(len(name) for name, _ in fields)
     for name, value in fields:
         terminal.say(f"{name:<{width}}  {value}", indent=" " * (width + 2))
@@ -233,14 +233,15 @@ def tag(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def archive(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Archive an experiment. Lists hide it unless they show all or it runs."""
+    """Archive an experiment. Lists then hide it unless all are listed or it runs."""
     experiment_id = _label(args.id, {"archived": not args.undo})
     terminal.info(f"Experiment {experiment_id} is {'not ' if args.undo else ''}archived.")
     return 0
 
 
 def _label(word: str, changes: Mapping[str, Any]) -> str:
-    """Change labels through the server if it runs, so that browsers are notified, else only in the index.
+    """Change labels through the server if it runs, so that browsers are notified, else directly in the
+    index.
 
     Return the experiment's id. Raise ClientError.
     """
@@ -308,7 +309,7 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
         client.mends = {409: f"Stop it first: nnictl stop {entry.id}"}
         answer = client.call("DELETE", "experiments", entry.id, timeout_s=_DELETE_TIMEOUT_S, **query)
         return [str(sentence) for sentence in answer.get("left", ())]
-    if entry.status not in ("STOPPED", "VIEWED"):  # its viewing server has ended
+    if entry.status not in ("STOPPED", "VIEWED"):  # the server that showed the experiment has ended
         raise ClientError(
             f"Experiment {entry.id} is {entry.status}: only a stopped experiment can be deleted.",
             mend=f"Stop it first: nnictl stop {entry.id}",

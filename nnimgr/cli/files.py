@@ -49,7 +49,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def get(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Fetch one file of a trial. An incomplete file is removed."""
+    """Fetch one file of a trial. If the transfer fails, remove the incomplete file."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -97,7 +97,8 @@ def _fetch(chunks: Iterator[bytes], target: Path) -> int:
     if target.is_dir():
         raise ClientError(f"{target} is a directory.", mend=f"Name a file in it: --output {target / 'FILE'}")
     part = target.with_name(f"{target.name}.part{os.getpid()}")
-    first = next(chunks, b"")  # errors of the server are reported before a file is created
+    # get the first bytes before a file is created, so that the server's errors come first
+    first = next(chunks, b"")
     try:
         try:
             with part.open("xb") as file:

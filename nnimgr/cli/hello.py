@@ -1,4 +1,4 @@
-"""``nnictl hello``: an example to start from. Also the help that ``nnictl`` without a command prints."""
+"""``nnictl hello``: an example to start from. Also the help for ``nnictl`` without a command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def hint(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def hello(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Write an example that needs nothing but nnimgr into a new folder."""
+    """Write an example that needs only nnimgr into a new folder."""
     package = Path(nnimgr.__file__).parent
     candidates = [package / "examples" / "hello", package.parent / "examples" / "hello"]
     source = next((path for path in candidates if path.is_dir()), None)
@@ -60,7 +60,7 @@ def hello(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _use_this_python(config: Path) -> None:
-    """Let the trials run with the interpreter that has nnimgr, if the PATH has another one."""
+    """Make the trials use the interpreter that has nnimgr, if the PATH leads to another one."""
     found = shutil.which("python3")
     if found is not None and Path(found).parent == Path(sys.executable).parent:
         return
@@ -74,7 +74,7 @@ def _use_this_python(config: Path) -> None:
 
 
 def _nnictl() -> str:
-    """Return how a user can call this program: by its name if it is on the PATH, else by its path."""
+    """Return the command that starts this program: its name if it is on the PATH, else its path."""
     here = Path(sys.argv[0]).absolute()
     found = shutil.which("nnictl")
     if here.name != "nnictl" or not here.is_file():

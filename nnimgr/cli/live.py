@@ -34,7 +34,7 @@ _STYLES = {
 
 
 class LiveScreen:
-    """A part of the terminal that is drawn repeatedly. The last picture remains."""
+    """Part of the terminal that is redrawn repeatedly. The last picture stays."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=False)
@@ -51,7 +51,7 @@ class LiveScreen:
         self._live.stop()
 
     def tell(self, sentence: str) -> None:
-        """Do nothing, because the view shows the recent sentences."""
+        """Do nothing, because the view shows the recent sentences itself."""
 
     def draw(self, progress: Progress) -> None:
         now = datetime.now(UTC)
@@ -61,7 +61,7 @@ class LiveScreen:
 
 
 def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableType:
-    """Build the picture. ``since``: the age of the profile."""
+    """Build the picture. ``since``: age of the profile in seconds."""
     profile = progress.profile
     name = f" {profile['name']}" if profile["name"] else ""
     head = Text.assemble(
@@ -101,7 +101,7 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
 
 
 def _line(text: str, *, style: str) -> Text:
-    """Return a text that is cut, not wrapped, where the terminal is too narrow."""
+    """Return a text that is cut at the width of the terminal instead of wrapped."""
     return Text(text, style=style, **_ONE_LINE)
 
 

@@ -39,7 +39,7 @@ def stderr(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def trial(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the output of a trial, or where it is: its folder, in NNI's form.
+    """Show the output of a trial, or the path of its folder in NNI's form.
 
     People get the output, and the folder with ``--path``. A pipe gets the folder, as in NNI, and the output
     with ``--follow``, ``--file`` or ``--tail``. Without a trial, the folders of all trials are shown.
@@ -71,7 +71,7 @@ def _copy(
     args: argparse.Namespace,
     terminal: Terminal,
 ) -> int:
-    """Show the output of a trial: the named file, else its standard output."""
+    """Print a file of a trial: the named file, or its standard output."""
     name = args.file or "stdout"
     path = ("experiments", experiment_id, "trials", trial["id"], "logs", name)
     query: dict[str, object] = {"follow": "true"} if args.follow else {}

@@ -29,7 +29,7 @@ _COLUMNS = (
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List the machines, and below them why some are not connected."""
+    """List the machines, and the reasons why some are not connected."""
     client, experiment_id = _client(args)
     machines = client.get("experiments", experiment_id, "machines")["machines"]
     if terminal.as_json:
@@ -44,7 +44,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def add(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Add machines: one that is described by options, or those of a file."""
+    """Add machines: one machine described by options, or the machines in a file."""
     client, experiment_id = _client(args)
     body = {"machines": _machines(args)}
     added = client.post("experiments", experiment_id, "machines", body=body)["ids"]

@@ -24,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Return the exit code, which is 0 only if the command has succeeded."""
     _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names and results may have letters that the locale lacks
+        # names and results may contain letters that the locale cannot print
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     parser = nnictl_parser()
     if "_ARGCOMPLETE" in os.environ:
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.code
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed the pipe
         drop_output(sys.stdout)
         return 0
     except OSError as error:  # for example, a full disk
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Open standard streams that the shell has closed, so that other files do not take their numbers."""
+    """Open standard streams that the shell has closed, so that other files do not get their numbers."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)

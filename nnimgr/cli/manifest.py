@@ -1,4 +1,4 @@
-"""The first Job of an experiment in a cluster, for ``nnictl create --dry-run``."""
+"""First Job of an experiment in a cluster, for ``nnictl create --dry-run``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["PlannedJob", "plan_job"]
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """A Job before its creation. ``accepted``: whether the cluster would accept the Job; None: unknown.
+    """Job that is not created yet. ``accepted``: True if the cluster would accept the Job; None: unknown.
 
     ``verdict``: one sentence about that. ``pooled``: the Job's pod runs several trials, one after the other.
     """

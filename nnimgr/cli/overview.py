@@ -70,12 +70,12 @@ def _look(home: Home, entry: IndexEntry) -> dict[str, Any]:
         client = client_of(home, entry)
         profile = client.get("experiments", entry.id)
         return {"experiment": profile, "running": list(all_trials(client, entry.id, status=_RUNNING))}
-    except ClientError as error:  # the experiment may end at any moment
+    except ClientError as error:  # the experiment may have ended at this moment
         return {"id": entry.id, "error": " ".join(error.lines)}
 
 
 def _show(entries: list[IndexEntry], seen: list[dict[str, Any]], terminal: Terminal) -> None:
-    """Show a table of the experiments, and one of their running trials."""
+    """Print a table of the experiments, and a table of their running trials."""
     now = datetime.now(UTC)
     rows, trials, troubles = [], [], []
     for entry, found in zip(entries, seen, strict=True):

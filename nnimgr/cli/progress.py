@@ -26,14 +26,14 @@ _QUIET = frozenset(
 
 @dataclass(slots=True)
 class LiveTrial:
-    """A trial that has not ended."""
+    """Trial that has not ended."""
 
     sequence: int
     parameters: Any
     started_at: datetime | None = None
     latest: float | None = None
     final: float | None = None
-    final_text: str | None = None  # of the final result, which is the first FINAL metric
+    final_text: str | None = None  # JSON text of the final result, which is the first FINAL metric
     reports: int = 0
 
 
@@ -41,7 +41,7 @@ class LiveTrial:
 class Progress:
     """Progress of an experiment.
 
-    ``profile`` is an earlier answer of the server; the rest follows the events.
+    ``profile`` is an earlier answer of the server; the other fields follow the events.
     """
 
     profile: Mapping[str, Any]
@@ -51,9 +51,10 @@ class Progress:
     reason: str = ""
     best: float | None = None
     failed: Mapping[str, Any] | None = None  # the last failed trial: sequence, id, reason
-    stale: bool = False  # whether events came that the profile does not include
-    ended_since: Counter[str] = field(default_factory=Counter)  # ended trials by status, since the profile
-    # Notices that were shown: subject and seconds, by topic.
+    stale: bool = False  # True: events have arrived that the profile does not include
+    # number of trials by status that have ended since the profile
+    ended_since: Counter[str] = field(default_factory=Counter)
+    # Notices that were shown: topic -> subject and seconds.
     noticed: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     @classmethod
@@ -68,7 +69,7 @@ class Progress:
         return self.status in ENDED and cursor >= self.profile["lastNumber"]
 
     def refresh(self, profile: Mapping[str, Any]) -> None:
-        """Use a newer profile."""
+        """Replace the profile by a newer one."""
         self.profile = profile
         self.status, self.reason = profile["status"], profile["reason"]
         self.stale = False
@@ -222,7 +223,7 @@ class Progress:
 
     def _improves(self, trial_id: str, value: float) -> bool:
         smaller = self.profile["optimizeMode"] == "minimize"
-        known = self.profile["bestTrial"] or {}  # may be newer than the event
+        known = self.profile["bestTrial"] or {}  # the profile may be newer than the event
         if known.get("trialId") != trial_id and self.best is not None:
             if value >= self.best if smaller else value <= self.best:
                 return False
@@ -235,24 +236,26 @@ class Progress:
 
 
 def moved(status: str, reason: str) -> str:
-    """Return a sentence about the status of an experiment."""
+    """Return a sentence about the new status of an experiment."""
     return f"Experiment {status}: {reason}" if reason and status != "RUNNING" else f"Experiment {status}"
 
 
 def number(value: float | None) -> str:
-    """Return a result as shown to users, with six digits."""
+    """Return a result in the form for users, with six digits."""
     return "--" if value is None else f"{value:.6g}"
 
 
 def notice_lines(profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the present notices: a sentence, and the place of the running call ("" for none)."""
+    """Return the current notices: a sentence, and the place of the running call in user code ("" if there
+    is none).
+    """
     return [
         (_capital(notice["sentence"]), _innermost(notice["detail"])) for notice in profile.get("notices", ())
     ]
 
 
 def _innermost(stack: str) -> str:
-    """Return the last place of a stack on one line."""
+    """Return the innermost place of a stack, as one line."""
     lines = [line.strip() for line in stack.splitlines() if line.strip()]
     places = [index for index, line in enumerate(lines) if line.startswith('File "')]
     return ": ".join(lines[places[-1] : places[-1] + 2]) if places else "".join(lines[-1:])

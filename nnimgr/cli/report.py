@@ -1,4 +1,4 @@
-"""The last lines about an experiment that was watched: what happened, the best trial, and what to do next."""
+"""Last lines about an experiment that was watched: its end, the best trial, and the next command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ __all__ = ["report"]
 
 
 def report(progress: Progress, client: Client, terminal: Terminal) -> None:
-    """Print how the experiment ended, its trials by status, the best and the last failed one."""
+    """Print how the experiment ended, the number of trials by status, the best trial and the last failed
+    trial.
+    """
     profile = progress.profile
     sentence = moved(profile["status"], profile["reason"])
     if not progress.recent or progress.recent[-1] != sentence or terminal.live:
@@ -28,7 +30,7 @@ def report(progress: Progress, client: Client, terminal: Terminal) -> None:
             terminal.say(f"{error['sentence']}\n{error['traceback']}".rstrip())
     failed = progress.failed
     if failed is None:
-        with contextlib.suppress(ClientError):  # the server exits with its last experiment
+        with contextlib.suppress(ClientError):  # the server may have exited with its last experiment
             failed = last_failure(client, profile)
     if failed is not None:
         terminal.say("\n".join(failure_lines(failed, profile["id"])))
@@ -44,7 +46,7 @@ def report(progress: Progress, client: Client, terminal: Terminal) -> None:
 
 
 def _next(profile: Mapping[str, Any], failed: Mapping[str, Any] | None) -> str:
-    """Return the command that most users need now."""
+    """Return the command that most users need next."""
     experiment_id = profile["id"]
     if profile["status"] not in ENDED:
         return f"nnictl top {experiment_id}"

@@ -33,11 +33,11 @@ _COLUMNS = (
     Column("PARAMETERS", gives_way=True, least=20),
 )
 _WRITTEN_BY_EXPORT = "Write such a file: nnictl experiment export ID --filename results.json"
-_DEAF = frozenset({"random", "randomtuner"})  # tuners that do not learn from results
+_DEAF = frozenset({"random", "randomtuner"})  # names of tuners that do not learn from results
 
 
 def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Give the tuner results from elsewhere, in the form that ``export`` writes."""
+    """Pass results from outside the experiment to the tuner, in the form that ``export`` writes."""
     file = Path(args.filename)
     records = read_plain(file)
     if not isinstance(records, list):
@@ -90,7 +90,7 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _show(trials: Sequence[Mapping[str, Any]], experiment_id: str, terminal: Terminal) -> int:
-    """Show the results as a table, and how to write them to a file."""
+    """Print the results as a table, and the command that writes them to a file."""
     rows = [
         (
             str(trial["sequence"]),
@@ -117,7 +117,7 @@ def _fault_of_record(record: Any) -> str | None:
 
 
 def _metrics(client: Client, experiment_id: str) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the metrics of each trial's last attempt, including the final result."""
+    """Return the metrics of each trial's last attempt, including the final result, by the trial's id."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     attempts: dict[str, int] = {}
     after: int | None = 0
@@ -136,7 +136,7 @@ def _metrics(client: Client, experiment_id: str) -> dict[str, list[Mapping[str, 
 def _row(
     trial: Mapping[str, Any], *, metrics: Mapping[str, list[Mapping[str, Any]]] | None, several: bool
 ) -> dict[str, Any]:
-    """Return a result as a row. ``several``: the trial has results of other parameter sets, too."""
+    """Return a result as a row. ``several``: the trial also has results of other parameter sets."""
     row = {"parameter": trial["parameters"], "value": trial["text"], "trialJobId": trial["trialId"]}
     if metrics is not None:
         own = None if trial["parameterId"] is None else str(trial["parameterId"])
@@ -177,7 +177,7 @@ def _cell(value: Any) -> Any:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file completely or not at all, in case the disk is full.
+    """Replace a file completely or not at all, because the disk may be full.
 
     Write directly to a device or pipe.
     """

@@ -1,4 +1,4 @@
-"""Selection of a command's experiment: by id, by the beginning of an id, by name, or the one that runs."""
+"""Selection of a command's experiment: by id, by the beginning of an id, by name, or the only running one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 _LINE = "Id: %s    Name: %s    Status: %s    Port: %s    Platform: %s    StartTime: %s    EndTime: %s"
 _LIST = "nnictl experiment list --all"
 _MOST_CANDIDATES = 10
-_NAME = 24  # characters of a name
+_NAME = 24  # most characters of a name in a list of candidates
 
 
 def entries_of(home: Home) -> dict[str, IndexEntry]:
@@ -42,9 +42,9 @@ def entries_of(home: Home) -> dict[str, IndexEntry]:
 
 
 def select(home: Home, word: str | None, *, port: int | None = None) -> IndexEntry:
-    """Return the experiment that ``word`` names, or else the only one that runs.
+    """Return the experiment that ``word`` names. Without ``word``, return the only one that runs.
 
-    Without a word and a running experiment, the only one that is not stopped is meant. ``port`` limits the
+    Without a word and a running experiment, return the only one that is not stopped. ``port`` limits the
     choice to the experiments of that port. Raise ClientError.
     """
     entries = entries_of(home)
@@ -82,7 +82,10 @@ def select(home: Home, word: str | None, *, port: int | None = None) -> IndexEnt
 
 
 def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
-    """Return the experiment with this id or name, or the only one whose id begins so. Raise ClientError."""
+    """Return the experiment with this id or name, or the only one whose id begins with ``word``.
+
+    Raise ClientError.
+    """
     if word in entries:
         return entries[word]
     found = [entry for entry in entries.values() if entry.name == word]
@@ -100,7 +103,7 @@ def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
 
 
 def ambiguous(word: str, found: Sequence[IndexEntry]) -> ClientError:
-    """Return the error for a name or the beginning of an id that several experiments have."""
+    """Return the error for a name, or a beginning of an id, that several experiments have."""
     return ClientError(
         f"{word!r} is ambiguous: it fits {len(found)} experiments.",
         plain=candidates(found),
@@ -109,7 +112,7 @@ def ambiguous(word: str, found: Sequence[IndexEntry]) -> ClientError:
 
 
 def candidates(entries: Sequence[IndexEntry]) -> str:
-    """Return one short line for each experiment that may be meant."""
+    """Return one short line for each of these experiments."""
     rows = [
         (entry.id, _short(entry.name), entry.status, f"started {when(entry.started_at)}")
         for entry in entries[-_MOST_CANDIDATES:]
@@ -160,7 +163,7 @@ def client_of(home: Home, entry: IndexEntry, *, port: int | None = None) -> Clie
 
 
 def _mend_of(entry: IndexEntry) -> str:
-    """Return the command to use first if the experiment refuses a request."""
+    """Return the command that a user needs first if the experiment refuses a request."""
     if entry.status == "VIEWED":
         return f"End the view, then reopen it: nnictl stop {entry.id} && nnictl resume {entry.id}"
     if runs(entry):

@@ -77,7 +77,7 @@ def stop_one(
 
 @contextlib.contextmanager
 def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Iterator[None]:
-    """Print every second what the stop waits for, if that has changed."""
+    """While the block runs, print once a second why the stop has to wait, if the reason has changed."""
     over = threading.Event()
 
     def tell() -> None:
@@ -85,7 +85,7 @@ def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Itera
         while not over.wait(_TELL_S):
             try:
                 sentence = str(client.get("experiments", experiment_id)["now"])
-            except ClientError:  # the stop itself reports the error
+            except ClientError:  # the stop itself will report the error
                 return
             if sentence != said and not over.is_set():
                 said = sentence
@@ -101,10 +101,10 @@ def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Itera
 
 
 def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[IndexEntry]:
-    """Return the experiments to stop by NNI's rules.
+    """Return the experiments that the arguments select, by NNI's rules.
 
-    A user names them by an id, its beginning or a name, by a beginning with ``*``, by a port, with
-    ``--all``, or not at all for the one that runs.
+    Users give an id, the beginning of an id, a name, a beginning with ``*``, a port, ``--all``, or nothing
+    for the only one that runs.
     """
     wanted: str | None = args.id
     if wanted == "all":
@@ -130,7 +130,7 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
                 f"No experiment with an id like {wanted} is open.", mend="See: nnictl experiment list --all"
             )
     else:
-        # Experiments that are stopped already do not make a name or the beginning of an id ambiguous.
+        # Experiments that are stopped already do not make a name or a beginning of an id ambiguous.
         meant = {entry.id: entry for entry in opened}
         fits = any(wanted in (entry.id[: len(wanted)], entry.name) for entry in opened)
         found = [named(meant if fits and wanted not in entries else entries, wanted)]

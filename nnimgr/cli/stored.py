@@ -1,4 +1,6 @@
-"""Data from an experiment's own folder, without a server: its configuration, and folders from elsewhere."""
+"""Data from an experiment's own folder, without a server: its configuration, and folders from other
+machines.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ def _bring(home: Home, experiment_id: str | None, directory: Path) -> IndexEntry
 
 
 def _moved(home: Home, known: IndexEntry, directory: Path) -> IndexEntry:
-    """Return the entry of a known experiment. If its folder has been moved, update the entry."""
+    """Return the entry of a known experiment. Update the entry if its folder has been moved."""
     if known.directory.resolve() == directory.resolve():
         return known
     served = known.status != "STOPPED" and known.port is not None and home.server_running(known.port)

@@ -21,7 +21,7 @@ __all__ = [
     "result_text",
 ]
 
-# Statuses of trials whose latest intermediate result is shown in place of the result.
+# Statuses of trials whose latest intermediate result is shown, because they have no result.
 _WITH_LATEST = ("RUNNING", "UNKNOWN", "EARLY_STOPPED", "PAUSED")
 
 
@@ -37,7 +37,9 @@ def counts_text(profile: Mapping[str, Any]) -> str:
 
 
 def goal_of(profile: Mapping[str, Any]) -> str:
-    """Return what the best result is: the largest or the smallest, and who has said so."""
+    """Return whether the largest or the smallest result is the best, and which field of the configuration
+    says so.
+    """
     mode = str(profile["optimizeMode"])
     return mode if profile.get("goalStated", True) else f'{mode} (NNI\'s default; set "goal:")'
 
@@ -52,14 +54,14 @@ def best_line(profile: Mapping[str, Any], *, ended_at: str | None = None) -> str
 def best_with_time(client: Client, profile: Mapping[str, Any]) -> str:
     """Return the best result with its trial and the time of its end."""
     ended_at = None
-    with contextlib.suppress(ClientError):  # the server exits with its last experiment
+    with contextlib.suppress(ClientError):  # the server may have exited with its last experiment
         best_id = profile["bestTrial"]["trialId"]
         ended_at = client.get("experiments", profile["id"], "trials", best_id)["endedAt"]
     return best_line(profile, ended_at=ended_at)
 
 
 def last_failure(client: Client, profile: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the trial that has failed last, or None."""
+    """Return the trial that failed last, or None."""
     if not profile["counts"].get("FAILED"):
         return None
     path = ("experiments", profile["id"], "trials")
@@ -68,7 +70,7 @@ def last_failure(client: Client, profile: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
-    """Return why a trial failed, and the command that shows what it printed."""
+    """Return why a trial failed, and the command that prints its output."""
     return [
         f"Trial {trial['sequence']} ({trial['id']}) FAILED: {trial['reason']}",
         f"  See: nnictl log trial {experiment_id} -T {trial['sequence']} --file stderr",
@@ -76,7 +78,7 @@ def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
 
 
 def result_text(trial: Mapping[str, Any]) -> str:
-    """Return a trial's result; of a trial that still runs its latest intermediate result, with "~"."""
+    """Return a trial's result. For a running trial, return the latest intermediate result with "~"."""
     if trial["finalValue"] is not None:
         return number(trial["finalValue"])
     if trial.get("noResult"):

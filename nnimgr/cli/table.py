@@ -1,4 +1,4 @@
-"""Tables: as wide as the terminal, long cells cut with an ellipsis. Files and pipes get all of each cell."""
+"""Tables for terminals: as wide as the terminal, with long cells cut. Files and pipes get uncut cells."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _UNLIMITED = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. ``gives_way``: its cells are cut first where the terminal is too narrow."""
+    """Column of a table. ``gives_way``: its cells are cut first if the terminal is too narrow."""
 
     title: str
     justify: Literal["left", "right"] = "left"
     gives_way: bool = False
-    least: int = 4  # characters that remain of its cells
+    least: int = 4  # fewest characters to which its cells are cut
 
 
 def show_table(terminal: Terminal, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:

@@ -21,7 +21,7 @@ __all__ = ["Terminal", "confirmed", "drop_output", "printable", "shown_time"]
 
 _GREEN, _YELLOW, _RED, _RESET = "\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
 _NARROWEST = 20
-_COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl .*$'  # as sentences name them
+_COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl .*$'  # commands inside sentences, which are not broken at line ends
 _NO_BREAK = "\x00"
 
 
@@ -39,12 +39,12 @@ class Terminal:
 
     @property
     def for_people(self) -> bool:
-        """Whether standard output is a terminal. Programs get what NNI prints, or JSON."""
+        """True if standard output is a terminal. Programs get NNI's output or JSON instead."""
         return not self.as_json and self.out.isatty()
 
     @property
     def live(self) -> bool:
-        """Whether a part of standard output can be drawn repeatedly."""
+        """True if a part of standard output can be redrawn repeatedly."""
         return self.for_people and os.environ.get("TERM") != "dumb"
 
     @property
@@ -52,13 +52,13 @@ class Terminal:
         return max(_NARROWEST, shutil.get_terminal_size((80, 24)).columns)
 
     def act_without_reader(self) -> None:
-        """Continue when the reader of the output has gone, because the command changes something."""
+        """Continue even if the reader of the output has gone, because the command changes something."""
         self._acts = True
 
     def say(self, text: str, *, indent: str = "  ") -> None:
         """Print a line of the result or of progress. With ``--json``, print nothing.
 
-        ``indent``: before the lines that follow if the line is too long for the terminal.
+        ``indent``: text before the second and later lines, if the line is too long for the terminal.
         """
         if not self.as_json:
             self._print(self._wrapped(self.out, text, indent=indent))
@@ -68,7 +68,7 @@ class Terminal:
             self._print(self._coloured(self.out, _GREEN, self._wrapped(self.out, f"INFO: {text}")))
 
     def stamped(self, text: str) -> None:
-        """Print a line with the time in front, in NNI's form. People get the time of the day only."""
+        """Print a line that begins with the time, in NNI's form. People get only the time of day."""
         stamp = f"{datetime.now():%H:%M:%S} " if self.for_people else f"[{datetime.now():%Y-%m-%d %H:%M:%S}] "
         if not self.as_json:
             wrapped = self._wrapped(self.out, f"{stamp}{text}", indent=" " * len(stamp))
@@ -118,11 +118,11 @@ class Terminal:
             drop_output(self.out)
 
     def _default_mend(self, error: ClientError) -> str:
-        """Return the command that shows the help, unless the error names a command already."""
+        """Return the command that shows the help, unless the error contains a command already."""
         return "" if "nnictl " in f"{error}{error.plain}" else "See: {prog} --help"
 
     def _wrapped(self, stream: TextIO, text: str, *, indent: str = "  ") -> str:
-        """Break long lines between words if the stream is a terminal. Words and commands are not broken."""
+        """Break long lines between words if the stream is a terminal. Commands are not broken."""
         if not stream.isatty() or all(len(line) <= self.width for line in text.splitlines()):
             return text
         import re

@@ -1,4 +1,4 @@
-"""Times and durations as people read them, in the same form as on the dashboard."""
+"""Texts for times and durations, in the same form as on the dashboard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DAY_S = 86_400
 
 
 def when(at: datetime | str | None, *, now: datetime | None = None) -> str:
-    """Return an instant: "1 min ago" for up to a day, then the local date and time; "-" if there is none."""
+    """Return a text for a time: "1 min ago" for up to a day, then the local date and time; "-" for None."""
     if at is None:
         return "-"
     instant = datetime.fromisoformat(at) if isinstance(at, str) else at
@@ -26,7 +26,7 @@ def when(at: datetime | str | None, *, now: datetime | None = None) -> str:
 
 
 def duration_text(seconds: float | None) -> str:
-    """Return a duration in its two largest units, such as "2 min 5 s"; "-" if there is none."""
+    """Return a text for a duration in its two largest units, such as "2 min 5 s"; "-" for None."""
     if seconds is None:
         return "-"
     rest = max(0, int(seconds))

@@ -44,7 +44,7 @@ def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List all platforms and the source of each."""
+    """List all platforms, and where each comes from."""
     try:
         found = dict(sorted(registry.sources().items()))
     except UserFileError as error:

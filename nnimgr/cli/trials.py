@@ -53,7 +53,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _show(trials: list[dict[str, Any]], client: Client, experiment_id: str, terminal: Terminal) -> None:
-    """Show trials as a table, and below it what became of all trials of the experiment."""
+    """Print trials as a table, and below it the number of the experiment's trials by status."""
     profile, now = client.get("experiments", experiment_id), datetime.now(UTC)
     rows = [
         (
@@ -85,7 +85,7 @@ def _seconds(trial: Mapping[str, Any], now: datetime) -> float | None:
 
 
 def stop(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Stop a trial. It ends soon afterwards."""
+    """Stop a trial. The trial ends soon after the command."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -98,7 +98,7 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def lost(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Declare the attempt of a trial lost, because its machine is silent."""
+    """Declare the attempt of a trial lost, because its machine does not answer."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -149,7 +149,7 @@ def trial_named(client: Client, experiment_id: str, word: str) -> dict[str, Any]
     path = ("experiments", experiment_id, "trials")
     found: list[dict[str, Any]] = []
     if word.isdecimal() and len(word) < _MOST_DIGITS:
-        page = client.get(*path, offset=int(word), limit=1)["trials"]  # numbers begin with 0, without gaps
+        page = client.get(*path, offset=int(word), limit=1)["trials"]  # numbers begin with 0 and have no gaps
         found = [trial for trial in page if trial["sequence"] == int(word)]
     else:
         for trial in all_trials(client, experiment_id, search=word):
@@ -220,7 +220,7 @@ def _nni_trial(trial: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _record(trial: Mapping[str, Any], index: int, held: Mapping[str, Any]) -> str:
-    """Return a parameter set of the trial in NNI's form. A single-phase trial stands for its only set."""
+    """Return a parameter set of the trial in NNI's form. The row of a single-phase trial has its only set."""
     source = "algorithm" if index else trial["source"]
     record = {
         "parameter_id": held["parameterId"],

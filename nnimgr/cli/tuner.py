@@ -21,7 +21,7 @@ __all__ = ["replace"]
 
 
 def replace(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Replace the tuner. Running and waiting trials continue, and their results reach the new tuner."""
+    """Replace the tuner. Running and waiting trials continue, and the new tuner gets their results."""
     file = Path(args.filename)
     document, content = read_file(file)
     path, tuner = _section(document, content)
@@ -47,7 +47,7 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]:
-    """Return the tuner in a file and its path: the file's ``tuner``, or the whole file. Raise ClientError."""
+    """Return the tuner in a file and its path: the field ``tuner``, or the whole file. Raise ClientError."""
     from nnimgr.config.parsing import match_key
 
     if isinstance(content, Mapping):
@@ -80,7 +80,7 @@ def _anchored(tuner: dict[str, Any], base: Path) -> dict[str, Any]:
 
 
 def _located(document: Document, path: KeyPath, problem: Mapping[str, Any]) -> Any:
-    """Return a problem of the tuner from the server, with its line in the file."""
+    """Return a problem that the server reports about the tuner, with its line in the file."""
     import re
 
     field = str(problem.get("field") or "")

@@ -57,7 +57,7 @@ def duration(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def trialnum(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Change the total number of trials. A larger number continues an experiment that was done."""
+    """Change the limit of the number of trials. A larger number continues an experiment that was done."""
     count = _whole(args.value, most=_MOST_TRIALS)
     return _update(args, terminal, {"maxTrialNumber": count}, title="trialnum")
 
@@ -108,7 +108,7 @@ def _fault_of(space: Document) -> Problem | None:
 
 
 def _placed(told: dict[str, Any], rules: Document | None) -> dict[str, Any]:
-    """Return a problem from the server. Add the place in the file to a problem of a constraint."""
+    """Return a problem that the server reports. A problem of a constraint gets its place in the file."""
     constraint = re.fullmatch(r"searchSpaceConstraints(?:\[(\d+)\])?", told.get("field") or "")
     if constraint is None:
         return told
@@ -128,7 +128,10 @@ def _update(
     source: Document | None = None,
     rules: Document | None = None,
 ) -> int:
-    """Send the changes. ``source``, ``rules``: files of the search space and its constraints, for errors."""
+    """Send the changes to the server.
+
+    ``source``, ``rules``: files of the search space and its constraints, for errors.
+    """
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)

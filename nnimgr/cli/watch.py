@@ -1,7 +1,7 @@
 """Watching of an experiment: ``nnictl top``, and ``--foreground`` of create and resume.
 
-A thread reads the event stream, and the main thread draws. If the server dies, it is restarted, and the
-stream continues after the last event, so that no event is missed or shown twice.
+A thread reads the event stream, and the main thread draws. If the server ends unexpectedly, it is restarted,
+and the stream continues after the last event, so that no event is missed or shown twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nnimgr.home import Home
 __all__ = ["foreground", "top"]
 
 _DRAW_S = 0.5
-_REFRESH_S = 1.0  # notices cause no events, so they are polled
+_REFRESH_S = 1.0  # seconds between two polls of the notices, which cause no events
 _LAST_WORDS_S = 2.0
 _LEFT = 130
 _MOST_TRIES = 3
@@ -47,7 +47,9 @@ class Screen(Protocol):
 
 
 class _Lines:
-    """Screen for files, pipes and logs: one line per event, and one if nothing happens for ``every_s``."""
+    """Screen for files, pipes and logs: one line per event, and one line if no event comes for
+    ``every_s``.
+    """
 
     def __init__(self, terminal: Terminal, *, every_s: float | None) -> None:
         self._terminal = terminal
@@ -65,7 +67,7 @@ class _Lines:
 
 
 def top(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Watch an experiment until it ends or until Ctrl-C, which ends only the watching."""
+    """Watch an experiment until its end or Ctrl-C. Ctrl-C ends only the watching."""
     home = Home.find()
     if args.id is None and len(running_entries(home, port=args.port)) > 1:
         return overview(args, terminal)
@@ -100,7 +102,7 @@ def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after:
             if leaves:
                 has_left(server)
         elif progress.status != "STOPPED":
-            with contextlib.suppress(ApiError):  # stopped in the meantime
+            with contextlib.suppress(ApiError):  # the experiment was stopped in the meantime
                 client = connect(Home.find(), client.port)
                 stop_one(Home.find(), client, experiment_id, terminal=terminal)
     except KeyboardInterrupt:
@@ -119,10 +121,12 @@ def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after:
 
 @contextlib.contextmanager
 def _one_interrupt() -> Iterator[None]:
-    """Interrupt once at Ctrl-C and ignore it afterwards, so that nothing prevents the request to stop."""
+    """Raise KeyboardInterrupt at the first Ctrl-C and ignore later ones, so that the request to stop is
+    sent.
+    """
 
     def once(number: int, frame: FrameType | None) -> None:
-        # Not SIG_IGN, because a server that is started now would inherit it.
+        # Not SIG_IGN, because a server that is started now would inherit that.
         signal.signal(signal.SIGINT, lambda number, frame: None)
         raise KeyboardInterrupt
 
@@ -131,9 +135,9 @@ def _one_interrupt() -> Iterator[None]:
 
 
 def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Progress, bool]:
-    """Stop the experiment for its user. Return its progress then, and whether the server exits.
+    """Stop the experiment after Ctrl-C. Return its progress then, and whether the server exits.
 
-    When the request is sent, Ctrl-C interrupts again.
+    When the request was sent, another Ctrl-C interrupts the wait.
     """
     terminal.stamped("Stopping the experiment and its trials; Ctrl-C again leaves at once.")
     client = connect(Home.find(), client.port)
@@ -159,7 +163,7 @@ def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Pr
             progress.apply(event)
             if progress.status == "STOPPED":
                 break
-    progress.recent.clear()  # these sentences were not shown
+    progress.recent.clear()  # these sentences were not printed
     reason = progress.reason if progress.status == "STOPPED" else "you stopped it"
     progress.settle("STOPPED", reason=reason, cancelled=True)
     return progress, leaves
@@ -175,7 +179,7 @@ def _follow(
     draw_s = every_s if every_s is not None and terminal.live else _DRAW_S
     progress = Progress.of(client.get("experiments", experiment_id))
     if not after:
-        progress.best = None  # all results are among the events
+        progress.best = None  # the events contain all results
     else:
         for trial in all_trials(client, experiment_id, status=["WAITING", "RUNNING", "UNKNOWN", "PAUSED"]):
             progress.add_trial(trial)

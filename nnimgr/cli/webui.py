@@ -26,15 +26,15 @@ def url(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _server(home: Home, args: argparse.Namespace) -> tuple[str | None, Client]:
-    """Return the named experiment's id and its server, or else the server that runs. Raise ClientError.
+    """Return the named experiment's id and its server, or None and the running server. Raise ClientError.
 
-    A server shows all of its experiments, so that no experiment need be named where one server runs.
+    A server shows all of its experiments, so no experiment has to be named if only one server runs.
     """
     if args.id is not None:
         entry = select(home, args.id, port=args.port)
         return entry.id, client_of(home, entry, port=args.port)
     ports = [server.port for server in home.servers() if args.port in (None, server.port)]
-    if len(ports) > 1:  # prefer the server of what runs
+    if len(ports) > 1:  # prefer the server of running experiments
         used = {entry.port for entry in entries_of(home).values() if runs(entry)}
         ports = [port for port in ports if port in used] if len(used.intersection(ports)) == 1 else ports
     if len(ports) == 1:
@@ -45,7 +45,7 @@ def _server(home: Home, args: argparse.Namespace) -> tuple[str | None, Client]:
             mend=f"Choose one: {{prog}} --port {ports[0]}",
         )
     if any(entry.status != "STOPPED" for entry in entries_of(home).values()):
-        entry = select(home, None, port=args.port)  # the server that is started now opens it
+        entry = select(home, None, port=args.port)  # a server that is started now opens this experiment
         return entry.id, client_of(home, entry, port=args.port)
     where = "" if args.port is None else f" on port {args.port}"
     raise ClientError(

@@ -28,7 +28,7 @@ _STREAM_TIMEOUT_S = 60.0  # longer than the server's interval of 15 s between he
 
 
 class ApiError(ClientError):
-    """The server refuses the request. ``status`` is the HTTP code."""
+    """Error: the server refuses the request. ``status``: HTTP status code."""
 
     def __init__(self, status: int, message: str, problems: list[dict[str, Any]], *, mend: str = "") -> None:
         lines = [problem_line(problem) for problem in problems] or [message]
@@ -37,11 +37,11 @@ class ApiError(ClientError):
 
 
 class ServerGone(ClientError):
-    """The server cannot be reached, or is about to exit."""
+    """Error: the server cannot be reached, or is about to exit."""
 
 
 class Event:
-    """One server-sent event."""
+    """One event of an event stream."""
 
     __slots__ = ("fields", "kind", "number")
 
@@ -52,9 +52,9 @@ class Event:
 
 
 class Client:
-    """Client of the server at the Unix socket ``path``. ``url`` is its address for people.
+    """Client of the server at the Unix socket ``path``. ``url``: the server's address for people.
 
-    ``mends``: the line that an error ends with, by HTTP status.
+    ``mends``: HTTP status -> last line of the error, which names a command.
     """
 
     def __init__(self, url: str, *, path: Path, token: str) -> None:
@@ -67,9 +67,10 @@ class Client:
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
 
     def for_nni(self, experiment_id: str | None, *, prefix: str | None = None) -> Client:
-        """Return a client of NNI's routes for one experiment, or for the one that the server chooses.
+        """Return a client of NNI's routes for one experiment. None: the experiment that the server
+        chooses.
 
-        ``prefix``: the server's URL prefix, below which its routes of NNI are.
+        ``prefix``: the server's URL prefix, below which NNI's routes are.
         """
         client = Client(self.url, path=Path(self._path), token=self._token)
         below = f"/e/{quote(experiment_id, safe='')}" if experiment_id is not None else ""
@@ -204,7 +205,7 @@ class Client:
         mend = self.mends.get(status, "")
         try:
             error = json.loads(text)["error"]
-            if isinstance(error, str):  # the form of NNI's routes
+            if isinstance(error, str):  # the form of errors on NNI's routes
                 return ApiError(status, error, [], mend=mend)
             if status == http.client.SERVICE_UNAVAILABLE and error["message"] == _LEAVING:
                 return ServerGone(_LEAVING, mend=_REPEAT)
@@ -236,7 +237,7 @@ class _LocalConnection(http.client.HTTPConnection):
 
 def problem_line(problem: Mapping[str, Any]) -> str:
     """Return a configuration problem from the server as text, with its place and the valid values."""
-    # Imported late, because it imports all modules that read configurations.
+    # Imported here, because it imports all modules that read configurations.
     from nnimgr.config.problems import Problem
 
     return str(Problem.of_plain(problem))

@@ -1,4 +1,4 @@
-"""Errors of the client: sentences for the user, and the command that mends the failure."""
+"""Errors of the client: sentences for the user, and the command that corrects the error."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ __all__ = ["ClientError"]
 
 
 class ClientError(RuntimeError):
-    """A request to the server, or a command, has failed. Each of ``lines`` is one sentence of the message.
+    """Error: a request to the server, or a command, has failed. Each of ``lines`` is a sentence of the
+    message.
 
-    ``mend`` is the last line: the command that mends the failure. "{prog}" in it stands for the present
+    ``mend`` is the last line: the command that corrects the error. "{prog}" in it is replaced by the current
     command, such as "nnictl trial ls". Without ``mend``, the command's help is the last line.
     """
 

@@ -28,8 +28,9 @@ __all__ = [
     "view_experiment",
 ]
 
-ENDED = frozenset({"DONE", "STOPPED", "ERROR", "VIEWED"})  # a user must act before anything else happens
-STOP_TIMEOUT_S = 120.0  # trials have their grace period before they are killed
+# statuses in which nothing happens before a user acts
+ENDED = frozenset({"DONE", "STOPPED", "ERROR", "VIEWED"})
+STOP_TIMEOUT_S = 120.0  # seconds; trials have their grace period before they are killed
 _RESUME_TIMEOUT_S = 120.0
 _MOST_TRIES = 3
 
@@ -79,7 +80,7 @@ def post_experiment(
         created, _ = client.put_new("experiments", body=body)
     except ServerGone:
         client = connect(home, client.port, no_token=no_token, url_prefix=url_prefix)
-        client.post("experiments", body=body)  # it may exist already from the first request
+        client.post("experiments", body=body)  # the first request may have created the experiment already
         return client
     if not created:
         experiment_id = body["id"]
@@ -92,7 +93,7 @@ def post_experiment(
 def server_for(
     home: Home, entry: IndexEntry, *, port: int | None, no_token: bool = False, url_prefix: str | None = None
 ) -> tuple[Client, bool]:
-    """Return a client of the server that is to open an experiment, and whether the server has adopted it.
+    """Return a client of the server for an experiment, and whether the server has adopted the experiment.
 
     A server that is started here opens the experiments of its port that were running when their server ended.
     Raise ClientError if another server has the experiment open.
@@ -132,7 +133,7 @@ def _refuse_elsewhere(home: Home, entry: IndexEntry, port: int) -> None:
 
 
 def runs(entry: IndexEntry) -> bool:
-    """Return whether the experiment runs: something still happens without a user."""
+    """Return whether the experiment runs, so that something happens without a user."""
     return entry.status not in ENDED
 
 

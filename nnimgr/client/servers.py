@@ -1,4 +1,4 @@
-"""Search for the server of a port, and its start.
+"""Finds the server of a port, and starts a server.
 
 A server holds a lock while it runs (``nnimgr.home``). A server that is started here continues after this
 command. It has a session of its own, and reports through a pipe when it is ready.
@@ -32,7 +32,7 @@ DEFAULT_PORT = 8080
 SERVER = (sys.executable, "-P", "-m", "nnimgr.server.main")
 _READY_S = 60.0
 _LEAVE_S = 10.0
-_SOCKET_S = 0.5  # limit between a server's lock and its listening socket
+_SOCKET_S = 0.5  # seconds between a server's lock and its listening socket, at most
 _SOCKET_LOOK_S = 0.01
 _MOST_STARTS = 3
 _LOG_LINES = 20
@@ -40,7 +40,8 @@ _MOST_LOG_BYTES = 10 << 20
 
 
 class ServerStart:
-    """The server of a port, started if it does not run. Nobody else can start one inside this context.
+    """Server of a port, which is started if it does not run. Inside this context no other process can
+    start one.
 
     Entering does not wait for the server; ``client`` waits, and reports a failed start. So other checks can
     run meanwhile and find more errors. If the context is left by an exception, a server that was started is
@@ -93,7 +94,8 @@ class ServerStart:
         for _ in range(_MOST_STARTS):
             if self._process is not None:
                 self._await_ready(self._process)
-                self._process.returncode = 0  # the server outlives this command, so do not wait for its end
+                # do not wait for the server's end, because it outlives this command
+                self._process.returncode = 0
                 self._process = None
                 server = self._home.server_running(self._port)
                 if server is not None:
@@ -110,7 +112,7 @@ class ServerStart:
         )
 
     def _check(self, client: Client) -> None:
-        """Refuse a running server whose options differ from the requested ones."""
+        """Raise ClientError if a running server has other options than the requested ones."""
         if not self._no_token and self._url_prefix is None:
             return
         server = client.get("server")
@@ -209,7 +211,7 @@ def _client(home: Home, server: ServerInfo) -> Client:
 
 
 def answering(home: Home, port: int) -> Client | None:
-    """Return a client of the running server, or None if there is none or it has just exited."""
+    """Return a client of the running server; None if no server runs or it has just exited."""
     from nnimgr.client.calls import ServerGone
 
     server = home.server_running(port)
@@ -231,7 +233,7 @@ def answering(home: Home, port: int) -> Client | None:
 
 
 def has_left(server: ServerInfo | None) -> bool:
-    """Wait for a server to exit and free its port. Return whether it has."""
+    """Wait for a server to exit and free its port. Return whether it has exited."""
     return server is None or server.pid is None or _has_ended(server.pid)
 
 
@@ -261,7 +263,7 @@ def _check_free(port: int) -> None:
 
 
 def _free_port(after: int) -> int:
-    """Return the next port that is free at this moment."""
+    """Return the next port after ``after`` that is free at this moment."""
     for port in range(after + 1, min(after + 100, 65_536)):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))

@@ -37,7 +37,7 @@ class Document:
     def __init__(self, file: Path | None, text: str) -> None:
         """Parse the text of ``file``. ``file`` is None if a user has sent the text."""
         self.file = file
-        self.warnings: list[Problem] = []  # found while the document was read
+        self.warnings: list[Problem] = []  # problems that are no errors, found while the document was read
         self._text = text
         self._places: dict[KeyPath, tuple[int, int]] | None = None
         self.value = self._parse()
@@ -64,11 +64,11 @@ class Document:
         )
 
     def in_own_words(self, problem: Problem) -> Problem:
-        """Return the problem with the name of its field as the user wrote it."""
+        """Return the problem with its field in the user's spelling."""
         return problem
 
     def with_service(self, service: dict[str, Any]) -> str:
-        """Return as YAML what the user should write to use this ``trainingService``."""
+        """Return YAML that the user can write to use this ``trainingService``."""
         return to_yaml({"trainingService": service})
 
     def _place(self, path: KeyPath) -> tuple[int | None, int | None]:
@@ -85,7 +85,8 @@ class Document:
             try:
                 return json.loads(self._text, object_pairs_hook=_unique, parse_constant=_no_constant)
             except _Repeated:
-                self._text = self._text.replace("\t", " ")  # in JSON, a tab is only white space
+                # in JSON, a tab outside of strings is only white space
+                self._text = self._text.replace("\t", " ")
             except (ValueError, RecursionError) as error:
                 fault = error
         reader = _Reader(self.file, self._text)
@@ -110,7 +111,7 @@ class Document:
         try:
             reader.read()
         except ConfigError:
-            return {}  # JSON that YAML cannot read, which is rare: problems have a field but no line
+            return {}  # JSON that YAML cannot read, which is rare; its problems have a field but no line
         return reader.places
 
 
@@ -130,7 +131,7 @@ def _no_constant(name: str) -> Any:
 
 
 class _Reader:
-    """Reads a YAML text in one pass: its value, and the place of every path in it."""
+    """Reader of a YAML text in one pass: its value, and the place of every path in it."""
 
     def __init__(self, file: Path | None, text: str) -> None:
         self.places: dict[KeyPath, tuple[int, int]] = {}
@@ -246,7 +247,7 @@ def read_document(file: Path) -> Document:
 
 
 def _content(file: Path) -> bytes:
-    """Read a file. Raise OSError, also for an endless or blocking file, such as some in /proc."""
+    """Read a file. Raise OSError, also for a file that never ends or blocks, such as some in /proc."""
     with open(file, "rb", buffering=0) as stream:
         if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             os.set_blocking(stream.fileno(), False)
@@ -259,7 +260,9 @@ def _content(file: Path) -> bytes:
 
 
 def number_hint(value: Any) -> str:
-    """Return why a text that looks like a number is not one: YAML 1.1 needs point and sign, ``1.0e-5``."""
+    """Return why a text that looks like a number is not a number: YAML 1.1 needs a point and a sign,
+    ``1.0e-5``.
+    """
     if isinstance(value, str) and _EXPONENT.fullmatch(value):
         return f"; YAML reads {value} as text, write it with point and sign: {_with_point(value)}"
     return ""

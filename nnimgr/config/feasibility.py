@@ -16,14 +16,14 @@ from nnimgr.constraints import Constraint, ConstraintError, Constraints, Names, 
 __all__ = ["BadConstraint", "Feasibility", "constraints_on", "feasibility"]
 
 _DRAWS = 10_000
-_ENOUGH = 1_000  # draws, if nearly all or a clear part of them is feasible
-_PRECISION = 0.01  # sufficient half width of the share's 95 % interval
+_ENOUGH = 1_000  # number of draws that is enough if nearly all or a clear part of them is feasible
+_PRECISION = 0.01  # half width of the share's 95 % interval that is small enough
 _LONGEST_S = 3.0
 _LEAST_SHARE = 0.001
 
 
 class BadConstraint(ValueError):
-    """Constraint number ``index`` (from 0) cannot be used. The text is one sentence.
+    """Error: constraint number ``index`` (from 0) cannot be used. The message is one sentence.
 
     ``nearest``: the name that was probably meant.
     """
@@ -37,8 +37,8 @@ class BadConstraint(ValueError):
 class Feasibility:
     """Number of parameter sets that meet all constraints.
 
-    ``sets``: number of checked sets. ``listed``: these are all existing sets. ``warnings``: constraint (from
-    0) -> one sentence.
+    ``sets``: number of checked sets. ``listed``: the checked sets are all existing sets. ``warnings``:
+    constraint (from 0) -> one sentence.
     """
 
     feasible: int
@@ -125,12 +125,12 @@ def _is_certain(feasible: int, drawn: int) -> bool:
 
 @dataclass(slots=True)
 class _Trial:
-    """Results of one constraint's checks."""
+    """Results of the checks of one constraint."""
 
     constraint: Constraint
     sets: int = 0
     failures: int = 0
-    troubles: int = 0  # failures because the constraint had no value
+    troubles: int = 0  # number of checks in which the constraint had no value
     trouble: str = ""
     example: Any = None
 

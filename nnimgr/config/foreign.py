@@ -1,6 +1,8 @@
-"""Platforms of NNI that nnimgr does not run: their fields are checked and translated for one that it runs.
+"""Platforms of NNI that nnimgr does not run. Their fields are checked and translated to a platform that it
+runs.
 
-Fields are those of NNI's ``config/training_services`` and, for adl, paiYarn and dlts, of its first format.
+The fields are those of NNI's ``config/training_services`` and, for adl, paiYarn and dlts, of its first
+format.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ def _http_host(value: Any) -> str:
 
 
 class ForeignPlatform(BaseModel):
-    """Fields of one platform. ``why``: what replaces the platform, in one sentence."""
+    """Fields of one platform. ``why``: one sentence that says what replaces the platform."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
@@ -41,7 +43,7 @@ class ForeignPlatform(BaseModel):
     why: ClassVar[str]
 
     def section(self) -> dict[str, Any]:
-        """Return the ``trainingService`` that replaces this one."""
+        """Return the ``trainingService`` that replaces this platform."""
         found: dict[str, Any] = {"platform": "kubernetes", "image": self.docker_image}
         if self.trial_cpu_number is not None:
             found["trialCpuNumber"] = self.trial_cpu_number
@@ -51,7 +53,7 @@ class ForeignPlatform(BaseModel):
 
 
 class _Storage(ForeignPlatform):
-    """Fields of a storage that both the manager and the trials have mounted."""
+    """Fields of a storage that is mounted both at the manager and in the trials."""
 
     local_storage_mount_point: Path
     container_storage_mount_point: str

@@ -18,7 +18,7 @@ _MODES = {"maximize": "maximized", "minimize": "minimized"}
 
 
 def check_goals(reading: Reading, fields: Mapping[str, Any]) -> None:
-    """Note contradictions. The validation of fields checks the modes themselves."""
+    """Report contradictions. The validation of the fields checks each mode itself."""
     objectives = fields.get("objectives")
     if isinstance(objectives, Mapping):
         _check_names(reading, objectives)
@@ -42,7 +42,7 @@ def _check_names(reading: Reading, objectives: Mapping[str, Any]) -> None:
 
 
 def _check_goal(reading: Reading, fields: Mapping[str, Any], objectives: Mapping[str, Any]) -> None:
-    """Note a contradiction between ``goal``, the main objective and an ``optimize_mode``."""
+    """Report a contradiction between ``goal``, the main objective and an ``optimize_mode``."""
     stated: list[tuple[KeyPath, Any]] = [(("goal",), fields.get("goal"))]
     stated += [(("objectives", name), mode) for name, mode in [*objectives.items()][:1]]
     known = [(path, mode) for path, mode in stated if mode in _MODES]
@@ -85,7 +85,7 @@ def warn_of_goal(reading: Reading, config: ExperimentConfig) -> None:
     builtin = None if assessor is None else assessor.builtin("assessor")
     tuner = config.tuner.builtin("tuner")
     if tuner is not None and tuner.advisor:
-        return  # it uses no assessor
+        return  # the tuner uses no assessor
     if assessor is None or builtin is None or "optimize_mode" not in builtin.arguments:
         return
     judged = (assessor.class_args or {}).get("optimize_mode") or "maximize"

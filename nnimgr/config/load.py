@@ -42,10 +42,10 @@ _NOT_SET = "_none_"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A valid configuration, and warnings for its author.
+    """Valid configuration, with warnings for its author.
 
     ``feasibility``: the share of the search space that meets its constraints, if there are any.
-    ``converted``: a file of NNI's first format in the second one, as YAML without its secrets.
+    ``converted``: a file of NNI's first format in the second format, as YAML without its secrets.
     """
 
     config: ExperimentConfig
@@ -55,7 +55,7 @@ class Loaded:
 
 
 class _Written(ExperimentConfig):
-    """The fields as a user may write them."""
+    """Fields of a configuration as users may write them, including deprecated ones."""
 
     advisor: AlgorithmConfig | None = None
 
@@ -162,7 +162,7 @@ def _build(reading: Reading, fields: dict[str, Any], service: Service | None) ->
     if fields.get("useAnnotation") is True:
         reading.fault(("useAnnotation",), "annotations in the trial's source are not supported since NNI 3.0")
         del fields["useAnnotation"]
-    if type(retries := fields.get("maxRetries")) is int:  # one number is used for both causes
+    if type(retries := fields.get("maxRetries")) is int:  # a single number is used for both causes
         fields["maxRetries"] = {"infrastructure": retries, "userError": retries}
     for role in ("tuner", "assessor"):
         arguments = _algorithm(fields, role).get("classArgs")
@@ -265,7 +265,10 @@ def check_algorithm(
     interpreter: Interpreter | None = None,
     several: bool = False,
 ) -> None:
-    """Note errors in the name or the arguments. ``several``: there are several objectives."""
+    """Report errors in the name or the arguments of an algorithm.
+
+    ``several``: there are several objectives.
+    """
     from nnimgr.dispatcher import registry
 
     name, path = algorithm.get("name"), algorithm.get("className")
@@ -286,7 +289,7 @@ def check_algorithm(
 
 @dataclass(slots=True)
 class _SearchSpace:
-    """The search space, and the file to which its problems refer."""
+    """Search space of a configuration, and the file in which its problems are."""
 
     value: Any = None
     document: Document | None = None
@@ -302,7 +305,7 @@ class _SearchSpace:
         if "searchSpace" in fields:
             reading.warn(("searchSpace",), "not used, since searchSpaceFile is given too")
         if not isinstance(file, Path):
-            return cls()  # not even text: reported when the fields are validated
+            return cls()  # not even a text, which is reported when the fields are validated
         if (trouble := file_fault(file)) is not None:
             reading.fault(("searchSpaceFile",), f"the file {file} {trouble}")
             return cls()
@@ -323,7 +326,7 @@ class _SearchSpace:
     def check(
         self, reading: Reading, tuner: Mapping[str, Any], *, interpreter: Interpreter | None = None
     ) -> bool:
-        """Note errors in the search space. Return whether it is valid by NNI's rules.
+        """Report errors in the search space. Return whether it is valid by NNI's rules.
 
         A user's own tuner may have its own form of search space, so for it errors are only warnings.
         """

@@ -49,7 +49,7 @@ def read_machines(raw: Any) -> list[MachineConfig]:
 
 
 def hide_machine(machine: MachineConfig) -> tuple[MachineConfig, dict[str, str]]:
-    """Return the machine with references in place of secrets, and the secrets by reference."""
+    """Return the machine with references instead of secrets, and the secrets by reference."""
     return hide_in(machine, ("machines", machine.keeper_id))
 
 

@@ -70,11 +70,11 @@ class LogLevel(StrEnum):
 
 
 class Duplicates(StrEnum):
-    """What becomes of a suggestion that equals an earlier parameter set."""
+    """Treatment of a suggested parameter set that equals an earlier one."""
 
-    SKIP = "skip"  # the tuner has to suggest another one
+    SKIP = "skip"  # the tuner must suggest another set
     REUSE = "reuse"  # the trial gets the result of an earlier successful trial without being run
-    REPLICATE = "replicate"  # the set is run like any other
+    REPLICATE = "replicate"  # the set is run like any other set
 
 
 def _duration(value: Any) -> str | int:
@@ -90,7 +90,7 @@ def _size(value: Any) -> str | int:
 
 
 def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, bool) else value  # true is 1, as in NNI
+    return int(value) if isinstance(value, bool) else value  # true becomes 1, as in NNI
 
 
 def _failure_value(value: Any) -> float | dict[str, float]:
@@ -121,10 +121,10 @@ Command = Annotated[str, AfterValidator(_command)]
 _Whole = Annotated[int, BeforeValidator(_whole)]
 _Positive = Annotated[int, BeforeValidator(_whole), Field(gt=0)]
 _Natural = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
-_Duration = Annotated[str | int, PlainValidator(_duration)]  # kept as the user wrote it
+_Duration = Annotated[str | int, PlainValidator(_duration)]  # the value stays in the user's notation
 GpuNumber = Annotated[int | float, PlainValidator(parse_gpu_number)]
 CpuNumber = Annotated[int | float, PlainValidator(parse_cpu_number)]
-MemorySize = Annotated[str | int, PlainValidator(_size)]  # kept as the user wrote it
+MemorySize = Annotated[str | int, PlainValidator(_size)]  # the value stays in the user's notation
 _FailureValue = Annotated[float | dict[str, float], PlainValidator(_failure_value)]
 _FailFast = Annotated[int, BeforeValidator(_fail_fast), Field(ge=0)]
 _Gpus = Annotated[list[int], PlainValidator(parse_gpu_indices)]
@@ -132,7 +132,7 @@ _Gpus = Annotated[list[int], PlainValidator(parse_gpu_indices)]
 
 _USUAL = Limits(trial_concurrency=1)
 _MOST_AT_ONCE = 99_999  # NNI's limit; the tuner is asked for this number of sets at once
-FAIL_FAST = 5  # first trials that stop an experiment by default if all fail alike
+FAIL_FAST = 5  # default number of first trials that stop an experiment if all fail alike
 SHORTEST_LEASE = timedelta(seconds=10)
 
 
@@ -143,14 +143,14 @@ class _Model(BaseModel):
 
 
 class Retries(_Model):
-    """How often a trial is tried again after each cause of a failure."""
+    """Number of retries of a trial after each cause of a failure."""
 
-    infrastructure: _Natural = _USUAL.max_lost_attempts  # a machine or its keeper was lost
-    user_error: _Natural = _USUAL.max_failed_attempts  # the command failed
+    infrastructure: _Natural = _USUAL.max_lost_attempts  # retries after a machine or its keeper was lost
+    user_error: _Natural = _USUAL.max_failed_attempts  # retries after the command failed
 
 
 class AlgorithmConfig(_Model):
-    """A tuner, assessor or advisor: a built-in one by ``name``, or a class of the user's."""
+    """Tuner, assessor or advisor: a built-in algorithm by ``name``, or a user's class."""
 
     name: str | None = None
     class_name: str | None = None
@@ -179,7 +179,7 @@ class AlgorithmConfig(_Model):
 
 
 class HybridMember(_Model):
-    """One of several training services, and what it says itself of the shared fields."""
+    """One of several training services, with its own values of the shared fields."""
 
     service: InstanceOf[BaseModel]
     overrides: dict[str, Any] = Field(default_factory=dict)
@@ -193,7 +193,7 @@ class HybridConfig(_Model):
 
 
 class ExperimentConfig(_Model):
-    """One experiment. Fields set to None are not set; durations stay as the user wrote them."""
+    """Configuration of an experiment. None: the field is not set. Durations stay in the user's notation."""
 
     experiment_name: str | None = None
     experiment_type: Literal["hpo"] = "hpo"
@@ -341,7 +341,7 @@ class ExperimentConfig(_Model):
 
     @property
     def members(self) -> list[Member]:
-        """The training services: several in NNI's hybrid mode, otherwise one."""
+        """Training services: several in NNI's hybrid mode, otherwise one."""
         service = self.training_service
         if isinstance(service, HybridConfig):
             return [Member(self, each.service, each.overrides) for each in service.members]
@@ -350,7 +350,7 @@ class ExperimentConfig(_Model):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One training service of an experiment. Its own fields override the top level's."""
+    """One training service of an experiment. Its own fields have priority over the top level's."""
 
     config: ExperimentConfig
     service: BaseModel
@@ -419,7 +419,7 @@ SHARED_FIELDS: Mapping[str, str] = {
 
 
 def plain_model(model: BaseModel) -> dict[str, Any]:
-    """Return a model as plain JSON values under its aliases, without None. Free values are kept whole."""
+    """Return a model as plain JSON values under its aliases, without None. Free values are not changed."""
     found = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)

@@ -1,4 +1,4 @@
-"""Model of ``notify``: whom to notify of what."""
+"""Model of ``notify``: the receivers of notifications, and the events that they receive."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["Event", "NotificationConfig"]
 
 
 class Event(StrEnum):
-    """What a user can be notified of."""
+    """Event of which a user can be notified."""
 
     DONE = "done"  # the experiment is DONE
-    ERROR = "error"  # it ended by an error, or because its first trials all failed alike
-    BEST = "best"  # a trial has a better result than all before
-    IDLE = "idle"  # nothing has happened for a while
+    ERROR = "error"  # the experiment has ended with an error, or because its first trials all failed alike
+    BEST = "best"  # a trial has a better result than all trials before
+    IDLE = "idle"  # no event has happened for some time
 
 
 def _duration(value: Any) -> str | int:
@@ -28,7 +28,7 @@ def _duration(value: Any) -> str | int:
 
 
 class NotificationConfig(BaseModel):
-    """A receiver: a webhook, which gets a JSON object by POST, or a shell command of the server's machine."""
+    """Receiver: a webhook, which gets a JSON object by POST, or a shell command on the server's machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, alias_generator=to_camel)
 
@@ -37,7 +37,8 @@ class NotificationConfig(BaseModel):
     )
     webhook: SecretStr | None = None
     command: str | None = None
-    idle_after: Annotated[str | int, PlainValidator(_duration)] = "30m"  # kept as the user wrote it
+    # the value stays in the user's notation
+    idle_after: Annotated[str | int, PlainValidator(_duration)] = "30m"
 
     @model_validator(mode="after")
     def _receiver(self) -> Self:

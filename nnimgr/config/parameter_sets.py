@@ -29,7 +29,7 @@ _DRAWS = 10_000
 def check_sets(
     reading: Reading, config: ExperimentConfig, *, custom: bool, space_is_valid: bool
 ) -> Feasibility | None:
-    """Note errors in constraints and initial parameters. Return the feasible share, if known.
+    """Report errors in constraints and initial parameters. Return the feasible share, if known.
 
     ``custom``: the tuner is a user's class, which may have its own form of search space.
     """
@@ -50,7 +50,7 @@ def check_sets(
 
 
 def check_constraints(config: ExperimentConfig) -> None:
-    """Raise ConfigError if a constraint does not fit the search space. Fast: nothing is drawn."""
+    """Raise ConfigError if a constraint does not fit the search space. Fast, because no sets are drawn."""
     try:
         try:
             texts = config.search_space_constraints or ()
@@ -62,7 +62,7 @@ def check_constraints(config: ExperimentConfig) -> None:
 
 
 def check_feasibility(config: ExperimentConfig) -> None:
-    """Raise ConfigError if constraints do not fit or too little of the search space meets them. Slow."""
+    """Raise ConfigError if constraints do not fit, or too little of the search space meets them. Slow."""
     try:
         feasibility_of(config)
     except BadConstraint as error:
@@ -164,7 +164,7 @@ def _check_initial(reading: Reading, config: ExperimentConfig, *, custom: bool) 
     for index, whole in enumerate(config.initial_parameters or ()):
         parameters = _of_the_space(config, whole)
         if any(known.field.startswith(dotted((_INITIAL, index))) for known in reading.problems):
-            continue  # a value without a JSON form, which has been noted
+            continue  # a value without a JSON form, which was reported before
         outside = _outside(space, parameters)
         for name, sentence in outside:
             path = (_INITIAL, index, name)
@@ -184,7 +184,7 @@ def _check_initial(reading: Reading, config: ExperimentConfig, *, custom: bool) 
 
 
 def _outside(space: spaces.Space, parameters: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """Return the values outside of the space: their top-level parameter, and a sentence."""
+    """Return the values that are outside of the space: name of the top-level parameter, and a sentence."""
     found = []
     for name, value in parameters.items():
         found += [(name, sentence) for sentence in spaces.contains(space, {name: value}, partial=True)]

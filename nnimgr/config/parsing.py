@@ -1,7 +1,7 @@
 """Conversion of the keys in a file to the fields of a model, level by level.
 
 Keys match as in NNI: lower case, without ``_``. Nulls are dropped, and paths and references are resolved.
-Errors are noted instead of raised, so that a user sees all of them at once.
+Errors are collected instead of raised, so that a user sees all of them at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nnimgr.config.references import ReferenceUnresolved, anchor, has_reference,
 
 __all__ = ["Reading", "check_references", "match_key", "plain", "parse", "validate"]
 
-_QUOTED = re.compile(r"'(\w+)")  # fields, and their values after a colon, in our models' sentences
+_QUOTED = re.compile(r"'(\w+)")  # matches fields, and values after a colon, in our models' messages
 _NAMES_OF_NNI_1 = ("builtintunername", "builtinassessorname", "builtinadvisorname")
 
 
@@ -31,7 +31,7 @@ _NAMES_OF_NNI_1 = ("builtintunername", "builtinassessorname", "builtinadvisornam
 class Reading:
     """State of one reading: its input, and the problems found so far.
 
-    ``base`` is None for a canonical form, whose paths and references are used unchanged.
+    ``base`` is None for a canonical form, whose paths and references are used without changes.
     """
 
     document: Document | None = None
@@ -62,7 +62,7 @@ class Reading:
         return path
 
     def note_origin(self, path: KeyPath, origin: KeyPath) -> None:
-        """Note that the value at ``path`` was built from the value at ``origin``."""
+        """Record that the value at ``path`` was built from the value at ``origin``."""
         self._written[path] = self.written(origin)
 
     def note_spelling(self, path: KeyPath, key: str) -> None:
@@ -70,13 +70,14 @@ class Reading:
 
 
 def match_key(key: str) -> str:
-    """Return the form of a key that is the same for all its spellings."""
+    """Return a form of a key that is equal for all its spellings."""
     return key.lower().replace("_", "")
 
 
 def parse(reading: Reading, raw: Any, model: type[BaseModel], path: KeyPath = ()) -> dict[str, Any] | None:
-    """Return ``raw`` under the aliases of ``model``, before validation, or None (noted) if it is not a
-    mapping.
+    """Return ``raw`` under the aliases of ``model``, before validation.
+
+    Report it and return None if it is no mapping.
     """
     if not isinstance(raw, Mapping):
         reading.fault(path, f"must be a mapping of keys to values, not {_name(raw)}")
@@ -104,7 +105,7 @@ def parse(reading: Reading, raw: Any, model: type[BaseModel], path: KeyPath = ()
 
 
 def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any], path: KeyPath = ()) -> Any:
-    """Return an instance of ``model``, or None if it has errors. The errors are noted."""
+    """Return an instance of ``model``. Report errors and return None if there are any."""
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
@@ -113,11 +114,11 @@ def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any]
             if fault["type"] == "default_factory_not_called":
                 continue  # a default that depends on invalid fields
             if any(known.field == dotted(where) for known in reading.problems):
-                continue  # its source has an error already
+                continue  # the value from which it was built has an error already
             if fault["type"] == "missing" and any(known.nearest == where[-1] for known in reading.problems):
                 continue  # its misspelled key is reported already
             message, details = _sentence(fault)
-            if not fault["loc"]:  # an error about several fields: take the first one that is given
+            if not fault["loc"]:  # an error about several fields: use the first field that is given
                 named = next((name for name in _QUOTED.findall(message) if name in values), None)
                 where = path if named is None else (*path, named)
             reading.fault(where, message, **details)
@@ -127,7 +128,7 @@ def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any]
 def plain(reading: Reading, value: Any, path: KeyPath) -> Any:
     """Return a free value (``classArgs``, ``searchSpace``) in JSON's types.
 
-    Note values without a JSON form.
+    Report values without a JSON form.
     """
     if isinstance(value, Mapping):
         found = {}
@@ -169,7 +170,7 @@ def _value(reading: Reading, value: Any, kind: Any, path: KeyPath) -> Any:
 
 
 def _mapping(reading: Reading, value: Mapping[Any, Any], kind: Any, path: KeyPath) -> dict[str, Any]:
-    """Return a free value, or a mapping of the user's names to models or to texts that may be secrets."""
+    """Return a free value, or a mapping from the user's names to models or to texts that may be secrets."""
     inner = _items_of(kind)
     if not any(issubclass(part, BaseModel | SecretStr) for part in _flat(inner) if isinstance(part, type)):
         return plain(reading, value, path)  # type: ignore[no-any-return]
@@ -212,7 +213,7 @@ def _text(reading: Reading, value: str, kinds: set[Any], path: KeyPath) -> Any:
 
 
 def check_references(reading: Reading, value: Any, path: KeyPath) -> Any:
-    """Check that each reference in a free value can be resolved now. Keep the references for later use."""
+    """Check that each reference in a free value can be resolved now. The references stay in the value."""
     if reading.base is None:
         return value
     if isinstance(value, Mapping):
@@ -231,12 +232,12 @@ def check_references(reading: Reading, value: Any, path: KeyPath) -> Any:
 def _fields(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
     for name, info in model.model_fields.items():
         if info.exclude:
-            continue  # a field of our own, not the user's
+            continue  # a field that we have added, not the user
         yield info.alias or to_camel(name), info.annotation
 
 
 def _flat(kind: Any) -> Iterator[Any]:
-    """Yield the classes in an annotation."""
+    """Yield the classes that occur in an annotation."""
     arguments = get_args(kind)
     origin = getattr(kind, "__origin__", None)
     if origin in (dict, list):
@@ -312,7 +313,7 @@ def _name(value: Any) -> str:
 
 
 def _key_text(key: Any) -> str | None:
-    """Return the text that JSON makes of a key, as NNI does."""
+    """Return the text of a key in JSON, as NNI writes it."""
     if isinstance(key, bool):
         return "true" if key else "false"
     if key is None:

@@ -12,7 +12,7 @@ __all__ = ["directory_fault", "file_fault", "working_fault"]
 
 
 def directory_fault(directory: Path) -> str | None:
-    """Return why code cannot be run from this directory, to be appended to its name, or None."""
+    """Return why code cannot be run from this directory, as the end of a sentence, or None."""
     fault = _kind_fault(directory, stat.S_ISDIR, "a directory")
     if fault is None and not os.access(directory, os.R_OK | os.X_OK):
         return f"cannot be read ({os.strerror(errno.EACCES)})"
@@ -20,12 +20,12 @@ def directory_fault(directory: Path) -> str | None:
 
 
 def file_fault(file: Path) -> str | None:
-    """Return why this is not a readable file, to be appended to its name, or None (see ``read_document``)."""
+    """Return why this is not a readable file, as the end of a sentence, or None (see ``read_document``)."""
     return _kind_fault(file, stat.S_ISREG, "a file")
 
 
 def working_fault(directory: Path) -> str | None:
-    """Return why nothing can be written below this directory, or None. The directory need not exist yet."""
+    """Return why no files can be written below this directory, or None. The directory need not exist yet."""
     place = directory
     while not os.path.lexists(place):
         place = place.parent

@@ -18,10 +18,10 @@ __all__ = ["MemberPreview", "Preview", "parameter_sets", "preview"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberPreview:
-    """One training service. ``gpus``, ``cpus`` and ``memory`` (MiB) per trial; None: not given.
+    """Preview of one training service. ``gpus``, ``cpus`` and ``memory`` (MiB) per trial; None: not given.
 
     ``code_files`` and ``code_size`` (bytes) of the code that is copied to other machines. None: trials run in
-    the directory itself, or the code has a ``trouble``.
+    the directory itself, or ``trouble`` says what is wrong with the code.
     """
 
     platform: str
@@ -57,11 +57,14 @@ def preview(config: ExperimentConfig) -> Preview:
 
 
 def parameter_sets(plain: Any) -> int | None:
-    """Return the number of different parameter sets. None: the space is infinite, or not in NNI's form."""
+    """Return the number of different parameter sets.
+
+    None: there are infinitely many, or the space is not in NNI's form.
+    """
     try:
         count = _sets_of_space(parse(plain))
         return None if math.isinf(count) else int(count)
-    except (SearchSpaceError, OverflowError):  # more than any float
+    except (SearchSpaceError, OverflowError):  # the number is larger than any float
         return None
 
 

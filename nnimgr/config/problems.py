@@ -13,7 +13,7 @@ __all__ = ["ConfigError", "Problem", "dotted", "nearest"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One error and its place. Lines and columns count from 1. ``field`` is a path like ``tuner.name``."""
+    """One error and its place. Lines and columns count from 1. ``field`` is a path such as ``tuner.name``."""
 
     message: str
     field: str = ""
@@ -50,7 +50,7 @@ class Problem:
 
     @classmethod
     def of_plain(cls, told: Mapping[str, Any]) -> Problem:
-        """Return the problem that ``plain`` has described, perhaps in another process."""
+        """Return the problem from the result of ``plain``, perhaps of another process."""
         return cls(
             message=str(told.get("message") or ""),
             field=str(told.get("field") or ""),
@@ -63,7 +63,7 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used. ``problems`` has at least one entry."""
+    """Error: the configuration cannot be used. ``problems`` has at least one entry."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -71,7 +71,7 @@ class ConfigError(Exception):
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that ``word`` was probably meant to be, or None."""
+    """Return the known word that is most similar to ``word``, or None."""
     by_lower = {known_word.lower(): known_word for known_word in known}
     close = difflib.get_close_matches(word.lower().replace("_", ""), by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None

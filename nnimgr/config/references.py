@@ -1,8 +1,8 @@
 """References to secrets: ``${env:NAME}`` and ``${file:PATH}`` inside texts.
 
-``${secret:FIELD}`` is our own: it refers to a secret that a field had in plain text
-(``nnimgr.config.secrets``). References in fields for secrets are only checked when a configuration is read.
-They are kept, and resolved at the moment of use, so that no secret is ever stored.
+``${secret:FIELD}`` is internal: it refers to a secret that a field had in plain text
+(``nnimgr.config.secrets``). When a configuration is read, references in fields for secrets are only checked.
+They are resolved at the moment of use, so that no secret is ever stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REFERENCE = re.compile(r"\$\{(env|file|secret):([^{}]*)\}")
 
 
 class ReferenceUnresolved(ValueError):
-    """The target of a reference does not exist. The message is one sentence without a secret."""
+    """Error: the target of a reference does not exist. The message is one sentence without a secret."""
 
 
 def has_reference(value: Any) -> bool:
@@ -37,7 +37,7 @@ def resolve_secrets(
 ) -> Any:
     """Return ``value`` (any plain JSON value) with every reference in it replaced by its target.
 
-    Relative file names start from ``base``; a line end at the end of a file is dropped. Raise
+    Relative file names start from ``base``; a line end at the end of a file is removed. Raise
     ReferenceUnresolved.
     """
     if isinstance(value, str):

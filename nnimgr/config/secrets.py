@@ -2,8 +2,8 @@
 
 They are removed from the stored and shown configuration, and restored for use.
 
-A plain-text secret in a file is stored with the environment of the experiment's creator (0600). The
-configuration has ``${secret:<its field>}`` in its place. A user's own references are kept unchanged.
+A plain-text secret in a file is stored with the environment of the experiment's creator (0600). In the
+configuration it is replaced by ``${secret:<its field>}``. A user's own references are not changed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _Service = TypeVar("_Service", bound=BaseModel | list[NotificationConfig] | None
 
 
 def hide_secrets(config: ExperimentConfig) -> tuple[ExperimentConfig, dict[str, str]]:
-    """Return the configuration with references in place of secrets, and the secrets by reference."""
+    """Return the configuration with references instead of secrets, and the secrets by reference."""
     service, hidden = hide_in(config.training_service, ("trainingService",))
     notify, more = hide_in(config.notify, ("notify",))
     return config.model_copy(update={"training_service": service, "notify": notify}), hidden | more
 
 
 def hide_in(model: _Service, at: KeyPath) -> tuple[_Service, dict[str, str]]:
-    """Return a part of a configuration with references in place of secrets, and the secrets.
+    """Return a part of a configuration with references instead of secrets, and the secrets by reference.
 
-    ``at``: the place of the part.
+    ``at``: path of the part in the configuration.
     """
     hidden: dict[str, str] = {}
 
@@ -64,7 +64,7 @@ def reveal_secrets(
 
 
 def _replace(value: Any, change: Callable[[str, KeyPath], str], path: KeyPath) -> Any:
-    """Return ``value`` with every secret text in it changed."""
+    """Return ``value`` with every secret text in it replaced by the result of ``change``."""
     if isinstance(value, SecretStr):
         return SecretStr(change(value.get_secret_value(), path))
     if isinstance(value, BaseModel):

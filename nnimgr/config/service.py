@@ -37,7 +37,7 @@ _BECOME_JOBS = ("kubeflow", "frameworkcontroller")
 
 
 class _Shared(BaseModel):
-    """The fields that a training service takes from the top level unless it names them itself."""
+    """Fields that a training service takes from the top level unless it has its own values."""
 
     model_config = ConfigDict(frozen=True, strict=True, alias_generator=to_camel)
 
@@ -50,7 +50,7 @@ class _Shared(BaseModel):
     debug: bool | None = None
 
 
-# Stands in for an invalid service, so that other errors are found.
+# Placeholder for an invalid service, so that other errors are found as well.
 NO_SERVICE: tuple[BaseModel, dict[str, Any]] = (_Shared(), {})
 
 
@@ -64,7 +64,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Content of ``trainingService``. ``several``: it is a list."""
+    """Content of ``trainingService``. ``several``: the content is a list."""
 
     parts: list[Part]
     several: bool
@@ -92,7 +92,7 @@ class Service:
 
 
 def read_service(reading: Reading, raw: Mapping[str, Any]) -> Service | None:
-    """Return the training services of a configuration, or None if they have errors, which are noted."""
+    """Return the training services of a configuration. Report errors and return None if there are any."""
     from training_services import registry
 
     written = next((key for key in raw if match_key(str(key)) == "trainingservice"), None)
@@ -142,7 +142,7 @@ def _part(reading: Reading, service: Any, at: KeyPath) -> Part | None:
     validate(reading, _Shared, shared, at)
     built = validate(reading, kind, values, at)
     if isinstance(built, PlatformConfig) and built.beside_server:
-        shared.pop("nniManagerIp", None)  # NNI: nothing to dial back from
+        shared.pop("nniManagerIp", None)  # as in NNI: no machine has to call back
     if built is None or len(reading.problems) > before:
         return None
     return _as_jobs(reading, built, shared, at) if platform in _BECOME_JOBS else Part(built, shared)
@@ -151,7 +151,7 @@ def _part(reading: Reading, service: Any, at: KeyPath) -> Part | None:
 def _split(
     reading: Reading, service: Mapping[str, Any], kind: type[BaseModel], at: KeyPath
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the fields of a training service that the top level shares with it, and its own."""
+    """Return the fields of a training service that the top level has as well, and its own fields."""
     own = {match_key(info.alias or to_camel(name)) for name, info in kind.model_fields.items()}
     shared_keys = {match_key(name) for name in SHARED_FIELDS} - own
     shared = parse(reading, _only(service, lambda key: key in shared_keys), _Shared, at) or {}
@@ -162,7 +162,7 @@ def _split(
 
 
 def _as_jobs(reading: Reading, built: Any, shared: dict[str, Any], at: KeyPath) -> Part:
-    """Convert a platform of NNI's to ``platform: kubernetes``. Fields of its role have priority."""
+    """Convert one of NNI's platforms to ``platform: kubernetes``. Fields of its role have priority."""
     jobs = built.as_jobs()
     reading.warn((*at, "platform"), jobs.sentence)
     for field, origin in jobs.origins.items():
@@ -192,7 +192,7 @@ def _refuse_platform(
 def _translate(
     reading: Reading, service: Mapping[str, Any], foreign: type[ForeignPlatform], at: KeyPath
 ) -> None:
-    """Check the fields of a platform that cannot be run, and show what to write in its place."""
+    """Check the fields of a platform that cannot be run, and report what replaces it."""
     shared, values = _split(reading, service, foreign, at)
     built = validate(reading, foreign, values, at)
     sentence = f"NNI's platform {values['platform']!r} cannot be run: {foreign.why}"
@@ -204,9 +204,9 @@ def _translate(
 
 
 def _check_hybrid(reading: Reading, parts: list[Part]) -> None:
-    """Note training services without keepers and machines that are listed twice.
+    """Report training services without keepers, and machines that are listed twice.
 
-    Jobs may go to any machine.
+    Jobs of a hybrid experiment may go to any machine.
     """
     from training_services import registry
 
@@ -259,7 +259,7 @@ def check_keys(reading: Reading, service: Service | None) -> None:
 
 
 def check_capacity(reading: Reading, config: ExperimentConfig | None) -> None:
-    """Trials that this machine can never run, where there is no other."""
+    """Report trials that can never run because this machine, the only one, is too small."""
     if config is None or not all(describe(member.service).beside_server for member in config.members):
         return
     here = capacity("/")

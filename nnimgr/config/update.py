@@ -30,12 +30,11 @@ _NEEDED = ("trialConcurrency", "searchSpace", "tuner")
 def apply_update(
     config: ExperimentConfig, field: str, *, value: Any, elapsed: timedelta = timedelta(0)
 ) -> ExperimentConfig:
-    """Return ``config`` with ``field`` (any spelling that NNI matches) set to ``value``.
+    """Return ``config`` with ``field`` (in any spelling that NNI accepts) set to ``value``. None removes a
+    limit.
 
-    None removes a limit.
-
-    ``check_constraints`` compares constraints and search space after all fields are changed. ``elapsed``: how
-    long the experiment has run; a limit must not be less. Raise ConfigError.
+    ``check_constraints`` compares constraints and search space after all fields are changed. ``elapsed``:
+    time that the experiment has run; a limit must not be less. Raise ConfigError.
     """
     return apply_updates(config, {field: value}, elapsed=elapsed)
 
@@ -80,8 +79,8 @@ def apply_updates(
 def read_tuner(value: Any, *, objectives: Mapping[str, Any], goal: str | None) -> AlgorithmConfig:
     """Return the tuner in a configuration's form, with absolute paths. Raise ConfigError.
 
-    ``objectives`` and ``goal``: the experiment's. A tuner that is not built in is not looked up in the
-    experiment's Python.
+    ``objectives`` and ``goal``: the experiment's. Algorithms that are registered or installed in the
+    experiment's Python are not looked up here.
     """
     reading = Reading()
     fields = parse(reading, value, AlgorithmConfig, ("tuner",)) or {}
@@ -101,7 +100,7 @@ def read_tuner(value: Any, *, objectives: Mapping[str, Any], goal: str | None) -
 
 
 def _with_direction(tuner: AlgorithmConfig, config: ExperimentConfig) -> AlgorithmConfig:
-    """Give a built-in tuner without an optimize mode the mode of the previous tuner."""
+    """Return the tuner; a built-in tuner without an optimize mode gets the mode of the previous tuner."""
     builtin, arguments = tuner.builtin("tuner"), tuner.class_args or {}
     if builtin is None or "optimize_mode" not in builtin.arguments or config.stated_goal:
         return tuner
@@ -109,7 +108,7 @@ def _with_direction(tuner: AlgorithmConfig, config: ExperimentConfig) -> Algorit
 
 
 def _refuse_advisors(*tuners: AlgorithmConfig) -> None:
-    """Refuse advisors. The half of an advisor that stops trials cannot be replaced while trials run."""
+    """Raise ConfigError for an advisor, whose part that stops trials cannot be replaced while trials run."""
     for tuner in tuners:
         advisor = tuner.builtin("tuner")
         if advisor is not None and advisor.advisor:

@@ -1,4 +1,5 @@
-"""Conversion of NNI's first configuration format (``trainingServicePlatform: local``) to the second one.
+"""Conversion of NNI's first configuration format (``trainingServicePlatform: local``) to the second
+format.
 
 The second format is then read as usual. Each value keeps its place in the user's file, so that errors name
 the line and the field that the user wrote.
@@ -31,12 +32,14 @@ _SAME_OR_RENAMED = {
     "useAnnotation": "useAnnotation",
 }
 _WITHOUT_EFFECT = ("versionCheck", "logCollection", "multiThread")
-_NEVER_USED = ("authorName", "description")  # NNI only stored them
+_NEVER_USED = ("authorName", "description")  # fields that NNI only stored
 _OF_TRIALS = {"command": "trialCommand", "codeDir": "trialCodeDirectory", "gpuNum": "trialGpuNumber"}
 
 
 def is_v1(value: Any) -> bool:
-    """Return whether the content of a file is in the first format, by the field that only this format has."""
+    """Return whether the content of a file is in the first format, which a field shows that no other
+    format has.
+    """
     return isinstance(value, Mapping) and any(
         match_key(str(key)) == "trainingserviceplatform" for key in value
     )

@@ -14,7 +14,7 @@ from nnimgr.config.references import is_reference
 
 __all__ = ["Conversion", "ConvertedDocument", "Section"]
 
-# Fields that some versions or platforms of NNI read, and that have no effect elsewhere.
+# Fields that some versions or platforms of NNI read, and that have no effect in the others.
 _KNOWN_ELSEWHERE = frozenset(
     match_key(name)
     for name in (
@@ -39,7 +39,7 @@ _SECRETS = ("password", "sshPassphrase", "token", "storageAccountKey")
 
 
 class Conversion:
-    """Result of a conversion so far: the new values, the origin of each, and what is wrong."""
+    """Result of a conversion so far: the new values, the origin of each value, and the problems."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -49,7 +49,7 @@ class Conversion:
         self.warnings: list[Problem] = []
 
     def put(self, target: KeyPath, value: Any, origin: KeyPath) -> None:
-        """Set the value at a place of the second format. ``origin``: its place in the user's file."""
+        """Set the value at a place in the second format. ``origin``: the value's place in the user's file."""
         self.origins[target] = origin
         here: Any = self.value
         for part, following in pairwise(target):
@@ -63,7 +63,7 @@ class Conversion:
 
 
 class Section:
-    """A mapping in the user's file. It knows which of its fields were taken."""
+    """Mapping in the user's file, which records the fields that were taken."""
 
     def __init__(self, conversion: Conversion, at: KeyPath, raw: Mapping[Any, Any]) -> None:
         self._conversion = conversion
@@ -73,7 +73,7 @@ class Section:
         self._taken: dict[str, str] = {}
 
     def path(self, name: str) -> KeyPath:
-        """Return the place of a field, as the user spelled it."""
+        """Return the place of a field, in the user's spelling."""
         return (*self._at, str(self._spelled.get(match_key(name), name)))
 
     def take(self, name: str) -> Any:
@@ -83,7 +83,10 @@ class Section:
         return None if key is None else self._raw[key]
 
     def inner(self, name: str, *, required: bool = False) -> Section | None:
-        """Return the section in a field. Return None if there is none, which is noted if it is an error."""
+        """Return the section in a field.
+
+        Return None if it is missing, and report that if it is ``required``.
+        """
         value = self.take(name)
         if value is None:
             if required:
@@ -105,7 +108,7 @@ class Section:
         return [Section(self._conversion, (*self.path(name), n), item) for n, item in enumerate(value)]
 
     def move(self, names: Mapping[str, str], to: KeyPath = ()) -> None:
-        """Move fields: the name of each in the first format, and in the second one below ``to``."""
+        """Move fields. ``names``: name in the first format -> name in the second format, below ``to``."""
         for old, new in names.items():
             value = self.take(old)
             if value is not None:
@@ -114,17 +117,20 @@ class Section:
                 self._conversion.origins.setdefault((*to, new), self.path(old))
 
     def put(self, name: str, target: KeyPath, value: Any) -> None:
-        """Set a value of the second format. ``name``: the field of this section that it comes from."""
+        """Set a value in the second format.
+
+        ``name``: the field of this section from which the value comes.
+        """
         self._conversion.put(target, value, self.path(name))
 
     def drop(self, names: Iterable[str], sentence: str | None = None) -> None:
-        """Leave fields out, with a warning if ``sentence`` is given."""
+        """Leave fields out. If ``sentence`` is given, it is reported as a warning."""
         for name in names:
             if self.take(name) is not None and sentence is not None:
                 self.warn(name, sentence)
 
     def finish(self) -> None:
-        """Note every field that was not taken."""
+        """Report every field that was not taken."""
         for matched, key in self._spelled.items():
             if matched in self._taken:
                 continue
@@ -138,17 +144,17 @@ class Section:
     def fault(
         self, name: str, message: str, *, valid: Sequence[str] = (), nearest: str | None = None
     ) -> None:
-        """Note an error in a field."""
+        """Report an error in a field."""
         problem = self._conversion.document.problem(self.path(name), message, valid=valid, nearest=nearest)
         self._conversion.problems.append(problem)
 
     def warn(self, name: str, message: str) -> None:
-        """Note a warning about a field."""
+        """Report a warning about a field."""
         self._conversion.warnings.append(self._conversion.document.problem(self.path(name), message))
 
 
 class ConvertedDocument(Document):
-    """A document in the second format whose problems name the places in the first format."""
+    """Document in the second format whose problems name the places in the first format."""
 
     def __init__(self, conversion: Conversion) -> None:
         self.file = conversion.document.file
@@ -181,11 +187,13 @@ class ConvertedDocument(Document):
         return to_yaml({**_without_secrets(self.value), "trainingService": service})
 
     def as_yaml(self) -> str:
-        """Return the file in the second format, with hints in place of secrets."""
+        """Return the file in the second format, with placeholders instead of secrets."""
         return to_yaml(_without_secrets(self.value))
 
     def _origin(self, path: KeyPath) -> KeyPath:
-        """Return the place in the first format of a place in the second one, or of its nearest parent."""
+        """Return the place in the first format from which a place in the second format, or its nearest
+        parent, comes.
+        """
         for length in range(len(path), 0, -1):
             if path[:length] in self._origins:
                 return self._origins[path[:length]] + path[length:]

@@ -1,4 +1,6 @@
-"""Addresses of the server for keepers on other machines, as in options and configurations."""
+"""Addresses of the server for keepers on other machines, as users write them in options and
+configurations.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ __all__ = ["Address", "check_url", "is_url"]
 
 
 class Address(NamedTuple):
-    """Host, optionally with a port."""
+    """Host with an optional port."""
 
     host: str
     port: int | None
@@ -18,7 +20,7 @@ class Address(NamedTuple):
     def parse(cls, text: str) -> Address:
         """Parse "10.0.0.5", "10.0.0.5:9000", "fe80::1", "[fe80::1]:9000", "name" or "name:9000".
 
-        Raise ValueError with a sentence whose subject is missing: the caller adds the name of the option.
+        Raise ValueError with a sentence without its subject, because the caller adds the name of the option.
         """
         host, port = text.strip(), ""
         if host.startswith("["):
@@ -47,12 +49,12 @@ class Address(NamedTuple):
 
 
 def is_url(text: str) -> bool:
-    """Return True if the text is a URL that leads to the server, and not an address of its machine."""
+    """Return True if the text is a URL that leads to the server, instead of an address of this machine."""
     return "://" in text
 
 
 def check_url(text: str) -> str:
-    """Return ``text``, an address "https://host[:port][/prefix]", without a final slash.
+    """Return ``text``, an address "https://host[:port][/prefix]", without a slash at its end.
 
     Raise ValueError as ``Address.parse`` does.
     """

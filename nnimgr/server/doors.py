@@ -1,8 +1,9 @@
-"""Doors: addresses of the server for keepers. They are sockets for this machine and for tunnels, and ports.
+"""Doors: addresses of the server for keepers. They are sockets for this machine and for tunnels, and
+ports.
 
 All doors serve the keepers' routes only, and no other address of the server has these routes. The socket for
-this machine's keepers uses plain HTTP, because the kernel shows both ends the user of the other end. All
-other doors use TLS. Keepers get the certificate's fingerprint with their token and check it.
+this machine's keepers uses plain HTTP, because the kernel tells each end the user of the other end. All other
+doors use TLS. Keepers get the certificate's fingerprint with their token and check it.
 
 A proxy in front of a door (a service, an ingress) is not part of this server. If it ends TLS itself, keepers
 check its certificate with their own authorities.
@@ -40,7 +41,8 @@ __all__ = ["Doors"]
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_S = 10.0
-FIRST_REQUEST_S = 20.0  # sent in the headers, because anyone can connect to a network door
+# limit in seconds for the headers of the first request, because anyone can connect to a network door
+FIRST_REQUEST_S = 20.0
 LAST_ANSWERS_S = 2.0
 _ROUTES = "/keepers/v1/"
 _GIVEN = "nniManagerIp"
@@ -72,7 +74,8 @@ class _Listening:
         for connection in list(self.state.connections):
             transport = getattr(connection, "transport", None)
             if transport is not None:
-                with contextlib.suppress(AttributeError):  # Python 3.11.2: closed twice, TLS has released it
+                # Python 3.11.2 raises this error when TLS has closed the transport already
+                with contextlib.suppress(AttributeError):
                     transport.abort()
 
 

@@ -35,7 +35,7 @@ class WantedAxis(Request):
 
 
 class Brush(Request):
-    """Selection on a column: a range of numbers, or values. A trial without a value is not selected."""
+    """Selection on a column: a range of numbers, or some values. A trial without a value is not selected."""
 
     range: tuple[Finite | None, Finite | None] | None = Field(
         None, description="lower and upper bound, both included; null: no bound"
@@ -77,7 +77,7 @@ class ParameterImportance(Model):
 
 
 class Importance(Model):
-    """Importance of each parameter for being among the best trials."""
+    """Share of each parameter in the difference between the best trials and all trials."""
 
     revision: int
     source: str = Field(description="the method")
@@ -98,7 +98,7 @@ class Improvement(Model):
 
 
 class History(Model):
-    """Best result so far, by sequence of the trials that have succeeded."""
+    """Best result so far, at each trial that has improved it."""
 
     revision: int
     minimise: bool
@@ -127,7 +127,7 @@ class ParetoTrial(Model):
 
 
 class ParetoSet(Model):
-    """Trials that no other trial beats in one objective without being worse in another."""
+    """Trials for which no other trial is better in one objective without being worse in another."""
 
     revision: int
     objectives: list[ParetoObjective] = Field(

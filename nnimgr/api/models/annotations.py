@@ -1,4 +1,4 @@
-"""Requests and answers about what users add: notes and tags of trials, and saved views."""
+"""Requests and answers about notes and tags of trials, and about saved views."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Text = Annotated[str, AfterValidator(sober)]
 
 
 class ViewContent(Request):
-    """What a saved view of the trials shows, in the terms of the route that lists trials."""
+    """Columns, filter and order of a saved view, in the terms of the route that lists trials."""
 
     columns: Annotated[list[Annotated[Text, Field(max_length=500)]], First] = Field(
         [], max_length=1000, description="names of columns of the dashboard's table; empty: the usual columns"

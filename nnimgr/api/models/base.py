@@ -1,7 +1,7 @@
 """Base classes and limits of all requests and answers, and answers that many routes return.
 
 Keys are camelCase, times are ISO 8601 with a zone, durations are seconds. The server never sends a number
-that is not finite: the field is null, and a text field beside it contains the value that the trial wrote.
+that is not finite: such a field is null, and a text field beside it contains the value that the trial wrote.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def sober(value: Any) -> Any:
 def _check_text(text: str) -> None:
     """Raise ValueError for half a surrogate pair.
 
-    JSON can contain it, but no database and no file system accepts it.
+    JSON can contain one, but no database and no file system accepts it.
     """
     if not text.isascii():
         try:
@@ -71,13 +71,13 @@ def few(most: int) -> BeforeValidator:
 
 
 class _FailFast(FailFast):
-    """Make the validator hashable: pydantic demands that of annotations of a union's members."""
+    """Wrapper that makes the validator hashable, because pydantic demands that for members of a union."""
 
     __hash__ = object.__hash__
 
 
 Few = few(_MOST_KEYS)
-First = _FailFast()  # a list reports only its first bad item, because there may be very many
+First = _FailFast()  # marks a list that reports only its first bad item, because there may be very many
 JsonObject = Annotated[dict[str, Any], AfterValidator(sober)]
 JsonValue = Annotated[Any, AfterValidator(sober)]
 

@@ -40,7 +40,7 @@ class PlannedParameter(Model):
 
 
 class PlannedService(Model):
-    """Training service, and the resources of each trial there."""
+    """Training service, and the resources of each of its trials."""
 
     platform: str
     trial_command: str

@@ -44,12 +44,12 @@ class ImportedRecord(Request):
 
 
 class ImportData(Request):
-    # The route checks this in a thread: very many records would delay other requests.
+    # The route checks the records in a thread, because very many records would delay other requests.
     records: list[SkipValidation[ImportedRecord]] = Field(max_length=100_000)
 
 
 class ImportedRecords(Model):
-    """Some records of an import."""
+    """Part of the records of an import."""
 
     records: Annotated[list[ImportedRecord], First]
 
@@ -125,7 +125,7 @@ class ExperimentSummary(_AnyExperiment):
 
 
 class ExperimentError(Model):
-    """Error of a tuner's or assessor's code: it raised, returned an invalid answer, or died."""
+    """Error of a tuner's or assessor's code: an exception, an invalid answer, or the end of its process."""
 
     at: AwareDatetime
     role: str
@@ -154,7 +154,7 @@ class LimitsModel(Model):
 
 
 class Pace(Model):
-    """How fast a running experiment creates trials, and when one of its limits will end it."""
+    """Rate at which a running experiment creates trials, and the expected time when a limit ends it."""
 
     trials_per_minute: float | None = Field(description="from the latest 30 trials; null: too few trials yet")
     remaining_s: float | None = Field(
@@ -166,7 +166,7 @@ class Pace(Model):
 
 
 class Notice(Model):
-    """Temporary condition that is not stored, such as a slow call."""
+    """Temporary condition that is not stored, such as a slow call of a tuner."""
 
     about: str
     sentence: str

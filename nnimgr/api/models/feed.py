@@ -17,7 +17,7 @@ class Severity(StrEnum):
 
 
 class FeedEntry(Model):
-    """Something that happened, in one sentence."""
+    """One sentence about one event."""
 
     number: int = Field(description="number of the fact, a cursor")
     at: AwareDatetime

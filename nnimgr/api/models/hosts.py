@@ -9,7 +9,7 @@ from training_services.base import MachineStatus
 
 
 class HostMember(Model):
-    """Experiment that uses the machine, and the state of the machine for that experiment."""
+    """Experiment that uses the machine, and the state of the machine in that experiment."""
 
     experiment_id: str
     machine: str = Field(description="id of the machine in the experiment")

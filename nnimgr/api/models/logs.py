@@ -16,6 +16,6 @@ class LogEntry(Model):
 
 
 class Logs(Model):
-    """Logs that exist."""
+    """List of the logs that exist."""
 
     logs: list[LogEntry]

@@ -1,4 +1,4 @@
-"""Answers about the CPU time, the memory and the GPUs that machines and trials use over time."""
+"""Answers about CPU time, memory and GPUs that machines and trials have used over time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class GpuUsage(Model):
 
 
 class UsageSample(Model):
-    """One measurement, which covers the time since the previous one."""
+    """Measurement that covers the time since the previous measurement."""
 
     at: AwareDatetime
     cpus: float = Field(description="mean number of CPUs in use")
@@ -23,6 +23,8 @@ class UsageSample(Model):
 
 
 class Usage(Model):
-    """Measurements in the order of time: about one every 10 s while a trial runs, fewer of long ago."""
+    """Measurements in the order of time: about one every 10 s while a trial runs, and fewer for older
+    times.
+    """
 
     samples: list[UsageSample]

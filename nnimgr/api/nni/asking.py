@@ -39,7 +39,7 @@ HEADERS = {
     "access-control-allow-headers": "Origin, X-Requested-With, Content-Type, Accept",
     "access-control-allow-methods": "PUT,POST,GET,DELETE,OPTIONS",
 }
-_LARGE = 1 << 16  # bytes; larger bodies are parsed in a thread
+_LARGE = 1 << 16  # bytes; a larger body is parsed in a thread
 _SOBER: TypeAdapter[Any] = TypeAdapter(JsonValue)
 
 
@@ -49,7 +49,7 @@ class ReadOnly(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The experiment that a request concerns."""
+    """Experiment that a request is about."""
 
     parts: ApiParts
     id: str
@@ -77,7 +77,10 @@ class Target:
         return condemned(runner.state) if runner is not None else {}
 
     def trials(self) -> ShownTrials:
-        """Return how the experiment's trials are shown. Call it on the event loop, not in a thread."""
+        """Return the data for showing the experiment's trials.
+
+        Call this on the event loop, not in a thread.
+        """
         return ShownTrials(trial_paths=self.parts.trial_paths(self.id), condemned=self.condemned())
 
 
@@ -124,7 +127,7 @@ async def built(build: Callable[[], Any]) -> Response:
 async def listing(pages: Iterator[Iterable[str]]) -> Response:
     """Return a JSON list of the items of all pages.
 
-    The pages are made one by one in threads and never held together.
+    The pages are built in threads, one after the other, so that only one page is in memory.
     """
     chunks = _chunks(pages)
     first, second = await asyncio.to_thread(lambda: (next(chunks), next(chunks, None)))

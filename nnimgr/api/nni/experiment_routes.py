@@ -111,7 +111,7 @@ async def stop(request: Request) -> Response:
 
 
 async def import_data(request: Request) -> Response:
-    """Give the tuner results from another source."""
+    """Pass results from outside the experiment to the tuner."""
     runner = target(request).changeable("import data")
     records = await body_of(request)
     if not isinstance(records, list) or not all(
@@ -129,7 +129,7 @@ async def imported_data(request: Request) -> Response:
 
 
 async def statistics(request: Request) -> Response:
-    """Return the number of trials per status that any trial has, in the order of their first trials."""
+    """Return the number of trials of each status, in the order of the first trial of each status."""
     about = target(request)
     runner = about.runner
     cancelled = about.condemned()
@@ -194,7 +194,9 @@ def _entries(home: Home, served: Mapping[str, Mapping[str, Any]]) -> list[dict[s
 
 
 def _is_alive(home: Home, entry: Mapping[str, Any], running: dict[int, bool]) -> bool:
-    """Return True if the entry's own process, or a new server on its port, may run the experiment."""
+    """Return True if the entry's process runs, or a server on its port, which may have the experiment
+    open.
+    """
     pid, port = entry.get("pid"), entry.get("port")
     if isinstance(pid, int) and pid > 0 and os.path.exists(f"/proc/{pid}"):
         return True

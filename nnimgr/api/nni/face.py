@@ -55,7 +55,7 @@ def beside(app: ASGIApp, parts: ApiParts) -> ASGIApp:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
         if path.startswith(prefix) and _NNIS.match(path, len(prefix)):
-            path = path.removeprefix(prefix).rstrip("/")  # NNI accepts a final slash
+            path = path.removeprefix(prefix).rstrip("/")  # NNI accepts a slash at the end
             await face({**scope, "path": path}, receive, send)
         elif prefix and _NNIS.match(path):
             await plain(send, 404, body=outside, content_type=b"text/html; charset=utf-8")
@@ -99,7 +99,7 @@ async def _http_failed(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, HTTPException)
     if failure.status_code not in (404, 405):
         return _error(failure.status_code, failure.detail)
-    if request.method in _SAFE_METHODS:  # NNI's server answers each unknown address with its page
+    if request.method in _SAFE_METHODS:  # NNI's server answers every unknown address with its page
         return await page(request)
     return answer("Not Found", status=404, media_type="text/plain; charset=utf-8")
 

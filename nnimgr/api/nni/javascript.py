@@ -1,7 +1,7 @@
 """JSON reader and writer that work like JavaScript's, because NNI stores JSON texts inside JSON texts.
 
-Differences from Python: numbers are doubles and have their own format, keys that look like indexes come
-first, and only finite numbers can be written.
+Differences from Python: numbers are doubles with JavaScript's notation, keys that look like array indexes
+come first, and only finite numbers can be written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def parse(text: str | bytes, *, strict: bool = True) -> Any:
     """Return the value of a JSON text. Raise ValueError.
 
     A number that is too large becomes None, as JavaScript would write it. If ``strict`` is False, Python's
-    NaN and Infinity become None, too.
+    NaN and Infinity also become None.
     """
     return json.loads(text, parse_constant=_refuse if strict else lambda _: None, parse_float=_finite)
 
@@ -49,7 +49,7 @@ def stringify(value: Any) -> str:
 
 
 def number(text: str) -> float | None:
-    """Return the value of JavaScript's ``Number(text)``, or None if that is NaN."""
+    """Return the result of JavaScript's ``Number(text)``; None if that is NaN."""
     bare = text.strip()
     if _DECIMAL.fullmatch(bare):
         return float(bare)

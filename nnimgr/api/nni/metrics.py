@@ -20,7 +20,7 @@ def main_objective(reader: ExperimentReader) -> str | None:
 def metric_text(line: MetricLine, main: str | None = None) -> str:
     """Return the JSON text of one metric.
 
-    ``main``: the main objective, whose number is added as "default".
+    ``main``: the main objective, whose number is added under the key "default".
     """
     if main is not None and line.text.lstrip().startswith("{"):
         line = line._replace(text=json.dumps(with_default(json.loads(line.text), {main: ""})))

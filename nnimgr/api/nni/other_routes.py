@@ -23,7 +23,10 @@ _NO_TENSORBOARD = (
 
 
 async def cluster_metadata(request: Request) -> Response:
-    """Accept values of NNI's first configuration format. They come again with the experiment itself."""
+    """Accept values of NNI's first configuration format.
+
+    The client sends them again with the experiment itself.
+    """
     if not isinstance(await body_of(request), dict):
         raise HTTPException(400, "The body is not an object.")
     return answer()

@@ -48,7 +48,7 @@ def millis(instant: datetime) -> int:
 def profile(row: ExperimentRow, *, directory: Path, active: timedelta | None) -> dict[str, Any]:
     """Return the experiment's profile.
 
-    ``active``: seconds that it has been running, for an experiment with a runner. None: take the row's value.
+    ``active``: time that the experiment has been running, if it has a runner. None: use the time in ``row``.
     """
     seconds = row.active_us // 1_000_000 if active is None else int(active.total_seconds())
     shown: dict[str, Any] = {

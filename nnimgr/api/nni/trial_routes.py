@@ -118,7 +118,7 @@ async def trial_file(request: Request) -> Response:
     if is_log and not first:
         return answer(f"{name} is empty.", media_type="text/plain; charset=utf-8")
     media_type = "text/plain; charset=utf-8" if is_log else "application/octet-stream"
-    if request.method == "HEAD":  # HEAD needs no further content
+    if request.method == "HEAD":  # a HEAD request needs no content
         await chunks.aclose()
         return Response(headers={**HEADERS, "content-type": media_type})
     return StreamingResponse(_all(first, chunks), headers={**HEADERS, "content-type": media_type})

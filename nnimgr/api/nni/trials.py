@@ -76,7 +76,8 @@ class ShownTrials:
             fields["envId"] = quote(keeper_id)
         if row.ended_at is not None:
             fields["endTime"] = str(millis(row.ended_at))
-        finals = sorted(held.final.line for held in sets if held.final is not None)  # sorted by fact number
+        # parameter sets with a result, sorted by fact number
+        finals = sorted(held.final.line for held in sets if held.final is not None)
         if status is TrialStatus.SUCCEEDED and finals:
             fields["finalMetricData"] = f"[{','.join(metric_text(each, main) for each in finals)}]"
         if status is TrialStatus.FAILED:
@@ -87,7 +88,7 @@ class ShownTrials:
 def _records(row: TrialRow, sets: Sequence[TrialSet]) -> Iterator[str]:
     """Yield the trial's parameter records as JSON strings.
 
-    Each has parameter_index, because NNI's Python client needs it.
+    Each record has the field parameter_index, because NNI's Python client needs it.
     """
     for index, held in enumerate(sets):
         parameters = stringify(parse(held.parameters, strict=False))
@@ -100,6 +101,6 @@ def _records(row: TrialRow, sets: Sequence[TrialSet]) -> Iterator[str]:
 
 
 def _message(row: TrialRow) -> str:
-    """Return the message about a trial, "" for a trial that succeeded without a note."""
+    """Return the message about a trial; "" for a trial that succeeded without a note."""
     reason = row.reason if row.status is not TrialStatus.SUCCEEDED else None
     return "; ".join(sentence for sentence in (reason, row.note) if sentence)

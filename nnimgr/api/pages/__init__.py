@@ -1,6 +1,6 @@
 """Self-contained HTML pages.
 
-Each is one file, loads nothing, and has a policy that allows only its own code.
+Each page is one file, loads no other file, and has a policy that allows only its own code.
 """
 
 from __future__ import annotations

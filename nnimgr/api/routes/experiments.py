@@ -37,7 +37,10 @@ router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"])
 async def create_experiment(
     parts: Parts, wanted: models.CreateExperiment, response: Response
 ) -> models.Created:
-    """Create and start an experiment. Status 200: it exists already with this id and configuration."""
+    """Create and start an experiment.
+
+    Status 200: an experiment with this id and configuration exists already.
+    """
     new = NewExperiment(
         config=wanted.config,
         search_space=wanted.search_space,
@@ -142,7 +145,7 @@ async def change_labels(
 
 @router.post("/{id}/import", responses=refusals(404, 409, 422))
 async def import_data(runner: Live, wanted: models.ImportData) -> models.Done:
-    """Give the tuner results from another source."""
+    """Pass results from outside the experiment to the tuner."""
     await runner.import_data(await asyncio.to_thread(_checked, wanted.records))
     return models.Done()
 
@@ -200,10 +203,10 @@ def _summary(summary: ExperimentSummary) -> models.ExperimentSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """Properties of an experiment from its manager and runner. Read them on the event loop."""
+    """Properties of an experiment that its manager and runner know. Read them on the event loop."""
 
     summary: ExperimentSummary
-    active: timedelta | None  # None without a runner
+    active: timedelta | None  # None if the experiment has no runner
     now: str | None
     viewed: bool
     trouble: str | None
@@ -330,7 +333,9 @@ def _now(row: ExperimentRow, known: _Known, best: TrialRow | None) -> str:
 
 @lru_cache(maxsize=32)
 def _yaml(text: str) -> str:
-    """Return a JSON text as YAML. Cached, because large texts are slow and are needed after every change."""
+    """Return a JSON text as YAML. Cached, because the conversion of a large text is slow and often
+    repeated.
+    """
     return yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True)
 
 
@@ -377,7 +382,7 @@ def _export(reader: ExperimentReader, *, intermediate: bool) -> Iterator[str]:
 def _intermediates(reader: ExperimentReader, row: TrialRow, held: TrialSet) -> list[float | None]:
     """Return the values that the trial reported before its result.
 
-    For a trial with several parameter sets: only the values of this set.
+    For a trial with several parameter sets, return only the values of this set.
     """
     metrics = reader.metrics(trial_id=row.trial_id, attempt=row.attempt, kind="PERIODICAL")
     if not reader.further_sets([row.trial_id]):

@@ -28,10 +28,10 @@ async def read_feed(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     trial_id: Annotated[str | None, Query(alias="trialId", max_length=16)] = None,
 ) -> Response:
-    """Return one sentence for each thing that happened, newest first. Metrics are omitted.
+    """Return one sentence for each event of the experiment, newest first. Metrics are omitted.
 
     With ``after`` alone, the page begins directly after that number, so that nothing is missed. Otherwise it
-    ends directly before ``before``, or now.
+    ends directly before ``before``, or with the newest event.
     """
     return await reply(lambda: _feed(reader, before, after, limit, trial_id))
 

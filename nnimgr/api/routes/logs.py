@@ -29,7 +29,7 @@ _KEEPER_LOG = (("keeper",), "keeper.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Log:
-    """A log, either at ``path`` on this machine or on the machine of the keeper ``keeper_id``."""
+    """Log file, either at ``path`` on this machine or on the machine of the keeper ``keeper_id``."""
 
     name: str
     about: str

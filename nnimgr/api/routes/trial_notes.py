@@ -1,4 +1,4 @@
-"""Notes and tags that users add to trials, whether their experiment runs or not."""
+"""Notes and tags that users add to trials, whether the experiment runs or not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def list_tags(reader: Reader) -> Response:
 async def change_tags(
     parts: Parts, experiment_id: ExperimentId, wanted: models.ChangeTags
 ) -> models.TaggedTrials:
-    """Add tags to several trials, and remove others from them, at once."""
+    """Add tags to several trials, and remove other tags from them, in one step."""
     try:
         stored = await parts.manager.annotate(
             experiment_id,

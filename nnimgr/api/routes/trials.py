@@ -102,7 +102,7 @@ async def list_trials(
         "descending": order is Order.DESCENDING,
         "search": search,
     }
-    # The database selects the trials if its columns and indexes can; otherwise the analysis process does.
+    # The database selects the trials if its columns and indexes allow; otherwise the analysis process does.
     found = None
     if filter or without_result or sort not in TRIAL_SORTS:
         found = await analysis.ask_json("page", filter=filter, without_result=without_result, **wanted)
@@ -193,8 +193,8 @@ async def stop_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.
 async def lose_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
     """Declare that the machine of an UNKNOWN trial will not come back, so that its attempt counts as lost.
 
-    The trial gets another attempt, as after any lost machine. If the old attempt still runs, it is stopped as
-    soon as its machine can be reached again, and none of its results count.
+    The trial gets another attempt, as after the loss of any machine. If the old attempt still runs, it is
+    stopped as soon as its machine can be reached again, and its results do not count.
     """
     try:
         await runner.lose_trial(trial_id)

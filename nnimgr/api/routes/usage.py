@@ -16,7 +16,7 @@ from nnimgr.api.routes.trials import Attempt, find_job
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["machines"])
 
-_MOST_BYTES = 1 << 20  # a keeper writes less; a trial may write anything
+_MOST_BYTES = 1 << 20  # most bytes that are read; a keeper writes less, but a trial may write anything
 
 
 @router.get("/keepers/{keeper}/usage", responses=refusals(404, 503))
@@ -51,7 +51,7 @@ async def _usage(chunks: AsyncIterator[bytes]) -> models.Usage:
             content += chunk
             if len(content) > _MOST_BYTES:
                 break
-    except FileNotFoundError:  # no trial has run for long enough
+    except FileNotFoundError:  # no trial has run long enough for a measurement
         return models.Usage(samples=[])
     return models.Usage(
         samples=[each for line in content.splitlines() if (each := _sample(line)) is not None]
@@ -59,7 +59,9 @@ async def _usage(chunks: AsyncIterator[bytes]) -> models.Usage:
 
 
 def _sample(line: bytes) -> models.UsageSample | None:
-    """Return the measurement of a line as ``trial_keeper.actions.usage_log`` writes it, or None."""
+    """Return the measurement in a line of ``trial_keeper.actions.usage_log``, or None if the line is not
+    valid.
+    """
     try:
         at, cpus, memory, *gpus = line.decode("ascii").split(" ")
         if not math.isfinite(float(cpus)):

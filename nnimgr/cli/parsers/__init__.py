@@ -11,7 +11,7 @@ from nnimgr.cli.parsers.base import Parser, Verbs, examples_text
 
 __all__ = ["GROUPS", "nnictl_parser"]
 
-# The groups of the help, in the order of an experiment's life.
+# The groups of the help, in the order in which a user needs them.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start and stop": ("hello", "create", "resume", "view", "stop"),
     "Watch and read": ("top", "experiment", "trial", "log", "config", "webui"),
@@ -37,7 +37,7 @@ _PARTS: tuple[Callable[[Verbs[Parser]], None], ...] = (
 
 
 class _Root(Parser):
-    """The parser of ``nnictl`` itself, whose help shows the verbs in groups."""
+    """Parser of ``nnictl`` itself. Its help shows the verbs in groups."""
 
     def format_help(self) -> str:
         formatter = self._get_formatter()

@@ -1,4 +1,6 @@
-"""Parts of the parsers of ``nnictl``: a parser that suggests what was meant, and arguments of many verbs."""
+"""Parts of the parsers of ``nnictl``: a parser that suggests corrections, and arguments that many verbs
+have.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse. Report unknown arguments here, where the usage of the verb is known."""
+        """Parse. Unknown arguments are reported here, because here the usage of the verb is known."""
         found, rest = super().parse_known_args(args, namespace)
         if rest:
             options = [word for word in self._option_string_actions if word.startswith("--")]
@@ -76,7 +78,7 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"must be one of {valid}, not {value!r}{hint}")
 
     def _get_option_tuples(self, option_string: str) -> Any:
-        """Return the options that match a shortened one. Two spellings of an option count once."""
+        """Return the options that match a shortened option. Two spellings of an option count once."""
         found: Any = super()._get_option_tuples(option_string)
         return list({id(action): (action, *rest) for action, *rest in found}.values())
 
@@ -85,7 +87,7 @@ Verbs = argparse._SubParsersAction
 
 
 def _nearest(word: str, names: Iterable[str]) -> str | None:
-    """Return the name that ``word`` was probably meant to be, or None."""
+    """Return the name that is most similar to ``word``, or None."""
     known = list(names)
     import difflib  # imported only for a message, because it would slow the start of every command
 
@@ -109,7 +111,7 @@ def add_verb(
     about: str = "",
     examples: Sequence[str],
 ) -> Parser:
-    """Add a verb. ``target``: its function, as "module:name". ``about``: more lines of its description."""
+    """Add a verb. ``target``: its function, as "module:name". ``about``: more lines for its description."""
     description = f"{summary[0].upper()}{summary[1:]}."
     verb = verbs.add_parser(
         name,
@@ -124,7 +126,7 @@ def add_verb(
 
 
 def add_group(verbs: Verbs[Parser], name: str, summary: str) -> Verbs[Parser]:
-    """Add a verb that only has verbs of its own."""
+    """Add a group: a verb that only has verbs below it."""
     group = verbs.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
     return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 

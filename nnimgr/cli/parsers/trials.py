@@ -1,4 +1,4 @@
-"""Verbs about trials, and about what trials and experiments have printed."""
+"""Verbs about trials, and about the output of trials and experiments."""
 
 from __future__ import annotations
 
