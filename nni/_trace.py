@@ -149,7 +149,7 @@ def _trace_class(cls: Any, kw_only: bool, inheritable: bool) -> Any:
 
 
 def _is_known(cls: Any) -> bool:
-    """Return whether the class can be imported, so that its definition has ended."""
+    """Return whether the class can be imported by its name, so that its definition is complete."""
     found = sys.modules.get(cls.__module__)
     for name in cls.__qualname__.split("."):
         found = getattr(found, name, None)
@@ -214,7 +214,7 @@ def _listed(value: Any) -> Any:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return the value for the function: a copy of a container, or the value of a stand-in."""
+    """Return the value to pass to the function: a copy of a container, or the value behind a stand-in."""
     if hasattr(value, "_unwrap_parameter"):
         value = value._unwrap_parameter()
     return copy.copy(value) if isinstance(value, (dict, list, set)) else value
@@ -261,9 +261,9 @@ def dump(
 
 
 def _walk(value: Any, encode: Callable[[Any], Any]) -> Any:
-    """Return the plain JSON of a value.
+    """Return a value as plain JSON values.
 
-    Traced lists and numbers must be handled before ``json`` sees them.
+    Traced lists and numbers must be converted before ``json`` sees them.
     """
     kind = type(value)
     if kind in (str, int, float, bool, type(None)):
@@ -327,9 +327,9 @@ def load(
     ignore_comments: bool = True,
     **json_kwargs: Any,
 ) -> Any:
-    """Return the value of a text from ``dump``, or of a file with one. Objects are created again.
+    """Return the value of a text from ``dump``, or of a file with such a text. Objects are created again.
 
-    Use this only for text of your own, because it may contain pickles. Raise ValueError.
+    Use this only for text that you trust, because it may contain pickles. Raise ValueError.
     """
     if string is None:
         if isinstance(fp, (str, os.PathLike)):

@@ -140,15 +140,15 @@ class _Trial:
         self._metrics: int | None = None
         self._silent = False
         self._logs = False
-        self._told = False  # whether this process has said that it reports nothing
+        self._told = False  # True: this process has said that it does not report
 
     def get_next_parameter(self, default: Any = None) -> Any:
-        """Return the trial's parameters: a dict of the search space's names.
+        """Return the trial's parameters: a dict with the names in the search space.
 
         Outside an experiment, as with ``python train.py``, return ``default``. Its default is ``{}``, with a
         warning.
 
-        Call it once. A second call returns None and drops the parameters, unless the experiment is
+        Call this once. A second call returns None and drops the parameters, unless the experiment is
         multi-phase. Then it waits for the next set, or returns None if there is none.
         """
         if _standalone():
@@ -206,7 +206,7 @@ class _Trial:
         )
 
     def _keep_silent(self, rank: str) -> None:
-        """Say once why this process of a distributed trial reports nothing."""
+        """Print once why this process of a distributed trial does not report."""
         if not self._told:
             self._told = True
             sys.stderr.write(
@@ -217,7 +217,8 @@ class _Trial:
     def _keep_log(self) -> None:
         """Print the trial's log, from INFO up, unless the trial sets up logging itself, before or later.
 
-        NNI prints it, so its users do not set up logging. A trial that does not log does not pay for this.
+        NNI prints it, so NNI's users do not set up logging. A trial that does not use logging is not slowed
+        down.
         """
         if self._logs or "logging" not in sys.modules:
             return
@@ -278,7 +279,10 @@ class _Trial:
         )
 
     def _mention(self) -> None:
-        """Request another set without waiting. The experiment gives only one, and notes that on the trial."""
+        """Request another set without waiting.
+
+        The experiment does not give a second set, and notes that on the trial.
+        """
         try:
             self._request()
         except OSError:  # the note is optional

@@ -1,4 +1,4 @@
-"""Conversion of standard library and numpy values to NNI's JSON form. Python 3.8 or newer."""
+"""Conversion of values from the standard library and numpy to NNI's JSON form. Python 3.8 or newer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|[ \t]*(?://|#)[^\n]*')
 
 
 def encode_plain(value: Any) -> Any:
-    """Return the JSON form of a value, whose parts may need encoding, or REST for other types."""
+    """Return the JSON form of a value, or REST for other types.
+
+    Parts of the result may need encoding, too.
+    """
     if isinstance(value, enum.Enum):
         kind = type(value)
         if isinstance(value, int):

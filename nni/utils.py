@@ -56,7 +56,7 @@ def split_index(params: Any) -> Any:
 
 
 def json2space(x: Any, oldy: Any = None, name: str = NodeType.ROOT) -> list[str]:
-    """Return the paths of all parameters in a search space. Inner ones come before their choice.
+    """Return the paths of all parameters in a search space. Inner parameters come before their choice.
 
     With ``oldy``, a parameter set with indices, only the chosen options are included. A path looks like
     ``root[layers]-choice[1][size]-randint``. Raise RuntimeError if an option that is a mapping has no name.

@@ -59,7 +59,7 @@ class TrialMetricData:
 
 @dataclass
 class TrialHyperParameters:
-    """Parameter set of a trial."""
+    """Parameter set of a trial, with its number."""
 
     parameter_id: int | None
     parameter_source: str

@@ -1,4 +1,4 @@
-"""NNI's Python API for experiments: start, watch, change and stop one from a script or a notebook."""
+"""NNI's Python API for experiments: start, watch, change and stop an experiment from a script or notebook."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _UPDATE_TYPES = {
 
 
 class RunMode(Enum):
-    """What happens to the experiment when the Python script ends, and what is printed."""
+    """Options for the end of the Python script, and for output."""
 
-    Background = "background"  # the script's end stops the experiment
-    Foreground = "foreground"  # the same, and the experiment's events are printed
-    Detach = "detach"  # the experiment continues
+    Background = "background"  # the end of the script stops the experiment
+    Foreground = "foreground"  # like Background, and the experiment's events are printed
+    Detach = "detach"  # the experiment continues after the script
 
 
 class Experiment:
@@ -97,9 +97,9 @@ class Experiment:
     ) -> bool | None:
         """Start the experiment and wait for its end.
 
-        Return True when it is done or stopped, False after an error, and None without ``wait_completion`` or
-        after Ctrl-C, which stops the experiment. It stays open when it is done, until ``stop`` or the end of
-        the script.
+        Return True when the experiment is done or stopped, False after an error, and None without
+        ``wait_completion`` or after Ctrl-C, which stops the experiment. A finished experiment stays open
+        until ``stop`` or the end of the script.
         """
         self.start(port, debug, run_mode)
         return self._wait() if wait_completion else None
@@ -206,7 +206,8 @@ class Experiment:
 
     @classmethod
     def connect(cls, port: int) -> Experiment:
-        """Return the running experiment of a port. With several, the one that the server's NNI routes show.
+        """Return the running experiment of a port. With several, return the one that the server's NNI
+        routes show.
 
         The end of the script does not stop it. Raise ClientError if no server runs on the port.
         """
@@ -321,7 +322,7 @@ class Experiment:
         _say("Web portal URLs: %s", client.post("server", "login-code")["url"])
 
     def _wait(self) -> bool | None:
-        """Wait for the end of the experiment, as ``run`` says."""
+        """Wait for the end of the experiment. Return the result of ``run``."""
         assert self.port is not None
         try:
             with _readable():
@@ -387,7 +388,7 @@ def _sentence(problem: Problem) -> str:
 
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
-    """Turn errors of the user's files into ClientError."""
+    """Convert errors of the user's files to ClientError."""
     try:
         yield
     except HomeError as error:
@@ -399,7 +400,9 @@ def _say(sentence: str, *values: Any) -> None:
 
 
 def _logger() -> logging.Logger:
-    """Return the log. If the script has not set up logging, print it to standard output as NNI does."""
+    """Return the log. If the script has not set up logging, the log is printed to standard output, as in
+    NNI.
+    """
     log = logging.getLogger("nni.experiment")
     if not log.hasHandlers():
         handler = logging.StreamHandler(sys.stdout)

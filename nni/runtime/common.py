@@ -8,7 +8,10 @@ _enabled = False
 
 
 def enable_multi_phase() -> None:
-    """Let ``multi_phase_enabled`` return True in this process. The configuration decides what trials get."""
+    """Make ``multi_phase_enabled`` return True in this process.
+
+    What trials get depends on the configuration only.
+    """
     global _enabled
     _enabled = True
 

@@ -17,7 +17,9 @@ __all__ = ["AttemptTable", "Lane", "lanes_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Lane:
-    """Place of one attempt at a time: a GPU of a keeper's host (-1: none), or a part of a shared GPU."""
+    """Lane of the timeline: a GPU of a keeper's host (-1: no GPU), or a part of a shared GPU. It has one
+    attempt at a time.
+    """
 
     keeper_id: str
     gpu: int
@@ -50,7 +52,7 @@ class AttemptTable:
     )
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
-        """Implement ``Following``."""
+        """Read the changed attempts (see ``Following``)."""
         origin_us = columns.origin_at.timestamp() * 1e6
         for page in snapshot.attempts(snapshot.changed(after=after) if after else None):
             positions = [self._positions.setdefault(row[:2], len(self._positions)) for row in page]
@@ -89,15 +91,15 @@ class AttemptTable:
 def lanes_of(
     places: Sequence[tuple[str, tuple[int, ...]]], seats: Array, begins: Array, ends: Array
 ) -> tuple[list[Lane], Array, Array]:
-    """Return the lanes, the indices of the attempts in them, and the lane index of each.
+    """Return the lanes, the indices of the attempts in them, and the lane index of each attempt.
 
-    An attempt with several GPUs is in several lanes. Attempts that share a place at the same time get lanes
-    of their own there.
+    An attempt with several GPUs is in several lanes. Attempts that share a place at the same time get
+    separate lanes there.
     """
     spots = sorted({(keeper_id, gpu) for keeper_id, gpus in places for gpu in gpus or (-1,)})
     numbers = {spot: number for number, spot in enumerate(spots)}
     held = [[numbers[keeper_id, gpu] for gpu in gpus or (-1,)] for keeper_id, gpus in places]
-    widths = np.array([*map(len, held), 0])  # the last element is for seat -1
+    widths = np.array([*map(len, held), 0])  # the last element is for seat -1, an attempt without a place
     firsts = np.concatenate(([0], np.cumsum(widths[:-1])))
     flat = np.array([number for numbers in held for number in numbers] or [0])
     counts = widths[seats]

@@ -23,7 +23,7 @@ __all__ = ["MOST_BINS", "Axis", "axis", "brushed"]
 MOST_BINS = 512
 
 _LARGEST = sys.float_info.max
-_EXACT = 2.0**52  # below this, float64 has halves between integers
+_EXACT = 2.0**52  # below this number, float64 represents the halves between integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ def _axis(columns: Columns, name: str, log: bool | None, bins: int, field: str) 
     cells = np.full(len(values), count, np.int32)
     scaled = ((np.log(finite) if log else finite) / 2 - begin / 2) / (
         end / 2 - begin / 2
-    )  # halved, so that a large range does not overflow
+    )  # each half is computed separately, so that a large range does not overflow
     cells[there] = np.clip(scaled * count, 0, count - 1).astype(np.int32)
     return Axis(
         name=name,
@@ -176,7 +176,7 @@ def _among(columns: Columns, name: str, values: Sequence[Any]) -> Array:
 
 
 def _text(value: Any) -> str:
-    """Return text that is equal for 1 and 1.0, but not for 1 and true."""
+    """Return a text that is equal for 1 and 1.0, but differs for 1 and true."""
     if type(value) is float and value.is_integer():
         value = int(value)
     return json.dumps(value, sort_keys=True)

@@ -1,6 +1,6 @@
-"""Cache of results and tables beside an experiment's columns.
+"""Cache of results and tables for an experiment's columns.
 
-Results are valid for one revision of the columns and their tags, and tables for the columns' life.
+Results are valid for one revision of the columns and their tags, and tables as long as the columns exist.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["Following", "follow", "once"]
 
 T = TypeVar("T")
 
-_MOST_TABLES = 8  # a table is, for example, the metrics of one key: 24 MB for a million metrics
-_MOST = 128  # results per revision: for 100,000 trials at most half a megabyte each
+_MOST_TABLES = 8  # most tables; for example, the metrics of one key take 24 MB for a million metrics
+_MOST = 128  # most results per revision; for 100,000 trials a result takes at most half a megabyte
 
 
 class Following(Protocol):
-    """A table that is brought up to date with the new facts of the database."""
+    """Table that is updated with the new facts of the database."""
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
         """Read the changes with a higher number than ``after``."""
@@ -42,7 +42,7 @@ _SHELVES: WeakKeyDictionary[Columns, _Shelf] = WeakKeyDictionary()
 
 
 def once(columns: Columns, key: Hashable, make: Callable[[], T]) -> T:
-    """Return the result of ``make``, which is called once per revision of the columns."""
+    """Return the result of ``make``, which is called only once per revision of the columns."""
     shelf = _SHELVES.setdefault(columns, _Shelf())
     revision = (columns.revision, columns.annotated)
     if shelf.revision != revision:
@@ -59,13 +59,14 @@ def once(columns: Columns, key: Hashable, make: Callable[[], T]) -> T:
 
 
 def follow(columns: Columns, snapshot: Snapshot, kind: type[F]) -> F:
-    """Return the table of this kind, as new as the snapshot.
+    """Return the table of this kind, updated to the snapshot.
 
-    Build it again if the database is another one.
+    The table is built again if the database was replaced.
     """
     shelf = _SHELVES.setdefault(columns, _Shelf())
     mark = snapshot.mark()
-    held: tuple[Mark, F] | None = shelf.tables.pop(kind, None)  # a table whose refresh fails is not kept
+    # removed first, so that a table whose update fails is not kept
+    held: tuple[Mark, F] | None = shelf.tables.pop(kind, None)
     if held is not None and (held[0].db_id != mark.db_id or held[0].last_number > mark.last_number):
         held = None
     kept, after = (kind(), 0) if held is None else (held[1], held[0].last_number)

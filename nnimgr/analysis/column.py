@@ -15,11 +15,11 @@ Array = NDArray[Any]
 
 
 class _Missing:
-    """Type of MISSING, which stands for an absent value. None is JSON's null, which is a value."""
+    """Type of MISSING, which represents an absent value. None represents JSON's null, which is a value."""
 
 
 MISSING: Final = _Missing()
-MOST_CATEGORIES = 65_535  # values of further categories are missing
+MOST_CATEGORIES = 65_535  # most categories of a column; values of further categories count as missing
 
 _NUMBERS = {int, float}
 _OWN_KEYS = {str, int, _Missing}
@@ -36,7 +36,7 @@ class Numbers:
         self.buffer: Array = np.empty(0, dtype)
 
     def write(self, positions: Array, values: Sequence[Any]) -> None:
-        """Write any values at these positions."""
+        """Write values of any type at these positions."""
         self.buffer[positions] = _numbers(values)
 
 
@@ -86,14 +86,14 @@ def _numbers(values: Sequence[Any]) -> Array:
         values = [value if type(value) in _NUMBERS else None for value in values]
     try:
         found = np.array(values, np.float64)
-    except OverflowError:  # an int beyond the range of floats
+    except OverflowError:  # an int that is too large for a float
         found = np.array([as_float(value) for value in values], np.float64)
     found[~np.isfinite(found)] = np.nan
     return found
 
 
 def as_float(value: float | None) -> float:
-    """Convert to a float. Return NaN for None and for an int beyond the range of floats."""
+    """Convert to a float. Return NaN for None and for an int that is too large for a float."""
     try:
         return np.nan if value is None else float(value)
     except OverflowError:
@@ -101,7 +101,7 @@ def as_float(value: float | None) -> float:
 
 
 def _key(value: Any) -> Any:
-    """Return the key that identifies a category: equal for 1 and 1.0, but not for 1 and true."""
+    """Return the key that identifies a category. It is equal for 1 and 1.0, but differs for 1 and true."""
     kind = type(value)
     if kind in _OWN_KEYS:
         return value

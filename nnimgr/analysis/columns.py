@@ -28,10 +28,10 @@ __all__ = ["METRICS", "PARAMETERS", "TIMES", "Columns"]
 
 PARAMETERS, METRICS = "parameters.", "metrics."
 TIMES = ("created", "started", "ended")
-MOST_COLUMNS = 500  # limited, because a trial can report any number of keys
+MOST_COLUMNS = 500  # most columns, because a trial can report any number of keys
 
 _SPARE = 1.25
-_MANY = 4  # if more than one trial in this number has changed, reading all is faster
+_MANY = 4  # if more than 1 / _MANY of the trials have changed, reading all trials is faster
 
 
 class Columns:
@@ -59,7 +59,7 @@ class Columns:
         self._left_out: set[str] = set()
         self._rows = 0
         self._db_id = self._space = ""
-        self._numeric: set[str] = set()  # parameters that the search space declares as numbers
+        self._numeric: set[str] = set()  # parameters whose search space contains only numbers
         self._ids = Numbers("S16")
         self._columns: dict[str, Numbers | Coded] = {
             "sequence": Numbers(np.uint32),
@@ -165,7 +165,7 @@ class Columns:
             self._scatter_metrics(finals, positions[objects])
 
     def _places(self, sequences: Array, before: int) -> Array:
-        """Return the rows where the trials are written. New trials get rows at the end for now."""
+        """Return the rows to which the trials are written. New trials are put at the end for now."""
         old = self._columns["sequence"].buffer[:before]
         places = np.searchsorted(old, sequences)
         known = places < before
@@ -177,12 +177,12 @@ class Columns:
             _fit(column, self._rows)
         if fresh < len(sequences):
             for name, column in self._columns.items():
-                if name.startswith(METRICS):  # a further attempt may report other metrics
+                if name.startswith(METRICS):  # another attempt may report other metrics
                     column.buffer[places[known]] = column.missing
         return places
 
     def _scatter(self, prefix: str, objects: Sequence[dict[str, Any]], positions: Array) -> None:
-        """Write the members of these objects, one object per position, each member into its column."""
+        """Write the members of these objects to their columns. There is one object per position."""
         for key, values in _members(objects):
             name = prefix + key
             if dict in set(map(type, values)):
@@ -277,7 +277,7 @@ class Columns:
                 column.buffer[: self._rows] = column.buffer[order]
 
     def _show(self) -> None:
-        """Set ``arrays`` and ``categories`` from the columns. Parameters come before metrics."""
+        """Set ``arrays`` and ``categories`` from the columns, with parameters before metrics."""
         names = sorted(self._columns, key=lambda name: name.startswith(METRICS))
         self.ids = self._ids.buffer[: self._rows]
         self.arrays = {name: self._columns[name].buffer[: self._rows] for name in names}
@@ -287,7 +287,7 @@ class Columns:
 
 
 def _fit(column: Numbers | Coded, rows: int) -> None:
-    """Make room for this number of rows, and some spare ones."""
+    """Extend the column for this number of rows, with some spare rows."""
     buffer = column.buffer
     if len(buffer) < rows:
         column.buffer = np.full(int(rows * _SPARE) + 64, column.missing, buffer.dtype)
@@ -303,7 +303,7 @@ def _coded(values: Array, distinct: Array) -> Coded:
 
 
 def _objects(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Parse these JSON texts as objects. A text that is not an object gives an empty one."""
+    """Parse these JSON texts as objects. A text that is not an object gives an empty object."""
     try:
         found = from_json(f"[{','.join(texts)}]", cache_strings="keys")  # three times as fast as json
     except ValueError:
@@ -321,7 +321,7 @@ def _object(text: str) -> Any:
 
 
 def _members(objects: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield each key that any of the objects has, with its values in all objects."""
+    """Yield each key that occurs in any of the objects, with its values in all objects."""
     shapes = dict.fromkeys(map(tuple, objects))
     if len(shapes) == 1:
         (keys,) = shapes

@@ -6,7 +6,7 @@ __all__ = ["AnalysisFailed", "BadQuestion"]
 
 
 class AnalysisFailed(Exception):
-    """Error: there is no answer, although the question is valid. The message is one sentence for the user."""
+    """Error: there is no answer although the question is valid. The message is one sentence for the user."""
 
 
 class BadQuestion(Exception):

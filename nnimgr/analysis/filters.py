@@ -25,7 +25,7 @@ from nnimgr.analysis.errors import BadQuestion
 
 __all__ = ["Term", "Value", "matching", "parse_filter", "parse_names"]
 
-TAGS = "tags"  # a term may name it, but a trial has any number of tags, so that they are no column
+TAGS = "tags"  # a filter may use this name, but it is no column because a trial has any number of tags
 _ALIASES = {
     "trial id": "id",
     "trial no.": "sequence",
@@ -51,7 +51,7 @@ _ORDERS: Mapping[str, Callable[[Array, float], Array]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A value as written in the filter. A ``quoted`` value is always a text."""
+    """Value as written in the filter. A ``quoted`` value is always a text."""
 
     text: str
     quoted: bool
@@ -59,7 +59,7 @@ class Value:
 
     @property
     def plain(self) -> Any:
-        """JSON value of the text."""
+        """Value that the text represents in JSON."""
         if not self.quoted:
             try:
                 return json.loads(self.text)
@@ -74,7 +74,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One condition. ``operator`` is one of : ≠ > < >= <=. ``several``: the values were in brackets."""
+    """One condition of a filter.
+
+    ``operator`` is one of : ≠ > < >= <=. ``several``: the values were in brackets.
+    """
 
     name: str
     operator: str
@@ -156,7 +159,7 @@ class _Parser:
                 raise self._unexpected('"," or "]"')
 
     def _word(self, end: re.Pattern[str], *, what: str) -> Value:
-        """Read a text up to a match of ``end``, or a text in quotes."""
+        """Read a text up to a match of ``end``, or a text in quotes. ``what`` names it in errors."""
         if not self._more():
             raise self._unexpected(what)
         begin = self._at
@@ -178,7 +181,7 @@ class _Parser:
         return Value(text=text, quoted=False, position=begin)
 
     def _more(self) -> bool:
-        """Skip blanks. Return whether any text is left."""
+        """Skip blanks. Return whether more text follows."""
         blank = _BLANK.match(self._text, self._at)
         assert blank is not None
         self._at = blank.end()
@@ -272,7 +275,7 @@ def _of_categories(columns: Columns, name: str, term: Term) -> Array:
 
 
 def _codes(categories: Sequence[Any], name: str, value: Value) -> list[int]:
-    """Return the categories that a value may mean: an equal text, or an equal number."""
+    """Return the categories that match a value: an equal text, or an equal number."""
     if name not in ("status", "source"):
         return [code for code, known in enumerate(categories) if _same(known, value)]
     codes = [code for code, known in enumerate(categories) if known.lower() == value.text.lower()]

@@ -13,7 +13,7 @@ from nnimgr.analysis.column import Array
 
 __all__ = ["undominated"]
 
-_FEW = 64  # up to this number, points are compared with each other directly
+_FEW = 64  # up to this number, all points are compared with each other
 _FEW_PAIRS = 2**15  # up to this number of pairs, two sets are compared directly
 
 
@@ -51,7 +51,9 @@ def _front(points: Array, rows: Array) -> Any:
 
 
 def _covered(points: Array, by: Array, rows: Array, last: int) -> Array:
-    """Return which rows (bool) have a point of ``by`` that is not higher in the coordinates 1 to ``last``."""
+    """Return which rows (bool) have a point of ``by`` that is nowhere higher in the coordinates 1 to
+    ``last``.
+    """
     if not len(by) or not len(rows):
         return np.zeros(len(rows), bool)
     if last == 2:
@@ -61,7 +63,7 @@ def _covered(points: Array, by: Array, rows: Array, last: int) -> Array:
     middle = np.median(points[by, last])
     low, high = points[by, last] <= middle, points[by, last] > middle
     below, above = points[rows, last] < middle, points[rows, last] >= middle
-    if not high.any() and below.all():  # the median is the highest value of ``by``, and higher than all rows
+    if not high.any() and below.all():  # the median is the highest value of ``by``, and no row is lower
         return _covered(points, by[points[by, last] < middle], rows, last)
     found = np.zeros(len(rows), bool)
     found[below] = _covered(points, by[low], rows[below], last)

@@ -1,4 +1,4 @@
-"""Best result so far, trial by trial. With few points, it is also an experiment's sparkline."""
+"""Best result so far, trial by trial. With few points, it is also the sparkline of an experiment."""
 
 from __future__ import annotations
 

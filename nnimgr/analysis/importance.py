@@ -42,18 +42,20 @@ from nnimgr.store.bulk import Snapshot
 __all__ = ["importance"]
 
 SOURCE = "PED-ANOVA (Watanabe, Bansal, Hutter, 2023)"
-BEST = 0.1  # share of the trials that count as the best
+BEST = 0.1  # share of the trials that count as the best trials
 FEWEST_BEST = 5
-FEWEST = 20  # trials with a result
+FEWEST = 20  # fewest trials with a result for which importance is computed
 GRID = 50
-DRAWS = 50  # draws of the bootstrap
-DRAWN = 1_000_000  # trials in all draws together, unless that leaves too few draws
+DRAWS = 50  # number of draws of the bootstrap
+DRAWN = 1_000_000  # most trials in all draws together, unless too few draws would be left
 FEWEST_DRAWS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameter:
-    """A parameter. ``cells``: for each trial its place on the grid, or ``size`` if it has none."""
+    """Parameter. ``cells``: for each trial its place on the grid, or ``size`` if the trial lacks the
+    parameter.
+    """
 
     name: str
     cells: Array

@@ -79,7 +79,7 @@ class _Pair:
         self.cells: Array = once(columns, self._key, lambda: left.cells * (right.bins + 1) + right.cells)
 
     def counts(self, text: str, among: Array) -> Array:
-        """Count the trials in each cell that the filter matches."""
+        """Count the trials in each cell that match the filter."""
         return once(self._columns, (*self._key, text), lambda: _counts(self.cells, among, self.size))
 
 

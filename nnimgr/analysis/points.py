@@ -18,7 +18,7 @@ from nnimgr.store.bulk import Snapshot
 __all__ = ["DEFAULT_KEY", "Lines", "keys", "lines_of"]
 
 DEFAULT_KEY = "default"  # key of a metric that is a number, or of an object's main number
-_LOOKED_AT = 50  # latest objects to read for the list of keys
+_LOOKED_AT = 50  # number of latest objects that are read to find the keys
 
 
 class Lines:
@@ -40,7 +40,7 @@ class Lines:
 
     @property
     def by_value(self) -> Array:
-        """Indices of the points in the order of their values."""
+        """Indices of the points, sorted by their values."""
         if self._by_value is None:
             self._by_value = np.argsort(self.values, kind="stable")
         return self._by_value
@@ -81,8 +81,8 @@ class _Points:
         self._parts: list[tuple[Array, ...]] = []
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
-        """Implement ``Following``."""
-        # safeguard: new trials only come at the end
+        """Read the new metrics (see ``Following``)."""
+        # a safeguard, because new trials are always at the end
         if not np.array_equal(self._ids, columns.ids[: len(self._ids)]):
             self._clear()
             after = 0

@@ -57,8 +57,8 @@ class Analyst:
     ) -> bytes:
         """Return the answer's bytes.
 
-        A caller that is cancelled while it waits for its turn has asked nothing. If it is cancelled later,
-        the answer is dropped. Raise BadQuestion, StoreError, FileNotFoundError, AnalysisFailed.
+        If the caller is cancelled while it waits for its turn, the question is not sent. If it is cancelled
+        later, the answer is dropped. Raise BadQuestion, StoreError, FileNotFoundError, AnalysisFailed.
         """
         if (lacks := fault_of(("numpy",))) is not None:
             raise AnalysisFailed(f"This question {lacks}.")
@@ -72,7 +72,7 @@ class Analyst:
                 }
             )
         )
-        # A separate task, because an answer that the process has begun must be read to its end.
+        # A separate task, because an answer that the process has begun to send must be read to its end.
         exchange = asyncio.create_task(self._in_turn(asked), name=f"analysis:{question}")
         exchange.add_done_callback(_take_failure)
         try:
@@ -92,13 +92,14 @@ class Analyst:
         async with self._turn:
             answer = None if asked.dropped else await self._exchange(asked.frame)
             if answer is None and not asked.dropped:
-                answer = await self._exchange(asked.frame)  # the process had left before it read the question
+                # the process had exited before it read the question
+                answer = await self._exchange(asked.frame)
         if answer is None:
             raise AnalysisFailed("The analysis process exits right after its start.")
         return answer
 
     async def _exchange(self, asked: bytes) -> bytes | None:
-        """Return the answer, or None if the idle process had left before it read the question."""
+        """Return the answer, or None if the idle process had exited before it read the question."""
         if self._closed:
             raise AnalysisFailed(_LEAVES)
         if self._child is None or self._child.gone:
@@ -192,7 +193,7 @@ class _Child:
 
 
 async def _answer(child: _Child, asked: bytes) -> bytes:
-    """Exchange question and answer. Raise _Stopped when the process is seen to be suspended."""
+    """Send the question and receive the answer. Raise _Stopped if the process is suspended."""
     exchange = asyncio.create_task(child.exchange(asked), name="analysis:exchange")
     looks = 0
     try:
@@ -225,6 +226,6 @@ async def _start(idle_s: float) -> _Child:
 
 
 def _take_failure(exchange: asyncio.Task[bytes]) -> None:
-    """Retrieve the exception, because the caller may have been cancelled and asyncio would log it."""
+    """Retrieve the exception, because the caller may have been cancelled and asyncio would then log it."""
     if not exchange.cancelled():
         exchange.exception()

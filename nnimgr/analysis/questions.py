@@ -48,7 +48,7 @@ _KEPT = 4  # largest number of experiments whose columns stay in memory
 
 
 class Answers:
-    """Columns of the experiments that were asked about last, and answers from them."""
+    """Columns of the experiments of the latest questions, and answers from them."""
 
     def __init__(self) -> None:
         self._columns: OrderedDict[tuple[str, str], Columns] = OrderedDict()
@@ -58,7 +58,7 @@ class Answers:
         with snapshot(database, experiment_id) as taken:
             columns = self._columns.pop((database, experiment_id), None)
             columns = Columns() if columns is None else columns
-            columns.refresh(taken)  # columns whose refresh fails are not kept
+            columns.refresh(taken)  # removed first, so that columns whose update fails are not kept
             self._columns[database, experiment_id] = columns
             if len(self._columns) > _KEPT:
                 self._columns.popitem(last=False)

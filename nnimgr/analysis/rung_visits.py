@@ -33,8 +33,8 @@ BUDGET = f"{PARAMETERS}TRIAL_BUDGET"
 FATES = ("promoted", "stopped", "running", "left")
 PROMOTED, STOPPED, RUNNING, LEFT = range(len(FATES))
 
-_MOST_BUDGETS = 60  # more budgets than this are not rungs but an ordinary parameter
-_MOST_STEPS = 12  # if assessors judge at more steps, rungs are ranges of steps
+_MOST_BUDGETS = 60  # with more budgets, a budget is treated as an ordinary parameter
+_MOST_STEPS = 12  # most rungs; with more steps, a rung is a range of steps
 _LIVE = (TrialStatus.WAITING, TrialStatus.RUNNING, TrialStatus.PAUSED, TrialStatus.UNKNOWN)
 
 
@@ -95,7 +95,7 @@ def at_steps(columns: Columns, lines: Lines, verdicts: Verdicts) -> RungVisits:
     """
     judged = _stopped_by_verdict(columns, verdicts)
     reports = _reports(lines)
-    stops = np.zeros(len(columns), np.int64)  # 0: not stopped
+    stops = np.zeros(len(columns), np.int64)  # 0: the trial was not stopped
     for row, verdict in judged.items():
         step = None if verdict.step is None else verdict.step + 1
         stops[row] = verdict.rung or step or max(1, reports[row])
@@ -146,14 +146,14 @@ def _configurations(columns: Columns) -> Array:
         if name.startswith(PARAMETERS) and name != BUDGET:
             bits = array.astype(np.uint64) if name in columns.categories else array.view(np.uint64)
             mixed = (mixed ^ bits) * np.uint64(0x9E3779B97F4A7C15)
-            mixed ^= mixed >> np.uint64(29)  # otherwise the high bits would never affect the low ones
+            mixed ^= mixed >> np.uint64(29)  # without this, the high bits would never affect the low bits
     return mixed
 
 
 def _promotions(configurations: Array, rung: Array, rows: Array) -> Array:
     """Return, for each visit, the visit of the same configuration at its next rung, or -1.
 
-    A configuration can have several trials at a rung, if a failed trial was run again. Then the last ones are
+    A configuration has several trials at a rung if a failed trial was run again. Then the last trials are
     paired.
     """
     nexts = np.full(len(rows), -1, np.int64)
@@ -162,7 +162,7 @@ def _promotions(configurations: Array, rung: Array, rows: Array) -> Array:
     begins = np.flatnonzero(np.concatenate(([True], (kind[1:] != kind[:-1]) | (level[1:] != level[:-1]))))
     ends = np.append(begins[1:], len(order))
     run = np.repeat(np.arange(len(begins)), ends - begins)
-    lengths = np.append((ends - begins)[1:], 0)  # length of the next run
+    lengths = np.append((ends - begins)[1:], 0)  # length of the following run
     target = np.arange(len(order)) + lengths[run]
     good = (lengths[run] > 0) & (target >= ends[run])
     good[good] = kind[target[good]] == kind[good]
@@ -173,7 +173,7 @@ def _promotions(configurations: Array, rung: Array, rows: Array) -> Array:
 
 def _chains(nexts: Array) -> Array:
     chains = np.arange(len(nexts))
-    for at in np.flatnonzero(nexts >= 0):  # lower rungs come first
+    for at in np.flatnonzero(nexts >= 0):  # in the order of the rungs, lowest first
         chains[nexts[at]] = chains[at]
     return chains
 

@@ -26,13 +26,13 @@ _NO_NEXT = 2**32 - 1
 def rungs(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
     """Answer ``{filter, lines}`` with packed columns: visits at rungs, as points of connected lines.
 
-    At most ``lines`` configurations are drawn, preferring those that came far. Columns, with one element per
-    point: ``rung``, ``sequence``, ``value``, ``fate`` (one of FATES) and ``next`` (the point that follows;
-    the highest number for none). Header: ``by`` (budget or step), ``minimise``, ``total`` (matching
+    At most ``lines`` configurations are drawn, preferring those that reached high rungs. Columns, with one
+    element per point: ``rung``, ``sequence``, ``value``, ``fate`` (one of FATES) and ``next`` (the point that
+    follows; the highest number for none). Header: ``by`` (budget or step), ``minimise``, ``total`` (matching
     configurations), ``lines`` (configurations drawn), ``rungs`` and ``verdicts``. A rung has ``from``,
-    ``to``, ``reached`` (matching trials that came to it), the number of trials with each fate, and ``cut``
-    (the worst that continued). A verdict is about a drawn trial that was stopped: ``sequence``, ``reason``,
-    and in ``better`` the sequences of trials that beat it.
+    ``to``, ``reached`` (matching trials that reached it), the number of trials with each fate, and ``cut``
+    (the worst trial that continued). A verdict is about a drawn trial that was stopped: ``sequence``,
+    ``reason``, and in ``better`` the sequences of better trials.
     """
     visits = once(columns, "visits", lambda: _visits(columns, snapshot))
     minimise = minimises(snapshot, arguments)
@@ -74,16 +74,19 @@ def _visits(columns: Columns, snapshot: Snapshot) -> RungVisits:
 
 
 def _heights(visits: RungVisits, there: Array) -> Array:
-    """Return, for each chain's first visit, the highest rung of its visits; -1 elsewhere."""
+    """Return, at each chain's first visit, the highest rung that the chain has reached; -1 at other
+    visits.
+    """
     heights = np.full(len(there), -1, np.int64)
     np.maximum.at(heights, visits.chains[there], visits.rung[there])
     return heights
 
 
 def _drawn(heights: Array, rungs: int, most: int) -> Array:
-    """Return which chains are drawn (bool, by first visit). Chains that came furthest are preferred.
+    """Return which chains are drawn (bool, by first visit), preferring chains that reached the highest
+    rungs.
 
-    Few chains come far, so all of those are drawn. The others are evenly spread over the experiment.
+    Few chains reach high rungs, so all of those are drawn. The others are evenly spread over the experiment.
     """
     drawn = np.zeros(len(heights), bool)
     for rung in reversed(range(rungs)):

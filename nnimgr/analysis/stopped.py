@@ -1,4 +1,4 @@
-"""Stopped trials: who stopped each, at which step and value, and how many trials came further."""
+"""Stopped trials: the cause, step and value of each stop, and how many trials continued after that step."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def stopped(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) 
 
 
 def _found(columns: Columns, verdicts: Verdicts) -> dict[str, Array]:
-    """Return who stopped each trial ("": nobody), at which step (-1: before any), and its value."""
+    """Return the cause of each trial's stop ("": not stopped), its step (-1: before any report), and its
+    value.
+    """
     names = columns.categories["status"]
     status = columns.arrays["status"]
     by = np.zeros(len(columns), "U8")

@@ -27,7 +27,7 @@ class _Bars(NamedTuple):
     lane: Array
     begin: Array
     end: Array
-    row: Array  # position of the bar's trial
+    row: Array  # row of the trial in the columns
     attempt: Array
     status: Array
 
@@ -48,7 +48,7 @@ def timeline(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any])
     if now is None:
         now = snapshot.last_at() / 1e6
     now -= columns.origin_at.timestamp()
-    live = bool(np.isnan(table["ended"]).any())  # bars of running attempts grow with the time
+    live = bool(np.isnan(table["ended"]).any())  # bars of running attempts grow as time passes
     bars = _bars(columns, table, now) if live else once(columns, "bars", lambda: _bars(columns, table, now))
     end = max(float(bars.end.max(initial=0.0)), float(np.nanmax(columns.arrays["created"], initial=0.0)))
     low = max(arguments.get("begin") or 0.0, 0.0)

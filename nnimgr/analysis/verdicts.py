@@ -21,7 +21,7 @@ class Judged(NamedTuple):
     attempt: int
     step: int | None
     value: float | None
-    rung: int | None  # number of reports, for assessors that judge at rungs
+    rung: int | None  # number of reports, from assessors that judge at rungs
 
 
 class Verdicts:
@@ -31,7 +31,7 @@ class Verdicts:
         self.found: dict[bytes, Judged] = {}
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
-        """Implement ``Following``."""
+        """Read the new verdicts (see ``Following``)."""
         for number, trial_id, attempt, position, rung in snapshot.verdicts(after=after):
             metric = snapshot.metric_at(trial_id, attempt, position)
             step, value = (None, None) if metric is None else metric[:2]

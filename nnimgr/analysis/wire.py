@@ -20,7 +20,7 @@ LENGTH = struct.Struct("<I")
 
 
 def frame(head: Mapping[str, Any], body: bytes = b"") -> bytes:
-    """Return one frame. Raise ValueError on a NaN."""
+    """Return the bytes of one frame. Raise ValueError on a NaN."""
     text = json.dumps(head, allow_nan=False).encode()
     return b"".join((LENGTH.pack(len(text)), text, body))
 

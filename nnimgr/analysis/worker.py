@@ -20,7 +20,8 @@ from nnimgr.child import die_with_parent
 
 __all__ = ["main"]
 
-_PIPE_BYTES = 1 << 20  # with a large pipe, an answer of megabytes takes fewer turns of the server's loop
+# with a large pipe, the server's event loop needs fewer steps for an answer of megabytes
+_PIPE_BYTES = 1 << 20
 
 
 def main(idle_s: float) -> int:
@@ -32,7 +33,7 @@ def main(idle_s: float) -> int:
     try:
         fcntl.fcntl(write_fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     except OSError:
-        pass  # the kernel limits a user's memory in pipes
+        pass  # the kernel limits the memory that a user's pipes may take
     answers = Answers()
     while select.select([read_fd], [], [], idle_s)[0]:
         question = _read(read_fd)
@@ -48,7 +49,7 @@ def _be_the_first_to_go() -> None:
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")
     except OSError:
-        pass  # not available on this system
+        pass  # the system does not offer this setting
 
 
 def _answer(answers: Answers, question: dict[str, Any]) -> bytes:

@@ -168,7 +168,8 @@ class Doors:
             return self._private
 
     async def listen(self, address: str) -> None:
-        """Open a network door at "address:port" of this machine (wildcards included), before it is needed.
+        """Open a network door at "address:port" of this machine (wildcards included) before a service
+        needs it.
 
         Raise ServiceUnavailable.
         """
@@ -205,7 +206,7 @@ class Doors:
         return Reach([url], fingerprint, self._authorities)
 
     def _shared(self, wanted: Address) -> Reach | None:
-        """Return a door that was opened without a given port and got the wanted port, or None."""
+        """Return a door that was opened without a given port and got the wanted port by chance, or None."""
         urls = () if wanted.port is None else (wanted.url(wanted.port),)
         return next((reach for reach in self._network.values() if tuple(reach.urls) == urls), None)
 
@@ -264,12 +265,14 @@ class Doors:
         return Reach([wanted.url(port)], fingerprint)
 
     def _identity(self) -> tuple[ssl.SSLContext, str]:
-        from nnimgr.server.certificate import keep_certificate  # slow to import, and few servers need it
+        # imported here, because it is slow to import and few servers need it
+        from nnimgr.server.certificate import keep_certificate
 
         path = self._folder / "door.pem"
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.num_tickets = 0  # a ticket would reach streaming keepers as the start of an answer
+        # a TLS ticket would reach keepers that are still sending, as if the answer had begun
+        context.num_tickets = 0
         try:
             certificate = keep_certificate(path)
             context.load_cert_chain(path)

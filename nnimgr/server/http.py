@@ -11,11 +11,11 @@ from nnimgr.api.asgi import ASGIApp
 
 __all__ = ["BoundedHTTP", "http_config"]
 
-_KEEP_ALIVE_S = 75  # keepers use the same connection again
+_KEEP_ALIVE_S = 75  # seconds, because keepers use a connection several times
 _CONNECTIONS = 8_000
 _MOST_HEAD = 256 << 10  # bytes of a request outside of its body
 _LINGER_S = 2.0
-_FRAMING = 16  # largest number of framing bytes for each byte in a chunk of a body
+_FRAMING = 16  # most framing bytes per byte of content in a chunked body
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\nconnection: close\r\n\r\n%s"
@@ -31,7 +31,7 @@ class BoundedHTTP(HttpToolsProtocol):
     Without the limit, uvicorn would collect all of them, even from callers without a credential.
     """
 
-    _beside = 0  # bytes of this request outside its body
+    _beside = 0  # number of bytes of this request outside of its body
     _refused = False
 
     def data_received(self, data: bytes) -> None:

@@ -39,5 +39,5 @@ def bind_private(path: Path) -> socket.socket:
 def is_own_user(transport: asyncio.BaseTransport) -> bool:
     """Return True if the process at the other end of a Unix socket may use the server."""
     connected = transport.get_extra_info("socket")
-    with socket.socket(fileno=os.dup(connected.fileno())) as peer:  # uvloop's socket has no getsockopt
+    with socket.socket(fileno=os.dup(connected.fileno())) as peer:  # uvloop's socket object has no getsockopt
         return is_trusted(peer_uid(peer))

@@ -29,7 +29,7 @@ class _PrivateFileHandler(RotatingFileHandler):
 
 
 class _RedactingFormatter(logging.Formatter):
-    """Formatter that replaces secrets. Code must not log a secret anyway; this is a second protection."""
+    """Formatter that replaces secrets. Code must not log secrets anyway; this is a second protection."""
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
         super().__init__(_FORMAT)

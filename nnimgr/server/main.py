@@ -1,7 +1,7 @@
 """``nnimgr serve``: the command line of the server process.
 
-The server binds its port first. A process that finds the port's lock taken can then connect at once, and is
-answered when the server is ready. Large modules are imported after that.
+The server binds its port first. From then on, another process that finds the port's lock taken can connect,
+and is answered when the server is ready. Large modules are imported after that.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _keeper_options(parsed: argparse.Namespace) -> KeeperOptions:
 
 
 def _said(given: str | None, what: str) -> tuple[str | None, str]:
-    """Return the value of an option or of its environment variable, and the name of the one used."""
+    """Return the value of an option or of its environment variable, and the name of the one that was used."""
     variable = f"{_KEEPERS}{what.upper()}"
     if given is not None:
         return given, f"--keepers-{what}"

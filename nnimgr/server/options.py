@@ -38,8 +38,8 @@ class ServeOptions:
     ready_fd: int | None = None
     allowed_hosts: tuple[str, ...] = field(default=())
     url_prefix: str = ""  # prefix of NNI's routes, without slashes around it
-    no_token: bool = False  # all who can connect have full access
-    require_token: bool = False  # even programs of this user on this machine need the token
+    no_token: bool = False  # True: everyone who can connect has full access
+    require_token: bool = False  # True: even programs of this user on this machine need the token
     keepers: KeeperOptions = KeeperOptions()
 
     @property

@@ -44,11 +44,12 @@ from training_services.tools import ServiceTools
 
 __all__ = ["Listeners", "run"]
 
-_FIRST_EXPERIMENT_S = 30.0  # time for the first experiment to be created, before an idle server exits
+_FIRST_EXPERIMENT_S = 30.0  # seconds to wait for the first experiment before an idle server exits
 _LAST_ANSWERS_S = 2
-_DATE_S = 1.0  # resolution of the Date header
+_DATE_S = 1.0  # seconds; resolution of the Date header
 
-# Writers' threads run Python too. With the default of 5 ms, the event loop would wait too long for each.
+# The threads of the writers run Python code as well. With the default of 5 ms, the event loop would wait too
+# long.
 SWITCH_INTERVAL_S = 0.0005
 
 logger = logging.getLogger(__name__)
@@ -133,7 +134,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
 
 
 async def _until_told(options: ServeOptions, parts: ApiParts, serving: asyncio.Task[None]) -> None:
-    """Return when the server has to exit. From then on it rejects requests."""
+    """Return when the server has to exit. From then on, the server rejects new requests."""
     closing = parts.shutdown.closing
     loop = asyncio.get_running_loop()
 
@@ -165,7 +166,7 @@ async def _leave_when_idle(parts: ApiParts, leave: Callable[[str], None]) -> Non
         return
     while not manager.idle:
         await manager.wait_idle()
-        await parts.shutdown.quiet()  # one of them may create an experiment
+        await parts.shutdown.quiet()  # one of the requests in progress may create an experiment
     leave("no active experiment is left")
 
 
@@ -214,7 +215,7 @@ class _HTTPServer(uvicorn.Server):
 
 
 class _LocalConnection(HttpToolsProtocol):
-    """Connection at the Unix socket. Other users than the server's own are rejected."""
+    """Connection at the Unix socket. Connections of other users than the server's own are rejected."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """While entered, checks every ``every_s`` seconds that the running loop responds.
+    """Check of the running event loop every ``every_s`` seconds, inside this context.
 
     If the loop does not respond within ``stall_s`` seconds, its stack is logged once, and another line when
     the loop continues.

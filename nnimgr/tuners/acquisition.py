@@ -11,17 +11,17 @@ from nnimgr.tuners.cube import Cube, Floats
 
 __all__ = ["Acquisition", "Search", "improvement"]
 
-# Maps means and standard deviations, shape (n,), to scores, of which higher is better.
+# Function from means and standard deviations, shape (n,), to scores, of which higher is better.
 Acquisition = Callable[[Floats, Floats], Floats]
 
-_PAIRS = 1_000_000  # limit of the number of candidates times results, for comparisons of many candidates
-_NEAR = 1000  # limit of candidates around good points
-# Distances at which each round looks for neighbours of a candidate.
+_PAIRS = 1_000_000  # limit of candidates times results, when many candidates are compared
+_NEAR = 1000  # most candidates around good points
+# Distances at which each round searches for neighbours of a candidate.
 _ROUNDS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
-_LOOKS = 4  # neighbours to look at in each round
-_POLISHED = 3  # best candidates that are improved along the slope
-_STEPS = 25  # limit of steps along the slope
-_CHECKED = 2000  # limit of candidates that are checked against the rules
+_LOOKS = 4  # number of neighbours of a candidate in each round
+_POLISHED = 3  # number of best candidates that are improved along the slope
+_STEPS = 25  # most steps along the slope
+_CHECKED = 2000  # most candidates that are checked against the rules
 
 
 class Search:
@@ -50,8 +50,8 @@ class Search:
     ) -> dict[str, Any] | None:
         """Return the most promising parameter set that is allowed, or None if none was found.
 
-        ``warm_up`` points are drawn from the whole cube and as many around the good points ``around``. The
-        best ``starts`` of them are refined.
+        ``warm_up`` points are drawn from the whole cube, and the same number around the good points
+        ``around``. The best ``starts`` of them are refined.
         """
         count = max(1, min(warm_up, _PAIRS // self._size))
         near = around[self._rng.integers(len(around), size=min(count, _NEAR))]
@@ -96,7 +96,7 @@ class Search:
         return np.array([self._cube.snapped(point) for point in points])
 
     def _refined(self, acquisition: Acquisition, points: Floats, scores: Floats) -> tuple[Floats, Floats]:
-        """Return for every point the best neighbour that was found, or the point itself, and their scores."""
+        """Return for each point its best neighbour, or the point itself, and their scores."""
         points, scores = points.copy(), scores.copy()
         for scale in _ROUNDS:
             for _ in range(_LOOKS):
@@ -118,7 +118,7 @@ class Search:
         def loss(x: Floats) -> tuple[float, Floats]:
             trial = np.repeat(point[None], len(free) + 1, axis=0)
             trial[:, free] = x
-            signs = np.where(x > 0.5, -step, step)  # inwards, so that the step stays in the cube
+            signs = np.where(x > 0.5, -step, step)  # toward the inside, so that the step stays in the cube
             trial[np.arange(1, len(free) + 1), free] += signs
             found = acquisition(*self._predict(trial))
             return -float(found[0]), -(found[1:] - found[0]) / signs

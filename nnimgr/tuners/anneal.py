@@ -16,7 +16,7 @@ __all__ = ["AnnealTuner"]
 
 _RANK = 2.0  # average rank of the start among the results
 _SHRINK = 0.1  # speed at which the neighbourhood becomes smaller
-_NEIGHBOURS = 32  # draws, of which the first allowed one at a distance from open sets is given
+_NEIGHBOURS = 32  # number of draws, of which the first allowed draw at a distance from open sets is used
 
 
 class AnnealTuner(PointTuner):
@@ -51,7 +51,7 @@ class AnnealTuner(PointTuner):
     def _near(self, points: Floats, active: NDArray[np.bool_], attempt: int, rng: Random) -> Floats:
         """Return a point near one of these points, which are sorted best first; shape (width,).
 
-        Every further attempt looks a little farther away.
+        Each further attempt draws from a slightly larger neighbourhood.
         """
         start = _geometric(len(points), rng)
         found = points[start].copy()
@@ -65,7 +65,7 @@ class AnnealTuner(PointTuner):
             if not len(known) or (column.options and rng.random() < width):
                 found[at] = rng.random()
                 continue
-            if not active[start, at]:  # the start has another option
+            if not active[start, at]:  # in the start, another option is chosen
                 found[at] = points[known[_geometric(len(known), rng)], at]
             if not column.options:
                 found[at] = _moved(found[at], width, column.steps, rng)
@@ -86,11 +86,11 @@ def _lie(losses: Floats, liar: str) -> float:
 
 
 def _geometric(count: int, rng: Random) -> int:
-    """Return a rank below ``count``. Better ranks are more probable."""
+    """Return a rank below ``count``. The better a rank, the more probable it is."""
     return min(count - 1, int(math.log(1.0 - rng.random()) / math.log(1.0 - 1.0 / _RANK)))
 
 
 def _moved(number: float, width: float, steps: int | None, rng: Random) -> float:
-    """Draw a number within half of the width, or within one step if that is more."""
+    """Return a number within half of the width around ``number``, or within one step if that is more."""
     half = width / 2 if steps is None else max(width / 2, 1.0 / steps)
     return rng.uniform(max(0.0, number - half), min(1.0, number + half))

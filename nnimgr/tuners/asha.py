@@ -42,12 +42,12 @@ class ASHA(ModelTuner):
         super().__init__(schedule, optimize_mode, seed, max_budget, arguments)
 
 
-_Entry = tuple[float, int]  # loss (infinite for none) and the order of the ends
+_Entry = tuple[float, int]  # loss (infinite without a result), and the order of the end
 
 
 @dataclass(slots=True, eq=False)
 class _Rung:
-    """The trials with one budget."""
+    """Trials with one budget."""
 
     budget: int
     ended: list[_Entry] = field(default_factory=list)  # all ended trials, sorted
@@ -64,7 +64,7 @@ class _Rung:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """A trial: its rung, its configuration, and the entry of the rung below from which it was promoted."""
+    """Trial: its rung, its configuration, and its entry in the rung below from which it was promoted."""
 
     rung: _Rung
     configuration: Configuration
@@ -72,7 +72,10 @@ class _Run:
 
 
 class Promotions(Schedule):
-    """Schedule of promotions. Budgets of the rungs: ``lowest``, ``eta`` times that and so on, ``highest``."""
+    """Schedule of promotions.
+
+    Budgets of the rungs: ``lowest``, ``lowest * eta``, ``lowest * eta ** 2`` ... ``highest``.
+    """
 
     def __init__(self, lowest: int, highest: int, eta: int) -> None:
         self._eta = eta

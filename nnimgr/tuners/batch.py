@@ -25,7 +25,7 @@ class BatchTuner(Tuner):
     def __init__(self) -> None:
         self._rules = Rules()
         self._options: list[Any] = []
-        self._spent: Counter[str] = Counter()  # how often each option was given or imported
+        self._spent: Counter[str] = Counter()  # identity of an option -> how often it was given or imported
         self._left: list[Any] | None = None  # remaining options, the last one first; None: not computed yet
 
     def obey(self, rules: Rules) -> None:

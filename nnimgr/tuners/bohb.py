@@ -20,7 +20,7 @@ __all__ = ["BOHB", "ModelTuner"]
 class ModelTuner(BudgetTuner):
     """Base of the scheduled tuners that learn which configurations are good.
 
-    They learn from the results with the largest budget that has enough of them. Results of sets without a
+    They use the results with the largest budget for which there are enough results. Results of sets without a
     budget, such as imported ones, count as results with ``max_budget``.
     """
 

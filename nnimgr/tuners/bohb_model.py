@@ -18,8 +18,8 @@ __all__ = ["Model"]
 
 Floats = NDArray[np.float64]
 
-_LEAST = 1e-32  # least density
-_REDRAWS = 100  # draws of a point outside of the cube, before it is moved to the surface
+_LEAST = 1e-32  # lower limit of a density
+_REDRAWS = 100  # draws of a point outside of the cube before the point is moved to the surface
 
 
 class Model:
@@ -49,7 +49,9 @@ class Model:
         return self._encoding.decode(drawn[int(np.argmax(ratio))])
 
     def _halves(self) -> tuple[Floats, Floats] | None:
-        """Return the good points and the others, of the largest budget that has enough of both, or None."""
+        """Return the good points and the other points of the largest budget that has enough of both, or
+        None.
+        """
         least = self._arguments.min_points_in_model or 0
         least = max(least, self._encoding.width + 1)
         for budget in sorted(self._results, reverse=True):
@@ -67,7 +69,7 @@ class _Results:
     def __init__(self) -> None:
         self.points: list[Floats] = []
         self.order: list[int] = []
-        self._losses: list[float] = []  # in the order of ``order``
+        self._losses: list[float] = []  # losses, in the same order as ``order``
 
     def add(self, point: Floats, loss: float) -> None:
         at = bisect_right(self._losses, loss)
@@ -91,7 +93,7 @@ class _Density:
         count, width = points.shape
         narrow = count ** (-1 / (4 + width))
         self._widths = np.maximum(1.06 * points.std(axis=0) * narrow, min_bandwidth)
-        # For choices: the weight of a kernel on options other than its point's.
+        # Weight of a choice's kernel on options other than the option of its point.
         most = (self._options - 1) / np.maximum(self._options, 1)
         self._leaks = np.maximum(most * narrow, np.minimum(min_bandwidth, most))
 

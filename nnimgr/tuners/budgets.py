@@ -36,7 +36,10 @@ class Slot:
 
 
 class Schedule(ABC):
-    """Decides which configurations run with which budgets, as a function of the calls and their order."""
+    """Schedule that decides which configurations run with which budgets.
+
+    It depends only on the calls and their order.
+    """
 
     @abstractmethod
     def next(self) -> Slot | None:
@@ -48,7 +51,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def end(self, parameter_id: int, loss: float | None) -> None:
-        """Record a trial's result, of which lower is better, or None if the trial has ended without one.
+        """Record a trial's result, of which lower is better, or None if the trial ended without a result.
 
         A result may follow an end, because users may run a failed trial again. An end after a result changes
         nothing.
@@ -123,7 +126,7 @@ class BudgetTuner(LearningTuner):
         configuration, budget = split(parameters)
         slot = self._schedule.next()
         if not _fits(slot, configuration, budget):
-            # No new configuration was available at that time.
+            # True: no new configuration was available at that time.
             self._schedule.no_more_new()
             slot = self._schedule.next()
         if slot is None or slot.configuration is None:

@@ -20,15 +20,15 @@ from nnimgr.tuners.threads import one_thread
 
 __all__ = ["CmaesTuner"]
 
-# With more columns, only their scales are learned, because the cost of more grows with their cube.
+# With more columns, only their scales are learned, because the cost of learning more grows with their cube.
 _WIDEST = 100
 _FARTHEST = 3.0  # limit in deviations from the mean, because distant results would distort the distribution
-_REFERENCE = 16  # least number of draws to learn the usual distance of a draw from the mean
-_DOUBLINGS = 10  # limit for doubling the population
-_STILL = 1e-9  # scale of a move that changes only columns with steps
+_REFERENCE = 16  # fewest draws from which the usual distance of a draw from the mean is computed
+_DOUBLINGS = 10  # most doublings of the population
+_STILL = 1e-9  # scale of a move that only changes columns with steps
 _TINY = 1e-300
 _LARGEST = 1e300  # differences of such losses are finite
-_ATTEMPTS = 32  # attempts to find an allowed set at a distance from open ones
+_ATTEMPTS = 32  # attempts to find an allowed set at a distance from open sets
 
 
 class CmaesTuner(PointTuner):
@@ -50,9 +50,9 @@ class CmaesTuner(PointTuner):
         need("the tuner CMAES", "cmaes")
         super().__init__(optimize_mode, seed)
         self._sigma, self._size = sigma0, population_size
-        self._distribution: Any = None  # a cmaes.CMA or cmaes.SepCMA
+        self._distribution: Any = None  # an instance of cmaes.CMA or cmaes.SepCMA
         self._restarts = 0
-        self._told = 0  # number of results that the distribution knows
+        self._told = 0  # number of results that the distribution has received
 
     def space_changed(self) -> None:
         super().space_changed()

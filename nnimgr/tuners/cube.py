@@ -19,9 +19,9 @@ __all__ = ["Cube", "Floats", "distances", "reflected"]
 Floats = NDArray[np.float64]
 
 _BATCH = 16  # number of open points that should be at least half as far apart as random points
-_SHARE = 0.6  # slightly more than a half, because distances vary
-_SAMPLES = 64  # batches that are drawn to measure distances
-_FINEST = 2**53  # a column with more steps is as good as continuous
+_SHARE = 0.6  # share of the usual distance, slightly more than a half because distances vary
+_SAMPLES = 64  # number of batches that are drawn to measure distances
+_FINEST = 2**53  # a column with more steps counts as continuous
 
 
 class Cube(Encoding):
@@ -47,7 +47,7 @@ class Cube(Encoding):
     def active_in(self, points: Floats) -> NDArray[np.bool_]:
         """Return which columns are active in each point, given its choices; shape (n, width)."""
         found = np.ones(points.shape, np.bool_)
-        for at, column in enumerate(self.columns):  # a parent comes before its dependent columns
+        for at, column in enumerate(self.columns):  # parents come before their dependent columns
             if column.parent is not None:
                 parent, option = column.parent
                 options = self.columns[parent].options
@@ -110,7 +110,7 @@ class Cube(Encoding):
         return points
 
     def features_of(self, columns: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return marks of columns, shape (n, width), as marks of the columns from ``one_hot``."""
+        """Convert marks of columns, shape (n, width), to marks of the columns from ``one_hot``."""
         return columns.repeat([max(1, column.options) for column in self.columns], axis=1)
 
     @cached_property

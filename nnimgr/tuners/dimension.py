@@ -26,11 +26,11 @@ Floats = NDArray[np.float64]
 SPREAD = 1 / math.sqrt(12)  # standard deviation of the even distribution from 0 to 1
 _LARGEST = sys.float_info.max
 _MOST_EXPONENT = 700.0
-_NONE = object()  # differs from every option's name
+_NONE = object()  # object that differs from every option's name
 
 
 class Categories:
-    """A choice. ``size``: the number of its options."""
+    """Choice. ``size``: the number of its options."""
 
     def __init__(self, spec: Choice | Nested) -> None:
         self.size = len(spec.options)
@@ -68,7 +68,7 @@ class Number:
             return np.where((x >= spec.a) & (x < spec.b), codes, math.nan)
         if self._log:
             if spec.q is not None:
-                x[x == 0] = spec.q / 4  # rounded down from a value below q / 2
+                x[x == 0] = spec.q / 4  # 0 is the rounded form of a value below q / 2
             # The logarithm of the standard library, because that of numpy may depend on the length of the
             # array.
             x = np.array([math.log(each) if each > 0 else math.nan for each in x.tolist()], np.float64)
@@ -91,7 +91,7 @@ class Number:
 
     @property
     def stepped(self) -> bool:
-        """Whether only some codes stand for values."""
+        """True if only some codes represent values."""
         return bool(self._integers) or self._spec.q is not None
 
     def snapped(self, codes: Floats) -> Floats:
@@ -130,7 +130,7 @@ class Number:
 
 def _floats(values: Sequence[Any]) -> Floats:
     """Return the values as floats, NaN for a value that is not a finite number."""
-    if set(map(type, values)) <= {int, float}:  # the usual case
+    if set(map(type, values)) <= {int, float}:  # the usual case, which needs no check of each value
         try:
             found = np.array(values, np.float64)
         except OverflowError:

@@ -24,7 +24,7 @@ __all__ = ["Column", "Encoding", "from_unit", "to_unit"]
 
 Floats = NDArray[np.float64]
 
-_TAIL = 1e-9  # distance from 0 and 1 at which a normal distribution's column ends, about six sigma
+_TAIL = 1e-9  # distance from 0 and 1 at which a normal distribution's column ends: about six sigma
 _STANDARD = NormalDist()
 
 
@@ -61,8 +61,9 @@ class Encoding:
     def __init__(self, space: Space) -> None:
         self._space = space
         self.columns: list[Column] = []
-        self._first: dict[tuple[int, int], int] = {}  # (nested choice, option) -> first column of its space
-        self._index: dict[int, dict[str, int]] = {}  # of choices: key of an option -> number
+        # (nested choice, option) -> first column of the option's space
+        self._first: dict[tuple[int, int], int] = {}
+        self._index: dict[int, dict[str, int]] = {}  # choice -> key of an option -> number of the option
         self._lay_out(space, "", None)
         self._parents = [
             (index, *column.parent) for index, column in enumerate(self.columns) if column.parent is not None
@@ -147,7 +148,7 @@ class Encoding:
         return found
 
     def _behind(self, at: int, spec: Nested) -> int:
-        """Return the column after those of a nested choice."""
+        """Return the number of the column after the columns of a nested choice."""
         last = len(spec.options) - 1
         return self._end(spec.options[last][1], self._first[at, last])
 
@@ -205,7 +206,7 @@ def to_unit(spec: Numeric, value: Any) -> float | None:
     x = float(value)
     if spec.type.logarithmic:
         if x == 0 and spec.q is not None:
-            x = spec.q / 4  # rounded down from somewhere below q / 2
+            x = spec.q / 4  # the rounded form of some value below q / 2
         if x <= 0:
             return None
         x = math.log(x)

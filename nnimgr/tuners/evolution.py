@@ -12,9 +12,9 @@ from nnimgr.tuners.points import PointTuner
 __all__ = ["EvolutionTuner"]
 
 _SELECTION = 8  # number of results per member of the population
-# Offspring of one parent, of which the first allowed one at a distance from open sets is given.
+# Offspring of a parent, of which the first allowed one at a distance from open sets is used.
 _OFFSPRING = 32
-_LEAST, _MOST = 0.02, 0.3  # distance that a number moves, as a share of its range
+_LEAST, _MOST = 0.02, 0.3  # share of its range by which a number moves, at least and at most
 
 
 class EvolutionTuner(PointTuner):

@@ -17,7 +17,8 @@ from nnimgr.tuners.threads import one_thread
 
 __all__ = ["Posterior", "fitted_kernel", "quick"]
 
-_WIDEST = 20  # with more features, all share one length, because each length takes time and results to learn
+# with more features, all have the same length scale, because each scale takes time and results to learn
+_WIDEST = 20
 _STEPS = 25  # steps of the search for a kernel
 
 
@@ -27,7 +28,8 @@ def quick() -> Iterator[None]:
     import sklearn.gaussian_process
 
     with one_thread(), sklearn.config_context(assume_finite=True), warnings.catch_warnings():
-        # warnings are not useful: a length at its bound and a search without convergence are good enough
+        # these warnings are not useful: a length at its bound, or a search without convergence, is good
+        # enough
         warnings.simplefilter("ignore")
         yield
 
@@ -94,7 +96,7 @@ class Posterior:
         return mean, np.sqrt(np.maximum(deviation**2 - self._noise, 1e-18))
 
     def believing(self, features: Floats) -> Posterior:
-        """Return the posterior as if the points had given their expected values."""
+        """Return the posterior as if the points had their expected values as results."""
         if not len(features):
             return self
         values = np.concatenate([self._values, self._model.predict(features)])

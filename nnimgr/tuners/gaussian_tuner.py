@@ -18,9 +18,10 @@ __all__ = ["GaussianTuner"]
 
 Integers = NDArray[np.int64]
 
-# Results that are modelled: the cost grows with their cube, and these show where good sets are.
+# Most results that are modelled. The cost grows with their cube, and this number shows where good sets are.
 _MOST = 400
-_MOST_FITTED = 150  # results for fitting the kernel, because a fit takes fifty times as long as its use
+# most results for fitting the kernel, because a fit takes fifty times as long as a prediction
+_MOST_FITTED = 150
 _ELITE = 5
 
 

@@ -13,7 +13,7 @@ from nnimgr.tuners import grid
 
 __all__ = ["Given", "can_repeat"]
 
-_MOST_INFEASIBLE = 200_000  # infeasible grid points in a row after which the search of the grid ends
+_MOST_INFEASIBLE = 200_000  # consecutive infeasible grid points after which the search of the grid ends
 
 
 def can_repeat(space: Space) -> bool:
@@ -31,11 +31,11 @@ class Given:
     """The sets given so far, in all spaces, and the position in the grid."""
 
     def __init__(self) -> None:
-        # Number of times each set was given or run by a user, by identity.
+        # Number of times each set was given, or run by a user: identity -> count.
         self._times: Counter[str] = Counter()
         self._space = Space(())
         self._feasible: Callable[[Any], bool] | None = None
-        self._level = self._index = 0  # all earlier points of the grid were given
+        self._level = self._index = 0  # all points of the grid before this one were given
 
     def change(self, space: Space, feasible: Callable[[Any], bool] | None = None) -> None:
         """Change to the grid of another space, of which only the ``feasible`` points count."""
@@ -54,11 +54,11 @@ class Given:
         return identity(parameters) in self._times
 
     def remember(self, parameters: Any) -> None:
-        """Count the set once more as given or run by a user."""
+        """Count the set one more time as given or run by a user."""
         self._times[identity(parameters)] += 1
 
     def forget(self, parameters: Any) -> None:
-        """Count the set once less. At zero, it counts as never given."""
+        """Count the set one time less. With a count of zero, the set counts as never given."""
         key = identity(parameters)
         if key not in self._times:
             return

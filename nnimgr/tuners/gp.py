@@ -47,7 +47,7 @@ class GPTuner(GaussianTuner):
                 case "ucb":
                     return self._kappa * deviation - mean
                 case "poi":
-                    return (target - mean) / deviation  # grows with the probability
+                    return (target - mean) / deviation  # this number grows with the probability
             return improvement(mean, deviation, target)
 
         return search.best(utility, self.elite(), warm_up=self._warm_up, starts=self._starts)

@@ -15,7 +15,7 @@ from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, Space, S
 
 __all__ = ["item", "refines", "size"]
 
-_TAIL = 6.0  # a quantised normal counts as finite, within this number of sigma
+_TAIL = 6.0  # a quantised normal distribution counts as finite within this number of sigmas
 
 
 def size(space: Space, level: int) -> int:
@@ -99,7 +99,7 @@ def _multiples(spec: Numeric) -> tuple[int, int]:
 
 def _quantile(spec: Numeric, fraction: float) -> float:
     if spec.type.gaussian:
-        from statistics import NormalDist  # imported late: slow, and seldom used
+        from statistics import NormalDist  # imported here, because it is slow and seldom used
 
         x = NormalDist(spec.a, spec.b).inv_cdf(fraction)
         return math.exp(x) if spec.type.logarithmic else x

@@ -32,7 +32,7 @@ class Hyperband(BudgetTuner):
 
 
 def most_halvings(lowest: int, highest: int, eta: int) -> int:
-    """Return how often the highest budget can be divided by ``eta`` without going below the lowest."""
+    """Return how many times the highest budget can be divided by ``eta`` without falling below the lowest."""
     times = 0
     while lowest * eta ** (times + 1) <= highest:
         times += 1
@@ -47,9 +47,9 @@ class _Rung:
     size: int
     # Promoted configurations that do not run yet, by rank.
     waiting: list[tuple[int, Configuration]] = field(default_factory=list)
-    ranks: dict[int, int] = field(default_factory=dict)  # ranks of the promoted trials that were given
+    ranks: dict[int, int] = field(default_factory=dict)  # id of a promoted trial -> its rank
     given: dict[int, Configuration] = field(default_factory=dict)
-    losses: dict[int, float | None] = field(default_factory=dict)  # None for a trial without a result
+    losses: dict[int, float | None] = field(default_factory=dict)  # trial -> result; None without a result
 
     def best(self) -> list[int]:
         """Return the trials with a result, best first. Of equal trials, the one given earlier comes first."""
@@ -83,8 +83,9 @@ class Brackets(Schedule):
             for s in range(most, -1, -1)
         ]
         self._opened = 0
-        self._brackets: list[_Bracket] = []  # in progress, oldest first
-        self._where: dict[int, tuple[_Bracket, _Rung]] = {}  # trials whose result may still matter
+        self._brackets: list[_Bracket] = []  # brackets in progress, oldest first
+        # trial -> its bracket and rung, if its result may still matter
+        self._where: dict[int, tuple[_Bracket, _Rung]] = {}
         self._none_new = False
 
     def next(self) -> Slot | None:

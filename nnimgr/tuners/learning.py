@@ -11,8 +11,8 @@ from nnimgr.tuners.given import Given, can_repeat
 
 __all__ = ["LearningTuner"]
 
-_DRAWS = 100  # draws of one set from the model, before it is drawn from the whole space
-_BLIND_DRAWS = 100_000  # many draws, because perhaps only one set in a thousand is allowed
+_DRAWS = 100  # draws of a set from the model before the set is drawn from the whole space
+_BLIND_DRAWS = 100_000  # a large number, because perhaps only one set in a thousand is allowed
 
 
 class LearningTuner(Tuner):
@@ -46,13 +46,13 @@ class LearningTuner(Tuner):
         raise NotImplementedError
 
     def space_changed(self) -> None:
-        """React to a new ``space``."""
+        """Called after ``space`` has changed."""
 
     def opened(self, parameter_id: int, parameters: Any) -> None:
-        """React to a set that has become a trial."""
+        """Called after a set has become a trial."""
 
     def closed(self, parameter_id: int, parameters: Any) -> None:
-        """React to a trial that has ended or has its result.
+        """Called after a trial has ended or has got its result.
 
         In the second case, ``learned`` is called next.
         """

@@ -14,11 +14,11 @@ from nnimgr.tuners.gaussian_tuner import GaussianTuner
 
 __all__ = ["MetisTuner"]
 
-_NU, _ALPHA = 2.5, 1e-6  # of the Gaussian process; not arguments in NNI
+_NU, _ALPHA = 2.5, 1e-6  # settings of the Gaussian process, which are no arguments in NNI
 _WARM_UP = 10_000
-_DOUBT = 1.5  # standard deviations below its mean at which a set may still be the best one
-_ODD = 3.0  # a result this many standard deviations from its prediction is measured again
-_OFTEN = 3  # largest number of measurements of a set
+_DOUBT = 1.5  # number of standard deviations below its mean at which a set may still be the best set
+_ODD = 3.0  # a result that differs this many standard deviations from its prediction is measured again
+_OFTEN = 3  # most measurements of a set
 _SAME = 1e-9  # rounding moves a point by less than this distance
 
 
@@ -57,7 +57,7 @@ class MetisTuner(GaussianTuner):
             return -mean
 
         def exploration(mean: Floats, deviation: Floats) -> Floats:
-            behind = mean - _DOUBT * deviation - lowest  # below 0: the set may be the best one
+            behind = mean - _DOUBT * deviation - lowest  # below 0 if the set may be the best set
             return np.where(behind < 0.0, deviation, -behind)
 
         goal = exploration if rng.random() < self._exploration else exploitation

@@ -53,7 +53,7 @@ class CmaEsSampler(optuna.samplers.CmaEsSampler):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Trial for which the study was asked last."""
+    """Trial for which the study was last asked."""
 
     number: int
     parameters: dict[str, Any]
@@ -80,7 +80,7 @@ class OptunaTuner(LearningTuner):
         self._class = _sampler_named(sampler)
         self._arguments = _arguments_of(self._class, dict(sampler_args or {}))
         self._arguments["seed"] = Random(f"{self._seed}").getrandbits(32)
-        # TPE's: params of options that were not chosen are kept.
+        # TPE keeps the params of options that were not chosen.
         self._grouped = bool(self._arguments.get("group"))
         self._told: list[tuple[Any, list[float]]] = []  # every result, in the order of arrival
         self._begin()
@@ -94,7 +94,7 @@ class OptunaTuner(LearningTuner):
         self._directions = objectives
 
     def needs(self, search_spaces: list[dict[str, Any]]) -> Past:
-        return Past.ALL  # samplers depend even on a trial's number
+        return Past.ALL  # all events, because samplers depend even on a trial's number
 
     # ---- the study ----------------------------------------------------------------------------------------
 
@@ -108,18 +108,19 @@ class OptunaTuner(LearningTuner):
         self._study_id = self._storage.get_study_id_from_name(self._study.study_name)
         self._size = 0  # number of trials in the study
         self._asked: _Asked | None = None
-        self._rejected = 0  # trials that were asked for without being given since the last given set
-        self._noted: Mapping[str, Any] = {}  # notes on the study when the last set was given
+        # trials that were requested from the study, and not given, since the last given set
+        self._rejected = 0
+        self._noted: Mapping[str, Any] = {}  # notes on the study at the last given set
         self._restored: State = {}
         self._state: State = {}
-        self._ended: int | None = None  # trial whose result, if any, comes next
+        self._ended: int | None = None  # trial whose result, if it has one, comes next
         for parameters, values in self._told:
             self._add(TrialState.COMPLETE, parameters, values=values)
         added = [(each, self._add(TrialState.RUNNING, held)) for each, held in self.open.items()]
         self._numbers = {each: number for each, number in added if number is not None}
 
     def _make_sampler(self) -> BaseSampler:
-        with warnings.catch_warnings():  # warnings about experimental and deprecated arguments
+        with warnings.catch_warnings():  # ignore warnings about experimental and deprecated arguments
             warnings.simplefilter("ignore", FutureWarning)
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             sampler = self._class(**self._arguments)
@@ -242,7 +243,7 @@ class OptunaTuner(LearningTuner):
         before, self._noted = self._noted, self._notes()
         rejected, self._rejected = self._rejected, 0
         study = {}
-        if before is not self._noted:  # the mapping is replaced when it changes
+        if before is not self._noted:  # the mapping object is replaced when it changes
             study = {key: value for key, value in self._noted.items() if before.get(key) != value}
         raw, notes = {}, {}
         if number is not None:
@@ -312,7 +313,7 @@ def _arguments_of(sampler: type[BaseSampler], given: dict[str, Any]) -> dict[str
     if isinstance(given.get("crossover"), str):
         given["crossover"] = _crossover(given["crossover"])
     if "warn_independent_sampling" in takes:
-        given.setdefault("warn_independent_sampling", False)  # the warning would come for every trial
+        given.setdefault("warn_independent_sampling", False)  # this warning would come for every trial
     return given
 
 

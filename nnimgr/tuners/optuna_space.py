@@ -30,12 +30,12 @@ Params = dict[str, int | float]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One parameter. ``key``: its name in Optuna. ``inner``: parameters of each option of a nested choice."""
+    """Parameter. ``key``: its name in Optuna. ``inner``: parameters of each option of a nested choice."""
 
     name: str
     key: str
     spec: Spec
-    options: Mapping[str, int]  # for a choice: index by key, of equal options the first
+    options: Mapping[str, int]  # for a choice: key of an option -> index of the first equal option
     inner: tuple[tuple[_Part, ...], ...]
 
 
@@ -68,7 +68,7 @@ class Translation:
         parts = []
         for name, spec in space.parameters:
             key = prefix + name
-            while key in self.distributions:  # a name that looks like the path of a nested parameter
+            while key in self.distributions:  # the name looks like the path of a nested parameter
                 key += "'"
             self.distributions[key] = _distribution(spec)
             options: dict[str, int] = {}

@@ -22,16 +22,16 @@ _LOAD, _SAVE = DIRECTORIES = ("load_checkpoint_dir", "save_checkpoint_dir")  # N
 
 @dataclass(slots=True)
 class _Member:
-    """A member of a generation. ``plan``: the parameters that it will run with, None: any.
+    """Member of a generation. ``plan``: the parameters that it will run with; None: any parameters.
 
-    ``replaced``: it continues from a better member, whatever its plan.
+    ``replaced``: the member continues from a better member, whatever its plan is.
     """
 
     plan: dict[str, Any] | None
-    load: str  # directory from which it continues
+    load: str  # directory with the checkpoint from which it continues
     save: str
     replaced: bool = False
-    given: dict[str, Any] | None = None  # None: not running yet
+    given: dict[str, Any] | None = None  # parameters of its trial; None: not running yet
     ended: bool = False
     loss: float | None = None
 
@@ -71,11 +71,11 @@ class PBTTuner(LearningTuner):
         self._resample, self._fraction = resample_probability, fraction
         self._generation = 0
         self._members: list[_Member] = []
-        self._best: list[_Member] = []  # of the previous generation
-        self._runs: dict[int, _Member] = {}  # trials of this generation
+        self._best: list[_Member] = []  # best members of the previous generation
+        self._runs: dict[int, _Member] = {}  # id -> member, for the trials of this generation
         self._imported: list[tuple[float, int, dict[str, Any]]] = []
         self._foreign: set[int] = set()  # ids of sets from a replaced tuner
-        self._base: dict[str, Any] | None = None  # parameters that ``suggest`` changes
+        self._base: dict[str, Any] | None = None  # parameter set that ``suggest`` changes
 
     # ---- the contract -------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class PBTTuner(LearningTuner):
 
     def space_changed(self) -> None:
         """Start a new population. Its checkpoints are beside those of the old one."""
-        self._repeats = False  # members may run with the same parameters
+        self._repeats = False  # True: members may run with equal parameters
         self._generation += any(member.given is not None for member in self._members)
         self._begin()
 
@@ -106,7 +106,7 @@ class PBTTuner(LearningTuner):
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
         super().recall(parameter_id, parameters)
-        if _SAVE not in parameters:  # a set of a replaced tuner, which has no checkpoint
+        if _SAVE not in parameters:  # the set is from a replaced tuner, and has no checkpoint
             self._foreign.add(parameter_id)
             return
         for member in self._waiting()[:1]:
@@ -254,7 +254,7 @@ class PBTTuner(LearningTuner):
             extent = spec.b if spec.type.gaussian else spec.b - spec.a
             return self._kept(spec, value + side * max(self._factor * extent, spec.q or 0.0))
         extent = spec.b if spec.type.gaussian else math.log(spec.b / spec.a)
-        # A value that was rounded down to 0 came from a value below q / 2.
+        # A value that was rounded down to 0 represents values below q / 2.
         moved = max(value, (spec.q or 0.0) / 4) * math.exp(side * self._factor * extent)
         if spec.q is not None and spec.quantise(moved) == value:
             moved = value + side * spec.q

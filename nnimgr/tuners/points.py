@@ -15,9 +15,9 @@ from nnimgr.tuners.learning import LearningTuner
 
 __all__ = ["PointTuner", "calm"]
 
-_DRAWS = 20  # draws until one is at a distance from the open sets
-_BLIND_DRAWS = 2000  # draws until one is allowed, when a model would otherwise be asked again
-_LARGEST = 1e150  # squares of smaller numbers are finite
+_DRAWS = 20  # most draws to find a set at a distance from the open sets
+_BLIND_DRAWS = 2000  # most draws to find an allowed set, when a model would otherwise be asked again
+_LARGEST = 1e150  # squares of numbers below this are finite
 
 
 class PointTuner(LearningTuner):
@@ -47,7 +47,7 @@ class PointTuner(LearningTuner):
 
     @property
     def pending(self) -> Floats:
-        """Points whose results are awaited; shape (k, width)."""
+        """Points of the open sets; shape (k, width)."""
         return np.array(list(self._pending.values())).reshape(len(self._pending), self.cube.width)
 
     def drawn(self, rng: Random) -> dict[str, Any]:
@@ -114,10 +114,11 @@ class PointTuner(LearningTuner):
 
 
 def calm(losses: Floats) -> Floats:
-    """Scale losses of any size for models that square them. The median becomes 0, a usual distance from it 1.
+    """Scale losses of any size for models that square them. The median becomes 0, a usual distance from it
+    1.
 
-    Distances from the median count by their logarithm, so that a few terrible results do not make all good
-    ones look alike. The order is kept. Equal losses give zeros. Shape (n,), n at least 1.
+    Distances from the median are taken as logarithms, so that a few terrible results do not make all good
+    results look alike. The order is kept. Equal losses give zeros. Shape (n,), n at least 1.
     """
     with np.errstate(under="ignore", over="ignore"):
         losses = losses / max(1.0, float(np.abs(losses).max()) / _LARGEST)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QmcTuner"]
 
-_SEQUENCES = 50  # sequences to try one after the other if a point is not allowed
+_SEQUENCES = 50  # number of sequences to try, one after the other, if a point is not allowed
 _WIDEST = 21201  # limit of columns of scipy's Sobol sequences
 _LENGTH = 2**30  # limit of points of scipy's Sobol sequences
 

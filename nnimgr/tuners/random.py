@@ -13,7 +13,8 @@ __all__ = ["RandomTuner"]
 
 
 class RandomTuner(LearningTuner):
-    """Tuner that draws each set with a generator seeded by (seed, parameter id), whatever was called before.
+    """Tuner that draws each set with a generator seeded by (seed, parameter id), independent of earlier
+    calls.
 
     A set that was given before is replaced by the first point of a grid that was not given. If the grid has
     no such point, NoMoreTrialError is raised. ``optimize_mode`` has no effect.

@@ -18,12 +18,13 @@ from nnimgr.tuners.points import PointTuner, calm
 
 __all__ = ["SMACTuner"]
 
-_COLD = 10  # sets that are drawn at random first
-_CHANCE = 0.2  # chance that a later set is random, as in smac, because forests may overlook a region
-_WARM_UP = 5_000  # candidates drawn from the space
-_STARTS = 50  # best candidates whose neighbours are searched
-_MOST = 2000  # newest results for the forest
-# As in smac's facade for hyper-parameters, except for leaves: a limit of leaves would reserve memory.
+_COLD = 10  # number of random sets at the start
+_CHANCE = 0.2  # probability that a later set is random, as in smac, because forests may overlook a region
+_WARM_UP = 5_000  # number of candidates drawn from the space
+_STARTS = 50  # number of best candidates whose neighbours are searched
+_MOST = 2000  # most results for the forest, the newest ones
+# As in smac's facade for hyper-parameters, except that the number of leaves is not limited, because a limit
+# would reserve memory.
 _FOREST: dict[str, Any] = {
     "n_trees": 10,
     "ratio_features": 1.0,
@@ -86,7 +87,7 @@ class SMACTuner(PointTuner):
 
 
 class _Table:
-    """Points of a cube as rows of a ConfigSpace, which defines the meaning of the numbers."""
+    """Conversion of points of a cube to rows of a ConfigSpace, which defines the meaning of the numbers."""
 
     def __init__(self, cube: Cube) -> None:
         from ConfigSpace import (
@@ -112,7 +113,8 @@ class _Table:
                 if column.parent is not None
             )
         )
-        self._order = [int(name) for name in self._space]  # the order of columns may differ from the cube's
+        # index of each column in the cube, because ConfigSpace may have another order
+        self._order = [int(name) for name in self._space]
 
     def forest(self, points: Floats, values: Floats, seed: int) -> Any:
         """Return a forest that is trained with these values."""

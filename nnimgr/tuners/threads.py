@@ -1,4 +1,4 @@
-"""Linear algebra in one thread: faster for small matrices, and the same digits on any number of cores."""
+"""Linear algebra in one thread: faster for small matrices, and equal results on any number of cores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ __all__ = ["one_thread"]
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit linear algebra to one thread in this context, for libraries loaded before its first use."""
+    """Limit linear algebra to one thread in this context, for libraries that were loaded before its first
+    use.
+    """
     with _controller().limit(limits=1):
         yield
 

@@ -36,7 +36,7 @@ class TpeTuner(LearningTuner):
         need("the tuner TPE", "numpy")
         super().__init__(optimize_mode, seed)
         self._arguments = TpeArguments(**(tpe_args or {}))
-        self._model: Model | None = None  # contains all results and the open sets
+        self._model: Model | None = None  # model with all results and the open sets
 
     def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
         if len(self.results) < max(1, self._arguments.n_startup_jobs):

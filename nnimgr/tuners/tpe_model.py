@@ -25,8 +25,8 @@ __all__ = ["Model"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_MOST_BAD = 500  # trials for the density of bad ones, which is smooth, so that this number shows its form
-_ROOM = 16  # with this number of open trials, the half of the candidates that is nearest to them is left out
+_MOST_BAD = 500  # most bad trials for their density, which is smooth, so that this number shows its form
+_ROOM = 16  # number of open trials at which the half of the candidates nearest to them is left out
 _FEW = 8  # up to this number, new results are inserted one by one
 
 
@@ -75,7 +75,7 @@ class Model:
 
 
 class _Branch:
-    """One space of the tree."""
+    """One search space of the tree."""
 
     def __init__(self, space: spaces.Space, arguments: TpeArguments) -> None:
         self._space, self._arguments = space, arguments
@@ -84,13 +84,14 @@ class _Branch:
             for _, spec in space.parameters
         ]
         self._axes = Axes(self._dimensions)
-        self._fresh: list[Mapping[str, Any]] = []  # sets since the last suggestion
+        self._fresh: list[Mapping[str, Any]] = []  # sets that were added since the last suggestion
         self._fresh_losses: list[float] = []
         self._count = 0
-        # The first ``_count`` rows are used, in the order of arrival.
+        # Only the first ``_count`` rows are in use, in the order of arrival.
         self._codes = np.empty((16, self._axes.width))
         self._losses = np.empty(16)  # sorted
-        self._order = np.empty(16, np.int64)  # row of each sorted loss; equal losses in the order of arrival
+        # rows in the order of their losses; equal losses in the order of arrival
+        self._order = np.empty(16, np.int64)
         self._modelled: tuple[tuple[int, float, bytes], Mixture, Mixture] | None = None
         self._below: dict[tuple[int, int], _Branch] = {}
         for at, (_, spec) in enumerate(space.parameters):

@@ -19,7 +19,7 @@ _FINEST = 12  # the finest grid of a parameter without steps has 2 ** 12 points
 
 
 class Deduplicator:
-    """Returns each parameter set of a search space once. For tuners, on formatted parameter sets.
+    """Filter that returns each parameter set of a search space once. Sets are in formatted form.
 
     A set that was returned before is replaced by the next set of a grid. When all sets of the space have been
     returned, NoMoreTrialError is raised.
@@ -41,7 +41,7 @@ class Deduplicator:
         raise NoMoreTrialError("all parameter sets of the search space have been suggested")
 
     def add_history(self, formatted_parameters: dict[_Key, Any]) -> None:
-        """Treat a set as returned."""
+        """Treat this set as if it had been returned."""
         self._is_new(formatted_parameters)
 
     def _is_new(self, formatted: dict[_Key, Any]) -> bool:
@@ -72,7 +72,7 @@ def _sets(specs: list[ParameterSpec], chosen: dict[_Key, Any], level: int) -> It
 
 
 def _values(spec: ParameterSpec, level: int) -> Iterator[Any]:
-    """Yield the formatted values of a parameter: all if it has steps, else ``2 ** level - 1``."""
+    """Yield formatted values of a parameter: all values if it has steps, else ``2 ** level - 1`` values."""
     if spec.categorical:
         yield from range(spec.size or 0)
     elif spec.clip is not None and spec.q is not None:
@@ -89,7 +89,7 @@ def _values(spec: ParameterSpec, level: int) -> Iterator[Any]:
 
 
 def _has_no_steps(spec: ParameterSpec) -> bool:
-    """Return whether the parameter is always present and has a new value each time."""
+    """Return whether the parameter is always present and has a new value at each draw."""
     if spec.categorical or spec.is_nested() or spec.q is not None:
         return False
     if spec.normal_distributed:

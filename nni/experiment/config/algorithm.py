@@ -11,12 +11,12 @@ from nni.experiment.config.utils import PathLike
 
 __all__ = ["NOT_SET", "AlgorithmConfig", "CustomAlgorithmConfig"]
 
-NOT_SET = "_none_"  # NNI's name for an algorithm that the user may still name
+NOT_SET = "_none_"  # NNI's placeholder for an algorithm that the user may name later
 
 
 @dataclass(init=False, kw_only=True)
 class _AlgorithmConfig(ConfigBase):
-    """A built-in algorithm by ``name``, or a class of the user's by ``class_name`` and ``code_directory``."""
+    """Built-in algorithm by ``name``, or a user's class by ``class_name`` and ``code_directory``."""
 
     name: str | None = None
     class_name: str | None = None
@@ -39,7 +39,7 @@ class _AlgorithmConfig(ConfigBase):
 
 @dataclass(init=False, kw_only=True)
 class AlgorithmConfig(_AlgorithmConfig):
-    """A built-in or registered algorithm, such as ``AlgorithmConfig(name="TPE", class_args={"seed": 1})``."""
+    """Built-in or registered algorithm, such as ``AlgorithmConfig(name="TPE", class_args={"seed": 1})``."""
 
     name: str
     class_args: dict[str, Any] | None = None
@@ -47,7 +47,7 @@ class AlgorithmConfig(_AlgorithmConfig):
 
 @dataclass(init=False, kw_only=True)
 class CustomAlgorithmConfig(_AlgorithmConfig):
-    """A class of the user's: ``class_name`` is "module.Class", and ``code_directory`` holds the module."""
+    """User's class: ``class_name`` is "module.Class", and ``code_directory`` contains the module."""
 
     class_name: str
     code_directory: PathLike | None = "."

@@ -24,7 +24,7 @@ _Config = TypeVar("_Config", bound="ConfigBase")
 
 
 class InvalidConfig(AttributeError, ValueError):
-    """A configuration object has a field that is unknown, missing or wrong.
+    """Error: a configuration object has a field that is unknown, missing or wrong.
 
     NNI raises AttributeError for some of these errors and ValueError for others.
     """
@@ -102,7 +102,8 @@ class ConfigBase:
         self.canonical_copy()
 
     def _canonicalize(self, parents: list[Any]) -> None:
-        """Bring all values to their canonical form. ``parents``: the sections around this one, nearest first.
+        """Convert all values to their canonical form. ``parents``: the sections around this section,
+        nearest first.
 
         Subclasses extend this method.
         """
@@ -232,7 +233,10 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON knows it. Unset fields of configurations are left out; dicts keep all keys."""
+    """Return a value as plain JSON values.
+
+    Unset fields of configurations are left out; dicts keep all keys.
+    """
     if isinstance(value, ConfigBase):
         return {_camel(k): _plain(v) for k, v in vars(value).items() if v is not None and k[0] != "_"}
     if isinstance(value, Path):

@@ -10,7 +10,7 @@ __all__ = ["to_v2"]
 
 
 def to_v2(v1: dict[str, Any]) -> ExperimentConfig:
-    """Return a configuration of the first format as an ``ExperimentConfig``.
+    """Convert a configuration of the first format to an ``ExperimentConfig``.
 
     Raise nnimgr's ConfigError, with every field that cannot be converted.
     """

@@ -16,7 +16,7 @@ _TAKEN_FROM_THE_TOP = ("trial_command", "trial_code_directory", "trial_gpu_numbe
 
 @dataclass(init=False, kw_only=True)
 class TrainingServiceConfig(ConfigBase):
-    """Fields of all training services. Fields that are not set here are taken from the experiment's."""
+    """Fields of all training services. Fields that are not set here are taken from the experiment."""
 
     platform: str
     trial_command: str | None
@@ -58,7 +58,7 @@ def empty_service(platform: str) -> TrainingServiceConfig:
 
 
 def service_of(value: Any) -> Any:
-    """Return the configuration that a dict of a known platform stands for, and any other value unchanged."""
+    """Convert a dict of a known platform to its configuration class. Return any other value unchanged."""
     kind = _kinds().get(value.get("platform")) if isinstance(value, dict) else None
     return value if kind is None else kind(**value)
 

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _IMAGE = "msranni/nni:latest"
-_FIELDS_OF_OTHERS = {  # by the type of a cluster's storage: the fields that other types have
+_FIELDS_OF_OTHERS = {  # type of a cluster's storage -> fields that only other types have
     "nfs": ("azure_account", "azure_share", "key_vault_name", "key_vault_key"),
     "azureStorage": ("server", "path"),
 }
@@ -148,7 +148,7 @@ class K8sNfsConfig(K8sStorageConfig):
     """Directory of an NFS server."""
 
     storage_type: str = "nfs"
-    storage: str = "nfs"  # NNI has this field too
+    storage: str = "nfs"  # NNI has this field as well
     server: str
     path: str
 
@@ -211,7 +211,7 @@ class KubeflowConfig(TrainingServiceConfig):
 
 @dataclass(init=False, kw_only=True)
 class FrameworkAttemptCompletionPolicy(ConfigBase):
-    """When a job of FrameworkController ends: after so many failed or succeeded tasks."""
+    """Numbers of failed and succeeded tasks that end a job of FrameworkController."""
 
     min_failed_task_count: int
     min_succeed_task_count: int

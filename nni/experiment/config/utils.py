@@ -24,9 +24,9 @@ _BYTES = {"tb": 1 << 40, "gb": 1 << 30, "mb": 1 << 20, "kb": 1 << 10, "b": 1}
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a field without a default has never been set.
+    """Return whether a field without a default was never set.
 
-    Copies of ``dataclasses.MISSING`` are other objects, so the type decides.
+    Copies of ``dataclasses.MISSING`` are different objects, so only the type can be compared.
     """
     return isinstance(value, type(dataclasses.MISSING))
 
