@@ -326,7 +326,7 @@ def _or_refused(act: Callable[[Request], Any]) -> Callable[[Request], Any]:
 
 
 def find(directory: str) -> Process | None:
-    """Return the keeper of this directory: the process with this argument that holds the lock file open."""
+    """Return the keeper of this directory: the process that was started for it and holds its lock."""
     lock = os.path.realpath(f"{directory}/lock")
     for pid in procs.all_pids():
         if procs.strings(pid, "cmdline")[-1:] == [directory] and _has_open(pid, lock):

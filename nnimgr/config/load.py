@@ -305,7 +305,7 @@ class _SearchSpace:
         if "searchSpace" in fields:
             reading.warn(("searchSpace",), "not used, since searchSpaceFile is given too")
         if not isinstance(file, Path):
-            return cls()  # not even a text, which is reported when the fields are validated
+            return cls()  # neither a path nor a text; the validation of the fields reports this
         if (trouble := file_fault(file)) is not None:
             reading.fault(("searchSpaceFile",), f"the file {file} {trouble}")
             return cls()

@@ -1,4 +1,4 @@
-"""Steps of the fold for facts about the experiment and its trials."""
+"""Functions that apply facts about the experiment and its trials to the state."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The claim file of an attempt: who may start it, what came of it. Lean: the shim imports it.
+"""The claim file of an attempt: which process may start it, and how it ended. Lean, for the shim imports it.
 
-It is created once, by ``link``, so exactly one process decides about the attempt; afterwards only that one
-appends to it. It is in the keeper's own folder, where no trial is invited to write; a trial may remove or
-overwrite it all the same, so its content is never trusted blindly. A line without its end does not count::
+The file is created once, by ``link``, so exactly one process decides about the attempt. Afterwards only
+that process appends to the file. It is in the keeper's own folder, where trials have no business. A trial may
+still remove or overwrite the file, so its content is never trusted blindly. A line without its end does not
+count::
 
     shim <pid> <start time> <boot id>          or: aborted <boot id>
     started <pid of the command> <unix seconds> <seconds since the boot>

@@ -177,7 +177,7 @@ def _hints_of(kind: Any) -> dict[str, Any]:
 
 @cache
 def _more_names(model: str) -> dict[str, str]:
-    """Return the fields of the class that reads a section, by their names without case and underscores."""
+    """Return the fields of the server's class ``model``: name in lower case without underscores -> name."""
     if not model:
         return {}
     module, _, name = model.partition(":")
