@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -198,6 +199,17 @@ async def test_a_trial_that_a_user_stops_is_canceled_at_once(busy: Lab) -> None:
     await busy.runner.commit()
     shown = (await busy.client.get(f"{NNI}/trial-jobs/{trial}")).json()
     assert (shown["status"], shown["endTime"]) == ("USER_CANCELED", T0_MS)
+
+
+async def test_a_stopped_trial_never_runs_again_while_its_end_is_being_stored(busy: Lab) -> None:
+    trial = busy.life.trial(2)
+    assert is_empty(await busy.client.delete(f"{NNI}/trial-jobs/{trial}"))
+    busy.life.end(2, None, reason=f.EndReason.STOPPED)
+    busy.runner.waiting.clear()
+    asking = asyncio.create_task(busy.client.get(f"{NNI}/trial-jobs/{trial}"))
+    await busy.runner.waiting.wait()
+    await busy.runner.commit()
+    assert (await asking).json()["status"] == "USER_CANCELED"
 
 
 async def test_stopping_what_has_ended_or_never_was(busy: Lab) -> None:

@@ -266,3 +266,22 @@ async def test_what_nni_itself_has_run_is_not_touched(server: Server) -> None:
                 await ask("theirs")
     assert [path.name for path in database.iterdir()] == ["nni.sqlite"]
     assert Index(server.home).entries()["theirs"] == theirs
+
+
+def test_a_reader_that_writes_beside_the_database_does_not_keep_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "exp" / "db"
+    database.mkdir(parents=True)
+    (database / "nnimgr.sqlite").touch()
+    readers = ["nnimgr.sqlite-wal", "nnimgr.sqlite-shm"]
+    remove = os.rmdir
+
+    def late(path: str | Path, **where: int) -> None:
+        if readers and Path(path) == database:
+            (database / readers.pop()).touch()
+        remove(path, **where)
+
+    monkeypatch.setattr(os, "rmdir", late)
+    delete_folder(tmp_path / "exp")
+    assert not readers and not (tmp_path / "exp").exists()

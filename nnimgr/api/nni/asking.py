@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -17,7 +18,7 @@ from nnimgr.api.dependencies import ApiParts, NotFound
 from nnimgr.api.models import JsonValue
 from nnimgr.api.nni.javascript import parse, stringify
 from nnimgr.api.nni.trials import ShownTrials, condemned
-from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.core.running.runner import ExperimentRunner, RunnerClosed
 from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.reader import ExperimentReader
 
@@ -76,12 +77,17 @@ class Target:
         runner = self.runner
         return condemned(runner.state) if runner is not None else {}
 
-    def trials(self) -> ShownTrials:
-        """Return the data for showing the experiment's trials.
+    async def trials(self) -> ShownTrials:
+        """Return the data for showing the experiment's trials. Read the trials' rows after this call.
 
-        Call this on the event loop, not in a thread.
+        It waits until the rows are as new as the runner's state. Otherwise a stopped trial whose end is not
+        committed yet would be in neither: its row says RUNNING, and the state has already dropped the trial.
         """
-        return ShownTrials(trial_paths=self.parts.trial_paths(self.id), condemned=self.condemned())
+        shown = ShownTrials(trial_paths=self.parts.trial_paths(self.id), condemned=self.condemned())
+        if (runner := self.runner) is not None:
+            with suppress(RunnerClosed):
+                await runner.committed_after(runner.state.number - 1)
+        return shown
 
 
 def target(request: Request) -> Target:

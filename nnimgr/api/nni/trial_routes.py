@@ -30,13 +30,13 @@ _PAGE = 1000
 async def list_trials(request: Request) -> Response:
     """Return all trials, or those with one status."""
     about = target(request)
-    return await listing(_trials(about.reader, about.trials(), request.query_params.get("status")))
+    return await listing(_trials(about.reader, await about.trials(), request.query_params.get("status")))
 
 
 async def show_trial(request: Request) -> Response:
     """Return one trial."""
     about, trial_id = target(request), request.path_params["trial"]
-    shown = about.trials()
+    shown = await about.trials()
 
     def text() -> str:
         row = _trial(about.reader, trial_id)
@@ -106,7 +106,7 @@ async def trial_file(request: Request) -> Response:
     """Return a file that the trial has written: one of its logs, or any other file by its name."""
     about, trial_id = target(request), request.path_params["trial"]
     name = request.path_params["name"]
-    shown = about.trials()
+    shown = await about.trials()
     is_log = name in (log.value for log in LogName)
     row = await asyncio.to_thread(_trial, about.reader, trial_id)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -18,6 +19,8 @@ from nnimgr.index import Index, IndexEntry, nnis_own
 from nnimgr.store.location import database_path
 from nnimgr.store.overview import stored_live_trials
 from training_services.private import FOLDER, make_private_folder, tighten
+
+_READERS = 20  # how often the folder of a database is removed again because readers have put files into it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +130,25 @@ def delete_folder(directory: Path) -> None:
                 elif child != database:
                     shutil.rmtree(child)
             if database.exists():
-                shutil.rmtree(database)
+                _remove_database(database)
         directory.rmdir()
     latest = directory.parent / "_latest"
     if latest.is_symlink() and os.readlink(latest) == directory.name:
         latest.unlink()
+
+
+def _remove_database(database: Path) -> None:
+    """Remove the folder of a database that others may be reading.
+
+    A reader that has opened the database may still create the files beside it, so a folder that is not empty
+    is tried again. Nobody can open the database once its file is gone, so this ends.
+    """
+    for remaining in reversed(range(_READERS)):
+        try:
+            return shutil.rmtree(database)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or not remaining:
+                raise
 
 
 @contextlib.contextmanager
