@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.trial_keeper.harness import Host, text, wait_for
 from trial_keeper.actions import usage_log
+from trial_keeper.actions.files import Paths
 
 
 @pytest.fixture
@@ -61,3 +63,32 @@ def test_a_long_file_loses_every_second_line(tmp_path: Path, monkeypatch: pytest
     cpus = [float(line[1]) for line in lines(path)]
     assert cpus == sorted(cpus) and cpus[0] == 0.0 and cpus[-1] == 99.0
     assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+class Running:
+    """An attempt that runs, as the log of usage sees it."""
+
+    live = True
+    shim = None
+
+    def __init__(self, started_up: float | None) -> None:
+        self.started_up = started_up
+
+
+def test_the_pause_grows_with_the_age_of_the_newest_trial(tmp_path: Path) -> None:
+    attempts: dict[str, Any] = {}
+    log = usage_log.UsageLog(str(tmp_path), attempts, Paths(str(tmp_path), attempts), list)
+    assert log.due_at() is None
+    attempts["old"] = Running(started_up=100.0)
+    at, due = 100.0, []
+    for _ in range(6):
+        log.measure(at)
+        at = log.due_at() or 0.0
+        due.append(at)
+    assert due == [110.0, 120.0, 140.0, 180.0, 240.0, 300.0]
+    log.measure(300.0)
+    assert log.due_at() == 360.0
+    attempts["new"] = Running(started_up=None)
+    assert log.due_at() == 310.0
+    attempts["new"].started_up = 305.0
+    assert log.due_at() == 310.0

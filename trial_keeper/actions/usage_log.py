@@ -2,7 +2,8 @@
 
 Each line of a file is one measurement: unix seconds, CPUs in use since the previous line, MiB in use, and
 each GPU as ``index:percent busy:MiB``, where "-" is unknown. The machine's file is ``usage`` in the keeper's
-folder, a trial's file is ``.nni/usage`` in the trial's folder. Nothing is measured while no trial runs.
+folder, a trial's file is ``.nni/usage`` in the trial's folder. Nothing is measured while no trial runs, and
+less often the longer the newest trial has been running.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from trial_keeper.machine.gpus import Load
 
 NAME = "usage"
-PAUSE_S = 10.0
+PAUSE_S = 10.0  # between two measurements while the newest trial is young
+LONGEST = 6  # times this pause, between two measurements while the newest trial is old
 MOST_BYTES = 1 << 16  # most bytes of a file; from a longer file every second line is removed
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _AT_ONCE = 4  # trials that are measured before the keeper continues with other work
@@ -44,9 +46,12 @@ class _Meter:
 
 
 class UsageLog:
-    """Measures the machine and all attempts that run, every ``pause_s`` seconds.
+    """Measures the machine and all attempts that run.
 
     ``attempts``: the attempts that the keeper holds. ``loads`` returns the last reading of the GPUs.
+
+    The pause between two measurements is the age of the attempt that began last, at least ``pause_s`` and at
+    most ``LONGEST`` times as much, so that many experiments with long trials cost little.
     """
 
     def __init__(
@@ -63,8 +68,9 @@ class UsageLog:
         self._paths = paths
         self._loads = loads
         self._pause_s = pause_s
-        self._next_at = 0.0
+        self._last_at: float | None = None
         self._left: collections.deque[str] = collections.deque()  # attempts to measure in this round
+        self._read_machine = usage.MachineUsage().read
         self._machine: _Meter | None = None
         self._meters: dict[str, _Meter] = {}
 
@@ -73,14 +79,22 @@ class UsageLog:
         if self._left:
             return 0.0
         if any(attempt.live for attempt in self._attempts.values()):
-            return self._next_at
+            return self._next_at()
         self._machine = None
         return None
+
+    def _next_at(self) -> float:
+        last = self._last_at
+        if last is None:
+            return 0.0
+        newest = next(reversed(self._attempts.values()))
+        age = last - (newest.started_up or last)
+        return last + min(max(age, self._pause_s), LONGEST * self._pause_s)
 
     def measure(self, now: float) -> None:
         """Continue a round of measurements. Skip a value that cannot be read or written."""
         if not self._left:
-            self._next_at = now + self._pause_s
+            self._last_at = now
             self._left.extend(job for job, attempt in self._attempts.items() if attempt.shim is not None)
             self._meters = {job: meter for job, meter in self._meters.items() if job in self._attempts}
             with contextlib.suppress(OSError, ValueError):
@@ -92,7 +106,7 @@ class UsageLog:
                     self._measure_trial(now, attempt, attempt.shim[0])
 
     def _measure_machine(self, now: float) -> None:
-        seconds, memory = usage.of_machine()
+        seconds, memory = self._read_machine()
         if self._machine is None:
             self._machine = _Meter(now, seconds)
             return

@@ -17,18 +17,29 @@ _IDLE = (3, 4)  # fields idle and iowait in the first line of /proc/stat
 MIB = 1 << 20
 
 
-def of_machine(proc: str = "/proc", cgroups: str = CGROUPS) -> tuple[float, int]:
-    """Return the CPU seconds that this machine has used since its boot, and the MiB in use.
+class MachineUsage:
+    """Measures this machine, or the container with limits that this process is in.
 
-    In a container with limits, both values are the container's. The MiB do not include the file cache. Raises
-    OSError or ValueError if the kernel does not show a value.
+    The limits are looked up once: without one, a look takes longer than the measurement itself.
     """
-    seconds = _container_seconds(proc, cgroups)
-    memory = _container_memory(proc, cgroups)
-    return (
-        _machine_seconds(proc) if seconds is None else seconds,
-        _machine_memory(proc) if memory is None else memory,
-    )
+
+    def __init__(self, proc: str = "/proc", cgroups: str = CGROUPS) -> None:
+        self._proc = proc
+        self._cpu = _limited(proc, cgroups, "cpu", ("cpu.max", "cpu.cfs_quota_us"))
+        self._memory = _limited(proc, cgroups, "memory", ("memory.max", "memory.limit_in_bytes"))
+
+    def read(self) -> tuple[float, int]:
+        """Return the CPU seconds used since the start of the machine or container, and the MiB in use.
+
+        The MiB do not include the file cache. Raises OSError or ValueError if the kernel does not show a
+        value.
+        """
+        seconds = None if self._cpu is None else _group_seconds(self._cpu)
+        memory = None if self._memory is None else _group_memory(self._memory)
+        return (
+            _machine_seconds(self._proc) if seconds is None else seconds,
+            _machine_memory(self._proc) if memory is None else memory,
+        )
 
 
 def of_trial(shim: int) -> tuple[float, int]:
@@ -45,27 +56,35 @@ def of_trial(shim: int) -> tuple[float, int]:
     return ticks / _TICKS, pages * _PAGE // MIB
 
 
-def _container_seconds(proc: str, cgroups: str) -> float | None:
-    for folder in cgroup.folders("cpu", proc, cgroups):
-        if cgroup.first_line(f"{folder}/cpu.max").partition(" ")[0].isdigit():
-            for name, value in _pairs(f"{folder}/cpu.stat"):
-                if name == "usage_usec":
-                    return value / 1e6
-        if cgroup.first_line(f"{folder}/cpu.cfs_quota_us").isdigit():
-            used = cgroup.first_line(f"{folder}/cpuacct.usage")
-            return int(used) / 1e9 if used.isdigit() else None
+def _limited(proc: str, cgroups: str, controller: str, limits: tuple[str, str]) -> str | None:
+    """Return the folder of the innermost group that limits this process; None: no group does.
+
+    ``limits``: names of the file with the limit, in version 2 and 1.
+    """
+    for folder in cgroup.folders(controller, proc, cgroups):
+        for name in limits:
+            limit = cgroup.first_line(f"{folder}/{name}").partition(" ")[0]
+            if limit.isdigit() and int(limit) < cgroup.UNLIMITED:
+                return folder
     return None
 
 
-def _container_memory(proc: str, cgroups: str) -> int | None:
-    for folder in cgroup.folders("memory", proc, cgroups):
-        for limit, current, cache in (
-            ("memory.max", "memory.current", "inactive_file"),
-            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        ):
-            most, used = cgroup.first_line(f"{folder}/{limit}"), cgroup.first_line(f"{folder}/{current}")
-            if most.isdigit() and int(most) < cgroup.UNLIMITED and used.isdigit():
-                return max(0, int(used) - dict(_pairs(f"{folder}/memory.stat")).get(cache, 0)) // MIB
+def _group_seconds(folder: str) -> float | None:
+    microseconds = dict(_pairs(f"{folder}/cpu.stat")).get("usage_usec")  # version 2
+    if microseconds is not None:
+        return microseconds / 1e6
+    used = cgroup.first_line(f"{folder}/cpuacct.usage")
+    return int(used) / 1e9 if used.isdigit() else None
+
+
+def _group_memory(folder: str) -> int | None:
+    for current, cache in (
+        ("memory.current", "inactive_file"),
+        ("memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        used = cgroup.first_line(f"{folder}/{current}")
+        if used.isdigit():
+            return max(0, int(used) - dict(_pairs(f"{folder}/memory.stat")).get(cache, 0)) // MIB
     return None
 
 

@@ -23,8 +23,9 @@ class UsageSample(Model):
 
 
 class Usage(Model):
-    """Measurements in the order of time: about one every 10 s while a trial runs, and fewer for older
-    times.
+    """Measurements in the order of time.
+
+    There is about one every 10 s while a trial is young, later one a minute, and fewer for older times.
     """
 
     samples: list[UsageSample]

@@ -28,7 +28,7 @@ def proc(tmp_path: Path) -> Path:
 
 
 def test_a_machine_is_measured_as_a_whole(proc: Path, tmp_path: Path) -> None:
-    assert usage.of_machine(str(proc), str(tmp_path / "none")) == (5.0, 1000)
+    assert usage.MachineUsage(str(proc), str(tmp_path / "none")).read() == (5.0, 1000)
 
 
 def test_a_container_is_measured_by_its_control_group(proc: Path, tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_container_is_measured_by_its_control_group(proc: Path, tmp_path: Path
         "memory.stat": f"anon 1\ninactive_file {100 << 20}",
     }.items():
         (pod / name).write_text(f"{content}\n")
-    assert usage.of_machine(str(proc), str(tmp_path / "cgroup")) == (2.5, 200)
+    assert usage.MachineUsage(str(proc), str(tmp_path / "cgroup")).read() == (2.5, 200)
 
 
 def test_so_is_one_with_groups_of_version_1(proc: Path, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_so_is_one_with_groups_of_version_1(proc: Path, tmp_path: Path) -> None:
         path = tmp_path / "cgroup" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{content}\n")
-    assert usage.of_machine(str(proc), str(tmp_path / "cgroup")) == (1.5, 64)
+    assert usage.MachineUsage(str(proc), str(tmp_path / "cgroup")).read() == (1.5, 64)
 
 
 def test_a_group_without_limits_is_a_part_of_its_machine(proc: Path, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_group_without_limits_is_a_part_of_its_machine(proc: Path, tmp_path: P
     pod.mkdir(parents=True)
     (pod / "cpu.max").write_text("max 100000\n")
     (pod / "memory.max").write_text("max\n")
-    assert usage.of_machine(str(proc), str(tmp_path / "cgroup")) == (5.0, 1000)
+    assert usage.MachineUsage(str(proc), str(tmp_path / "cgroup")).read() == (5.0, 1000)
 
 
 def test_a_trial_is_measured_with_all_its_descendants() -> None:
