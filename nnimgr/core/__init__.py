@@ -1,1 +1,4 @@
-"""The core: one writer per experiment, which folds facts, plans, commits once, and then acts."""
+"""Core of the server: one runner per experiment, the only writer of the experiment's database.
+
+A runner applies facts to the state, plans the next steps, commits everything at once, and then acts.
+"""

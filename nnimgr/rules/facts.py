@@ -1,8 +1,8 @@
-"""Everything that can happen to an experiment, as frozen records in one union. Facts are stored for ever.
+"""Facts: everything that can happen to an experiment, as frozen records. Facts are stored for ever.
 
-A fact says what has happened, never what to do. Fields may be added (with a default), but never renamed or
-removed, because facts of old databases have them. The job events of ``training_services.base`` are facts,
-too. ``Recorded`` is a fact with its number and its instant.
+A fact says what has happened, never what to do. Fields may be added with a default, but never renamed or
+removed, because old databases hold facts with these fields. The job events of ``training_services.base`` are
+facts, too. ``Recorded`` is a fact with its number and its time.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class ExperimentOpened:
     """
 
     m_epoch: int
-    resumed: bool = False  # by a user, after STOPPED, DONE or ERROR
+    resumed: bool = False  # a user has resumed it after STOPPED, DONE or ERROR
     missing: int = 0
     next_sequence: int | None = None
 
@@ -168,9 +168,10 @@ class Reuse:
 class Suggested:
     """A parameter set becomes a trial. ``parameters``: JSON text in the order of the search space.
 
-    ``fed_to``: number of the last fact that the tuner knew when it was asked. ``tuner_state``: result of its
-    ``dump_state`` afterwards. ``parameter_id``: None for a customised trial. ``reuse``: the result that the
-    trial gets instead of being run. ``request_key``: the client's idempotency key of a customised trial.
+    ``fed_to``: number of the last fact that the tuner knew when it suggested the set. ``tuner_state``: the
+    tuner's ``dump_state`` afterwards. ``parameter_id``: None for a customised trial. ``reuse``: the result
+    that the trial gets instead of being run. ``request_key``: the client's idempotency key of a customised
+    trial.
     """
 
     trial_id: str
@@ -187,10 +188,11 @@ class Suggested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherSuggested:
-    """A multi-phase trial gets parameter set number ``index`` (its first has number 0), which has its own id.
+    """A multi-phase trial gets parameter set number ``index``, with its own id. The trial's first set has
+    number 0.
 
-    ``parameters``: None if the tuner has no more sets, which the trial is told. ``late``: the trial had ended
-    before the set arrived, so nobody uses the set. ``fed_to`` and ``tuner_state``: as in Suggested.
+    ``parameters``: None if the tuner has no more sets. ``late``: the trial had ended before the set arrived,
+    so the set is not used. ``fed_to`` and ``tuner_state``: as in Suggested.
     """
 
     trial_id: str
@@ -204,7 +206,8 @@ class FurtherSuggested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultTaken:
-    """Parameter set number ``index`` of a multi-phase trial has a result, which the tuner gets at once.
+    """Parameter set number ``index`` of a multi-phase trial has a result, which is sent to the tuner at
+    once.
 
     The fact follows from the first FINAL metric of the set. ``text``: JSON text of that metric's value.
     """
@@ -218,10 +221,10 @@ class ResultTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReused:
-    """The trial gets the result of an earlier trial with the same parameters and is not run.
+    """The trial gets the result of an earlier trial with the same parameters, and is not run.
 
-    ``source_id``: the earlier trial. ``text``: JSON text of its final metric. ``value``: the number in it.
-    Earlier versions recorded a final metric of an attempt that never existed instead.
+    ``source_id``: the earlier trial. ``text``: JSON text of its final metric. ``value``: the number in this
+    metric. Earlier versions recorded a final metric of an attempt that never existed instead.
     """
 
     trial_id: str
@@ -280,7 +283,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
-    """A user wants this trial to end, or to pause."""
+    """A user wants to stop or pause this trial."""
 
     trial_id: str
     kind: StopKind = StopKind.USER
@@ -288,7 +291,7 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStopRequested:
-    """A user stops the experiment. ``detach``: its trials continue, and are adopted when it is resumed."""
+    """A user stops the experiment. With ``detach``, its trials continue, and a resume adopts them."""
 
     detach: bool = False
 
@@ -302,7 +305,10 @@ class DataImported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetMoved:
-    """A limit or the experiment, not a StopRequested, has changed how the trial is to end."""
+    """A limit or the experiment's end has changed how the trial is to end.
+
+    Users' stops are StopRequested instead.
+    """
 
     trial_id: str
     kind: StopKind
@@ -313,7 +319,8 @@ class TargetMoved:
 class AttemptDue:
     """The trial gets another attempt at ``due_at``. ``reason``: why the previous attempt does not count.
 
-    ``lost``: its infrastructure was lost. ``failed``: its command has failed. The number of each is limited.
+    ``lost``: number of attempts that were lost with their infrastructure. ``failed``: number of attempts
+    whose command failed. Both numbers are limited.
     """
 
     trial_id: str
@@ -326,9 +333,9 @@ class AttemptDue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPaused:
-    """The attempt has ended because the trial pauses. Another attempt continues the trial on request.
+    """The attempt has ended because the trial pauses. On request, another attempt continues the trial.
 
-    ``reason``: why the trial pauses, without repeating that it does.
+    ``reason``: why the trial pauses, without the statement that it pauses.
     """
 
     trial_id: str
@@ -344,21 +351,26 @@ class ResumeRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossDeclared:
-    """A user says that the silent host of a trial will not come back, so its attempt counts as lost."""
+    """A user says that the silent host of a trial will not come back.
+
+    The attempt on this host counts as lost.
+    """
 
     trial_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLent:
-    """The host of a trial was silent for long, so another trial may use the slot until the host answers."""
+    """The host of a trial was silent for a long time, so another trial may use the slot until the host
+    answers.
+    """
 
     trial_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialNoted:
-    """One sentence about a trial for its user. Changes nothing else."""
+    """A sentence about a trial for its user. The note changes nothing else."""
 
     trial_id: str
     note: str

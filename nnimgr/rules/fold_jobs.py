@@ -24,7 +24,10 @@ JOB_STEPS = Steps()
 
 
 def _attach(state: ExperimentState, job_id: str, fact: f.Fact) -> tuple[TrialState, JobState]:
-    """Return the trial and the job of a JobPlaced or JobWaiting fact. Create the job at its first fact."""
+    """Return the trial and the job of a JobPlaced or JobWaiting fact.
+
+    Create the job at the first such fact.
+    """
     trial_id, attempt = trial_of_job(job_id)
     trial = trial_touched(state, trial_id, fact)
     job = state.jobs.get(job_id)
@@ -114,7 +117,7 @@ def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
         keeper = state.keepers[job.placed.place.keeper_id]
         keeper.acked_cmd = max(keeper.acked_cmd, fact.acked_cmd)
     failed = fact.reason is f.EndReason.EXITED and fact.exit_code != 0
-    if fact.message and not failed:  # after a failure, the message is a part of the trial's reason
+    if fact.message and not failed:  # for a failed trial, the message is already part of the reason
         trial.note = fact.message
     _close(state, job, trial, r)
 
@@ -125,7 +128,7 @@ def _job_lost(state: ExperimentState, fact: f.JobLost, r: f.Recorded) -> None:
     trial = trial_touched(state, job.trial_id, fact)
     job.lost, job.ended_at = fact.reason, r.at
     if job.started_at is not None and trial.running_since is not None:
-        job.ended_at = job.started_at + (r.at - trial.running_since)  # by the host's clock
+        job.ended_at = job.started_at + (r.at - trial.running_since)  # by the clock of the host
     _close(state, job, trial, r)
 
 

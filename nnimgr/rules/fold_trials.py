@@ -292,7 +292,7 @@ def _count_first_failures(state: ExperimentState, fact: f.TrialEnded) -> None:
         return
     if fact.status is f.TrialStatus.FAILED:
         if fact.failure is None:
-            return  # the command itself did not fail
+            return  # the command itself has not failed
         if not state.first_failures:
             state.first_failure, state.first_failure_reason = fact.failure, fact.reason
         alike = fact.failure == state.first_failure

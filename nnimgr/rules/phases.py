@@ -1,10 +1,11 @@
 """Multi-phase trials: a running trial gets further parameter sets, each with its own result.
 
-The functions are pure. The facts have this order: the trial requests a set (ParametersWanted), the tuner's
-answer is bound to the trial and all its attempts (FurtherSuggested), the service is ordered to send the set
-(UpdateOrdered), and the first FINAL metric of the set becomes the set's result (ResultTaken). In an
-experiment with one set per trial, the answer to every further request is a record without parameters. NNI's
-SDKs return None for this record.
+The functions are pure. The facts have this order: the trial requests a set (ParametersWanted); the tuner's
+answer is bound to the trial and all its attempts (FurtherSuggested); the service is ordered to send the set
+(UpdateOrdered); the first FINAL metric of the set becomes the set's result (ResultTaken).
+
+In an experiment with one set per trial, each further request is answered with a record without parameters,
+for which NNI's SDKs return None.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def _record(parameter_id: int | None, source: f.SuggestionSource, parameters: st
 
 
 def is_due(state: ExperimentState, trial: TrialState, index: int) -> bool:
-    """Return whether this parameter set must be requested from the tuner, which has not answered yet."""
+    """Return whether this parameter set must be requested from the tuner, because the tuner has not
+    answered yet.
+    """
     return state.limits.multi_phase and index >= len(trial.sets)
 
 
@@ -67,7 +70,7 @@ def take_final(state: ExperimentState, trial: TrialState, metric: f.MetricReport
 def _index_of(trial: TrialState, parameter_id: str | None) -> int | None:
     """Return the number of the parameter set with this id (JSON text); None if no set has this id.
 
-    The search begins with the newest set, because most metrics belong to the newest set.
+    The search begins with the newest set, to which most metrics belong.
     """
     for index in range(len(trial.sets) - 1, -1, -1):
         held = trial.sets[index]

@@ -69,7 +69,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
             yield end_unplaced(trial)
     yield from _aims(state, now)
     given_up = tuple(give_up_silent(state, now))
-    yield from given_up or give_up_overdue(state, now)  # only one list: a job may be in both lists
+    yield from given_up or give_up_overdue(state, now)  # only one of the lists, because a job may be in both
     if (moved := move_status(state, now)) is not None:
         yield moved
     elif state.interrupted and state.status is f.ExperimentStatus.RUNNING:
@@ -77,7 +77,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
 
 
 def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
-    """Yield the changes of trials' targets that follow from limits or from the end of the experiment."""
+    """Yield the changes of trials' targets that are due to limits or to the end of the experiment."""
     limit = state.limits.max_trial_duration
     if limit is not None:
         for trial_id in state.running:

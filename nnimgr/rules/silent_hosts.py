@@ -22,8 +22,8 @@ STOP_LIMIT = TRIAL_GRACE + timedelta(seconds=4)  # most time from an experiment'
 def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     """Yield the facts that are due for trials on silent hosts.
 
-    Slots of silent trials are lent to other trials. Attempts that users have stopped or declared lost count
-    as lost.
+    The slots of these trials are lent to other trials. Attempts that users have stopped or declared lost
+    count as lost.
     """
     for trial_id in state.unknown:
         trial = state.trials[trial_id]
@@ -78,8 +78,9 @@ def _silent_since(state: ExperimentState, trial: TrialState) -> datetime:
 def given_up_at(state: ExperimentState, trial: TrialState, job: JobState) -> datetime | None:
     """Return the time at which a silent attempt that a user has stopped counts as lost; None if never.
 
-    This loss is safe, because no further attempt follows that could run beside this attempt. A stop of the
-    experiment counts as a user's stop of every trial, even of trials that a limit or the assessor stops.
+    Counting it as lost is safe: no further attempt follows, so two attempts cannot run at the same time. A
+    stop of the experiment counts as a user's stop of every trial, even of trials that a limit or the assessor
+    stops.
     """
     wanted = trial.target in (f.StopKind.USER, f.StopKind.CUT) or (
         state.stop_requested and not state.detached

@@ -31,7 +31,7 @@ from nnimgr.rules.facts import (
 )
 
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
-SNAPSHOT_VERSION = 5  # increased with each change of the state's fields; old snapshots are not loaded
+SNAPSHOT_VERSION = 5  # increased with each change of the state's fields; older snapshots are not loaded
 
 
 def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
@@ -110,9 +110,10 @@ class TrialState:
     created_at: datetime
     status: TrialStatus = TrialStatus.WAITING
     retry_of: str | None = None
-    reuse: Reuse | None = None  # the trial takes this result and is not run
+    reuse: Reuse | None = None  # the trial gets this result and is not run
     attempt: int = 1  # number of the attempt that is due or open
-    forgotten: int = 0  # attempts up to this number may have run although the database lacks them
+    # attempts up to this number may have run, although the database has no facts about them
+    forgotten: int = 0
     due_at: datetime | None = None
     lost_attempts: int = 0
     failed_attempts: int = 0
@@ -122,8 +123,8 @@ class TrialState:
     target_reason: str = ""
     running_since: datetime | None = None  # start by the server's clock, for maxTrialDuration
     unknown_since: datetime | None = None
-    slot_lent: bool = False  # another trial uses the slot until this trial's host is heard from
-    superseded: bool = False  # True: not started yet, and from a replaced search space
+    slot_lent: bool = False  # another trial uses the slot until this trial's host answers
+    superseded: bool = False  # True: not started yet, and suggested from a replaced search space
     declared_lost: bool = False  # True: a user declared the attempt lost while the host is silent
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -183,7 +184,7 @@ class Best:
 
 @dataclass(slots=True)
 class Touched:
-    """Objects that the facts of one turn have changed, whose rows have to be written."""
+    """Objects that the facts of one turn have changed, and whose rows must be written."""
 
     trials: dict[str, TrialState] = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
@@ -226,7 +227,8 @@ class ExperimentState:
     worst_of: dict[str, float] = field(default_factory=dict)  # worst value of each objective
     fruitless: int = 0  # number of consecutive trials that ended without a usable result
     fruitless_since: str = ""  # first of these consecutive trials, and its reason
-    first_failures: int | None = 0  # number of first trials, all failed alike; None: a trial ended otherwise
+    # number of trials since the start that all failed alike; None: a trial ended otherwise
+    first_failures: int | None = 0
     first_failure: str = ""  # failure of the first trials, as in TrialEnded.failure
     first_failure_reason: str = ""
     missing: int = 0  # number of facts that were lost when the database was replaced by an older one
@@ -336,7 +338,10 @@ class ExperimentState:
 
 
 def next_attempt(trial: TrialState) -> int:
-    """Return the number of the trial's next attempt, which no attempt had, not even a forgotten attempt."""
+    """Return the number of the trial's next attempt.
+
+    No attempt has had this number, not even a forgotten one.
+    """
     return max(trial.attempt, trial.forgotten) + 1
 
 

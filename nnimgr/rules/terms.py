@@ -82,14 +82,15 @@ class DrainReason(StrEnum):
 
 
 class StopKind(StrEnum):
-    """Origin of a wish to stop a trial. It decides the status in which the trial ends."""
+    """Who or what wants to stop a trial. The kind decides the status in which the trial ends."""
 
     USER = "user"  # USER_CANCELED
     ASSESSOR = "assessor"  # EARLY_STOPPED
     DURATION = "duration"  # EARLY_STOPPED
     SYSTEM = "system"  # SYS_CANCELED
-    CUT = "cut"  # SYS_CANCELED by the experiment's stop: run again when it is resumed
-    PAUSE = "pause"  # PAUSED: the attempt ends, the trial does not
+    # SYS_CANCELED, because the experiment is stopped; the trial is rerun when the experiment is resumed
+    CUT = "cut"
+    PAUSE = "pause"  # PAUSED: the attempt ends, but not the trial
 
 
 class SuggestionSource(StrEnum):
@@ -100,7 +101,7 @@ class SuggestionSource(StrEnum):
 
     @property
     def nni_name(self) -> str:
-        """Value of ``parameter_source`` in NNI's records."""
+        """Value of ``parameter_source`` in the records of NNI."""
         return "resumed" if self is SuggestionSource.RERUN else self.value
 
 
@@ -114,13 +115,13 @@ class OnFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits in the configuration that the core obeys. None: unlimited."""
+    """Limits of the configuration that the core enforces. None: unlimited."""
 
     trial_concurrency: int
     max_trial_number: int | None = None
     max_experiment_duration: timedelta | None = None
     max_trial_duration: timedelta | None = None
-    suggestions_ahead: int | None = None  # None: decided by how fast the tuner answers
+    suggestions_ahead: int | None = None  # None: depends on how fast the tuner answers
     max_lost_attempts: int = 3  # new attempts after a loss of infrastructure
     multi_phase: bool = False
     max_failed_attempts: int = 0  # new attempts after the command failed
@@ -132,10 +133,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunerTraits:
-    """Properties of the tuner that the core needs, as the table of built-in algorithms had them at the time.
+    """Properties of the tuner that the core needs, from the table of built-in algorithms when the fact was
+    recorded.
 
-    ``minimises``: the smallest result is the best, unless the experiment has objectives with modes of their
-    own. ``own``: the tuner is the user's code, which may use results that are not numbers.
+    ``minimises``: the smallest result is the best, unless the experiment has objectives with their own modes.
+    ``own``: the tuner is the user's code, which may use results that are not numbers.
     """
 
     minimises: bool = False

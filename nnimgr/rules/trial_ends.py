@@ -218,9 +218,9 @@ def end_unplaced(trial: TrialState) -> f.Fact:
 def _stopped(trial: TrialState, target: f.StopKind, reason: str) -> f.TrialEnded:
     """Return the end of a stopped trial.
 
-    Only a stop by the system, such as a change of the search space, marks the parameter set as untried. A
-    user may have wanted a stop of another kind. Interrupted trials and reruns get their parameters again
-    anyway.
+    A set is marked as untried only if the system stopped the trial, for example after a change of the search
+    space: a user may not want the parameters any more. Interrupted trials and reruns get their parameters
+    again in another way.
     """
     suggested = trial.source is not f.SuggestionSource.RERUN and trial.parameter_id is not None
     return f.TrialEnded(

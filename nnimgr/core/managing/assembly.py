@@ -160,7 +160,7 @@ def _start(
     directory: Path,
     around: Surroundings,
 ) -> m.Start:
-    """Build the first message to an algorithm's child process. Raise ReferenceUnresolved."""
+    """Build the first message to the process of a tuner or assessor. Raise ReferenceUnresolved."""
     builtin = algorithm.builtin(role)
     return m.Start(
         role=role.value,

@@ -83,8 +83,8 @@ def summary_of(
 ) -> ExperimentSummary:
     """Build the summary of an experiment.
 
-    ``state``: the state in the experiment's runner; None without a runner. ``reason``: the reason why the
-    experiment has no runner.
+    ``state``: the state in the experiment's runner; None without a runner. ``reason``: why the experiment has
+    no runner.
     """
     common: dict[str, Any] = {
         "id": entry.id,

@@ -20,7 +20,7 @@ from nnimgr.store.location import database_path
 from nnimgr.store.overview import stored_live_trials
 from training_services.private import FOLDER, make_private_folder, tighten
 
-_READERS = 20  # how often the folder of a database is removed again because readers have put files into it
+_READERS = 20  # number of attempts to remove a database's folder while readers put files into it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Surroundings:
         )
 
     def write(self, directory: Path) -> None:
-        """Replace the file durably."""
+        """Write the environment to the folder, durably."""
         path = directory / "environ.json"
         fresh = path.with_suffix(".new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -140,8 +140,9 @@ def delete_folder(directory: Path) -> None:
 def _remove_database(database: Path) -> None:
     """Remove the folder of a database that others may be reading.
 
-    A reader that has opened the database may still create the files beside it, so a folder that is not empty
-    is tried again. Nobody can open the database once its file is gone, so this ends.
+    Readers that have opened the database may still create files in the folder. If such a file prevents the
+    removal, the removal is repeated. New readers cannot open the removed database, so few repetitions are
+    needed.
     """
     for remaining in reversed(range(_READERS)):
         try:

@@ -34,12 +34,12 @@ class IndexNotes:
             self._task = asyncio.get_running_loop().create_task(self._write(), name="index")
 
     async def settled(self) -> None:
-        """Wait until the scheduled changes are written, at most LAST_WRITE_S in case of errors."""
+        """Wait until the scheduled changes are written, but only LAST_WRITE_S seconds if writing fails."""
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=LAST_WRITE_S)
 
     async def close(self) -> None:
-        """Write the remaining changes. Wait at most LAST_WRITE_S in case of errors."""
+        """Write the remaining changes. Give up after LAST_WRITE_S seconds of failed writes."""
         self._closing = True
         await self.settled()
         if self._task is not None:
@@ -67,7 +67,9 @@ class IndexNotes:
 
 
 class Draining(StrEnum):
-    """NNI's names for the status DRAINING, by the reason of the drain. NNI has three statuses instead."""
+    """NNI's names for the status DRAINING. NNI has three statuses instead of this one, by the reason of
+    the drain.
+    """
 
     BUDGET = "NO_MORE_TRIAL"
     TUNER = "TUNER_NO_MORE_TRIAL"

@@ -22,7 +22,9 @@ __all__ = ["Remains"]
 
 
 class Remains:
-    """Access to the machines of stopped experiments, by the experiments' stored configurations."""
+    """Access to files on the machines of stopped experiments, which are found in the stored
+    configurations.
+    """
 
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly

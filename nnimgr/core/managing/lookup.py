@@ -21,7 +21,7 @@ __all__ = ["Lookup"]
 
 
 class Lookup:
-    """The part of NNIManager that answers questions and changes nothing."""
+    """Part of NNIManager that answers questions and changes nothing."""
 
     def __init__(
         self, *, port: int, assembly: Assembly, catalog: Catalog, at_rest: AtRest, supervision: Supervision
@@ -47,18 +47,20 @@ class Lookup:
         return held.runner
 
     def find(self, experiment_id: str) -> ExperimentRunner | None:
-        """Return the runner of an experiment, None if this server has none."""
+        """Return the runner of an experiment; None if this server has no runner for the experiment."""
         held = self._supervision.get(experiment_id)
         return held.runner if held is not None else None
 
     def viewed(self, experiment_id: str) -> bool:
-        """Return whether this server only shows the experiment: nothing of it runs, and nothing can be
-        changed.
+        """Return whether this server only shows the experiment, so that none of its trials run and nothing
+        can change.
         """
         return experiment_id in self._at_rest.viewed
 
     def trouble(self, experiment_id: str) -> str | None:
-        """Return why an experiment of this server has no runner at present; None if it has a runner."""
+        """Return why an experiment of this server has no runner at present; None if the experiment has a
+        runner.
+        """
         held = self._supervision.get(experiment_id)
         return held.trouble if held is not None else None
 
@@ -79,7 +81,7 @@ class Lookup:
         return self._catalog.directory(experiment_id)
 
     async def look_again(self) -> None:
-        """Read the changes that others have made in the index."""
+        """Read the changes that other processes have made in the index."""
         await self._catalog.refresh(port=self.port, has_open=self._has_open)
 
     def summaries(self) -> list[ExperimentSummary]:
@@ -104,20 +106,20 @@ class Lookup:
 
     @property
     def ledger(self) -> HostLedger:
-        """The ledger of which experiment holds which resources of each machine."""
+        """Ledger that records which experiments hold resources of each machine."""
         return self._assembly.ledger
 
     @property
     def latest(self) -> str | None:
-        """Return the experiment that was created, resumed or viewed last here; after a start, the youngest
-        one.
+        """Return the experiment that was last created, resumed or viewed on this server.
 
-        Clients that know only one experiment per server mean this experiment.
+        After a start of the server, return the youngest experiment. Clients that know only one experiment per
+        server mean this experiment.
         """
         return self._latest if self._latest is not None and self._latest in self._catalog else None
 
     def served(self) -> dict[str, str]:
-        """Return the experiments that this server has open or shows, with their status under NNI's name."""
+        """Return the experiments that this server has open or shows, each with NNI's name of its status."""
         return dict.fromkeys(self._at_rest.viewed, str(E.VIEWED)) | {
             held.id: held.nni_status or self._catalog[held.id].status
             for held in self._supervision
@@ -126,7 +128,9 @@ class Lookup:
 
     @property
     def idle(self) -> bool:
-        """True if all experiments are stopped and none of their trials may run on silent machines."""
+        """True if all experiments are stopped, and no trial of these experiments may still run on a silent
+        machine.
+        """
         return not self._at_rest.viewed and all(
             held.status is E.STOPPED and not held.awaits_silent for held in self._supervision
         )

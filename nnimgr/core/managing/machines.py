@@ -23,7 +23,7 @@ _LEAVING = (MachineStatus.DRAINING, MachineStatus.REMOVING)
 
 
 class UnknownMachine(RequestRefused):
-    """Error: the experiment has no machine of this name. The message lists the machines."""
+    """Error: the experiment has no machine with this name. The message lists the machines."""
 
 
 def list_all(runner: ExperimentRunner) -> Sequence[Machine]:

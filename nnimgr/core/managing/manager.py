@@ -54,7 +54,8 @@ ENDED = frozenset({E.STOPPED, E.DONE})
 
 
 class NNIManager(Lookup):
-    """Owns the runners. ``assembly`` builds their parts. ``port`` and ``url_prefix``: of this server.
+    """Owns the runners. ``assembly`` builds the parts of a runner. ``port`` and ``url_prefix`` are the
+    server's.
 
     ``stand_ins``: whether each open experiment gets a process for NNI's programs (``StandIns``).
     """
@@ -90,11 +91,13 @@ class NNIManager(Lookup):
         self.stored = StoredSummaries()
         self._changed = asyncio.Event()
         self._creating = asyncio.Lock()  # held while an experiment is created, viewed, resumed or deleted
-        self.used = False  # set by the first request; only then may an idle server end
+        self.used = False  # set by the first request; an idle server does not end before
         self._notes = IndexNotes(self._index, on_change=self._catalog.note)
 
     async def __aenter__(self) -> NNIManager:
-        """Reopen every experiment of the index that has this port and was neither stopped nor done."""
+        """Open all experiments of the index that belong to this port, except stopped and ended
+        experiments.
+        """
         await self._catalog.load()
         ours = [
             entry
@@ -127,7 +130,7 @@ class NNIManager(Lookup):
             self._assembly.holds_nothing(entry.id)
 
     async def wait_idle(self) -> None:
-        """Wait until there was a request and every experiment is stopped."""
+        """Wait until the server got a request and every experiment is stopped."""
         while not self.used or not self.idle:
             self._changed.clear()
             await self._changed.wait()
@@ -135,10 +138,10 @@ class NNIManager(Lookup):
     # ---- actions ------------------------------------------------------------------------------------------
 
     async def create(self, new: NewExperiment) -> tuple[str, bool]:
-        """Start an experiment; return its id, and whether it is new. A repeated request with an id creates
-        none.
+        """Start an experiment; return its id, and whether the experiment is new.
 
-        Raises ConfigError, ExperimentConflict, ValueError (a bad id), StoreError.
+        If an experiment with the requested id was created from the same request, return that experiment.
+        Raise ConfigError, ExperimentConflict, ValueError (a bad id) or StoreError.
         """
         draft = await Draft.of(new)
         if new.id is not None:
@@ -164,7 +167,10 @@ class NNIManager(Lookup):
         return True
 
     async def _begin(self, experiment_id: str, draft: Draft) -> None:
-        """Create the folder and the entry of a new experiment, and start the experiment; all or nothing."""
+        """Create the folder and the index entry of a new experiment, and start the experiment.
+
+        Undo all after an error.
+        """
         opening = await draft.opening(experiment_id)
         directory = draft.directory(experiment_id)
         entry = draft.entry(
@@ -173,8 +179,8 @@ class NNIManager(Lookup):
         fresh = not directory.exists()
         try:
             await asyncio.to_thread(make_folder, directory, draft.around)
-            # The index first: a server that is killed between the two finds an entry without a database,
-            # which it leaves alone, and the client may ask again under the same id.
+            # Write the index first. If the server is killed before the database exists, the next server
+            # ignores the entry, and the client may repeat the request with the same id.
             await self._catalog.add(entry)
             await self._start(experiment_id, directory, opening)
             self._latest = experiment_id
@@ -202,7 +208,8 @@ class NNIManager(Lookup):
         if runner is not None and runner.state.status in LIVE:
             raise RequestRefused(f"experiment {experiment_id} is running already")
         before = self._catalog[experiment_id]
-        # The index first: if the server is killed after the commit, the next server must open the experiment.
+        # Write the index first: if the server is killed after the commit, the next server must open the
+        # experiment.
         await asyncio.to_thread(
             self._index.update,
             experiment_id,
@@ -223,16 +230,16 @@ class NNIManager(Lookup):
             await self._start(experiment_id, directory, resumed=True)
             self._latest = experiment_id
         except Exception:
-            if not held:  # a resume that has failed must not happen later
+            if not held:  # a failed request to resume must not take effect later
                 await self._supervision.forget(experiment_id)
                 await self._catalog.put_back(before)
             raise
 
     async def stop(self, experiment_id: str, *, detach: bool) -> list[str]:
-        """Stop an experiment. Return when nothing of it runs any more (or, detached, return its running
-        trials).
+        """Stop an experiment; return when no trial runs any more.
 
-        An experiment that no server has open is opened first, because detached trials may still run.
+        With ``detach``, the trials continue, and their ids are returned at once. An experiment that no server
+        has open is opened first, because detached trials may still run.
         """
         async with self._creating:
             self._at_rest.refuse_deleted(experiment_id)
@@ -249,7 +256,7 @@ class NNIManager(Lookup):
         return still_running
 
     async def _stop_as_nni(self, experiment_id: str) -> None:
-        """Stop an experiment whose process in the index got SIGTERM."""
+        """Stop an experiment whose process in the index has received SIGTERM."""
         await self.stop(experiment_id, detach=False)
 
     def _noted(self, entry: IndexEntry) -> None:
@@ -257,13 +264,13 @@ class NNIManager(Lookup):
             self._stand_ins.note(entry)
 
     def pid(self, experiment_id: str) -> int:
-        """Return the pid that NNI's programs signal to stop the experiment."""
+        """Return the pid in the index, to which NNI's programs send a signal to stop the experiment."""
         return os.getpid() if self._stand_ins is None else self._stand_ins.pid(experiment_id)
 
     async def label(
         self, experiment_id: str, *, tags: Sequence[str] | None = None, archived: bool | None = None
     ) -> None:
-        """Change a user's tags and archive mark of an experiment. Raises UnknownExperiment, HomeError."""
+        """Change an experiment's tags and archive mark. Raise UnknownExperiment or HomeError."""
         self._at_rest.refuse_deleted(experiment_id)
         await self._catalog.label(experiment_id, tags=tags, archived=archived)
         await self.look_again()
@@ -271,9 +278,10 @@ class NNIManager(Lookup):
         self.changes.tell(experiment_id, 0 if held is None else held.number)
 
     async def annotate(self, experiment_id: str, change: Callable[[Path], T]) -> T:
-        """Call ``change`` with the folder of an experiment, open or not, in a thread; tell who follows it.
+        """Call ``change`` in a thread with the folder of an experiment, and notify clients that follow the
+        experiment.
 
-        Raises UnknownExperiment, RequestRefused, or what ``change`` raises.
+        Raise UnknownExperiment, RequestRefused, or an error of ``change``.
         """
         self._at_rest.refuse_deleted(experiment_id)
         changed = await asyncio.to_thread(change, self.directory(experiment_id))
@@ -294,21 +302,21 @@ class NNIManager(Lookup):
                 self._stirred(experiment_id)
 
     async def delete(self, experiment_id: str, *, leave: bool = False) -> list[str]:
-        """Delete a stopped experiment: its files on machines, its folder and its entry.
+        """Delete a stopped experiment: its files on machines, its folder and its index entry.
 
-        Raises UnknownExperiment, RequestRefused. With ``leave``, files that cannot be removed from a machine
-        stay, and sentences about them are returned.
+        With ``leave``, files that cannot be removed from a machine stay there, and sentences about these
+        files are returned. Raise UnknownExperiment or RequestRefused.
         """
         async with self._creating:
             entry = await self._take(experiment_id, wish="deleted")
             self._catalog.close_reader(experiment_id)
             self._at_rest.deleting.add(experiment_id)
-        try:  # without the lock, because a large folder takes long
+        try:  # without the lock, because the removal of a large folder takes long
             left = await self._at_rest.delete(entry, self.remains, leave=leave)
             self._catalog.entries.pop(experiment_id, None)
             return left
         finally:
-            self._catalog.close_reader(experiment_id)  # a reader may have been opened meanwhile
+            self._catalog.close_reader(experiment_id)  # a reader may have been opened since the first call
             self._stirred(experiment_id)
 
     async def _take(self, experiment_id: str, *, wish: str) -> IndexEntry:
@@ -322,7 +330,9 @@ class NNIManager(Lookup):
         return entry
 
     def _stirred(self, experiment_id: str) -> None:
-        """Notify the clients that follow the experiments, and the functions that wait for an end."""
+        """Notify the clients that follow the experiments, and the functions that wait for the end of
+        experiments.
+        """
         self.used = True
         self._changed.set()
         self.changes.tell(experiment_id, 0)
@@ -337,7 +347,7 @@ class NNIManager(Lookup):
         *,
         resumed: bool = False,
     ) -> None:
-        """Start an experiment like ``Supervision.start``. From now on an idle server may end."""
+        """Start an experiment like ``Supervision.start``, and let the server end when it is idle again."""
         try:
             await self._supervision.start(experiment_id, directory, created, resumed=resumed)
         finally:
@@ -349,10 +359,11 @@ class NNIManager(Lookup):
         self._changed.set()
 
     def _turned(self, held: Held, state: ExperimentState) -> None:
-        """Handle the end of a turn. The index gets an experiment's end only here, when its keepers have left.
+        """Handle the end of a turn. The end of an experiment is written to the index only after its
+        keepers have left.
 
-        If the server is killed before, the entry still says that the experiment runs, and the next server
-        opens it.
+        If the server is killed before that, the index still says that the experiment runs, and the next
+        server opens it.
         """
         if held.number != state.number:
             held.number = state.number
@@ -365,18 +376,20 @@ class NNIManager(Lookup):
         held.status, held.awaits_silent = state.status, awaits
         self._changed.set()
         status = nni_status(state.status, state.drain)
-        if awaits:  # the next server still has to stop what silent machines run
+        if awaits:  # the next server has to stop the trials on silent machines
             status = (Draining.USER if state.status is E.STOPPED else Draining.BUDGET).value
         self._notes.note(state.id, status=status, ended_at=state.ended_at)
 
 
 def _surround(directory: Path, around: Surroundings) -> None:
-    """Store another environment for the experiment; the secrets of its configuration stay."""
+    """Replace the experiment's stored environment. Keep the stored secrets of its configuration."""
     replace(around, secrets=Surroundings.read(directory).secrets).write(directory)
 
 
 def _is_alive(entry: IndexEntry) -> bool:
-    """Return whether a server has to open the experiment: its database says neither stopped nor done."""
+    """Return whether a server has to open the experiment, because its database says neither stopped nor
+    done.
+    """
     if entry.status in (E.STOPPED, E.VIEWED) or not database_path(entry.directory).exists():
         return False
     return entry.status != E.DONE or stored_status(entry.directory) not in (None, *ENDED)

@@ -49,7 +49,7 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """Last notifications to a receiver: the event of the experiment's end, and the best trial."""
+    """Last notifications to one receiver: the event of the experiment's end, and the best trial."""
 
     ended: str | None = None
     best: str | None = None  # id of the trial
@@ -64,7 +64,11 @@ class Notifier:
         configs: Callable[[], Sequence[NotificationConfig]],
         reveal: Callable[[NotificationConfig], Receiver],
     ) -> None:
-        """``configs`` is called at the first turn. ``reveal`` raises ReferenceUnresolved."""
+        """Create the notifier.
+
+        ``configs`` returns the receivers' configurations, and is called at the first turn. ``reveal`` returns
+        a configuration with its secrets, or raises ReferenceUnresolved.
+        """
         self._path = directory / _FILE
         self._configs, self._reveal = configs, reveal
         self._inboxes: list[_Inbox] | None = None

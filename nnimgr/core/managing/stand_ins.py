@@ -1,8 +1,8 @@
-"""Processes that stand for experiments in the index, where NNI gives each experiment's manager a pid.
+"""Processes that represent experiments in the index.
 
-NNI's own programs stop an experiment with SIGTERM to that pid, and then wait until the process has ended. One
-server hosts many experiments, so its own pid cannot serve for this: the signal would end the server, and the
-process would stay until its last experiment.
+In NNI, each experiment has a server process of its own. NNI's programs send SIGTERM to its pid in order to
+stop the experiment, and wait until the process has ended. Our server hosts many experiments, so the server's
+own pid would not work: the signal would end the server and not the experiment.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ _RETRY_S = (1.0, 60.0)  # first and longest wait before a process that could not
 
 
 class StandIns:
-    """One process for each open experiment of this server. SIGTERM to the process stops the experiment.
+    """Holds one process for each open experiment of this server. SIGTERM to a process stops its
+    experiment.
 
-    ``stop`` stops an experiment by its id, and returns when its trials have ended. ``index`` gets the pids.
+    ``stop`` stops an experiment by its id, and returns when the experiment's trials have ended. ``index``
+    gets the pids.
     """
 
     def __init__(self, index: Index, *, stop: Callable[[str], Awaitable[object]]) -> None:
@@ -48,7 +50,7 @@ class StandIns:
         return self._pids.get(experiment_id, os.getpid())
 
     def note(self, entry: IndexEntry) -> None:
-        """Start the process of an experiment that has been opened, and end that of a stopped one."""
+        """Start the process of an experiment that was opened, or end the process of a stopped experiment."""
         if entry.status != ExperimentStatus.STOPPED and entry.id not in self._tasks:
             loop = asyncio.get_running_loop()
             self._tasks[entry.id] = loop.create_task(self._keep(entry.id), name=f"stand-in:{entry.id}")
@@ -65,7 +67,7 @@ class StandIns:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep(self, experiment_id: str) -> None:
-        """Keep a process for an experiment until this task is cancelled."""
+        """Keep a process running for an experiment until this task is cancelled."""
         delay, longest = _RETRY_S
         while True:
             try:
@@ -76,7 +78,9 @@ class StandIns:
                 delay = min(2 * delay, longest)
 
     async def _stand(self, experiment_id: str) -> None:
-        """Start a process, and stop the experiment at SIGTERM. Return if the process was killed."""
+        """Start a process, and stop the experiment when the process gets SIGTERM. Return if the process
+        was killed.
+        """
         process = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _SCRIPT, f"nnimgr-experiment-{experiment_id}"),
             stdin=PIPE,

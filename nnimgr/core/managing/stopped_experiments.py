@@ -19,7 +19,9 @@ __all__ = ["AtRest"]
 
 
 class AtRest:
-    """Ids of the stopped experiments that the server at ``port`` shows (``viewed``) or is ``deleting``."""
+    """Stopped experiments that the server at ``port`` shows (``viewed``) or is deleting (``deleting``), by
+    id.
+    """
 
     def __init__(self, *, home: Home, index: Index, port: int) -> None:
         self.viewed: set[str] = set()

@@ -71,7 +71,7 @@ class AlgorithmProcess:
         await child.start()
 
     def tell(self, message: m.ToChild) -> None:
-        """Send a message to the child. Do nothing without a child."""
+        """Send a message to the child. Do nothing if no child runs."""
         if self._child is not None:
             self._child.send(message)
 
@@ -183,7 +183,7 @@ class AlgorithmProcess:
             self._leaving.remove(old)
 
     async def _follow(self, old: Child | None) -> None:
-        """Start a new child after the old child has exited, unless another change comes first."""
+        """Start a new child after the old child has exited, unless the algorithm is changed again first."""
         generation = self._generation
         await self._see_off(old)
         if self._generation == generation and not self._closed:
@@ -196,7 +196,10 @@ class AlgorithmProcess:
         task.add_done_callback(self._tasks.discard)
 
     def _unless_replaced(self, fact: f.Fact) -> Builder:
-        """Return a builder of the fact, which builds no fact if a user has replaced the tuner of the fact."""
+        """Return a builder of ``fact``.
+
+        The builder returns no fact if a user has replaced the tuner meanwhile.
+        """
         since, role = self.start.since, self.role
         return lambda state: () if role is f.Role.TUNER and since < state.tuner_number else (fact,)
 

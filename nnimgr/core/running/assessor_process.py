@@ -22,7 +22,7 @@ class AssessorProcess(AlgorithmProcess):
     """Sends metrics to the assessor's child, and posts the verdicts of the child.
 
     ``pending_metrics`` returns the metrics that have arrived and are not committed yet. A new child needs
-    these metrics.
+    these metrics, because the database lacks them.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class AssessorProcess(AlgorithmProcess):
         items, self._judging = tuple(self._judging), []
         if self._child is None:
             return
-        self._unanswered = not self._answered  # the child reports only the first good opinion
+        self._unanswered = not self._answered  # the child reports only its first good opinion
         if not self._child.send(m.Metrics(items=items)):
-            self._commits_to_catch_up = 2  # a commit under way may have begun without these metrics
+            self._commits_to_catch_up = 2  # a commit that has already begun may lack these metrics
 
     def catch_up(self) -> None:
         """Let a slow child read the missing metrics from the database. Call after each commit."""

@@ -11,7 +11,7 @@ from typing import Protocol
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
 
-PATIENCE_S = 0.02  # longest wait for a batch; short, so that no verdict waits for its commit
+PATIENCE_S = 0.02  # longest wait for a batch; short, so that commits do not delay verdicts
 MOST_PATIENT = 5_000  # at this number of items, a turn begins without a wait
 MAILBOX_SIZE = 50_000
 
@@ -27,7 +27,10 @@ class Post(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """Request of a user. ``build`` returns its facts from the state at the beginning of a turn."""
+    """Request of a user.
+
+    ``build`` returns the facts of the request, given the state at the beginning of a turn.
+    """
 
     build: Builder
     answer: asyncio.Future[Sequence[f.Fact]]

@@ -1,4 +1,4 @@
-"""Notices: present conditions that are shown to users, but not stored."""
+"""Notices: present conditions that users see and that are not stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Notice"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Present condition that is shown to users, but not stored.
+    """Present condition that users see and that is not stored.
 
     ``seconds``: duration of the condition; None if unknown. ``detail``: a stack trace, or "".
     """

@@ -18,8 +18,10 @@ class Asking:
     """Pending requests to the tuner for parameter sets."""
 
     ids: dict[int, None] = field(default_factory=dict)
-    further: dict[int, tuple[str, int]] = field(default_factory=dict)  # parameter id -> (trial, set number)
-    refused: set[int] = field(default_factory=set)  # requested ids for which the tuner had no set yet
+    # parameter id -> (trial, number of the parameter set)
+    further: dict[int, tuple[str, int]] = field(default_factory=dict)
+    # requested ids for which the tuner had no parameter set yet
+    refused: set[int] = field(default_factory=set)
     urgent: bool = True  # True: a slot waits for an answer
     since: float | None = None
     last_answer_s: float = 0.0
@@ -28,7 +30,7 @@ class Asking:
 
     @property
     def idle(self) -> bool:
-        """Return whether no request is pending, and no set can follow an earlier answer."""
+        """Return whether no request is pending, and no earlier answer can still bring a parameter set."""
         return not (self.ids or self.further or self.refused)
 
     def next_id(self, state: ExperimentState) -> int:
@@ -38,7 +40,7 @@ class Asking:
 
 
 def suggest(asking: Asking, message: m.Suggestion) -> Builder:
-    """Return a builder of a new trial, which builds no trial if the tuner was replaced meanwhile."""
+    """Return a builder of a new trial. The builder returns no fact if the tuner was replaced meanwhile."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         # The request stays pending until this turn, so that the plan does not request another set.

@@ -112,7 +112,10 @@ class FailedTrial:
 
 
 def rerun(trials: Sequence[FailedTrial]) -> Builder:
-    """Return a builder that reruns failed trials. Each new trial counts in place of the failed trial."""
+    """Return a builder that reruns failed trials.
+
+    In the trial budget, each new trial replaces its failed trial.
+    """
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         _check_open(state)
@@ -150,7 +153,7 @@ def stop_trials(trial_ids: Sequence[str]) -> Builder:
 
 
 def lose_trial(trial_id: str) -> Builder:
-    """Return a builder that declares a trial on a silent machine as lost."""
+    """Return a builder that declares a trial on a silent machine lost."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         trial = state.trials.get(trial_id)

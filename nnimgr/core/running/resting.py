@@ -36,7 +36,7 @@ class RestTimer:
             self._timer = loop.call_later(REST_AFTER_S, self._look)
 
     def used(self) -> None:
-        """Record a request to the tuner. The running timer is only extended when it expires."""
+        """Record a request to the tuner. The timer compares with this time when it expires."""
         self._used_at = asyncio.get_running_loop().time()
 
     def stop(self) -> None:

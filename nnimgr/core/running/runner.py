@@ -58,7 +58,7 @@ class RunnerClosed(RequestRefused):
 
 @dataclass(slots=True)
 class _Turn:
-    """One pass of the loop: the items taken, the facts that followed, and the requests to answer."""
+    """One pass of the loop: the taken items, the resulting facts, and the requests to answer."""
 
     at: datetime
     recorded: list[f.Recorded] = field(default_factory=list)
@@ -127,11 +127,11 @@ class ExperimentRunner(TakesRequests):
         return await answer
 
     async def stop(self, *, detach: bool) -> list[str]:
-        """Stop the experiment. Return when nothing of it runs any more, or return the trials that continue.
+        """Stop the experiment, and return when all trials have ended.
 
-        With ``detach`` all trials continue. Otherwise only trials on silent machines may continue; they are
-        ended when the machines answer again, as long as there is a server. Raises RequestRefused if the
-        experiment is resumed meanwhile.
+        With ``detach``, all trials continue, and their ids are returned. Otherwise only trials on silent
+        machines may continue, and are returned; they are ended when the machines answer again, as long as a
+        server runs. Raise RequestRefused if the experiment is resumed meanwhile.
         """
         await self.request(requests.stop_experiment(detach=detach))
         opened_at = self.state.opened_at
@@ -144,12 +144,12 @@ class ExperimentRunner(TakesRequests):
         return live or list(dict.fromkeys(job.trial_id for job in self.state.jobs.values() if job.lost))
 
     def _is_serving(self) -> bool:
-        """Return whether a service is open that serves more than what silent hosts may have left."""
+        """Return whether an open service serves more than the remains of trials on silent hosts."""
         return self.session.active and not self.awaits_silent
 
     @property
     def awaits_silent(self) -> bool:
-        """True if the service is open only to end what silent hosts still run."""
+        """True if the service is open only to end trials that may still run on silent hosts."""
         return self.session.active and bool(self.state.jobs) and self.state.over
 
     async def committed_after(self, number: int) -> int:
@@ -319,7 +319,7 @@ class ExperimentRunner(TakesRequests):
     # ---- service and search -------------------------------------------------------------------------------
 
     async def _keep_open(self) -> None:
-        """Have a service and children exactly as long as the experiment needs them."""
+        """Open or close the service and the processes of the search, as the experiment's status requires."""
         state = self.state
         live = state.status in LIVE and not self._closing
         needs_service = (live or bool(state.jobs)) and not (state.detached and state.stop_requested)
@@ -343,8 +343,8 @@ class ExperimentRunner(TakesRequests):
         return self._group.create_task(work, name=f"{self.state.id}:{name}")
 
     async def _let_go(self, end: BaseException) -> None:
-        """End the runner: trials and keepers continue, children end, the database is closed."""
-        self._closing = True  # no request is taken from now on
+        """End the runner. Trials and keepers continue, child processes end, and the database is closed."""
+        self._closing = True  # no more requests are accepted
         if not self._first_turn.done():
             _fail(self._first_turn, end)
         _fail(self._tick, RunnerClosed())

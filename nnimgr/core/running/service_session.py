@@ -218,8 +218,8 @@ class ServiceSession:
             search = self._search()
             if search is not None and type(event) is f.MetricReported:
                 search.judge(event)
-        # Events without consequences may wait for the end that often follows, which saves one commit per
-        # trial.
+        # Events without consequences may wait for the trial's end, which often follows soon. This saves one
+        # commit per trial.
         self._mailbox.put(event, urgent=not isinstance(event, f.MetricReported | f.JobStarted))
 
     def _known_keepers(self) -> KnownKeepers:

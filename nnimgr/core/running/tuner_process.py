@@ -20,8 +20,8 @@ __all__ = ["TunerProcess"]
 
 logger = logging.getLogger(__name__)
 
-SLOW_ANSWER_S = 0.02  # a slower tuner gets requests for suggestions ahead of need
-SILENT_AFTER_S = 5.0  # a working child reports a slow call of its algorithm long before this time
+SLOW_ANSWER_S = 0.02  # a tuner that answers more slowly gets requests for suggestions ahead of need
+SILENT_AFTER_S = 5.0  # a working child reports a slow call of its algorithm long before this time has passed
 
 
 class TunerProcess(AlgorithmProcess):
