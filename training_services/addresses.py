@@ -12,12 +12,12 @@ __all__ = ["KeeperDoors", "NoDoors", "PrivateDoor", "Reach"]
 
 
 class Reach(NamedTuple):
-    """Addresses of the server for a keeper, as "https://host:port", tried in turn.
+    """Addresses of the server for a keeper, as "https://host:port". The keeper tries them in turn.
 
     On the server's own machine an address is a Unix socket (``trial_keeper.calls.local_http``).
     ``fingerprint``: SHA-256 (hex) of the certificate at an https address. ``authorities``: certificate
-    authorities, as PEM, that are also accepted for the address's name, since a proxy may end TLS; "": the
-    authorities that the keeper's machine knows; None: no authority.
+    authorities, as PEM, that the keeper also accepts for the address's name, because a proxy may end TLS; "":
+    the authorities that the keeper's machine knows; None: no authority.
     """
 
     urls: Sequence[str]
@@ -26,7 +26,7 @@ class Reach(NamedTuple):
 
 
 class PrivateDoor(NamedTuple):
-    """Unix socket at which a tunnel ends.
+    """Unix socket where a tunnel ends.
 
     ``path`` may be valid in this process only. For ``fingerprint``, see ``Reach``.
     """

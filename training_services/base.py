@@ -116,8 +116,8 @@ class ServiceUnavailable(ServiceError):
 class TrialJobSpec:
     """One attempt at a trial that the core wants to run.
 
-    ``parameter_text`` is the exact content of ``parameter.cfg``. The last five fields are facts about the job
-    that the core has committed before; they are set when the job is submitted again after a restart.
+    ``parameter_text`` is the exact content of ``parameter.cfg``. The last five fields are committed facts
+    about the job. They are set when the job is submitted again after a restart.
     """
 
     id: str
@@ -134,7 +134,7 @@ class TrialJobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKeeper:
-    """Keeper known from an earlier start of this experiment's runner."""
+    """Keeper that has already worked for this experiment under an earlier runner."""
 
     keeper_id: str
     token_sha256: str
@@ -269,9 +269,9 @@ class TrainingService(abc.ABC):
     """One platform serving one experiment.
 
     ``submit_trial_job``, ``update_trial_job``, ``cancel_trial_job`` and ``committed`` do no I/O: the first
-    three queue an order and return the fact to commit. A start or a stop leaves only after its fact was given
-    to ``committed``. Events are ordered per job and come at least once. A batch that was taken, but not given
-    to ``committed``, may come again after ``open``.
+    three queue an order and return the fact to commit. A start or a stop is sent only after its fact was
+    given to ``committed``. Events are ordered per job and may be repeated. Events that were taken, but not
+    given to ``committed``, may come again after the next ``open``.
     """
 
     capabilities: Capabilities
@@ -284,10 +284,10 @@ class TrainingService(abc.ABC):
         """
 
     def adopted(self) -> None:
-        """Start to judge the keepers' reports. The core has submitted all placed, unfinished jobs again since
-        ``open``.
+        """Begin to evaluate the keepers' reports.
 
-        The core calls this once. Before the call, the service may not know a running job yet.
+        The core calls this once, after it has submitted all placed, unfinished jobs again. Before this call,
+        the service may not know a running job yet.
         """
         return None
 
@@ -316,9 +316,8 @@ class TrainingService(abc.ABC):
 
     @abc.abstractmethod
     def committed(self, facts: Sequence[JobEvent]) -> None:
-        """Send the starts and stops whose facts these are, and acknowledge the keepers' reports.
-
-        The facts are durable.
+        """Send the starts and stops that belong to these durable facts, and acknowledge the keepers'
+        reports.
         """
 
     @abc.abstractmethod
@@ -359,7 +358,7 @@ class TrainingService(abc.ABC):
         """
 
     def machines(self) -> Sequence[Machine]:
-        """Return the experiment's machines, or () if the platform does not expose individual machines."""
+        """Return the experiment's machines, or () if the platform does not show individual machines."""
         return ()
 
     def notices(self) -> Mapping[str, str]:

@@ -53,7 +53,7 @@ class EndReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Place where a job runs. If the host now has another ``boot_id`` or ``instance``, the job is lost."""
+    """Place where a job runs. If the host gets another ``boot_id`` or ``instance``, the job is lost."""
 
     keeper_id: str
     instance: str
@@ -65,7 +65,7 @@ class Place:
 class JobPlaced:
     """Fact: the job has a place.
 
-    The start order, command number ``cmd_seq``, is sent when this fact is committed.
+    The start order has the command number ``cmd_seq``, and is sent when this fact is committed.
     """
 
     job_id: str
@@ -152,10 +152,11 @@ class StopOrdered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
-    """Fact: the attempt has ended, none of its processes run, its metrics are counted, and no event follows.
+    """Fact: the attempt has ended.
 
-    ``metrics``: number of frames in its file; ``acked_cmd``: highest command number that its keeper had
-    applied; ``message``: a sentence if there is more to report than the exit code.
+    None of its processes run, all its metrics have been reported, and no event about it follows. ``metrics``:
+    number of frames in its metrics file; ``acked_cmd``: highest command number that its keeper has carried
+    out; ``message``: a sentence if there is more to report than the exit code.
     """
 
     job_id: str
@@ -184,9 +185,10 @@ def never_started(job_id: str, message: str) -> JobEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLost:
-    """Fact: the attempt was lost without a reported end. Later reports about the attempt are ignored.
+    """Fact: the attempt was lost, and its end was never reported. Later reports about the attempt are
+    ignored.
 
-    Either there is proof (another boot, a deleted directory, no pod, an expired lease), or a user has
+    Either the loss is proven (another boot, a deleted directory, no pod, an expired lease), or a user has
     declared the machine lost.
     """
 
@@ -204,9 +206,9 @@ class JobNoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperEnrolled:
-    """Fact: a keeper may call with the token whose SHA-256 (hex) this is.
+    """Fact: a keeper may call with the token that has this SHA-256 (hex).
 
-    It is committed before the keeper starts.
+    The fact is committed before the keeper starts.
     """
 
     keeper_id: str
@@ -215,9 +217,10 @@ class KeeperEnrolled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperBound:
-    """Fact: first sync of a keeper's directory (``instance``) or of a boot.
+    """Fact: a keeper's directory (``instance``) has called for the first time, or for the first time since
+    a boot.
 
-    The keeper's token is bound to both now.
+    From now on the keeper's token is valid only for this directory and boot.
     """
 
     keeper_id: str
@@ -227,9 +230,9 @@ class KeeperBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperAcknowledged:
-    """Fact: the keeper has applied all commands up to ``acked_cmd``.
+    """Fact: the keeper has carried out all commands up to ``acked_cmd``.
 
-    It is sent only if an ended job waits for it.
+    The fact is sent only if an ended job waits for it.
     """
 
     keeper_id: str
@@ -253,7 +256,7 @@ class KeeperHeard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperGone:
-    """Fact: the keeper's host, which was created for certain jobs, is gone for good.
+    """Fact: the keeper's host was created only for certain jobs, and is gone for good.
 
     The jobs had ended before.
     """

@@ -86,7 +86,7 @@ def started() -> Step:
 
 
 def metric(value: object, *, final: bool = False) -> Step:
-    """Return a step that reports a value, which may be anything that JSON can represent."""
+    """Return a step that reports a metric. Its value may be anything that JSON can represent."""
     return Step("final" if final else "metric", value)
 
 
@@ -100,7 +100,10 @@ def wants_parameters(index: int) -> Step:
 
 
 def given() -> Step:
-    """Return a step that waits for the requested parameter set; later results belong to that set."""
+    """Return a step that waits for the requested parameter set.
+
+    The metrics of later steps belong to this set.
+    """
     return Step("given")
 
 
@@ -109,9 +112,7 @@ def noted(note: str) -> Step:
 
 
 def ended(code: int | None = 0, *, signal: int | None = None) -> Step:
-    """Return a step in which the command exits, or is killed by a signal of another process (then ``code`` is
-    None).
-    """
+    """Return a step that ends the command: with an exit code, or by a signal (then ``code`` is None)."""
     return Step("ended", None, None if signal is not None else code, signal)
 
 
@@ -149,10 +150,10 @@ class _Job:
 
 @dataclass(slots=True)
 class FakeService(TrainingService):
-    """Service for tests, described above. At most ``slots`` jobs have a place (None: no limit).
+    """Service for tests that follows the scripts of trials. At most ``slots`` jobs have a place (None: no
+    limit).
 
-    ``orders`` has the core's orders, ("start" | "stop" | "update", job_id), in the sequence in which they
-    became durable.
+    ``orders``: the core's durable orders as ("start" or "stop" or "update", job_id), in order.
     """
 
     slots: int | None = None
@@ -166,7 +167,7 @@ class FakeService(TrainingService):
     _outbox: Outbox = field(default_factory=Outbox)
     _submitted: set[str] = field(default_factory=set)  # jobs submitted since the service was opened
     _cmd_seq: int = 0
-    _acked: int = 0  # highest durable command number, because this keeper obeys at once
+    _acked: int = 0  # highest durable command number; the fake keeper carries out each command at once
     # Ordered parameter sets, whose orders may not be durable yet.
     _ordered: dict[tuple[str, int], str] = field(default_factory=dict)
     _logs: dict[tuple[str, str], bytes] = field(default_factory=dict)
@@ -184,7 +185,7 @@ class FakeService(TrainingService):
         self._play(job)
 
     def say(self, *events: JobEvent) -> None:
-        """Report these events without changes."""
+        """Report these events to the core."""
         self._outbox.put(events)
 
     def running(self, trial_id: str) -> int:

@@ -62,7 +62,7 @@ class Needs:
 
 
 def judge(machine: str, facts: Mapping[str, Any], *, needs: Needs, ahead_s: float) -> Iterator[Finding]:
-    """Yield findings about ``facts``, which ``trial_keeper.attendant`` has reported about a machine.
+    """Yield findings from ``facts``, which ``trial_keeper.attendant`` has reported about a machine.
 
     The machine's clock is ``ahead_s`` seconds ahead of this server's clock.
     """

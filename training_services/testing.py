@@ -86,7 +86,7 @@ class ContractPlatform(abc.ABC):
 
 @dataclass(slots=True)
 class _Kept:
-    """Committed facts about one job."""
+    """Committed facts about one job, as the next start of the service needs them."""
 
     spec: TrialJobSpec
     place: JobPlaced | None = None
@@ -98,12 +98,12 @@ class _Kept:
 
 @dataclass(slots=True)
 class CoreDouble:
-    """Small core: it commits events in order, and submits its jobs again when it is opened again."""
+    """Small core that commits events in order, and submits its jobs again when a service is opened again."""
 
     facts: list[JobEvent] = field(default_factory=list)  # all committed facts, in order
     taken: list[JobEvent] = field(default_factory=list)  # events taken since the service was opened
     commits: bool = True  # False: events that are taken are never committed
-    # Jobs whose places must not be committed -> the place that was offered, or None.
+    # Jobs whose places must not be committed -> the offered place, or None before the offer.
     withheld: dict[str, JobPlaced | None] = field(default_factory=dict)
     m_epoch: int = 0
     machines: tuple[KnownMachine, ...] = ()  # committed state of machines
@@ -172,7 +172,10 @@ class CoreDouble:
     # ---- orders -------------------------------------------------------------------------------------------
 
     def submit(self, trial_id: str, *, attempt: int = 1, withhold: bool = False) -> str:
-        """Submit a new job and commit its place, unless it is withheld. Return the job's id."""
+        """Submit a new job, and return its id.
+
+        The job's place is committed, unless ``withhold`` is True.
+        """
         job = self.spec(trial_id, attempt=attempt)
         assert self.service is not None
         if withhold:
@@ -191,14 +194,14 @@ class CoreDouble:
         )
 
     def cancel(self, job_id: str) -> StopOrdered | None:
-        """Order a stop, commit it, and return it; None if there is nothing to stop."""
+        """Order a stop, commit the order, and return it; None if no job needs to be stopped."""
         assert self.service is not None
         order = self.service.cancel_trial_job(job_id, grace=GRACE)
         self.commit(order)
         return order
 
     def commit(self, *facts: JobEvent | None) -> None:
-        """Make these facts durable (None is ignored), unless ``commits`` is off."""
+        """Commit these facts (None is ignored), unless ``commits`` is False."""
         if self.commits and self.service is not None:
             found = [fact for fact in facts if fact is not None and self._record(fact)]
             self.facts += found
@@ -206,7 +209,7 @@ class CoreDouble:
         self._news.set()
 
     def _record(self, fact: JobEvent) -> bool:
-        """Record the fact. Return False if it is repeated or withheld."""
+        """Record the fact. Return False if it is a repetition, or must not be committed."""
         if not self._admits(fact):
             return False
         if isinstance(fact, JobPlaced) and fact.job_id in self.withheld:

@@ -30,10 +30,7 @@ T = TypeVar("T")
 
 
 class Insist(Protocol):
-    """Type of the function that repeats ``work`` on the platform until the work succeeds.
-
-    It raises JobRejected.
-    """
+    """Type of the function that repeats ``work`` on the platform until it succeeds. It raises JobRejected."""
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T: ...
 
@@ -43,10 +40,11 @@ _SPOILT = "its metrics file has no frame header at byte {}; the rest of the file
 
 
 class FollowedJob:
-    """Job that is followed on the platform until its end.
+    """Job that the service follows on the platform until its end.
 
     ``news`` is set when the job may have changed. ``put`` takes events for the core. ``insist`` repeats work
-    on the platform until it succeeds. ``acked`` returns the number of the last command given on the platform.
+    on the platform until the work succeeds. ``acked`` returns the number of the last command that was carried
+    out on the platform.
     """
 
     def __init__(
@@ -70,10 +68,7 @@ class FollowedJob:
         self._spoilt = False
 
     async def follow(self) -> None:
-        """Submit the job, unless it must stop or has started already.
-
-        Report the job's events until its end.
-        """
+        """Submit the job unless it has started already or must stop, and report its events until its end."""
         platform, spec = self._platform, self.spec
         if self.stop is None and not self.started:
             script = make_script(platform.context, spec, platform.folder, platform=platform.name)
@@ -89,7 +84,7 @@ class FollowedJob:
         while True:
             await self.news.wait()
             self.news.clear()
-            # read before the files: if the platform does not list the job now, its files are complete
+            # asked before the files are read: if the platform no longer lists the job, its files are complete
             listed = self.listed
             await self._insist(self._read_metrics)
             code = await self._insist(self._exit_code)

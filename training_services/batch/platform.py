@@ -68,8 +68,8 @@ class BatchPlatform(abc.ABC):
         """
 
     async def loss(self, job_id: str) -> str | None:
-        """Return one sentence that says why a job without an exit code was lost, for example with its
-        machine, or None.
+        """Return one sentence that explains the loss of a job without an exit code, for example a broken
+        machine.
 
         A lost job gets another attempt. With None, the job counts as failed.
         """

@@ -138,7 +138,7 @@ class BatchService(TrainingService):
         self._push.set()
 
     async def _look_on(self) -> None:
-        """Check all jobs every ``poll_s`` seconds, and check a job at once when the platform reports a
+        """Check all jobs every ``poll_s`` seconds, and a changed job at once when the platform reports the
         change.
         """
         loop = asyncio.get_running_loop()
@@ -184,7 +184,7 @@ class BatchService(TrainingService):
     def _say(self, piece: object, trouble: str) -> None:
         """Show why a piece of work failed.
 
-        Log the reason unless another piece of work has the same problem.
+        Log the reason, unless another piece of work failed for the same reason.
         """
         if trouble not in self._troubles.values():
             logger.warning("experiment %s: %s", self._platform.context.experiment_id, trouble)

@@ -13,7 +13,7 @@ Key = tuple[str, ...]  # key of a fact; a call of a keeper is answered after the
 class Refused(Exception):
     """Refusal of a keeper that belongs to another server, database or directory.
 
-    ``reason`` is the protocol's word.
+    ``reason`` is the word of the protocol for the refusal.
     """
 
     def __init__(self, reason: str, sentence: str) -> None:
@@ -42,9 +42,9 @@ class Caller:
         self._waited = -1  # sync_no of the last request that only waited for commands
 
     def check(self, request: Request, *, newest: bool) -> None:
-        """Raise Refused unless this server may answer the request.
+        """Raise Refused if this server must not answer the request.
 
-        ``newest``: True if the caller has read the latest version of ``manager.json``.
+        ``newest``: True if the keeper has read the latest version of ``manager.json``.
         """
         if request.db_id_seen not in (None, self.db_id):
             raise Refused("database", "This keeper has obeyed another database of the experiment.")
@@ -53,8 +53,7 @@ class Caller:
         if request.instance in self._retired:
             raise Refused("instance", "The directory of this keeper was replaced by another one.")
         if request.instance != self.instance and not newest:
-            # The call may come late from a directory that was replaced, so it must not count as a new
-            # directory.
+            # A delayed call from a replaced directory must not count as a new directory.
             raise Refused("turn", "This is a new keeper, and manager.json was written since it has read it.")
 
     def is_of_an_earlier_start(self, request: Request) -> bool:
@@ -66,14 +65,17 @@ class Caller:
         return request.instance == self.instance and request.k_epoch > self._k_epoch
 
     def replace(self) -> None:
-        """Retire the current instance, because another instance calls."""
+        """Retire the current instance of the keeper's directory, because another instance calls."""
         if self.instance is not None:
             self._retired.add(self.instance)
             self._k_epoch = -1
             self.ready = False
 
     def begins(self, request: Request) -> bool:
-        """Record the start number of the request. Return True if the number is higher than all before."""
+        """Record the start number of the request.
+
+        Return True if it is higher than all earlier start numbers.
+        """
         if request.k_epoch <= self._k_epoch:
             return False
         self._k_epoch = request.k_epoch
@@ -94,8 +96,8 @@ class Caller:
             self.binding = None
 
     def is_newest(self, request: Request) -> bool:
-        """Return True if no later call of the same kind has come. The two kinds are calls with and without
-        news.
+        """Return True if no later call of the same kind has arrived. The two kinds are calls with news and
+        calls without.
 
         The kinds are counted separately, because they use separate connections.
         """

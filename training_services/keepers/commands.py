@@ -1,6 +1,6 @@
 """Commands for one keeper.
 
-They are numbered for each instance of its directory, and repeated until they arrive.
+The commands are numbered for each instance of the keeper's directory, and repeated until they arrive.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ class Commands:
         return self._orders.committed
 
     def of(self, job: Job) -> Orders:
-        """Return the commands for the job's instance of the directory, which may not be the current one
-        yet.
-        """
+        """Return the commands for the instance of the keeper's directory that the job belongs to."""
         if self.is_here(job):
             return self._orders
         return self._elsewhere.setdefault(job.place.instance, Orders())
@@ -68,7 +66,7 @@ class Commands:
         job.commands.append(seq)
 
     def rebind(self, instance: str) -> None:
-        """Switch to another instance of the keeper's directory and to the commands for that instance."""
+        """Switch to another instance of the keeper's directory, and to the commands for that instance."""
         known, self._orders = self._orders, self._elsewhere.pop(instance, Orders())
         if self._instance is None:
             self._orders.reach(known.last)
@@ -81,10 +79,11 @@ class Commands:
         self.seen = self._sent = 0
 
     def is_ahead(self, seen: int) -> bool:
-        """Return True if the keeper may have obeyed commands that the experiment's database does not contain.
+        """Return True if the keeper may have carried out commands that the experiment's database does not
+        contain.
 
-        After the database was restored from a copy, that is always possible, because numbers may have been
-        used twice.
+        ``seen``: the last number that the keeper has received. If the database was restored from a copy, the
+        result is always True, because numbers may have been used twice.
         """
         return self._restored or seen > self._orders.stored
 
@@ -94,7 +93,10 @@ class Commands:
         self.seen = max(self.seen, min(seen, self._orders.last))
 
     def acknowledge(self, acked: int) -> Iterator[tuple[int, Command | None]]:
-        """Record the acknowledgement. Yield the number and the command of each newly acknowledged one."""
+        """Record that the keeper has carried out all commands up to ``acked``.
+
+        Yield number and command for each number that was not acknowledged before.
+        """
         for seq in range(self.acked + 1, min(acked, self._orders.last) + 1):
             self.acked = seq
             yield seq, self._orders.find(seq)
@@ -111,7 +113,7 @@ class Commands:
                 job.commands.append(job.last_cmd)
 
     def repeat_start(self, job: Job) -> bool:
-        """Order the start again under a new number, to learn the state of the job from its keeper.
+        """Order the start again under a new number, because the keeper then reports the state of the job.
 
         Return False if the start was repeated before, or does not exist.
         """
@@ -149,7 +151,7 @@ class Commands:
         return commands
 
     def _is_void(self, seq: int, command: Command, job: Job) -> bool:
-        """Return True if the command is void. A command that was void once stays void."""
+        """Return True if the command has no effect any more and is sent as "nop". This never changes back."""
         if not job.lost or command.kind == "stop" or job.started:
             return False
         command.withdrawn = command.withdrawn or seq > self.acked

@@ -92,9 +92,9 @@ class KeeperHost(abc.ABC):
 
     ``wants``: needs of each job; None: the needs that the experiment gives. The platform calls ``changed``
     when ``obstacle`` has changed. ``passing``: the machine was created for certain jobs and is removed after
-    them. No other keeper is ever started there, so its ``manager.json`` needs no turn, and it does not count
-    as silent before its first call. ``call_margin``: a healthy keeper calls again within this time after an
-    answer.
+    them. A second keeper is never started there, so its ``manager.json`` needs no turn number, and it does
+    not count as silent before its first call. ``call_margin``: a healthy keeper calls again within this time
+    after an answer.
     """
 
     keeper_id: str
@@ -168,9 +168,9 @@ class KeeperHost(abc.ABC):
         return None
 
     def verdict(self) -> str | None:
-        """Return why the host ends if its job caused the end, or None.
+        """Return why the host ends, if its own job has caused this; else None.
 
-        The job of such a host has failed, and is not lost.
+        Such a job has failed, and is not lost.
         """
         return None
 
@@ -242,8 +242,7 @@ def start_order(
         "NNI_TRIAL_COMMAND_CHANNEL": None,
         "REUSE_MODE": None,
         "MULTI_PHASE": "true" if context.multi_phase else None,
-        # A rank that is set before the trial starts is not the trial's own, and would silence the trial's
-        # reports.
+        # A rank set by the server's user is not the trial's rank, and would prevent the trial from reporting.
         **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")),
     }
     if gpus is not None and context.trial_gpu_number is not None:

@@ -1,8 +1,8 @@
 """Bare ASGI application for the keepers' routes below ``/keepers/v1/{experiment_id}/{keeper_id}/``.
 
-``POST sync``: brings every metric and every end of a trial, so it avoids a web framework, which would cost
-time for each. ``GET code/{sha256}``: the packed code of the trials. ``POST reads/{read_no}``: the content of
-a requested file.
+``POST sync`` delivers metrics and ends of trials. It is called so often that a web framework would cost too
+much time. ``GET code/{sha256}`` returns the packed code of the trials. ``POST reads/{read_no}`` delivers the
+content of a requested file.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class KeeperDoor:
             return _TOO_LARGE
         taken = desk.receive(body, token=token)
         if isinstance(taken, Answer):
-            # Deliver the call's events before the answer: a verdict is urgent, the answer to a report is not.
+            # Deliver the call's events before the answer, because a verdict is urgent and the answer is not.
             await asyncio.sleep(0)
             return taken
         try:

@@ -38,8 +38,7 @@ logger = logging.getLogger(__name__)
 MAX_BACKLOG = 20_000  # uncommitted frames of an experiment; with more, reports wait for their commit
 MAX_READS = 16  # simultaneous reads through one keeper
 MAX_LISTING = 16 << 20  # bytes
-# Longest wait of a call while the keeper must exit or stop unwanted attempts, so that it soon reports the
-# result.
+# Longest wait of a call while the keeper must exit or stop unwanted attempts, so that its report comes soon.
 ENDING_S = 0.5
 LONG_WAIT_S = 5.0  # remaining wait below which a call is not rounded to a full second
 
@@ -85,20 +84,18 @@ _UNCOMMITTED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The content of this cal
 
 
 def _whole(at: float, wait_s: float) -> float:
-    """Return the time of the loop's clock at which to answer: the full second before ``at``, or ``at`` for a
-    short wait.
+    """Return the time at which to answer: the full second before ``at``, or exactly ``at`` for a short
+    wait.
 
-    So an idle server with many experiments wakes up only once for all calls whose wait ends within the same
-    second.
+    The times are of the loop's clock. An idle server with many experiments then wakes up once for all calls
+    whose waits end within the same second.
     """
     return at if wait_s < LONG_WAIT_S else math.floor(at)
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """Call of a keeper that is not answered yet: the facts whose commit it waits for, and the future of its
-    answer.
-    """
+    """Call of a keeper that is not answered yet, with the facts that must be committed first."""
 
     request: Request
     needs: set[Key]
@@ -123,7 +120,7 @@ class KeeperDesk:
     archive: Callable[[str], Path]
     wait_s: float = WAIT_S
     answered_at: float = 0.0  # time of the last answer, which restarts a lease; by the loop's clock
-    open: bool = False  # True once all earlier jobs were submitted again: only then can reports be judged
+    open: bool = False  # True after all earlier jobs were submitted again: only then can reports be evaluated
     turn: str = ""  # number of the last write of the keeper's manager.json, as text
     _told: asyncio.Event = field(
         default_factory=asyncio.Event
@@ -196,7 +193,7 @@ class KeeperDesk:
         return self._told.is_set()
 
     def close(self) -> None:
-        """Answer every held call, refuse later calls, and end all reads."""
+        """Answer all held calls, refuse later calls, and end all reads."""
         self.open = False
         for stream in self._reads.values():
             stream.finish(ServiceUnavailable("the experiment was closed while the file was read"))
@@ -279,7 +276,7 @@ class KeeperDesk:
     def _overtaken(self, request: Request) -> bool:
         """Answer all waiting calls that are older than this request.
 
-        Return True if a newer call is waiting.
+        Return True if a call that is newer than this request is already waiting.
         """
         number = request.k_epoch, request.sync_no
         overtaken = False

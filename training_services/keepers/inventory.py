@@ -1,6 +1,6 @@
 """Inventory of a keeper's attempts.
 
-The server requests it once, and again while unwanted attempts may run there.
+The server requests an inventory once, and again while unwanted attempts may run there.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Inventory:
         return self._ask_again or not (self.named or self._asked)
 
     def lists(self, job_id: str) -> bool:
-        """Return True if the attempt may still run on the host although it belongs to no job."""
+        """Return True if the attempt may still run on the host although no job owns it."""
         return job_id in self._unwanted
 
     def doubt(self, job_id: str) -> None:
-        """Record an attempt that was given up and may still run."""
+        """Record an attempt that the server has given up and that may still run."""
         if job_id not in self._unwanted:
             self._unwanted.add(job_id)
             self._ask_again = True
@@ -46,9 +46,9 @@ class Inventory:
         self._unwanted.clear()
 
     def take(self, request: Request, is_wanted: Callable[[str], bool]) -> None:
-        """Record the attempts on the host that belong to no job.
+        """Record the attempts on the host that no job owns.
 
-        Their places must stay free until they end.
+        Their places are not given to jobs before these attempts end.
         """
         if request.all:
             self.named = True

@@ -22,7 +22,7 @@ __all__ = ["End", "Job"]
 
 
 class End(Enum):
-    """Progress of a job's end from the keeper's report to the commit."""
+    """Progress of a job's end, from the keeper's report to the commit."""
 
     NONE = auto()
     TOLD = auto()  # the event of the end was passed to the core

@@ -8,13 +8,13 @@ __all__ = ["JobEnds"]
 
 
 class JobEnds:
-    """Table of tasks that wait for the end of a job, as its keeper reports it."""
+    """Tasks that wait for the end of jobs, as reported by the jobs' keepers."""
 
     def __init__(self) -> None:
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
 
     async def wait(self, job_id: str, seconds: float) -> None:
-        """Return when the job has ended, or after this number of seconds."""
+        """Wait until the job has ended, at most this number of seconds."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiters = self._waiters.setdefault(job_id, [])
         waiters.append(waiter)

@@ -42,8 +42,8 @@ class Jobs:
     """Table of the jobs of one keeper.
 
     ``untold``: number of frames that were committed since the last answer with acknowledgements; ``fresh``:
-    the jobs of these frames. ``ended``: jobs whose end came with the current request. ``verdict`` returns why
-    the host ends if its job caused the end, or None; such a job has failed and is not lost.
+    the jobs of these frames. ``ended``: jobs whose end came with the current request. ``verdict``: as in
+    ``KeeperHost``.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Jobs:
     # ---- facts that were committed ------------------------------------------------------------------------
 
     def command_committed(self, job_id: str, seq: int) -> None:
-        """Allow that the start, update or stop with this number is sent."""
+        """Allow sending the start, update or stop with this number."""
         job = self.by_id.get(job_id)
         if job is not None:
             self._commands.of(job).commit(seq)
@@ -164,7 +164,7 @@ class Jobs:
         self.fresh[job_id] = None
 
     def end_committed(self, job_id: str, *, lost: bool) -> list[JobEvent]:
-        """Record that the job's end is durable. Return an acknowledgement unless the end has reported it.
+        """Record that the job's end is durable. Return an acknowledgement, unless the event of the end was one.
 
         ``lost``: the job counts as lost, perhaps by the core's own decision.
         """
@@ -184,7 +184,7 @@ class Jobs:
         return [] if told and not lost else self._acknowledged(job)
 
     def forget_ended(self, job_id: str) -> bool:
-        """Forget a job whose end is committed, whose commands are all applied, and which no longer runs.
+        """Forget a job when its end is committed, all its commands are carried out, and it no longer runs.
 
         Return False if the job must be kept.
         """
@@ -240,8 +240,8 @@ class Jobs:
     def note_losses(self, seen: int) -> list[JobEvent]:
         """Return notes for the jobs whose acknowledged commands a restarted keeper has lost.
 
-        The commands are sent again. Only a restart proves the loss, because a call that was overtaken by
-        another also reports less.
+        The commands are sent again. Only a restarted keeper has lost commands: a call that arrives late also
+        reports lower numbers.
         """
         events: list[JobEvent] = []
         for job in self.by_id.values():
@@ -251,11 +251,11 @@ class Jobs:
         return events
 
     def renumber(self, seen: int) -> None:
-        """Give the jobs' stops and updates new numbers for a keeper that may have obeyed a later state of the
+        """Give the jobs' stops and updates new numbers, because the keeper knows more commands than the
         database.
 
         The keeper ignores all numbers up to ``seen``, also numbers that this server has used a second time. A
-        stop or an update that is obeyed twice has no second effect.
+        stop or an update that is carried out twice has no second effect.
         """
         for job in self.by_id.values():
             if job.is_open and self._commands.is_here(job):
@@ -264,8 +264,8 @@ class Jobs:
     def seek_missing(self, request: Request) -> list[JobEvent]:
         """Repeat the starts of jobs that the keeper has forgotten, under new numbers. Return events.
 
-        The keeper has obeyed a later state of the database, in which the job had ended. The trial's command
-        does not run a second time: the keeper reports the job's end from the job's claim file and metrics.
+        The database is older than the keeper's state, in which the job had ended. The trial's command does
+        not run a second time: the keeper reports the job's end from the job's claim file and metrics.
         """
         events: list[JobEvent] = []
         for job_id, job in self.by_id.items():
@@ -278,12 +278,12 @@ class Jobs:
     # ---- questions ----------------------------------------------------------------------------------------
 
     def is_wanted(self, job_id: str) -> bool:
-        """Return True if the job is in the table and its end is not recorded."""
+        """Return True if the table has the job and no end of the job is recorded."""
         job = self.by_id.get(job_id)
         return job is not None and job.end is not End.COMMITTED
 
     def is_astray(self, job_id: str) -> bool:
-        """Return True if the job was given up without proof that nothing of it runs."""
+        """Return True if the job was given up and may still run."""
         job = self.by_id.get(job_id)
         return job is not None and job.astray
 

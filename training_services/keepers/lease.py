@@ -13,7 +13,7 @@ from training_services.keepers.hub import KeeperDesk
 __all__ = ["LeaseWatch"]
 
 # A silent host counts as lost when its last answer is older than lease * LEASE_CLOCKS + LEASE_KILL_S. The
-# factor is for clocks of different speed. The seconds are for killing processes that ignore SIGTERM.
+# factor allows for clocks of different speed, and the seconds for processes that ignore SIGTERM.
 LEASE_CLOCKS, LEASE_KILL_S = 1.1, 5.0
 
 

@@ -1,13 +1,13 @@
 """Server's side of ``sync`` with one keeper of one experiment, as a pure state machine.
 
-Inputs: a request, an order of the service (start, update, stop), facts that were committed. Outputs: job
-events for the core, and the answer. The link uses no clock, no I/O and no asyncio: ``hub`` drives it in the
-server, and a simulator drives it through failures. It stores nothing: the commands that are due follow from
-the jobs that the core submits, so after every restart a new link is built from them.
+Inputs: requests, orders of the service (start, update, stop), and committed facts. Outputs: job events for
+the core, and answers. The link uses no clock, no I/O and no asyncio: ``hub`` drives it in the server, and a
+simulator drives it through failures. It stores nothing: after a restart, a new link learns its commands from
+the jobs that the core submits again.
 
-Rules (the reasons are in docs/architecture.md): no command leaves before its fact is committed; commands are
+Rules (the reasons are in docs/architecture.md): no command is sent before its fact is committed; commands are
 numbered without a gap and repeated until they have arrived; frames are counted by position; metrics precede
-the end; the first end counts; attempts that are unknown here are killed there.
+the end; the first end counts; the keeper kills attempts that the link does not know.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class KeeperLink:
         self.status: str | None = None
         self.facts: HostFacts | None = None
         self.leaving = False
-        # True: a waiting call was told to exit, so another call means that attempts are still there
+        # True: a waiting call was told to exit; if the keeper calls again, it still has attempts
         self.leave_told = False
         self._reads_gpus = reads_gpus  # True: the keeper must read its host's GPUs
         self._lease_s = None if lease is None else lease.total_seconds()
@@ -114,7 +114,8 @@ class KeeperLink:
     # ---- requests -----------------------------------------------------------------------------------------
 
     def receive(self, request: Request, *, newest: bool = True) -> Received:
-        """Apply a request and return its result. Repeated and overtaken requests change nothing.
+        """Apply a request and return its result. A request that is repeated or arrives late changes
+        nothing.
 
         For ``newest`` and the error Refused, see ``Caller.check``.
         """
@@ -172,7 +173,7 @@ class KeeperLink:
         commands.take(seen=request.seen_cmd)
         if not self.ready:
             self.caller.ready = True
-            # Ended jobs that were not submitted again may wait for the acknowledgement.
+            # Ended jobs that were not submitted again may wait for this acknowledgement.
             awaited = commands.last > 0
             commands.acked = request.acked_cmd
         for seq, command in commands.acknowledge(request.acked_cmd):

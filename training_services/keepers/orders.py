@@ -36,8 +36,9 @@ class Orders:
     _renumbered: dict[int, int] = field(default_factory=dict)  # old number to new number
 
     def put(self, seq: int, command: Command) -> None:
-        """Add a command. If the command is committed, an earlier runner has numbered it and all commands
-        before it.
+        """Add a command.
+
+        If the command is committed already, an earlier runner has committed it and all commands before it.
         """
         self._commands[seq] = command
         self.last = max(self.last, seq)
@@ -69,9 +70,9 @@ class Orders:
         self.committed = max(self.committed, seq)
 
     def renumber(self, seq: int) -> int:
-        """Move a command behind all others and return its new number.
+        """Give a command the next free number, and return this number.
 
-        If the command's fact is not committed yet, its commit still comes under the old number.
+        If the command's fact is not committed yet, its later commit still names the old number.
         """
         number = self._renumbered[seq] = self.last + 1
         command = self._commands[number] = self._commands.pop(seq)

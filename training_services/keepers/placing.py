@@ -13,7 +13,7 @@ __all__ = ["JobPlacing"]
 
 
 class JobPlacing(Protocol):
-    """Queue of the experiment's jobs that have no place yet, and of the seats (hosts with a keeper) that may
+    """Queue of the experiment's jobs without a place, and table of the seats (hosts with a keeper) that
     take jobs.
 
     Iteration yields the ids of the waiting jobs.

@@ -1,4 +1,4 @@
-"""Reads of files through a keeper, on the server: data passes from the keeper's call to the waiting reader.
+"""Reads of files through a keeper: the keeper's call brings the data, and the waiting reader takes them.
 
 A read holds only a few pieces in memory, so the keeper sends no faster than the reader takes.
 """

@@ -43,7 +43,7 @@ class Attempt(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """Number of frames that the server has after this report, by the keeper's own count."""
+        """Number of frames that the keeper expects the server to have after this report."""
         return max(self.first + len(self.payloads), self.final.frames if self.final else 0)
 
 

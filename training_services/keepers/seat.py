@@ -1,6 +1,6 @@
 """Seat: a host of one experiment with its keeper.
 
-The seat enrols the keeper, keeps it running and notices silence.
+The seat registers the keeper's token, keeps the keeper running and notices when it falls silent.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Platform(Protocol):
         """Check again why jobs wait, and report changed reasons."""
 
     def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
-        """Handle the end of the seat's host, which has vanished for good."""
+        """Handle the loss of the seat's host, which has vanished for good."""
 
 
 class KeeperSeat:
@@ -114,7 +114,7 @@ class KeeperSeat:
         return self.keeper_host.keeper_id
 
     def enrol(self) -> None:
-        """Ask the core to commit the token, unless the token is committed already."""
+        """Report the token to the core so that it is committed, unless it is committed already."""
         if not self._enrolled:
             event = KeeperEnrolled(keeper_id=self.id, token_sha256=token_digest(self._token))
             self._platform.put([event])
@@ -151,11 +151,11 @@ class KeeperSeat:
 
     @property
     def arriving(self) -> bool:
-        """True while it is unknown whether the keeper can be reached."""
+        """True while it is not known yet whether the keeper can be reached."""
         return not self.ready and self.trouble is None and not self._silent
 
     def obstacle(self) -> str | None:
-        """Return a sentence that says why nothing can start here now, or None."""
+        """Return a sentence that says why no job can start on this host now, or None."""
         name = self.host.name
         if self.ready and not self._silent:
             unwanted = self.link.inventory.unwanted
@@ -166,7 +166,7 @@ class KeeperSeat:
     def passing_obstacle(self) -> str | None:
         """Return an obstacle whose end the platform does not report, or None.
 
-        The caller must check again later.
+        The caller must check it again later.
         """
         return self.keeper_host.obstacle()
 
@@ -208,7 +208,7 @@ class KeeperSeat:
         return None if self.link.status is None else f"on {name}: {self.link.status}"
 
     def expect_obedience(self) -> None:
-        """Restart the keeper if it does not fetch the stop order soon. Call this when a stop may be sent."""
+        """Restart the keeper if it does not fetch the stop order soon. Called when a stop may be sent."""
         if self._obey_timer is None:
             loop = asyncio.get_running_loop()
             self._obey_timer = loop.call_later(OBEY_S, self._check_obedience, self.link.commands.committed)
@@ -238,7 +238,7 @@ class KeeperSeat:
             logger.warning("keeper of %s on %s could not be restarted: %s", experiment, name, error)
 
     async def stop(self) -> None:
-        """Stop tending the keeper; the keeper itself continues."""
+        """Stop supervising the keeper; the keeper itself continues."""
         for timer in (self._timer, self._lease, self._obey_timer):
             if timer is not None:
                 timer.cancel()

@@ -1,9 +1,8 @@
 """Training service shared by all platforms whose jobs are run by keepers.
 
-A platform provides its ``KeeperHost``s (how to start a keeper, how to pass it the server's address, the
-content of a start command) and the queue that decides which host takes a job. This class does the rest:
-enrolment, orders, silence. The package ``machines`` is for machines that stay, ``kubernetes`` for pods that
-come and go.
+A platform provides its ``KeeperHost``s, which know how to start a keeper and what a start command contains,
+and the queue that decides which host takes a job. This class does the rest: tokens, orders, silence. The
+package ``machines`` is for machines that stay, ``kubernetes`` for pods that are created and removed.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class KeeperService(FilesOfJobs):
         return None
 
     def _parted(self, seat: KeeperSeat) -> None:
-        """Clean up after the seat's keeper, which has ended for good or was asked to exit."""
+        """Clean up after the end of the seat's keeper, or after the keeper was asked to exit."""
         return None
 
     # ---- life ---------------------------------------------------------------------------------------------

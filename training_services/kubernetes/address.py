@@ -12,8 +12,7 @@ _HTTPS = 443
 
 
 def own_address(server_url: str) -> str | None:
-    """Return the address of this machine from which it reaches the API server, because pods may reach it
-    there.
+    """Return the address that this machine uses to reach the API server, because pods may reach it there.
 
     Return None if there is no such address: the server's name is unknown, no route leads to it, or it runs on
     this machine's loopback. Looks up the name, which may take some time, and sends nothing else.

@@ -182,7 +182,7 @@ class Cluster:
         label_selector: str | None = None,
         field_selector: str | None = None,
     ) -> Listing:
-        """Return all objects that match the selectors, as they are now; read page by page."""
+        """Return all objects that match the selectors. They are read page by page, as they are now."""
         request = self._request("listing", "GET", resource, namespace)
         for attempt in itertools.count(1):
             items: Objects = []
@@ -284,7 +284,7 @@ class Cluster:
             reading.close()
 
     async def close(self) -> None:
-        """Close the connections that are not in use."""
+        """Close the connections that no request uses at present."""
         if self._login is not None:
             self._login.close()
             self._login = None
@@ -386,7 +386,7 @@ class _Reading:
         return [self._events.popleft() for _ in range(len(self._events))] or None
 
     def close(self) -> None:
-        """Let the thread stop waiting. The thread itself closes the connection."""
+        """Let the thread stop waiting. The thread closes the connection itself."""
         with contextlib.suppress(OSError, RuntimeError, ValueError):  # the thread has ended already
             self._response.shutdown()
 
@@ -415,7 +415,9 @@ class _Reading:
 
 
 def _in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
-    """Run the call in its own thread: a call that hangs delays neither others nor the end of the process."""
+    """Run the call in its own thread, so that a hanging call delays neither other calls nor the end of the
+    process.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

@@ -19,8 +19,8 @@ LONGEST = 500  # characters of a message that are shown
 
 
 class Request(NamedTuple):
-    """Request. ``doing`` says in sentences what is requested; ``stream``: leave the body of a good answer
-    unread.
+    """Request. ``doing`` names the request in sentences; ``stream``: do not read the body of a successful
+    answer.
     """
 
     doing: str

@@ -69,7 +69,7 @@ class Login:
         return isinstance(error, urllib3.exceptions.ProtocolError)
 
     def close(self) -> None:
-        """Close the connections that are not in use."""
+        """Close the connections that no request uses at present."""
         self._api.close()
 
 

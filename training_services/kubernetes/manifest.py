@@ -452,7 +452,7 @@ def _metadata(belonging: Belonging, name: str, tags: Mapping[str, str]) -> dict[
 
 
 def _variable_key(name: str) -> str:
-    """Return the Secret's key for a variable. A dot in it distinguishes it from every keeper id."""
+    """Return the Secret's key for a variable. Keys with a dot are never ids of keepers."""
     return f"env.{name}"
 
 

@@ -110,11 +110,14 @@ class PodHost(KeeperHost):
         raise HostGone(reason, failed=over.cause in _OF_ITS_OWN)
 
     def heard(self) -> None:
-        """Record that the pod's keeper has called."""
+        """Record a call of the pod's keeper."""
         self.spoken = True
 
     def verdict(self) -> str | None:
-        """Return why the pod's trial ran too long, or None. The answer may precede the cluster's report."""
+        """Return why the pod's trial ran too long, or None.
+
+        This may be known before the cluster reports it.
+        """
         if (ending := self._seen().ending) is not None:
             return ending.reason
         limit = self._config.deadline

@@ -92,19 +92,19 @@ class PodQueue(abc.ABC):
 
     @abc.abstractmethod
     def expects(self, seat: KeeperSeat) -> bool:
-        """Return True if the pod has a job, or may still get one."""
+        """Return True if a job runs on the pod or may still be placed on it."""
 
     @abc.abstractmethod
     def awaits(self, keeper_id: str) -> bool:
-        """Return True if the queue still wants the pod, which does not exist yet."""
+        """Return True if a job still waits for the pod, which does not exist yet."""
 
     @abc.abstractmethod
     def explain(self, keeper_id: str, reason: str) -> None:
-        """Show the reason at the jobs that wait for this pod."""
+        """Show the reason to the jobs that wait for this pod."""
 
     @abc.abstractmethod
     def tell(self, keeper_ids: Sequence[str]) -> None:
-        """Report changed reasons to the waiting jobs, after news about these pods."""
+        """Report changed reasons to the waiting jobs, after these pods have changed."""
 
     def reasons_changed(self) -> None:
         self.tell(list(self._seats))
@@ -223,10 +223,12 @@ class SharedPods(PodQueue):
         super().__init__(acts)
         self._experiment_id = experiment_id
         self._idle_s = idle.total_seconds()
-        self._coming: dict[str, None] = {}  # keepers of pods that were created and have not called yet
+        # keepers that have not called yet, although their pods were created
+        self._coming: dict[str, None] = {}
         self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
-        self._gone = 0  # consecutive pods that never worked
-        self._failed = 0  # number of these pods that failed for good, and not because of the cluster
+        self._gone = 0  # number of pods in a row that never worked
+        # number of these pods that failed for a lasting reason, and not because of the cluster
+        self._failed = 0
         self._pause: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
@@ -322,7 +324,7 @@ class SharedPods(PodQueue):
         self._call()
 
     def _call(self) -> None:
-        """Create a pod for each waiting job for which no pod is starting yet."""
+        """Create a pod for each waiting job that has no starting pod yet."""
         if self._pause is not None:
             return
         for _ in range(len(self._jobs) - len(self._coming)):

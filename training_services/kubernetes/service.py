@@ -153,7 +153,7 @@ class KubernetesService(KeeperService):
         self._vacated(seat)  # the job may have been canceled in the meantime
 
     def _seen(self, names: Collection[str]) -> None:
-        """Report news about these Jobs to waiting jobs. Without names, the news is about the cluster."""
+        """Report changed Jobs to the waiting jobs. Without names, the cluster itself has changed."""
         self._queue.tell(list(names) or list(self._seats))
 
     def _deliver(self, desk: KeeperDesk, received: Received) -> None:
@@ -209,7 +209,7 @@ class KubernetesService(KeeperService):
             self._insist(job.stop)
 
     def _insist(self, fact: StopOrdered) -> None:
-        """Delete the pod after a while if its keeper does not obey the stop, or cannot be reached."""
+        """Delete the pod after a while if its keeper cannot be reached, or does not carry out the stop."""
         seat = self._placed.get(fact.job_id)
         if seat is not None and fact.job_id not in self._insistence:
             patience = fact.grace.total_seconds() + INSIST_S

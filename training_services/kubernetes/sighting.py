@@ -1,11 +1,12 @@
-"""State of one trial job, derived from its Job, its pods and the cluster's events. Pure; accepts any content.
+"""State of one trial job, derived from its Job, its pods and the cluster's events. Pure; accepts any
+content.
 
-A pod is over when nothing of it runs any longer: its container has ended, the node has refused it, or the pod
-is gone. A pod that is only being deleted still runs, for as long as its grace period: that is a doubt. A
-silent node is also a doubt.
+A pod is over when none of its processes run any longer: its container has ended, the node has refused it, or
+the pod is gone. A pod that is being deleted still runs during its grace period, so its state is doubtful. A
+silent node makes the state doubtful, too.
 
-The first pod of a Job is the only one that counts. A Job replaces a deleted pod, even before the first is
-over; but the job was not placed on the replacement.
+Only the first pod of a Job counts. A Job replaces a deleted pod, even before the first is over, but the job
+was not placed on the replacement.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ DISRUPTED = {
     "TerminationByKubelet": "was ended by",
 }
 MADE_NO_POD = {"FailedCreate"}  # events of a Job that could not create a pod
-# the pod's name is cut, because each attempt has another one
+# the pod's name is removed from the sentence, because it differs in each attempt
 ATTEMPT = re.compile(r'^Error creating: (pods "[^"]*" is forbidden: )?')
 HELD_UP = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}  # events of a pod
 

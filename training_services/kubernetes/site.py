@@ -121,7 +121,7 @@ class Site:
 
     @property
     def trouble(self) -> str | None:
-        """Sentence that says why the cluster sends no news, or None."""
+        """Sentence that says why no news comes from the cluster, and since when; else None."""
         return None if self._watch is None else self._watch.trouble
 
     async def reach(self) -> Reach:
@@ -236,7 +236,8 @@ class Site:
             await self._cluster.delete(CONFIG_MAPS, namespace, name, propagation="Foreground", uid=uid)
 
     async def _belonging(self) -> Belonging:
-        """Create the objects that all others need, once, and return the owner of the others.
+        """Create the objects that all others need, unless this was done before, and return the owner of
+        the others.
 
         Raises ServiceError.
         """

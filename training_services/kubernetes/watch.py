@@ -138,9 +138,7 @@ class JobWatch:
         self._changed(())
 
     def saw(self, names: Collection[str | None]) -> None:
-        """Process the news about these jobs (None is ignored), and report the jobs whose state has
-        changed.
-        """
+        """Process changes of these jobs (None is ignored), and report the jobs whose state has changed."""
         different = []
         for name in (name for name in names if name is not None):
             known = self._jobs[name]
@@ -207,7 +205,8 @@ class JobWatch:
             return None
         name = note.name if note.kind == "Job" else self._pod_jobs.get(note.name)
         known = None if name is None else self._jobs.get(name)
-        if known is None:  # the other streams may be later than this one, or the object has another owner
+        # other streams may show this object before its stream does, or the object has another owner
+        if known is None:
             self._early[note.kind, note.name] = note.sentence
             while len(self._early) > KEPT_EARLY:
                 self._early.popitem(last=False)
@@ -288,10 +287,7 @@ class _Stream:
         raise NotImplementedError
 
     def missing(self, items: Sequence[Object]) -> Iterator[str | None]:
-        """Record that no other objects than ``items`` exist.
-
-        Yield the names of the jobs whose object is gone.
-        """
+        """Record that only ``items`` exist. Yield the names of the jobs whose objects are gone."""
         raise NotImplementedError
 
     async def _list(self) -> None:
@@ -333,7 +329,10 @@ class _Stream:
                     self._owner.saw(names)
 
     async def _failed(self, error: Exception) -> None:
-        """Record why the cluster sends no news, and pause, longer after each failure in a row."""
+        """Record why no news comes from the cluster, and pause.
+
+        The pause grows with each failure in a row.
+        """
         pause_s = min(LAST_PAUSE_S, self._first_pause_s * 2**self._failures)
         self._failures += 1
         self.tried.set()
@@ -384,7 +383,7 @@ class _NoteStream(_Stream):
         return None if event.type == "DELETED" else self._owner.note(event.object)
 
     def missing(self, items: Sequence[Object]) -> Iterator[str | None]:
-        return iter(())  # warnings expire after an hour, and each is shown once
+        return iter(())  # warnings expire after an hour, and each warning is shown once
 
 
 def _meta(item: Object, field: str) -> str:

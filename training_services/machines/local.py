@@ -113,7 +113,8 @@ class LocalKeeper(KeeperHost):
 
     async def write_manager(self, manager: Mapping[str, Any]) -> None:
         folder = self._directory.parent
-        if not folder.is_dir():  # A user may want to move the old folder back; do not create a new one.
+        # The user may want to move the old folder back, so do not create a new folder.
+        if not folder.is_dir():
             raise FileNotFoundError(
                 errno.ENOENT, "the experiment's folder is missing; move it back", str(folder)
             )
@@ -126,7 +127,8 @@ class LocalKeeper(KeeperHost):
         try:
             await process.ended()
         except asyncio.CancelledError:
-            self._launched = process  # it may not hold the lock yet by which ``_find`` finds it
+            # this process may not hold the lock yet, by which ``_find`` finds a keeper
+            self._launched = process
             raise
         process.close()
 
@@ -187,7 +189,7 @@ class LocalKeeper(KeeperHost):
             if tail is not None:
                 await asyncio.to_thread(file.seek_tail, tail)
             while True:
-                # read before the file, so that the trial's last output is read below
+                # read before the file, so that the last output of an ended trial is read below
                 running = follow and job.is_open()
                 while chunk := file.read():
                     yield chunk
@@ -231,7 +233,7 @@ class LocalKeeper(KeeperHost):
             raise
 
     def _knows_only_ports(self) -> bool:
-        """Return True if the running keeper may be of an earlier version that knows no Unix sockets.
+        """Return True if the running keeper may be of an earlier version that cannot use Unix sockets.
 
         Such a keeper was given an address with a port, and calls there until it ends.
         """
@@ -254,7 +256,7 @@ class LocalKeeper(KeeperHost):
         process = lock_holder(self._directory / "lock")
         if process is None or process.arguments()[-1:] == [str(self._directory)]:
             return process
-        process.close()  # the lock belongs to a file with the same inode on another file system
+        process.close()  # the lock is held on another file system, on a file with the same inode number
         return None
 
 

@@ -130,7 +130,7 @@ class RemoteKeeper(KeeperHost):
 
     def obstacle(self) -> str | None:
         if self._context.nni_manager_ip is not None:
-            return None  # the keeper there may call without the connection, or has not called yet
+            return None  # the keeper needs no connection: it calls by itself, or has not called yet
         return f"waits for {self.host.name}" if self._share is None else self._share.obstacle
 
     def files(self) -> KeeperFiles:
@@ -142,7 +142,7 @@ class RemoteKeeper(KeeperHost):
     async def _ask_at_rest(self, what: str, **fields: Any) -> Mapping[str, Any]:
         """Ask the attendant and return its answer.
 
-        If the machine cannot be reached, the error names the folder there.
+        If the machine cannot be reached, the error names the folder on that machine.
         """
         try:
             attendant = await self._soon()
@@ -164,7 +164,7 @@ class RemoteKeeper(KeeperHost):
         return await self._shared().link()
 
     async def _soon(self) -> AttendantClient:
-        """Return the attendant without the pause that follows a failed connection."""
+        """Return the attendant. Connect at once, without the pause that follows a failed connection."""
         share = self._shared()
         try:
             async with asyncio.timeout(REACH_S):

@@ -131,7 +131,7 @@ class MachineService(KeeperService):
             self._drained.add(name)
 
     async def _bring(self, fact: MachineAdded) -> None:
-        """Add a machine and place jobs on it."""
+        """Add a machine and begin to place jobs on it."""
         name = fact.keeper_id
         try:
             seat = await self._join(self._host(name, fact.machine))

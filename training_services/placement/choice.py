@@ -19,7 +19,7 @@ from training_services.placement.seat import Seat
 __all__ = ["Choice"]
 
 MOST_NAMED = 3  # machines named in one sentence
-_SLACK = 64  # outdated heap entries that are allowed beyond one per seat
+_SLACK = 64  # number of outdated heap entries that are allowed beyond one per seat
 
 Refusal = Waits | JobRejected
 S = TypeVar("S", bound=Seat)
@@ -37,7 +37,7 @@ class Choice(Generic[S]):
         self._rejected = 0  # number of refusals that are rejections for good
 
     def offer(self, seat: S) -> None:
-        """Allow that the seat is asked for jobs. Call this when the seat is new or its state has changed."""
+        """Let the queue ask the seat for a place. Call this when the seat is new or its state has changed."""
         number = self._current[seat] = next(self._number)
         heapq.heappush(self._heap, (self._load(seat), number, seat))
         if len(self._heap) > 2 * len(self._current) + _SLACK:
@@ -45,12 +45,12 @@ class Choice(Generic[S]):
             heapq.heapify(self._heap)
 
     def drop(self, seat: S) -> None:
-        """Never ask the seat again."""
+        """Never ask the seat for a place again."""
         self._current.pop(seat, None)
         self._forget(seat)
 
     def best(self) -> S | None:
-        """Return the seat to ask next, or None if all seats have refused."""
+        """Return the seat to ask next; None if all seats have refused."""
         while self._heap:
             load, number, seat = self._heap[0]
             if self._current.get(seat) != number:
@@ -62,7 +62,7 @@ class Choice(Generic[S]):
         return None
 
     def refuse(self, seat: S, why: Refusal) -> None:
-        """Note that the seat refuses the job. It is not asked again until it is offered again."""
+        """Note that the seat refuses the job. The seat is not asked again until it is offered again."""
         self._current.pop(seat, None)
         self._rejected += isinstance(why, JobRejected) - isinstance(self._refusals.get(seat), JobRejected)
         self._refusals[seat] = why

@@ -67,7 +67,10 @@ class TooLarge(JobRejected):
         self.wanted, self.host, self.has, self.size = wanted, host, has, size
 
     def of(self, machines: int) -> JobRejected:
-        """Build the rejection to raise when all machines are too small and this one is the largest."""
+        """Build the rejection for the case that all machines are too small.
+
+        ``self`` is about the largest machine.
+        """
         if machines == 1:
             return self
         name = self.host.name
@@ -79,7 +82,7 @@ class TooLarge(JobRejected):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """Machine, and the part of it that an experiment may use.
+    """Machine, and the part of the machine that an experiment may use.
 
     ``name``: the machine in sentences ("this machine").
     """

@@ -49,11 +49,11 @@ class JobQueue(Generic[S]):
         self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
         self._told: dict[str, str] = {}  # last reason reported for each waiting job
         self._seats: dict[S, None] = {}  # seats that take jobs
-        self._on: dict[str, list[S]] = {}  # host -> its seats that take jobs
+        self._on: dict[str, list[S]] = {}  # host -> seats on it that take jobs
         self._choice: Choice[S] = Choice(lambda seat: ledger.load(seat.host.id))
         self._arriving: dict[S, None] = {}  # seats whose keepers have not called yet
-        # Seats that have their share of the jobs, and get no more until the keepers of all others have
-        # called.
+        # Seats that have got their share of the jobs. They get no more until the keepers of all other seats
+        # have called.
         self._full: dict[S, None] = {}
         self._hindered: dict[S, None] = {}  # seats that had an obstacle when they were last asked
         self._look: asyncio.TimerHandle | None = None  # timer that checks obstacles again
@@ -252,8 +252,9 @@ class JobQueue(Generic[S]):
         )
 
     def _share(self) -> int:
-        """Return the number of jobs that each seat may get until all keepers have called, so that early ones
-        do not take all.
+        """Return the number of jobs that each seat may get until all keepers have called.
+
+        Without this limit, the first machines to connect would take all jobs.
         """
         return max(1, (self._placed() + len(self._jobs)) // len(self._seats))
 

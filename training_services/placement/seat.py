@@ -24,7 +24,7 @@ class Seat(Protocol):
 
     @property
     def arriving(self) -> bool:
-        """True while it is unknown whether the machine can be reached."""
+        """True while it is not known yet whether the machine can be reached."""
 
     def obstacle(self) -> str | None:
         """Return a sentence that says why no job can start there now, or None."""

@@ -118,7 +118,7 @@ class Program:
 def program() -> Program:
     """Return the program that machines run.
 
-    It is built once, because it depends only on this version of nnimgr.
+    It is built once, because it depends only on the version of nnimgr.
     """
     content = zipapp.content()
     return Program(hashlib.sha256(content).hexdigest(), zlib.compress(content))

@@ -103,7 +103,7 @@ class Share:
 
     @property
     def obstacle(self) -> str | None:
-        """Sentence that says why the connection is not open, or None."""
+        """Sentence that says why the connection is not open; else None."""
         return self._connection.obstacle
 
     def hurry(self) -> None:
@@ -111,12 +111,12 @@ class Share:
         self._connection.hurry()
 
     def tell(self) -> None:
-        """Call ``changed``, because the connection has opened or broken."""
+        """Call ``changed``, because the connection was opened or has broken."""
         if not self._over:
             self._changed()
 
     async def close(self) -> None:
-        """Give up this use. The connection closes with its last use."""
+        """End this share. The connection is closed when its last share has ended."""
         self._over = True
         await self._connection.release(self)
 
@@ -237,7 +237,7 @@ class SshConnection:
         return link
 
     def _lost(self, made: list[Link], early: list[str], why: str) -> None:
-        """Drop the connection, because it or its attendant has ended, and both are needed."""
+        """Drop the connection. It is useless once the connection itself or its attendant has ended."""
         early.append(why)
         if not made or self._link is not made[0]:
             return

@@ -139,7 +139,7 @@ def _options(target: Target) -> tuple[dict[str, Any], HostKeys, asyncssh.SSHClie
     """
     options: dict[str, Any] = {
         "keepalive_interval": target.keep_alive,
-        "keepalive_count_max": UNANSWERED - 1,  # the library does not count the last missing answer
+        "keepalive_count_max": UNANSWERED - 1,  # the library does not count the last unanswered check
         "gss_host": None,
         "agent_forwarding": False,  # even if the user's own configuration enables it
         "x509_trusted_certs": [],
