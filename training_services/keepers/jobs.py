@@ -164,7 +164,7 @@ class Jobs:
         self.fresh[job_id] = None
 
     def end_committed(self, job_id: str, *, lost: bool) -> list[JobEvent]:
-        """Record that the job's end is durable. Return an acknowledgement, unless the event of the end was one.
+        """Record that the end is durable. Return an acknowledgement, unless the event of the end was one.
 
         ``lost``: the job counts as lost, perhaps by the core's own decision.
         """
