@@ -21,6 +21,7 @@ class Column:
     justify: Literal["left", "right"] = "left"
     gives_way: bool = False
     least: int = 4  # fewest characters to which its cells are cut
+    optional: bool = False  # left out if all its cells are empty
 
 
 def show_table(terminal: Terminal, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
@@ -36,7 +37,9 @@ def show_table(terminal: Terminal, columns: Sequence[Column], rows: Iterable[Seq
 
     cells = [[printable(cell) for cell in row] for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for at, column in enumerate(columns):
+    shown = [at for at, column in enumerate(columns) if not column.optional or any(row[at] for row in cells)]
+    for at in shown:
+        column = columns[at]
         longest = max((cell_len(row[at]) for row in cells), default=0)
         table.add_column(
             column.title,
@@ -46,7 +49,7 @@ def show_table(terminal: Terminal, columns: Sequence[Column], rows: Iterable[Seq
             min_width=min(column.least, longest) if column.gives_way else None,
         )
     for row in cells:
-        table.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in row))
+        table.add_row(*(Text(row[at], no_wrap=True, overflow="ellipsis") for at in shown))
     width = terminal.width if terminal.for_people else _UNLIMITED
     written = io.StringIO()
     Console(file=written, width=width, color_system=None).print(table)

@@ -29,6 +29,7 @@ _COLUMNS = (
     Column("STATUS"),
     Column("RESULT", "right", gives_way=True, least=10),
     Column("TIME", "right"),
+    Column("TAGS", gives_way=True, least=8, optional=True),
     Column("PARAMETERS", gives_way=True, least=16),
 )
 
@@ -62,6 +63,7 @@ def _show(trials: list[dict[str, Any]], client: Client, experiment_id: str, term
             trial["status"],
             result_text(trial),
             duration_text(_seconds(trial, now)),
+            ", ".join(trial["tags"]),
             parameters_text(trial["parameters"]),
         )
         for trial in trials

@@ -80,6 +80,13 @@ def test_trials(busy: FakeServer) -> None:
     assert [each["trialJobId"] for each in found] == ["k0000", "k0001", "k0002", "k0003"]
 
 
+def test_tags_of_trials_have_a_column_once_there_are_any(busy: FakeServer) -> None:
+    assert in_a_terminal("trial", "tag", "-T", "1", "--add", "keep,check").code == 0
+    seen = in_a_terminal("trial", "ls")
+    assert seen.widest <= 80 and "TAGS" in seen.lines[0]
+    assert "keep, check" in seen.lines[2] and "keep" not in seen.lines[1]
+
+
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(busy: FakeServer, columns: int) -> None:
     for words in (["trial", "ls"], ["experiment", "list"], ["experiment", "show"], ["experiment", "status"]):
