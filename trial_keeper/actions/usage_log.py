@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 NAME = "usage"
 PAUSE_S = 10.0  # between two measurements while the newest trial is young
 LONGEST = 6  # times this pause, between two measurements while the newest trial is old
+SHARE = 1 / 400  # most of a CPU that measurements of many trials may use
 MOST_BYTES = 1 << 16  # most bytes of a file; from a longer file every second line is removed
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _AT_ONCE = 4  # trials that are measured before the keeper continues with other work
@@ -51,7 +52,8 @@ class UsageLog:
     ``attempts``: the attempts that the keeper holds. ``loads`` returns the last reading of the GPUs.
 
     The pause between two measurements is the age of the attempt that began last, at least ``pause_s`` and at
-    most ``LONGEST`` times as much, so that many experiments with long trials cost little.
+    most ``LONGEST`` times as much, so that many experiments with long trials cost little. With many trials the
+    pause is longer, so that measurements use at most the ``SHARE`` of a CPU.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class UsageLog:
         self._loads = loads
         self._pause_s = pause_s
         self._last_at: float | None = None
+        self._cost = 0.0  # CPU seconds of the last measurement of all trials
         self._left: collections.deque[str] = collections.deque()  # attempts to measure in this round
         self._read_machine = usage.MachineUsage().read
         self._machine: _Meter | None = None
@@ -89,12 +92,14 @@ class UsageLog:
             return 0.0
         newest = next(reversed(self._attempts.values()))
         age = last - (newest.started_up or last)
-        return last + min(max(age, self._pause_s), LONGEST * self._pause_s)
+        usual = min(max(age, self._pause_s), LONGEST * self._pause_s)
+        return last + max(usual, self._cost / SHARE)
 
     def measure(self, now: float) -> None:
         """Continue a round of measurements. Skip a value that cannot be read or written."""
+        began = time.process_time()
         if not self._left:
-            self._last_at = now
+            self._last_at, self._cost = now, 0.0
             self._left.extend(job for job, attempt in self._attempts.items() if attempt.shim is not None)
             self._meters = {job: meter for job, meter in self._meters.items() if job in self._attempts}
             with contextlib.suppress(OSError, ValueError):
@@ -104,6 +109,7 @@ class UsageLog:
             if attempt is not None and attempt.live and attempt.shim is not None:
                 with contextlib.suppress(OSError, ValueError):
                     self._measure_trial(now, attempt, attempt.shim[0])
+        self._cost += time.process_time() - began
 
     def _measure_machine(self, now: float) -> None:
         seconds, memory = self._read_machine()

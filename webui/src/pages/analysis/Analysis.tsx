@@ -2,6 +2,7 @@ import { lazy, Suspense, useId, useMemo, useState } from "react";
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { Failure } from "@/ui/Failure";
+import { Folded } from "@/ui/Folded";
 import { Menu } from "@/ui/Menu";
 import { Tabs } from "@/ui/Tabs";
 import { useUrlState } from "@/ui/useUrlState";
@@ -67,27 +68,29 @@ export default function Analysis({ id }: { id: string }) {
   return (
     <div className="stack analysis">
       <div className="row analysis-controls">
-        <Choice
-          label={strings.analysis.metric}
-          value={controls.metricName}
-          onChange={controls.setMetric}
-          options={metrics}
-        />
-        <Choice
-          label={strings.analysis.direction}
-          value={controls.mode}
-          onChange={controls.setMode}
-          options={[
-            ["maximize", strings.analysis.maximise],
-            ["minimize", strings.analysis.minimise],
-          ]}
-        />
-        <FilterText
-          key={controls.filter}
-          text={controls.filter}
-          onChange={controls.setFilter}
-          failure={filterFailure}
-        />
+        <Folded label={strings.common.filters} count={controls.filter === "" ? 0 : 1}>
+          <Choice
+            label={strings.analysis.metric}
+            value={controls.metricName}
+            onChange={controls.setMetric}
+            options={metrics}
+          />
+          <Choice
+            label={strings.analysis.direction}
+            value={controls.mode}
+            onChange={controls.setMode}
+            options={[
+              ["maximize", strings.analysis.maximise],
+              ["minimize", strings.analysis.minimise],
+            ]}
+          />
+          <FilterText
+            key={controls.filter}
+            text={controls.filter}
+            onChange={controls.setFilter}
+            failure={filterFailure}
+          />
+        </Folded>
       </div>
       {shared === null ? null : <SelectionBar shared={shared} />}
       <Tabs
