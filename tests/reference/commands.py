@@ -19,9 +19,9 @@ Every command of `nnictl`. The exit code is 0 if the command did what it was ask
 a wrong option and 130 after Ctrl-C. An option may be shortened to a unique beginning. An error ends with the
 command that mends it.
 
-- An experiment (`ID`) is named by its id, the unique beginning of its id, or its name. Without it, the
-  experiment that runs is meant; if none runs, the only one that is not stopped. An experiment that is DONE
-  does not run.
+- An experiment (`ID`) is named by its id, the unique beginning of its id, or its name. Without a name, the
+  command takes the experiment that runs; if none runs, the only one that is not stopped. An experiment that
+  is DONE does not run.
 - A trial (`TRIAL`) is named by its number, its id, or the unique beginning of its id.
 - If a name is ambiguous, the candidates are listed.
 

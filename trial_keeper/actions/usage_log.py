@@ -52,8 +52,8 @@ class UsageLog:
     ``attempts``: the attempts that the keeper holds. ``loads`` returns the last reading of the GPUs.
 
     The pause between two measurements is the age of the attempt that began last, at least ``pause_s`` and at
-    most ``LONGEST`` times as much, so that many experiments with long trials cost little. With many trials the
-    pause is longer, so that measurements use at most the ``SHARE`` of a CPU.
+    most ``LONGEST`` times as much, so that many experiments with long trials cost little. With many
+    trials the pause is longer, so that measurements use at most the ``SHARE`` of a CPU.
     """
 
     def __init__(

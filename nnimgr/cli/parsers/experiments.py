@@ -136,7 +136,7 @@ def _results(group: Verbs[Parser]) -> None:
     export.add_argument(
         "-t", "--type", choices=("json", "csv"), help="the format of the file (default: json)"
     )
-    export.add_argument("-f", "--filename", metavar="FILE", help="write there (default: standard output)")
+    export.add_argument("-f", "--filename", metavar="FILE", help="the file (default: standard output)")
     export.add_argument("-i", "--intermediate", action="store_true", help="with intermediate results")
 
 
@@ -152,7 +152,7 @@ def _update(group: Verbs[Parser]) -> None:
     space.add_argument(
         "-f", "--filename", required=True, metavar="FILE", help="the new search space, in JSON or YAML"
     )
-    space.add_argument("--constraints", metavar="FILE", help="a list of new constraints on it")
+    space.add_argument("--constraints", metavar="FILE", help="new constraints on the search space, as a list")
     constraints = add_verb(
         group,
         "constraints",
@@ -176,9 +176,9 @@ def _update(group: Verbs[Parser]) -> None:
         "-f", "--filename", required=True, metavar="FILE", help="the new tuner, or an exp.yml that has it"
     )
     for name, summary, value, help in (
-        ("concurrency", "change how many trials run at once", "4", "the number of slots"),
-        ("duration", "change how long the experiment may run", "2h", "in all, such as 30m or 2h"),
-        ("trialnum", "change how many trials there may be", "100", "the number of trials in all"),
+        ("concurrency", "change how many trials run at the same time", "4", "the number of slots"),
+        ("duration", "change the limit of the running time", "2h", "the limit, such as 30m or 2h"),
+        ("trialnum", "change the limit of the number of trials", "100", "the limit, such as 100"),
     ):
         verb = add_verb(
             group, name, f"update:{name}", summary, examples=(f"nnictl update {name} --value {value}",)

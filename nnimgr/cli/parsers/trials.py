@@ -140,7 +140,7 @@ def _files(group: Verbs[Parser]) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="write there (default: the file's name, in this directory; -: standard output)",
+        help="the file to write (default: the same name in this directory; -: standard output)",
     )
 
 
