@@ -30,7 +30,6 @@ __all__ = [
     "IndexEntry",
     "check_experiment_id",
     "new_experiment_id",
-    "nnis_own",
 ]
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -172,17 +171,6 @@ class Index:
         except OSError as error:
             fresh.unlink(missing_ok=True)
             raise HomeError(f"The index {path} cannot be written: {error.strerror}.") from error
-
-
-def nnis_own(directory: Path) -> str | None:
-    """Return why nnimgr cannot use an experiment that NNI itself has run; None if NNI has not run it."""
-    database = directory / "db"
-    if (database / "nnimgr.sqlite").exists() or not (database / "nni.sqlite").exists():
-        return None
-    return (
-        f"experiment {directory.name} was run by NNI itself, whose database {database / 'nni.sqlite'} "
-        "nnimgr does not read: NNI's own nnictl does"
-    )
 
 
 def new_experiment_id(taken: Collection[str] = ()) -> str:

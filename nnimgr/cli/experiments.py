@@ -17,7 +17,8 @@ from nnimgr.cli.times import duration_text, when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.home import Home, HomeError
-from nnimgr.index import Index, IndexEntry, nnis_own
+from nnimgr.index import Index, IndexEntry
+from nnimgr.store.location import is_nnis_own
 
 __all__ = ["archive", "delete", "list_all", "nni_status", "show", "status", "tag"]
 
@@ -301,9 +302,8 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
 
     The server deletes it if the server may have it open or if machines are involved. Raise ClientError.
     """
-    ours = nnis_own(entry.directory) is None
     served = entry.port is not None and home.server_running(entry.port) is not None
-    if ours and (served or entry.platform != LOCAL):
+    if not is_nnis_own(entry.directory) and (served or entry.platform != LOCAL):
         query = {"leaveUnreachable": "true"} if leave else {}
         client = client_of(home, entry)
         client.mends = {409: f"Stop it first: nnictl stop {entry.id}"}

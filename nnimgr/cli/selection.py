@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from nnimgr.cli.terminal import printable, shown_time
 from nnimgr.cli.times import when
@@ -13,18 +15,22 @@ from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import runs
 from nnimgr.client.servers import DEFAULT_PORT, connect
 from nnimgr.home import Home, HomeError
-from nnimgr.index import Index, IndexEntry, nnis_own
+from nnimgr.index import Index, IndexEntry
+from nnimgr.store.location import is_nnis_own
 
 __all__ = [
     "ambiguous",
     "client_of",
+    "convert_folder",
+    "converted",
     "entries_of",
     "experiment_line",
     "named",
-    "refuse_nnis_own",
     "running_entries",
     "select",
 ]
+
+T = TypeVar("T")
 
 _LINE = "Id: %s    Name: %s    Status: %s    Port: %s    Platform: %s    StartTime: %s    EndTime: %s"
 _LIST = "nnictl experiment list --all"
@@ -156,7 +162,7 @@ def experiment_line(entry: IndexEntry) -> str:
 
 def client_of(home: Home, entry: IndexEntry, *, port: int | None = None) -> Client:
     """Return a client of the experiment's server, which is started if necessary. Raise ClientError."""
-    refuse_nnis_own(entry.directory)
+    entry = converted(home, entry)
     client = connect(home, port or entry.port or DEFAULT_PORT)
     client.mends = {404: f"See: nnictl trial ls {entry.id}", 409: _mend_of(entry)}
     return client
@@ -171,11 +177,41 @@ def _mend_of(entry: IndexEntry) -> str:
     return f"Reopen it: nnictl resume {entry.id}"
 
 
-def refuse_nnis_own(directory: Path) -> None:
-    """Raise ClientError for the folder of an experiment that NNI itself has run."""
-    why = nnis_own(directory)
-    if why is not None:
-        raise ClientError(f"{why[0].upper()}{why[1:]}.", mend=f"See: {_LIST}")
+def converted(home: Home, entry: IndexEntry) -> IndexEntry:
+    """Return the entry of an experiment, which is converted first if NNI has run it. Raise ClientError."""
+    if not is_nnis_own(entry.directory):
+        return entry
+    from nnimgr.core.managing.nni_folder import adopt
+
+    return _converting(entry.id, lambda: adopt(Index(home), entry))
+
+
+def convert_folder(directory: Path) -> None:
+    """Convert the experiment in this folder if NNI has run it. Raise ClientError."""
+    if is_nnis_own(directory):
+        from nnimgr.core.managing.nni_folder import convert_nnis
+
+        _converting(directory.name, lambda: convert_nnis(directory))
+
+
+def _converting(experiment_id: str, convert: Callable[[], T]) -> T:
+    from nnimgr.core.running.requests import RequestRefused
+
+    try:
+        done = convert()
+    except (RequestRefused, HomeError) as error:
+        sentence = str(error)
+        raise ClientError(f"{sentence[0].upper()}{sentence[1:]}.", mend=f"See: {_LIST}") from error
+    except OSError as error:
+        raise ClientError(
+            f"Experiment {experiment_id}, which NNI has run, cannot be converted: {error}.",
+            mend=f"See: {_LIST}",
+        ) from error
+    print(
+        f"Experiment {experiment_id} was run by NNI and is now converted. NNI's own files are unchanged.",
+        file=sys.stderr,
+    )
+    return done
 
 
 def _refreshed(entry: IndexEntry) -> IndexEntry:

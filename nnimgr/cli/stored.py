@@ -9,7 +9,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from nnimgr.cli.selection import entries_of, named, refuse_nnis_own, select
+from nnimgr.cli.selection import convert_folder, converted, entries_of, named, select
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
@@ -23,7 +23,8 @@ __all__ = ["named_or_brought", "show_config"]
 
 def show_config(args: argparse.Namespace, terminal: Terminal) -> int:
     """Show the configuration with all changes, without asking a server: YAML for people, else NNI's JSON."""
-    entry = select(Home.find(), args.id, port=args.port)
+    home = Home.find()
+    entry = converted(home, select(home, args.id, port=args.port))
     stored = _read(entry.directory)
     config = {**stored.config, "searchSpace": stored.search_space}
     if terminal.as_json:
@@ -49,14 +50,13 @@ def named_or_brought(home: Home, word: str | None, folder: str | None) -> IndexE
             "Please set correct experiment id.",
             mend="See the ids: nnictl experiment list --all",
         )
-    entry = named(entries_of(home), word)
-    refuse_nnis_own(entry.directory)
-    return entry
+    return converted(home, named(entries_of(home), word))
 
 
 def _bring(home: Home, experiment_id: str | None, directory: Path) -> IndexEntry:
     from nnimgr.config.model import platform_of
 
+    convert_folder(directory)
     stored = _read(directory)
     held = stored.experiment_id
     if held != directory.name or experiment_id not in (None, held):
@@ -100,7 +100,6 @@ def _moved(home: Home, known: IndexEntry, directory: Path) -> IndexEntry:
 
 
 def _read(directory: Path) -> StoredExperiment:
-    refuse_nnis_own(directory)
     try:
         stored = stored_experiment(directory)
     except FileNotFoundError as error:

@@ -118,7 +118,8 @@ class ExperimentCreated:
     """An experiment was created. ``config`` is canonical (camelCase, no nulls, references instead of
     secrets).
 
-    ``traits``: properties of its tuner. The store adds them to facts of earlier versions.
+    ``traits``: properties of its tuner. The store adds them to facts of earlier versions. ``ids_from``:
+    number of the first trial's id in the sequence of ids (``trial_id_of``), above 0 if lower ids may be used.
     """
 
     experiment_id: str
@@ -126,6 +127,7 @@ class ExperimentCreated:
     search_space: Mapping[str, Any]
     limits: Limits
     traits: TunerTraits
+    ids_from: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ MOST_REQUEST_KEYS = 1000
 def _created(state: ExperimentState, fact: f.ExperimentCreated, r: f.Recorded) -> None:
     state.id, state.created_at = fact.experiment_id, r.at
     state.config, state.search_space, state.limits = dict(fact.config), fact.search_space, fact.limits
-    state.traits = fact.traits
+    state.traits, state.ids_from = fact.traits, fact.ids_from
 
 
 @EXPERIMENT_STEPS.of(f.ExperimentOpened)

@@ -22,7 +22,6 @@ from nnimgr.rules.state import (
     ExperimentState,
     TrialState,
     job_id_of,
-    trial_id_of,
 )
 from nnimgr.rules.trial_ends import REMOVED, end_unplaced, settle, take_results
 from training_services.base import TRIAL_GRACE
@@ -121,7 +120,7 @@ def _run_again(state: ExperimentState) -> Iterator[f.Fact]:
     for offset, cut in enumerate(again):
         sequence = state.next_sequence + offset
         yield f.Suggested(
-            trial_id=trial_id_of(state.id, sequence),
+            trial_id=state.trial_id(sequence),
             sequence=sequence,
             source=f.SuggestionSource.RESUMED,
             parameter_id=cut.parameter_id,

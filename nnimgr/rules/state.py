@@ -30,6 +30,7 @@ from nnimgr.rules.facts import (
     UpdateOrdered,
 )
 
+FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
 SNAPSHOT_VERSION = 5  # increased with each change of the state's fields; older snapshots are not loaded
 
@@ -201,6 +202,7 @@ class ExperimentState:
     search_space: Mapping[str, Any] = field(default_factory=dict)
     limits: Limits = field(default_factory=lambda: Limits(trial_concurrency=1))
     traits: TunerTraits = field(default_factory=TunerTraits)
+    ids_from: int = 0  # number of the first trial's id in the sequence of ids
     status: ExperimentStatus = ExperimentStatus.INITIALIZED
     drain: DrainReason | None = None
     reason: str = "has been created"
@@ -332,6 +334,10 @@ class ExperimentState:
             for job in self.jobs.values()
         )
 
+    def trial_id(self, sequence: int) -> str:
+        """Return the id of a new trial with this number."""
+        return trial_id_of(self.id, self.ids_from + sequence)
+
     def take_touched(self) -> Touched:
         touched, self.touched = self.touched, Touched()
         return touched
@@ -346,12 +352,12 @@ def next_attempt(trial: TrialState) -> int:
 
 
 def trial_id_of(experiment_id: str, sequence: int) -> str:
-    """Return the id of trial number ``sequence``: a letter and at least four characters of [a-z0-9].
+    """Return id number ``sequence`` of an experiment: a letter and at least four characters of [a-z0-9].
 
     The id is a bijection of the number, keyed by the experiment: an affine map modulo the number of ids of
     the same length. So ids are unique by construction, and no list of used ids is needed.
     """
-    digits, size, start = 4, 26 * 36**4, 0
+    digits, size, start = 4, FIVE_CHARACTERS, 0
     while sequence - start >= size:
         start += size
         digits += 1

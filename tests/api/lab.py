@@ -327,6 +327,9 @@ class FakeManager:
     def notices(self, experiment_id: str) -> Mapping[str, Notice]:
         return {} if self.runner is None else self.runner.notices
 
+    async def convert(self, experiment_id: str) -> None:
+        self.reader(experiment_id)
+
     def reader(self, experiment_id: str) -> ExperimentReader:
         self._check(experiment_id)
         return self.reading

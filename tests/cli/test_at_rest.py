@@ -19,6 +19,7 @@ from nnimgr.home import Home
 from nnimgr.index import Index
 from nnimgr.store import schema
 from tests.cli.fake import FakeServer
+from tests.core.nni_past import record, write_nni
 
 STAMP = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] "
 CONFIG = {"experimentName": "mine", "trialCommand": "true", "trainingService": {"platform": "local"}}
@@ -238,10 +239,28 @@ def test_what_nni_itself_has_run(
     ):
         assert main(command) == 1
         assert capsys.readouterr().err == (
-            f"ERROR: Experiment old was run by NNI itself, whose database {database} nnimgr does not read: "
-            "NNI's own nnictl does.\n  See: nnictl experiment list --all\n"
+            "ERROR: Experiment old, which NNI has run, cannot be converted: NNI's database "
+            f"{database} cannot be read: no such table: ExperimentProfile.\n"
+            "  See: nnictl experiment list --all\n"
         )
     assert server.requests == []
     Index(server.home).put(replace(entry, status="STOPPED"))
     assert main(["experiment", "delete", "old", "--yes"]) == 0
     assert not database.exists() and list(Index(server.home).entries()) == ["abc"]
+
+
+def test_what_nni_has_run_is_converted(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc", status="STOPPED")
+    write_nni(tmp_path / "brought", events=[(1, "aaaaA", "RUNNING", record(0), 0)])
+    entry = replace(Index(server.home).entries()["abc"], id="brought", log_dir=str(tmp_path))
+    Index(server.home).put(replace(entry, status="RUNNING", pid=None))
+    for sentence in (
+        "Experiment brought was run by NNI and is now converted. NNI's own files are unchanged.\n",
+        "",
+    ):
+        assert main(["config", "show", "brought", "--json"]) == 0
+        shown = capsys.readouterr()
+        assert json.loads(shown.out)["trialCommand"] == "true" and shown.err == sentence
+    assert Index(server.home).entries()["brought"].status == "STOPPED"

@@ -250,24 +250,6 @@ async def test_an_entry_whose_folder_is_gone_can_be_deleted(server: Server) -> N
     assert list(Index(server.home).entries()) == [experiment_id]
 
 
-async def test_what_nni_itself_has_run_is_not_touched(server: Server) -> None:
-    async with server.manager() as manager:
-        experiment_id = await stopped(manager, server)
-    entry = Index(server.home).entries()[experiment_id]
-    database = server.home.path / "theirs" / "db"
-    database.mkdir(parents=True)
-    (database / "nni.sqlite").touch()
-    theirs = dataclasses.replace(entry, id="theirs", status="RUNNING", log_dir=str(server.home.path))
-    Index(server.home).put(theirs)
-    async with server.manager() as manager:
-        assert manager.latest == entry.id
-        for ask in (manager.view, manager.resume, lambda wanted: manager.stop(wanted, detach=False)):
-            with pytest.raises(RequestRefused, match="theirs was run by NNI itself"):
-                await ask("theirs")
-    assert [path.name for path in database.iterdir()] == ["nni.sqlite"]
-    assert Index(server.home).entries()["theirs"] == theirs
-
-
 def test_a_reader_that_writes_beside_the_database_does_not_keep_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

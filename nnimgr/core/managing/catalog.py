@@ -122,6 +122,10 @@ class Catalog:
             reader = self._readers[experiment_id] = ExperimentReader(self.directory(experiment_id))
         return reader
 
+    def has_reader(self, experiment_id: str) -> bool:
+        """Return whether the experiment's database has a reader already."""
+        return experiment_id in self._readers
+
     async def release_reader(self, experiment_id: str) -> None:
         """Close the reader's connections. The reader opens new connections for its next query."""
         reader = self._readers.get(experiment_id)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.dispatcher.registry import Interpreter
-from nnimgr.index import Index, IndexEntry, nnis_own
+from nnimgr.index import Index, IndexEntry
 from nnimgr.store.location import database_path
 from nnimgr.store.overview import stored_live_trials
 from training_services.private import FOLDER, make_private_folder, tighten
@@ -91,8 +91,7 @@ def make_folder(directory: Path, surroundings: Surroundings) -> None:
 def require_database(directory: Path) -> None:
     """Raise RequestRefused if the folder has no database of nnimgr."""
     if not database_path(directory).exists():
-        why = nnis_own(directory)
-        raise RequestRefused(why or f"experiment {directory.name} has no database in {directory}")
+        raise RequestRefused(f"experiment {directory.name} has no database in {directory}")
 
 
 def refuse_live(entry: IndexEntry) -> None:

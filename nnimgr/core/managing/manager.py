@@ -31,6 +31,7 @@ from nnimgr.core.managing.folder import Surroundings, make_folder, require_datab
 from nnimgr.core.managing.index_notes import Draining, IndexNotes, nni_status
 from nnimgr.core.managing.leftovers import Remains
 from nnimgr.core.managing.lookup import Lookup
+from nnimgr.core.managing.nni_folder import adopt
 from nnimgr.core.managing.stand_ins import StandIns
 from nnimgr.core.managing.stopped_experiments import AtRest
 from nnimgr.core.managing.stored import StoredSummaries
@@ -38,7 +39,7 @@ from nnimgr.core.managing.supervision import Held, Supervision
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.core.running.runner import LIVE
 from nnimgr.home import Home
-from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id, nnis_own
+from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
 from nnimgr.store.location import database_path
@@ -99,11 +100,7 @@ class NNIManager(Lookup):
         experiments.
         """
         await self._catalog.load()
-        ours = [
-            entry
-            for entry in self._catalog.entries.values()
-            if entry.port == self.port and await asyncio.to_thread(nnis_own, entry.directory) is None
-        ]
+        ours = [entry for entry in self._catalog.entries.values() if entry.port == self.port]
         alive = [entry for entry in ours if await asyncio.to_thread(_is_alive, entry)]
         self._at_rest.viewed.update(entry.id for entry in ours if entry.status == E.VIEWED)
         self.used = bool(self._at_rest.viewed)
@@ -200,6 +197,7 @@ class NNIManager(Lookup):
 
     async def _resume(self, experiment_id: str, new: NewExperiment | None) -> None:
         await self._catalog.load_more()
+        await self.convert(experiment_id)
         directory = self.directory(experiment_id)
         require_database(directory)
         if self.viewed(experiment_id):
@@ -249,6 +247,7 @@ class NNIManager(Lookup):
                 self._stirred(experiment_id)
                 return []
             if self.find(experiment_id) is None and entry is not None:
+                await self.convert(experiment_id)
                 require_database(entry.directory)
                 await self._start(experiment_id, entry.directory)
         still_running = await self.get(experiment_id).stop(detach=detach)
@@ -289,6 +288,18 @@ class NNIManager(Lookup):
         self.changes.tell(experiment_id, 0 if held is None else held.number)
         return changed
 
+    async def convert(self, experiment_id: str) -> None:
+        """Convert the experiment if NNI has run it and nnimgr has no database of it yet.
+
+        Raise UnknownExperiment, RequestRefused, HomeError or OSError.
+        """
+        entry = self._catalog[experiment_id]
+        if experiment_id in self._supervision or self._catalog.has_reader(experiment_id):
+            return
+        found = await asyncio.to_thread(adopt, self._index, entry)
+        if found is not entry:
+            self._catalog.note(found)
+
     async def view(self, experiment_id: str) -> None:
         """Show a stopped experiment until ``stop`` is called. The experiment is only read.
 
@@ -296,6 +307,9 @@ class NNIManager(Lookup):
         """
         async with self._creating:
             if not self.viewed(experiment_id):
+                await self._catalog.load_more()
+                self._at_rest.refuse_deleted(experiment_id)
+                await self.convert(experiment_id)
                 entry = await self._take(experiment_id, wish="viewed")
                 self._catalog.note(await self._at_rest.show(entry))
                 self._latest = experiment_id

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from nnimgr.core.running.mailbox import Builder
 from nnimgr.dispatcher import messages as m
 from nnimgr.rules import facts as f
-from nnimgr.rules.state import ExperimentState, trial_id_of
+from nnimgr.rules.state import ExperimentState
 
 __all__ = ["Asking", "bind", "exhausted", "suggest"]
 
@@ -50,7 +50,7 @@ def suggest(asking: Asking, message: m.Suggestion) -> Builder:
             return ()
         return (
             f.Suggested(
-                trial_id=trial_id_of(state.id, state.next_sequence),
+                trial_id=state.trial_id(state.next_sequence),
                 sequence=state.next_sequence,
                 source=f.SuggestionSource.ALGORITHM,
                 parameter_id=message.parameter_id,

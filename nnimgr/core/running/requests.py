@@ -57,7 +57,7 @@ class TrialAddition:
         self.added: AddedTrial | None = None
 
     def __call__(self, state: ExperimentState) -> Sequence[f.Fact]:
-        wanted = AddedTrial.of(trial_id_of(state.id, state.next_sequence), state.next_sequence, self._text)
+        wanted = AddedTrial.of(state.trial_id(state.next_sequence), state.next_sequence, self._text)
         known = None if self._key is None else state.added.get(self._key)
         if known is not None:
             if known.sha256 != wanted.sha256:
@@ -121,7 +121,7 @@ def rerun(trials: Sequence[FailedTrial]) -> Builder:
         _check_open(state)
         return [
             f.Suggested(
-                trial_id=trial_id_of(state.id, sequence),
+                trial_id=state.trial_id(sequence),
                 sequence=sequence,
                 source=f.SuggestionSource.RERUN,
                 parameter_id=trial.parameter_id,

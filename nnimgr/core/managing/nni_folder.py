@@ -1,0 +1,143 @@
+"""Converts the folder of an experiment that NNI has run, so that nnimgr can show and resume the experiment.
+
+The conversion happens once, when the experiment is needed for the first time. NNI's own files stay unchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import gc
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from nnimgr.core.managing.nni_history import NniHistory
+from nnimgr.core.running.requests import RequestRefused
+from nnimgr.index import Index, IndexEntry
+from nnimgr.rules import facts as f
+from nnimgr.store.errors import StoreError
+from nnimgr.store.location import database_path, is_nnis_own
+from nnimgr.store.nni_database import NniDatabase
+from nnimgr.store.writer import ExperimentWriter
+from training_services.keepers.host import attempt_folder
+
+__all__ = ["adopt", "convert_nnis"]
+
+_LOG_NAMES = {"trial.stdout": "stdout", "trial.stderr": "stderr", "trial.log": "trial.log"}
+
+
+def adopt(index: Index, entry: IndexEntry) -> IndexEntry:
+    """Return the entry of an experiment, which is converted and stopped if NNI has run it.
+
+    Raise as ``convert_nnis``, and HomeError.
+    """
+    if not convert_nnis(entry.directory, pid=entry.pid):
+        return entry
+    index.update(entry.id, status=f.ExperimentStatus.STOPPED.value, port=None)
+    return replace(entry, status=f.ExperimentStatus.STOPPED.value, port=None)
+
+
+def convert_nnis(directory: Path, *, pid: int | None = None) -> bool:
+    """Convert the experiment in this folder if NNI has run it; return whether it was converted now.
+
+    ``pid``: the process of the experiment's manager by the index. Raise RequestRefused with a sentence if the
+    experiment cannot be converted, and OSError. Blocks, for seconds if there are ten thousands of trials.
+    """
+    if not is_nnis_own(directory):
+        return False
+    if pid is not None and _is_nnis_manager(pid, directory.name):
+        raise RequestRefused(
+            f"NNI itself runs experiment {directory.name} (process {pid}): stop it with NNI's nnictl first"
+        )
+    with _locked(directory):
+        if not is_nnis_own(directory):
+            return False
+        try:
+            with NniDatabase.opened(directory) as database, _without_collections():
+                asyncio.run(_convert(directory, database))
+        except (StoreError, ValueError, TypeError, KeyError) as error:
+            sentence = str(error) if isinstance(error, StoreError) else f"its database is damaged: {error!r}"
+            raise RequestRefused(
+                f"experiment {directory.name}, which NNI has run, cannot be converted: {sentence}"
+            ) from error
+    return True
+
+
+async def _convert(directory: Path, database: NniDatabase) -> None:
+    """Write the new database beside its place, and move the complete database there."""
+    profile = database.profile()
+    if profile is None:
+        raise StoreError("NNI has not created the experiment")
+    work = directory / "db" / "conversion"
+    shutil.rmtree(work, ignore_errors=True)  # the rest of a conversion that was killed
+    writer = ExperimentWriter(work)
+    try:
+        history = NniHistory(writer=writer, state=await writer.open(), profile=profile)
+        await history.write(directory, database)
+        await writer.close(history.state)
+        _link_logs(directory, history.trial_ids)
+        database_path(work).replace(database_path(directory))
+        _sync(directory / "db")
+    finally:
+        await writer.close()
+        shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Suspend the garbage collector, which would visit the many new objects again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _is_nnis_manager(pid: int, experiment_id: str) -> bool:
+    """Return whether the process runs this experiment, whose id NNI passes to its manager."""
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return experiment_id.encode() in arguments
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the lock of nnimgr's database, so that only one process converts the folder."""
+    lock = database_path(directory).with_suffix(".lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _link_logs(directory: Path, trial_ids: Sequence[str]) -> None:
+    """Give the logs that NNI 3 has written on this machine the names under which nnimgr looks for them."""
+    theirs = directory / "environments" / "local-env" / "trials"
+    if not theirs.is_dir():
+        return
+    for trial_id in trial_ids:
+        ours = directory.joinpath(*attempt_folder(trial_id, 1))
+        with contextlib.suppress(OSError):  # for example, the trial has written no log
+            ours.mkdir(parents=True, exist_ok=True)
+        for name, own in _LOG_NAMES.items():
+            with contextlib.suppress(OSError):
+                os.link(theirs / trial_id / name, ours / own, follow_symlinks=False)
+
+
+def _sync(directory: Path) -> None:
+    """Flush the directory, so that the new database survives power loss."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
