@@ -55,7 +55,7 @@ def test_an_unknown_command_ends_with_2() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["package", "list"], ["platform", "clean", "-c", "x"], ["experiment", "save"]]
+    "arguments", [["package", "list"], ["platform", "clean", "-c", "x"], ["ss_gen", "x"]]
 )
 def test_commands_that_only_nni_has_are_told_as_such(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

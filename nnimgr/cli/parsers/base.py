@@ -26,10 +26,8 @@ _Number = TypeVar("_Number", int, float)
 
 _NNIS_ALONE = {
     "jupyter-extension": 'The dashboard is in the browser: "nnictl webui url"',
-    "load": 'Open a copied experiment folder: "nnictl view --experiment_dir DIR"',
     "package": 'Register algorithms: "nnictl algo register --meta FILE"',
     "platform": 'Delete an experiment and its files on machines: "nnictl experiment delete ID"',
-    "save": 'Copy the folder that "nnictl experiment show ID --json" names',
     "ss_gen": 'Write the search space by hand, and check it: "nnictl create --dry-run --config FILE"',
     "tensorboard": 'Start it on folders that "nnictl log trial ID" lists: "tensorboard --logdir DIR"',
 }

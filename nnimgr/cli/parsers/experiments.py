@@ -14,6 +14,7 @@ def add(verbs: Verbs[Parser]) -> None:
     _read(group)
     _label(group)
     _results(group)
+    _archives(group)
     _update(add_group(verbs, "update", "change an experiment's limits, search space or tuner"))
     config = add_group(verbs, "config", "show configurations")
     add_id(
@@ -138,6 +139,39 @@ def _results(group: Verbs[Parser]) -> None:
     )
     export.add_argument("-f", "--filename", metavar="FILE", help="the file (default: standard output)")
     export.add_argument("-i", "--intermediate", action="store_true", help="with intermediate results")
+
+
+def _archives(group: Verbs[Parser]) -> None:
+    saved = add_verb(
+        group,
+        "save",
+        "archives:save",
+        "save an experiment as one file",
+        about="The experiment may be running. Passwords and the environment are not saved.",
+        examples=(
+            "nnictl experiment save ab12cd34",
+            "nnictl experiment save ab12cd34 --path backup.zip --saveCodeDir",
+        ),
+    )
+    saved.add_argument("id", nargs="?", metavar="ID", help=f"{_NAMED} (default: the one that runs)")
+    saved.add_argument(
+        "-p", "--path", metavar="FILE", help="the file, or its folder (default: this directory)"
+    )
+    saved.add_argument("-s", "--saveCodeDir", action="store_true", help="also save the trial code")
+    loaded = add_verb(
+        group,
+        "load",
+        "archives:load",
+        "load an experiment from a saved file",
+        examples=(
+            "nnictl experiment load --path nni_experiment_ab12cd34.zip",
+            "nnictl experiment load --path backup.zip --codeDir my_code",
+        ),
+    )
+    loaded.add_argument("-p", "--path", metavar="FILE", required=True, help="the saved file")
+    loaded.add_argument("-c", "--codeDir", metavar="DIR", help="write the trial code there, and use it")
+    loaded.add_argument("-l", "--logDir", metavar="DIR", help="the folder for the experiment's folder")
+    loaded.add_argument("-s", "--searchSpacePath", metavar="FILE", help="write the search space there")
 
 
 def _update(group: Verbs[Parser]) -> None:

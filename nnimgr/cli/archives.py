@@ -1,0 +1,216 @@
+"""``nnictl experiment save`` and ``load``: an experiment as one file, in the layout of NNI's archives.
+
+``experiment/`` is the experiment's folder, ``nnictl/.experiment`` its entry in the index, ``code/`` the trial
+code and ``searchSpace/`` the search space. Secrets and the files of keepers stay where they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator, Set
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nnimgr.cli.selection import convert_folder, converted, select
+from nnimgr.cli.stored import named_or_brought
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.errors import ClientError
+from nnimgr.home import Home
+from nnimgr.index import Index, check_experiment_id
+from nnimgr.store.copies import copy_database
+from nnimgr.store.errors import StoreError
+from nnimgr.store.location import database_path
+from nnimgr.store.overview import stored_experiment
+from training_services.findings import shown_bytes
+from training_services.private import make_private_folder
+
+__all__ = ["load", "save"]
+
+_ENTRY = "nnictl/.experiment"
+_SPACE = "searchSpace/search_space.json"
+_LEFT_OUT = {"environ.json", "keeper", "keepers"}  # secrets, and what only the keepers of this place use
+_PIECE = 1 << 20
+
+
+def save(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Write an experiment to one file. The experiment may be running."""
+    home = Home.find()
+    entry = converted(home, select(home, args.id))
+    target = Path(args.path or ".").expanduser().absolute()
+    if target.is_dir():
+        target /= f"nni_experiment_{entry.id}.zip"
+    if target.exists():
+        raise ClientError(f"{target} exists already.", mend="Choose another file: {prog} --path FILE")
+    try:
+        stored = stored_experiment(entry.directory)
+    except (FileNotFoundError, StoreError) as error:
+        raise ClientError(f"Experiment {entry.id} cannot be saved: {error}.") from error
+    if stored is None:
+        raise ClientError(f"No experiment was created in {entry.directory}.")
+    code = Path(str(stored.config.get("trialCodeDirectory") or ".")) if args.saveCodeDir else None
+    if code is not None and not code.is_dir():
+        raise ClientError(
+            f"The trial code {code} is not on this machine.",
+            mend="Save without it: leave --saveCodeDir out.",
+        )
+    with _written(target) as archive:
+        _add_folder(archive, entry.directory, "experiment", leave=_LEFT_OUT | {"db"})
+        _add_database(archive, entry.directory)
+        archive.writestr(_ENTRY, json.dumps({entry.id: _raw(home, entry.id)}, indent=4))
+        archive.writestr(_SPACE, json.dumps(stored.search_space))
+        if code is not None:
+            _add_folder(archive, code, "code", leave=frozenset())
+    size = target.stat().st_size
+    terminal.info(f"Experiment {entry.id} was saved to {target} ({shown_bytes(size)}).")
+    terminal.info(f"Load it: nnictl experiment load --path {target.name}")
+    if terminal.as_json:
+        terminal.json({"id": entry.id, "file": str(target), "bytes": size})
+    return 0
+
+
+def load(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Add the experiment of a saved file to this machine."""
+    home = Home.find()
+    file = Path(args.path).expanduser().absolute()
+    try:
+        archive = zipfile.ZipFile(file)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ClientError(
+            f"{file} cannot be read: {error}.", mend="Write such a file: nnictl experiment save ID"
+        ) from error
+    with archive:
+        experiment_id = _id_of(archive, file)
+        parent = Path(args.logDir).expanduser().absolute() if args.logDir else home.path
+        directory = parent / experiment_id
+        if directory.exists() or Index(home).get(experiment_id) is not None:
+            raise ClientError(
+                f"There is an experiment {experiment_id} already.",
+                mend=f"Delete it first: nnictl experiment delete {experiment_id}",
+            )
+        has_code = any(name.startswith("code/") for name in archive.namelist())
+        code = _code_directory(args, has_code=has_code)
+        try:
+            _extract(archive, "experiment/", directory)
+            if code is not None and has_code:
+                _extract(archive, "code/", code)
+            if args.searchSpacePath and _SPACE in archive.namelist():
+                Path(args.searchSpacePath).expanduser().write_bytes(archive.read(_SPACE))
+        except (OSError, zipfile.BadZipFile) as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise ClientError(f"Experiment {experiment_id} cannot be loaded: {error}.") from error
+    convert_folder(directory)
+    _settle(directory, code)
+    named_or_brought(home, experiment_id, str(directory))
+    terminal.info(f"Experiment {experiment_id} was loaded into {directory}.")
+    terminal.info(f"Show it: nnictl view {experiment_id}. Continue it: nnictl resume {experiment_id}")
+    if has_code and code is None:
+        terminal.warn("The trial code in the file was not written. Write it: --codeDir DIR")
+    if terminal.as_json:
+        terminal.json({"id": experiment_id, "directory": str(directory)})
+    return 0
+
+
+def _code_directory(args: argparse.Namespace, *, has_code: bool) -> Path | None:
+    """Return the directory for the trial code, or None. Raise ClientError if it must not be overwritten."""
+    if not args.codeDir:
+        return None
+    code = Path(args.codeDir).expanduser().absolute()
+    if has_code and code.exists() and (not code.is_dir() or any(code.iterdir())):
+        raise ClientError(
+            f"{code} is not an empty directory.", mend="Choose another directory: {prog} --codeDir DIR"
+        )
+    if not has_code and not code.is_dir():
+        raise ClientError(
+            f"The file has no trial code, and there is no directory {code}.",
+            mend="Save the experiment with its code: nnictl experiment save ID --saveCodeDir",
+        )
+    return code
+
+
+def _settle(directory: Path, code: Path | None) -> None:
+    from nnimgr.core.managing.copied_folder import settle_copy
+
+    try:
+        asyncio.run(settle_copy(directory, code=code))
+    except (StoreError, OSError) as error:
+        raise ClientError(f"{error}.") from error
+
+
+def _raw(home: Home, experiment_id: str) -> dict[str, Any]:
+    return next(raw for raw in Index(home).raw() if raw.get("id") == experiment_id)
+
+
+@contextlib.contextmanager
+def _written(target: Path) -> Iterator[zipfile.ZipFile]:
+    """Yield a new archive, which appears at ``target`` when it is complete. Raise ClientError."""
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(fresh, "x", zipfile.ZIP_DEFLATED) as archive:
+            yield archive
+        fresh.replace(target)
+    except (OSError, StoreError) as error:
+        raise ClientError(
+            f"{target} cannot be written: {error}.", mend="Write to another file: {prog} --path FILE"
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
+def _add_folder(archive: zipfile.ZipFile, folder: Path, name: str, *, leave: Set[str]) -> None:
+    """Add the plain files of a folder, except the names in ``leave`` directly in it, and except links."""
+    for current, folders, files in os.walk(folder):
+        here = Path(current)
+        if here == folder:
+            folders[:] = [each for each in folders if each not in leave]
+            files = [each for each in files if each not in leave]
+        for each in files:
+            path = here / each
+            if path.is_symlink() or not path.is_file():
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                archive.write(path, f"{name}/{path.relative_to(folder).as_posix()}")
+
+
+def _add_database(archive: zipfile.ZipFile, folder: Path) -> None:
+    """Add a consistent copy of the database."""
+    path = database_path(folder)
+    with tempfile.TemporaryDirectory(dir=folder / "db") as work:
+        copy = Path(work) / path.name
+        copy_database(path, copy)
+        archive.write(copy, f"experiment/db/{path.name}")
+
+
+def _id_of(archive: zipfile.ZipFile, file: Path) -> str:
+    """Return the id of the archive's experiment. Raise ClientError."""
+    try:
+        held: Any = json.loads(archive.read(_ENTRY))
+        return check_experiment_id(str(held["id"] if "id" in held else next(iter(held))))
+    except (KeyError, ValueError, TypeError, StopIteration, zipfile.BadZipFile) as error:
+        raise ClientError(
+            f"{file} holds no experiment: {_ENTRY} is missing or damaged.",
+            mend="Write such a file: nnictl experiment save ID",
+        ) from error
+
+
+def _extract(archive: zipfile.ZipFile, prefix: str, target: Path) -> None:
+    """Write the archive's files below ``prefix`` to a folder, which gets no file outside. Raise OSError."""
+    make_private_folder(target)
+    for info in archive.infolist():
+        path = PurePosixPath(info.filename)
+        if not info.filename.startswith(prefix) or info.is_dir():
+            continue
+        if path.is_absolute() or ".." in path.parts:
+            raise OSError(f"the name {info.filename!r} leads out of the folder")
+        place = target.joinpath(*path.relative_to(prefix.rstrip("/")).parts)
+        make_private_folder(place.parent)
+        with archive.open(info) as source, place.open("xb") as file:
+            shutil.copyfileobj(source, file, _PIECE)
+        place.chmod((info.external_attr >> 16) & 0o700 | 0o600)

@@ -1,0 +1,68 @@
+"""Prepares the folder of an experiment that was copied from another place, perhaps while it was running."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nnimgr.core.managing.folder import Surroundings
+from nnimgr.rules import facts as f
+from nnimgr.rules.fold import apply
+from nnimgr.rules.plan import plan
+from nnimgr.rules.state import ExperimentState
+from nnimgr.store.writer import ExperimentWriter
+
+__all__ = ["settle_copy"]
+
+_COPIED = "the experiment was copied while the trial was running elsewhere"
+
+
+async def settle_copy(directory: Path, *, code: Path | None) -> None:
+    """Stop the copy of an experiment, so that it can be viewed and resumed here. Raise StoreError or OSError.
+
+    Trials that were running when the copy was made end as if the experiment had been stopped: a resume runs
+    them again. ``code``: new trialCodeDirectory; None: keep the directory.
+    """
+    Surroundings.of_creator(environ=None, cwd=None if code is None else str(code), python=None).write(
+        directory
+    )
+    writer = ExperimentWriter(directory)
+    try:
+        state = await writer.open()
+        now = max(datetime.now(UTC), state.last_at or datetime.now(UTC))
+        turn: list[f.Recorded] = []
+
+        def fold(fact: f.Fact) -> None:
+            turn.append(f.Recorded(state.number + 1, now, fact))
+            apply(state, turn[-1])
+
+        if code is not None:
+            fold(_moved_code(state, code))
+        if state.ended_at is None:
+            fold(f.ExperimentStopRequested(detach=False))
+        for job in [job for job in state.jobs.values() if not job.closed]:
+            fold(f.JobLost(job_id=job.id, reason=_COPIED))
+        for keeper_id in list(state.keepers):
+            fold(f.KeeperGone(keeper_id=keeper_id))
+        while facts := plan(state, now, ahead=0).facts:
+            for fact in facts:
+                fold(fact)
+        if turn:
+            await writer.append(state, turn, state.take_touched())
+        await writer.close(state)
+    finally:
+        await writer.close()
+
+
+def _moved_code(state: ExperimentState, code: Path) -> f.ConfigChanged:
+    service = state.config.get("trainingService") or {}
+    several = isinstance(service, list)
+    moved = [_with_code(each, code) for each in service] if several else _with_code(service, code)
+    changes = {"trialCodeDirectory": str(code), "trainingService": moved}
+    return f.ConfigChanged(changes=changes, limits=state.limits)
+
+
+def _with_code(service: Mapping[str, Any], code: Path) -> dict[str, Any]:
+    return {**service, **({"trialCodeDirectory": str(code)} if "trialCodeDirectory" in service else {})}

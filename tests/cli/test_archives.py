@@ -1,0 +1,110 @@
+"""``nnictl experiment save`` and ``load``: one file that is the whole experiment, without secrets."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nnimgr.cli.main import main
+from nnimgr.index import Index, IndexEntry
+from nnimgr.store.reader import ExperimentReader
+from tests.cli.fake import FakeServer
+from tests.core.nni_past import params, record, write_nni
+
+EVENTS = [
+    (1, "aaaaA", "RUNNING", record(0, 0.25), 0),
+    (9, "aaaaA", "SUCCEEDED", None, 0),
+]
+
+
+@pytest.fixture
+def entry(server: FakeServer, tmp_path: Path) -> IndexEntry:
+    """A stopped experiment with one trial, and with files that must not be saved."""
+    code = tmp_path / "code"
+    (code / "sub").mkdir(parents=True)
+    (code / "sub" / "train.py").write_text("print()\n")
+    folder = tmp_path / "work" / "abc"
+    write_nni(
+        folder,
+        events=EVENTS,
+        metrics=[(5, "aaaaA", "FINAL", 0, 0.5)],
+        profile=params(folder.parent, trialCodeDirectory=str(code)),
+    )
+    (folder / "keeper").mkdir()
+    (folder / "keeper" / "manager.json").write_text('{"token": "a secret"}')
+    (folder / "environ.json").write_text('{"environ": {"KEY": "a secret"}, "cwd": "/", "python": "python3"}')
+    (folder / "trials" / "aaaaA").mkdir(parents=True)
+    (folder / "trials" / "aaaaA" / "stdout").write_text("hello\n")
+    (folder / "trials" / "aaaaA" / "link").symlink_to("/etc/hostname")
+    server.add("abc", status="STOPPED")
+    found = replace(Index(server.home).entries()["abc"], log_dir=str(folder.parent), port=None, pid=None)
+    Index(server.home).put(found)
+    return found
+
+
+def test_what_is_saved_can_be_loaded(
+    server: FakeServer, entry: IndexEntry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["experiment", "save", "abc", "--path", str(tmp_path), "--saveCodeDir"]) == 0
+    file = tmp_path / "nni_experiment_abc.zip"
+    with zipfile.ZipFile(file) as archive:
+        assert {name for name in archive.namelist() if not name.startswith("experiment/")} == {
+            *("nnictl/.experiment", "searchSpace/search_space.json", "code/sub/train.py")
+        }
+        assert not [name for name in archive.namelist() if b"a secret" in archive.read(name)]
+    capsys.readouterr()
+    words = ["experiment", "load", "--path", str(file), "--logDir", str(tmp_path / "there")]
+    assert main(words) == 1
+    assert "There is an experiment abc already." in capsys.readouterr().err
+    Index(server.home).remove("abc")
+    new_code, space = tmp_path / "new", tmp_path / "space.json"
+    assert main([*words, "--codeDir", str(new_code), "--searchSpacePath", str(space), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": "abc", "directory": str(tmp_path / "there" / "abc")}
+    assert (new_code / "sub" / "train.py").read_text() == "print()\n"
+    assert "x" in json.loads(space.read_text())
+    loaded = Index(server.home).entries()["abc"]
+    assert (loaded.status, loaded.port, loaded.directory) == ("STOPPED", None, tmp_path / "there" / "abc")
+    assert (loaded.directory / "trials" / "aaaaA" / "stdout").read_text() == "hello\n"
+    assert not (loaded.directory / "trials" / "aaaaA" / "link").exists()
+    reader = ExperimentReader(loaded.directory)
+    assert [(row.trial_id, row.final_value) for row in reader.trials()[1]] == [("aaaaA", 0.5)]
+    config = reader.state().config
+    assert config["trialCodeDirectory"] == config["trainingService"]["trialCodeDirectory"] == str(new_code)
+    reader.close()
+
+
+def test_files_that_are_no_saved_experiment(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.zip").write_text("no archive")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("a.txt", "a")
+    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as archive:
+        archive.writestr("nnictl/.experiment", '{"evil": {}}')
+        archive.writestr("experiment/../../outside", "a")
+    for name, sentence in (
+        ("text.zip", "cannot be read: File is not a zip file."),
+        ("none.zip", "cannot be read: [Errno 2] No such file or directory"),
+        ("other.zip", "holds no experiment: nnictl/.experiment is missing or damaged."),
+        ("evil.zip", "leads out of the folder"),
+    ):
+        assert main(["experiment", "load", "--path", str(tmp_path / name)]) == 1
+        assert sentence in capsys.readouterr().err
+    assert Index(server.home).entries() == {}
+    assert not list(tmp_path.rglob("outside")) and not (server.home.path / "evil").exists()
+
+
+def test_nothing_is_overwritten(
+    entry: IndexEntry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "there.zip"
+    file.write_text("mine")
+    assert main(["experiment", "save", "abc", "--path", str(file)]) == 1
+    assert capsys.readouterr().err.endswith("Choose another file: nnictl experiment save --path FILE\n")
+    assert file.read_text() == "mine"
+    assert main(["experiment", "save", "abc", "--path", str(tmp_path / "none" / "there.zip")]) == 1
+    assert "cannot be written" in capsys.readouterr().err
