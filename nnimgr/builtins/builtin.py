@@ -28,7 +28,8 @@ class Builtin:
     decides itself how much is spent on each trial, so that it cannot be combined with an assessor. ``judge``
     maps the tuner's arguments to those of the assessor of the same name that judges its running trials, or to
     None if no assessor does. ``wraps``: the argument that holds another built-in algorithm of the role,
-    {name, classArgs}.
+    {name, classArgs}. ``directory``: the argument with the directory in which the trials of a tuner pass
+    checkpoints to each other; by default, a directory of the server's machine.
     """
 
     role: str
@@ -43,6 +44,7 @@ class Builtin:
     whole: Whole | None = None
     adds: tuple[str, ...] = ()
     advisor: bool = False
+    directory: str | None = None
     judge: Callable[[Mapping[str, Any]], dict[str, Any] | None] | None = None
     wraps: str | None = None
     nni: str | None = None

@@ -139,6 +139,7 @@ TUNERS = (
         name="PBT",
         target="nnimgr.tuners.pbt:PBTTuner",
         nni="pbt_tuner.PBTTuner",
+        directory="all_checkpoint_dir",
         arguments={
             "optimize_mode": optimize_mode,
             "all_checkpoint_dir": text,

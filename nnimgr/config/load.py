@@ -25,6 +25,7 @@ from nnimgr.config.service import (
     Part,
     Service,
     check_capacity,
+    check_checkpoints,
     check_gpus,
     check_keys,
     read_service,
@@ -95,6 +96,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     _check_directories(reading, fields, service)
     check_keys(reading, service)
     check_capacity(reading, config)
+    check_checkpoints(reading, config)
     _check_algorithms(reading, fields)
     check_goals(reading, fields)
     tuner = _algorithm(fields, "tuner")
@@ -142,6 +144,7 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     _check_directories(reading, fields, service)
     check_keys(reading, service)
     check_capacity(reading, config)
+    check_checkpoints(reading, config)
     _check_algorithms(reading, fields, interpreter=interpreter)
     check_goals(reading, fields)
     valid = _SearchSpace(value=config.search_space).check(reading, fields["tuner"], interpreter=interpreter)

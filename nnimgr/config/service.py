@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
+from nnimgr.builtins import meant
 from nnimgr.config.document import KeyPath
 from nnimgr.config.foreign import FOREIGN_PLATFORMS, ForeignPlatform
 from nnimgr.config.model import (
@@ -30,7 +31,16 @@ from training_services.placement.needs import memory_text
 from training_services.platform import PlatformConfig, describe
 from trial_keeper.machine.capacity import capacity
 
-__all__ = ["NO_SERVICE", "Part", "Service", "check_capacity", "check_gpus", "check_keys", "read_service"]
+__all__ = [
+    "NO_SERVICE",
+    "Part",
+    "Service",
+    "check_capacity",
+    "check_checkpoints",
+    "check_gpus",
+    "check_keys",
+    "read_service",
+]
 
 _AT = "trainingService"
 _BECOME_JOBS = ("kubeflow", "frameworkcontroller")
@@ -256,6 +266,22 @@ def check_keys(reading: Reading, service: Service | None) -> None:
         for path, file in describe(part.service).key_files():
             if (trouble := file_fault(file)) is not None:
                 reading.fault((*at, *path), f"the file {file} {trouble}")
+
+
+def check_checkpoints(reading: Reading, config: ExperimentConfig | None) -> None:
+    """Report a tuner whose trials pass checkpoints through a directory that they do not share."""
+    if config is None or all(describe(member.service).beside_server for member in config.members):
+        return
+    written = {} if config.tuner is None else config.tuner.model_dump(by_alias=True, exclude_unset=True)
+    tuner = meant("tuner", written)
+    if tuner is None or tuner.directory is None or (written.get("classArgs") or {}).get(tuner.directory):
+        return
+    reading.fault(
+        ("tuner",),
+        f"trials of {tuner.name} continue from checkpoints of earlier trials, but those on the platform "
+        f'"{config.platform}" do not share a disk: give classArgs.{tuner.directory}, the path of a directory '
+        "that all machines have mounted",
+    )
 
 
 def check_capacity(reading: Reading, config: ExperimentConfig | None) -> None:

@@ -82,6 +82,11 @@ def _metric(state: ExperimentState, fact: f.MetricReported, r: f.Recorded) -> No
         elif trial.final_text is None:
             trial.final_value, trial.final_text = fact.value, fact.text
     else:
+        if fact.sequence < trial.intermediates and trial.note is None and not state.limits.multi_phase:
+            trial.note = (
+                f"intermediate result number {fact.sequence} came more than once: several programs or "
+                "processes of this trial report results"
+            )
         trial.latest_value, trial.latest_text = fact.value, fact.text
         trial.intermediates += 1
 

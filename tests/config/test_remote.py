@@ -131,3 +131,24 @@ def test_the_name_of_a_keeper_tells_its_host(host: str, user: str | None, shown:
 
 def test_other_keepers_names_tell_no_host() -> None:
     assert [host_of(name) for name in ("local", "a_b", "pod-1")] == [None, None, None]
+
+
+def test_a_tuner_with_checkpoints_needs_a_directory_that_all_machines_share(tmp_path: Path) -> None:
+    machines = "  machineList: [{host: a, user: b, password: c}]\n"
+    with pytest.raises(ConfigError) as caught:
+        load_pbt(tmp_path, "{name: PBT}", machines)
+    (problem,) = caught.value.problems
+    assert str(problem).startswith(
+        f"{tmp_path}/exp.yml:6:1: tuner: trials of PBT continue from checkpoints of earlier trials, but "
+        "those on the "
+        'platform "remote" do not share a disk: give classArgs.all_checkpoint_dir'
+    )
+    load_pbt(tmp_path, "{name: PBT, classArgs: {all_checkpoint_dir: /nfs/c}}", machines)
+
+
+def load_pbt(tmp_path: Path, tuner: str, machines: str) -> None:
+    file = tmp_path / "exp.yml"
+    file.write_text(
+        f"{HEAD.replace('{name: Random}', tuner)}trainingService:\n  platform: remote\n{machines}"
+    )
+    load_config(file, environ={"HOME": str(tmp_path)})

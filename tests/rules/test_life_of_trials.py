@@ -112,6 +112,21 @@ def test_what_the_assessor_says_of_why_is_the_end_s_reason() -> None:
     assert life.ended()[life.trial(0)][1] == f"the assessor judged it bad at report 1: {reason}"
 
 
+def test_results_that_come_more_than_once_are_noted() -> None:
+    life = Life(trial_concurrency=1, max_trial_number=1)
+    life.start(0)
+    job = life.job(0)
+    for position, sequence in enumerate((0, 1, 2)):
+        life.take(f.MetricReported(job, position, "PERIODICAL", sequence, "0", 0.5, "0.5"))
+    trial = life.state.trials[life.trial(0)]
+    assert trial.note is None
+    life.take(f.MetricReported(job, 3, "PERIODICAL", 1, "0", 0.5, "0.5"))
+    assert trial.note == (
+        "intermediate result number 1 came more than once: several programs or processes of this trial "
+        "report results"
+    )
+
+
 def test_a_lost_attempt_is_tried_again_under_a_new_id() -> None:
     life = Life(trial_concurrency=1, max_trial_number=1)
     life.start(0)
