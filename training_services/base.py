@@ -243,6 +243,14 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedFolder:
+    """Storage of all machines: where it is mounted on the server's machine and on the other machines."""
+
+    local: str
+    remote: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentContext:
     """Description of the experiment that a service works for.
 
@@ -263,6 +271,7 @@ class ExperimentContext:
     lease: timedelta | None = None  # time for which jobs continue without the server; None: forever
     trial_cpu_number: float | None = None  # subtracted from the machine's CPUs; None: not counted
     trial_memory_size: int | None = None  # MiB, subtracted from the machine's memory; None: not counted
+    shared_folder: SharedFolder | None = None
 
 
 class TrainingService(abc.ABC):

@@ -29,9 +29,11 @@ class ConfigFault(NamedTuple):
 class PlatformConfig(BaseModel):
     """Base class for platforms' ``CONFIG``. The defaults suit a platform without these features.
 
-    ``beside_server``: jobs run on the server's machine, so they cannot lose the connection to it.
+    ``shares_storage``: jobs can use ``sharedStorage``. ``beside_server``: jobs run on the server's machine,
+    so they cannot lose the connection to it.
     """
 
+    shares_storage: ClassVar[bool] = False
     beside_server: ClassVar[bool] = False
 
     def sends_code(self) -> bool:

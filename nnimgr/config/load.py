@@ -30,6 +30,7 @@ from nnimgr.config.service import (
     check_keys,
     read_service,
 )
+from nnimgr.config.shared_storage import check_shared_storage
 from nnimgr.config.v1 import convert, is_v1
 from nnimgr.home import Home
 
@@ -97,6 +98,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     check_keys(reading, service)
     check_capacity(reading, config)
     check_checkpoints(reading, config)
+    check_shared_storage(reading, config)
     _check_algorithms(reading, fields)
     check_goals(reading, fields)
     tuner = _algorithm(fields, "tuner")
@@ -145,6 +147,7 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     check_keys(reading, service)
     check_capacity(reading, config)
     check_checkpoints(reading, config)
+    check_shared_storage(reading, config)
     _check_algorithms(reading, fields, interpreter=interpreter)
     check_goals(reading, fields)
     valid = _SearchSpace(value=config.search_space).check(reading, fields["tuner"], interpreter=interpreter)

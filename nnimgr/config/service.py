@@ -239,8 +239,6 @@ def _check_hybrid(reading: Reading, parts: list[Part]) -> None:
 
 def check_gpus(reading: Reading, config: ExperimentConfig) -> None:
     """Check NNI's rules for a machine's GPUs that involve the top level."""
-    if config.shared_storage is not None:
-        reading.warn(("sharedStorage",), f"not used by the platform {config.platform}")
     several = config.platform == "hybrid"
     for number, member in enumerate(config.members):
         _check_member(reading, member, (_AT, number) if several else (_AT,))

@@ -223,12 +223,13 @@ def start_order(
     platform: str,
     code: CodeArchive | None = None,
     directory: str | None = None,
+    storage: str | None = None,
 ) -> StartOrder:
     """Return the start command of a job, with the environment variables that NNI's trials expect.
 
     ``gpus`` None: the platform itself decides which GPUs the trial sees. ``code``: archive of which the trial
     gets a copy; None: the trial runs in the code's own directory on the host, at ``directory`` if its path
-    differs there.
+    differs there. ``storage``: mount point of the shared storage, where the trial writes its output.
     """
     directory = directory or str(context.trial_code_directory)
     environment: dict[str, str | None] = {
@@ -249,6 +250,9 @@ def start_order(
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
     if gpus:
         environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # number GPUs as nvidia-smi does
+    if storage is not None:
+        output = f"{storage}/nni/{context.experiment_id}/trials/{job.trial_id}/nnioutput"
+        environment |= {"NNI_OUTPUT_DIR": output, "NNIMGR_SHARED_STORAGE": storage}
     return {
         "trial_id": job.trial_id,
         "attempt": job.attempt,

@@ -68,6 +68,7 @@ class LocalConfig(PlatformConfig):
         frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
     )
 
+    shares_storage: ClassVar[bool] = True
     beside_server: ClassVar[bool] = True
 
     platform: Literal["local"] = "local"
@@ -176,7 +177,14 @@ class LocalKeeper(KeeperHost):
         return None
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
-        return start_order(self._context, job, gpus, platform="local")
+        folder = self._context.shared_folder
+        return start_order(
+            self._context,
+            job,
+            gpus,
+            platform="local",
+            storage=None if folder is None else folder.local,
+        )
 
     def files(self) -> KeeperFiles:
         return FolderFiles(self._context.directory)

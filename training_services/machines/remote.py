@@ -153,7 +153,15 @@ class RemoteKeeper(KeeperHost):
         return await attendant.ask(what, **fields)
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
-        return start_order(self._context, job, gpus, platform="remote", code=self._code.archive)
+        folder = self._context.shared_folder
+        return start_order(
+            self._context,
+            job,
+            gpus,
+            platform="remote",
+            code=self._code.archive,
+            storage=None if folder is None else folder.remote,
+        )
 
     def _shared(self) -> Share:
         if self._share is None:

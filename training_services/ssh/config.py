@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -128,6 +128,7 @@ class RemoteConfig(_Model, PlatformConfig):
     never. ``reuseMode`` is accepted and has no effect.
     """
 
+    shares_storage: ClassVar[bool] = True
     platform: Literal["remote"] = "remote"
     machine_list: Annotated[list[MachineConfig], Field(min_length=1)]
     reuse_mode: bool = False

@@ -29,6 +29,16 @@ if TYPE_CHECKING:
     from trial_keeper.machine.interpreter import Interpreters
 
 
+# Put in front of a trial's command; not run by the keeper itself, because a network file system may hang.
+_NEEDS_STORAGE = """\
+if ! [ -d "$NNIMGR_SHARED_STORAGE" ]; then
+  echo "the shared storage $NNIMGR_SHARED_STORAGE is not mounted on this machine" >&2
+  exit 74
+fi
+mkdir -p "$NNI_OUTPUT_DIR" || exit 74
+"""
+
+
 class Starts:
     """Preparation of attempts. ``requests`` is the pipe to the spawner, whose pid is ``pid``."""
 
@@ -68,9 +78,9 @@ class Starts:
             return [] if trouble is None else self._core.delayed(now(), effect.job, trouble)
         directory, cwd = self._paths.folder(start["directory"]), start["cwd"]
         environment = {
+            "NNI_OUTPUT_DIR": directory,
             **start["environment"],
             "NNI_SYS_DIR": directory,
-            "NNI_OUTPUT_DIR": directory,
             MARK: effect.job,
         }
         code = start.get("code")
@@ -89,9 +99,11 @@ class Starts:
 
     def _ask(self, effect: fx.Spawn, directory: str, cwd: str, environment: dict[str, str | None]) -> None:
         start, lease = effect.start, effect.lease
+        needs_storage = environment.get("NNIMGR_SHARED_STORAGE") is not None
+        command = f"{_NEEDS_STORAGE}{start['command']}" if needs_storage else start["command"]
         changes = [name if value is None else f"{name}={value}" for name, value in environment.items()]
         fields = [
-            effect.job, self._directory.boot_id, directory, start["command"], cwd, start["parameter"],
+            effect.job, self._directory.boot_id, directory, command, cwd, start["parameter"],
             str(start["log_cap"]), self._paths.prefix(effect.job, start["directory"]),
             "" if lease is None else lease_file.path(self._directory.path, lease), *changes,
         ]  # fmt: skip

@@ -15,6 +15,7 @@ from nnimgr.config.machines import read_machines
 from nnimgr.config.model import AlgorithmConfig, Member
 from nnimgr.config.notification import NotificationConfig
 from nnimgr.config.secrets import reveal_secrets
+from nnimgr.config.shared_storage import shared_folder
 from nnimgr.core.managing.folder import Surroundings
 from nnimgr.core.managing.notifications import Notifier, Receiver
 from nnimgr.core.running.algorithm_process import Child
@@ -199,6 +200,7 @@ def _context(
         lease=config.lease_time,
         trial_cpu_number=member.job_cpu_number,
         trial_memory_size=member.job_memory_size,
+        shared_folder=shared_folder(config),
         **({} if config.silence is None else {"silent_after": config.silence}),
     )
 
