@@ -110,6 +110,16 @@ def test_a_bad_frame_ends_the_reading_and_kills_nothing(here: Host) -> None:
     assert told.notes == ["the metrics file holds no frame header at byte 10; nothing from there on is read"]
 
 
+def test_results_that_nnis_sdk_has_printed_are_noted(here: Host) -> None:
+    here.attempt("e-a-1", "echo; echo NNISDK_MEb\\'{}\\'")
+    told = here.server.ended("e-a-1")
+    assert told.notes == [
+        'no results: NNI\'s SDK has printed them, because NNI_PLATFORM is not "local" any more'
+    ]
+    here.attempt("e-b-1", "echo hello")
+    assert here.server.ended("e-b-1").notes == []
+
+
 def test_many_metrics_arrive_complete_and_in_order(here: Host) -> None:
     script = (
         "import os\n"

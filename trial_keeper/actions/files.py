@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PIECE = 4 << 20
 _READ = 1 << 20
+_BEGINNING = 1 << 16  # bytes of standard output to search
+_PRINTED = b"NNISDK_ME"
 
 
 class AttemptFiles(NamedTuple):
@@ -131,7 +133,25 @@ def count(files: AttemptFiles, offset: int) -> fx.Tally:
     piece, size = _piece(files, offset, PIECE)
     cut = frames.count(piece)
     more = len(piece) < size - offset and cut.end > 0 and not cut.bad
-    return fx.Tally(cut.skipped, offset + cut.end, cut.bad, more, size, time.time())
+    printed = size == 0 and _has_printed(files)
+    return fx.Tally(cut.skipped, offset + cut.end, cut.bad, more, size, time.time(), printed)
+
+
+def _has_printed(files: AttemptFiles) -> bool:
+    """Return whether the trial's standard output begins with results in the form of NNI's SDK.
+
+    The SDK prints results if the variable NNI_PLATFORM is not "local".
+    """
+    try:
+        fd = os.open(f"{files.directory}/stdout", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return _PRINTED in os.read(fd, _BEGINNING)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
 
 
 def stream(files: AttemptFiles) -> str:

@@ -252,7 +252,8 @@ class Tally(NamedTuple):
     """Result of one ``Count``.
 
     ``frames``, ``end``, ``bad`` and ``more`` as in ``Chunk``, with ``frames`` as a number. ``size``: bytes in
-    the file. ``at``: unix seconds.
+    the file. ``at``: unix seconds. ``printed``: there are no frames, but NNI's SDK has printed results to
+    standard output.
     """
 
     frames: int
@@ -261,3 +262,4 @@ class Tally(NamedTuple):
     more: bool
     size: int
     at: float
+    printed: bool = False

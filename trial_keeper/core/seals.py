@@ -83,6 +83,10 @@ class Seals:
         attempt.updates.clear()
         if tally.bad:
             attempt.note = bad_header(tally.end)
+        elif tally.printed:
+            attempt.note = (
+                'no results: NNI\'s SDK has printed them, because NNI_PLATFORM is not "local" any more'
+            )
         elif tally.end < tally.size:
             attempt.note = f"the metrics file ends in an incomplete frame of {tally.size - tally.end} bytes"
         elif tally.end > tally.size:
