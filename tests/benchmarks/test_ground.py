@@ -40,7 +40,8 @@ def test_what_the_kernel_says_of_this_process() -> None:
     used = proc.cpu(me)
     assert used is not None and used.own > 0
     assert proc.run_ns(me) > 0
-    assert proc.memory_kib(me, "VmHWM") >= proc.memory_kib(me, "VmRSS") > 0
+    most, now = proc.memory_kib(me, "VmHWM"), proc.memory_kib(me, "VmRSS")
+    assert most > 0.9 * now > 0  # the kernel counts both with a delay
     assert proc.pss_kib(me) > 0
     assert proc.folder(me) == os.getcwd()
 

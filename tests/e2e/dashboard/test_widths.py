@@ -49,4 +49,4 @@ def test_every_page_is_accessible_and_fits(view: View, furnished: Stage, width: 
         view.accessible()
         widest = view.page.evaluate("document.documentElement.scrollWidth")
         assert widest <= width, f"{path} is {widest} px wide"
-    view.forgive("404")  # of the address that leads nowhere
+    view.forgive("404|409")  # of the address that leads nowhere, and of machines of a closed experiment
