@@ -35,12 +35,15 @@ def reachable(folder: Path, rights: int) -> list[str]:
     """Return the files below a folder to which accounts besides their owner and root have these rights."""
     found = []
     for path in sorted(folder.iterdir()):
-        if path.is_symlink():
-            continue
-        if mode(path) & rights:
-            found.append(str(path))
-        if path.is_dir() and mode(path) & 0o011:
-            found += reachable(path, rights)
+        try:
+            if path.is_symlink():
+                continue
+            if mode(path) & rights:
+                found.append(str(path))
+            if path.is_dir() and mode(path) & 0o011:
+                found += reachable(path, rights)
+        except FileNotFoundError:
+            continue  # the server has renamed or removed it meanwhile
     return found
 
 

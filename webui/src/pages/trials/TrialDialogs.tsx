@@ -1,4 +1,4 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { lazy, Suspense } from "react";
 import { trialQuery, type Column } from "@/data/trials";
 import { strings } from "@/strings";
@@ -22,12 +22,12 @@ interface TrialDialogsProps {
   total: number;
   all: ReadonlyMap<string, TableColumn>;
   named: readonly Column[];
-  leftOut: number;
+  schema: UseQueryResult<{ leftOut: number }>;
   onResetWidths: () => void;
 }
 
 /** The dialog that the address names, if any. */
-export function TrialDialogs({ id, view, total, all, named, leftOut, onResetWidths }: TrialDialogsProps) {
+export function TrialDialogs({ id, view, total, all, named, schema, onResetWidths }: TrialDialogsProps) {
   const { dialog, question, selection, write } = view;
   if (dialog === null) return null;
   const close = () => write({ dialog: null });
@@ -43,17 +43,21 @@ export function TrialDialogs({ id, view, total, all, named, leftOut, onResetWidt
   };
   switch (name) {
     case "columns":
+      if (schema.data === undefined)
+        return <Waiting title={strings.trials.chooser.title} query={schema} onClose={close} />;
       return (
         <ColumnChooser
           all={all}
           chosen={view.columns}
-          leftOut={leftOut}
+          leftOut={schema.data.leftOut}
           onChange={(columns) => write(writtenColumns(id, columns))}
           onResetWidths={onResetWidths}
           onClose={close}
         />
       );
     case "builder":
+      if (schema.data === undefined)
+        return <Waiting title={strings.trials.builder.title} query={schema} onClose={close} />;
       return (
         <FilterBuilder
           columns={named}
@@ -96,10 +100,21 @@ interface OfTrialProps {
 function Clone({ id, trialId, onClose }: OfTrialProps) {
   const trial = useQuery(trialQuery(id, trialId));
   if (trial.data !== undefined) return <CustomTrial id={id} base={trial.data} onClose={onClose} />;
+  return <Waiting title={strings.customTrial.title} query={trial} onClose={onClose} />;
+}
+
+interface WaitingProps {
+  title: string;
+  query: Pick<UseQueryResult, "isError" | "error" | "refetch">;
+  onClose: () => void;
+}
+
+/** The dialog until what it shows has been read: a choice made earlier would be one among too few. */
+function Waiting({ title, query, onClose }: WaitingProps) {
   return (
-    <Dialog title={strings.customTrial.title} onClose={onClose} narrow>
-      {trial.isError ? (
-        <Failure error={trial.error} onRetry={() => void trial.refetch()} />
+    <Dialog title={title} onClose={onClose} narrow>
+      {query.isError ? (
+        <Failure error={query.error} onRetry={() => void query.refetch()} />
       ) : (
         <p className="soft">{strings.common.loading}</p>
       )}

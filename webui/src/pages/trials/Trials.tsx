@@ -139,7 +139,7 @@ export default function Trials({ id }: { id: string }) {
         total={answer.total ?? 0}
         all={all}
         named={named}
-        leftOut={schema.data?.leftOut ?? 0}
+        schema={schema}
         onResetWidths={model.resetWidths}
       />
     </div>
