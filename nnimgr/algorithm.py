@@ -107,6 +107,10 @@ class Recoverable:
         path = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
         return path if path and os.path.isdir(path) else None
 
+    def is_created_in_previous_exp(self, param_id: Any) -> bool:
+        """Return False. After a restart, earlier parameter sets reach an algorithm only as imported data."""
+        return False
+
 
 class Tuner(Recoverable):
     """Base class of tuners, which suggest parameter sets.

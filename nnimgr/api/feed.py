@@ -162,10 +162,8 @@ def _result_taken(fact: f.ResultTaken, names: Names) -> tuple[Severity, str]:
 
 def _verdict(fact: f.Verdict, names: Names) -> tuple[Severity, str]:
     because = f": {fact.reason}" if fact.reason else ""
-    return (
-        _INFO,
-        f"the assessor judges {names.trial(fact.trial_id)} bad at report {fact.position + 1}{because}",
-    )
+    when = "before its first report" if fact.position < 0 else f"at report {fact.position + 1}"
+    return _INFO, f"the {fact.by} judges {names.trial(fact.trial_id)} bad {when}{because}"
 
 
 def _stop_wanted(fact: f.StopRequested, names: Names) -> tuple[Severity, str]:

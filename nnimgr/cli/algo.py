@@ -52,8 +52,6 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
             raise ClientError(f"{error}.") from error
         if replaced:
             terminal.info(f"An algorithm {entry.name} was registered before: it is replaced.")
-        if entry.is_advisor:
-            terminal.warn(f"{entry.name} is an advisor, and advisors cannot be run yet.")
         terminal.info(f"{entry.name} registered successfully!")
     if terminal.as_json:
         terminal.json({"registered": [entry.name for entry in entries], "file": str(registry_file())})

@@ -178,7 +178,7 @@ class Progress:
                 return f"{name} has no place yet: {fields['reason']}"
             case "Verdict":
                 because = f": {fields['reason']}" if fields.get("reason") else ""
-                return f"{name} is stopped early by the assessor{because}"
+                return f"{name} is stopped early by the {fields.get('by', 'assessor')}{because}"
             case "JobLost":
                 return f"{name} was lost: {fields['reason']}"
             case "AttemptDue":

@@ -197,10 +197,7 @@ def _algorithm(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
 
 
 def _fold_algorithms(reading: Reading, fields: dict[str, Any]) -> None:
-    """Move ``advisor`` into ``tuner``, as NNI does, and remove algorithms named ``_none_``.
-
-    A user's class that is given as an advisor is refused, because advisors cannot be run yet.
-    """
+    """Move ``advisor`` into ``tuner``, as NNI does, and remove algorithms named ``_none_``."""
     for role in ("tuner", "assessor", "advisor"):
         if _algorithm(fields, role).get("name") == _NOT_SET:
             del fields[role]
@@ -210,10 +207,6 @@ def _fold_algorithms(reading: Reading, fields: dict[str, Any]) -> None:
     if "tuner" in fields:
         reading.fault(("advisor",), "give either an advisor or a tuner, not both")
         return
-    if isinstance(advisor, dict) and "className" in advisor:
-        reading.fault(
-            ("advisor", "className"), f"{advisor['className']!r}: advisors cannot be run yet; name a tuner"
-        )
     reading.note_spelling(("tuner",), str(reading.written(("advisor",))[-1]))
     fields["tuner"] = advisor
 

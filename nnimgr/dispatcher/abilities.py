@@ -43,6 +43,8 @@ class Abilities:
     suggests_many: bool  # True: one call generates sets for many ids
     waits: bool  # True: the tuner waits for results before it suggests more sets
     learns: bool
+    judges: bool  # True: it wants intermediate results, and may have trials stopped
+    wants_status: bool  # True: ``trial_end`` takes the trial's last status
     set_objectives: Method | None
     obey: Method | None
     needs: Method | None
@@ -61,6 +63,8 @@ class Abilities:
             suggests_many=several is not None and several is not Tuner.generate_multiple_parameters,
             waits=bool(getattr(tuner, "waits", False)),
             learns=bool(getattr(tuner, "learns", True)),
+            judges=bool(getattr(tuner, "judges", False)),
+            wants_status=bool(getattr(tuner, "wants_status", False)),
             set_objectives=_method(tuner, "set_objectives"),
             obey=_method(tuner, "obey"),
             needs=_method(tuner, "needs"),

@@ -117,11 +117,16 @@ class History:
                 stand_in=end.stand_in,
                 untried=called_off,
                 again=runs_again(end.status, untried=called_off, customised=customised),
+                status=end.status,
             )
 
     def metrics(self, *, after: int, up_to: int) -> Iterator[Metric]:
         """Yield the intermediate results of all trials, in the order of their arrival."""
         return self._reader.metrics(after=after, up_to=up_to)
+
+    def parameter_id(self, trial_id: str) -> int | None:
+        """Return the id of a trial's parameter set, None for a customised trial."""
+        return self._reader.parameter_id(trial_id)
 
     def reports_and_ends(self, *, up_to: int) -> Iterator[Metric | tuple[str, bool]]:
         """Yield all intermediate results, and (trial_id, success) at the ends of trials, in order."""

@@ -75,7 +75,8 @@ class TrialFinished:
     ``value``: the number that the trial's result counts as, if any. ``parameter_id`` is None for a customised
     trial. ``stand_in``: JSON text of the result to use if the trial has no usable one. ``untried``: the trial
     was canceled before it ran, and its set may be suggested again. ``again``: a stop of the experiment has
-    ended the trial, and its set runs again as another trial when the experiment is resumed.
+    ended the trial, and its set runs again as another trial when the experiment is resumed. ``status``: the
+    trial's last status.
     """
 
     number: int
@@ -88,6 +89,7 @@ class TrialFinished:
     untried: bool = False
     value: float | None = None
     again: bool = False
+    status: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +149,7 @@ class SetTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """New intermediate results (assessor), each as (trial_id, attempt, position, sequence, text)."""
+    """New intermediate results (assessor, advisor), each as (trial_id, attempt, position, sequence, text)."""
 
     items: tuple[tuple[str, int, int, int, str], ...]
 
@@ -179,11 +181,13 @@ def runs_again(status: str, *, untried: bool, customised: bool) -> bool:
 class Ready:
     """The algorithm is built and its state restored. ``learns``: its suggestions depend on results.
 
-    ``note``: one sentence if the state could not be restored exactly.
+    ``judges``: it wants intermediate results, and may have trials stopped. ``note``: one sentence if the
+    state could not be restored exactly.
     """
 
     learns: bool
     note: str | None = None
+    judges: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +222,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The assessor has judged the trial Bad at this metric.
+    """The assessor or advisor has judged the trial Bad at this metric.
 
     Good is not sent. For the other fields, see ``facts.Verdict``.
     """

@@ -118,8 +118,6 @@ def resolve(role: str, name: str, *, interpreter: Interpreter | None = None) -> 
         raise AlgorithmError(str(error), path=("name",)) from error
     if entry is None:
         raise _unknown(role, name, [each.name for each in known if each.role == role])
-    if entry.is_advisor:
-        raise AlgorithmError(f"{entry.name} is an advisor, and advisors cannot be run yet", path=("name",))
     return entry
 
 

@@ -4,6 +4,7 @@ sets.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from nnimgr.dispatcher.abilities import Abilities
 from nnimgr.dispatcher.calls import Calls
 from nnimgr.dispatcher.channel import Channel
 from nnimgr.dispatcher.enforcement import Enforcement
-from nnimgr.dispatcher.history import Event, History, PastSuggestion
+from nnimgr.dispatcher.history import Event, History, Metric, PastSuggestion
 from nnimgr.dispatcher.messages import (
     Answered,
     Ask,
@@ -21,6 +22,7 @@ from nnimgr.dispatcher.messages import (
     Failed,
     Imported,
     Leave,
+    Metrics,
     Ready,
     ResultReported,
     SetDiscarded,
@@ -56,10 +58,14 @@ class TunerHost:
         # ids whose sets came by st_callback and were refused -> their request
         self._refused: dict[int, Ask] = {}
         self._owing: Answered | None = None  # last Answered that was sent
+        # an advisor has got all metrics up to this fact from the database
+        self._metrics_to = start.rebuild_to
 
     def build(self) -> None:
         """Construct and rebuild the tuner, then send Ready. Raise Doomed."""
         self._tuner, self._builtin = self._calls.build(self._start)
+        if hasattr(self._tuner, "handle_request_trial_jobs"):
+            self._tuner = self._host_advisor(self._tuner)
         self._abilities = Abilities.of(self._tuner)
         set_objectives = self._abilities.set_objectives
         if self._start.objectives and set_objectives is not None:
@@ -75,7 +81,8 @@ class TunerHost:
             phases=self._phases,
         )
         note = Rebuild(self._start, self._feed, self._generate).run()
-        self._channel.send(Ready(learns=self._abilities.learns, note=note))
+        judges = self._abilities.judges
+        self._channel.send(Ready(learns=self._abilities.learns, note=note, judges=judges))
 
     def handle(self, message: ToChild) -> None:
         """Make the tuner calls of one line. Raise Doomed."""
@@ -92,7 +99,14 @@ class TunerHost:
             ):
                 self._feed.tell(message)
                 self._ask_again()
+            case Metrics(items=items) if self._abilities.judges:
+                self._take_metrics(items)
+                self._ask_again()
             case CatchUp(number=number):
+                if self._abilities.judges:
+                    with closing(History(self._start.database, self._start.experiment_id)) as history:
+                        self._take_metrics(history.metrics(after=self._metrics_to, up_to=number))
+                    self._metrics_to = number
                 for event in self._events(up_to=number):
                     if not isinstance(event, PastSuggestion):
                         self._feed.tell(event)
@@ -106,6 +120,25 @@ class TunerHost:
     def fail(self) -> None:
         """Call the tuner's ``_on_error``, because its exception is about to end the process."""
         self._calls.attempt("_on_error", getattr(self._tuner, "_on_error", _nothing))
+
+    def _host_advisor(self, advisor: Any) -> Any:
+        """Return an advisor of the user's own in the form of a tuner."""
+        from nnimgr.dispatcher.advisor import AdvisorTuner  # costs time at the start of every child
+
+        def parameter_id_of(trial_id: str) -> int | None:
+            with closing(History(self._start.database, self._start.experiment_id)) as history:
+                return history.parameter_id(trial_id)
+
+        return AdvisorTuner(advisor, parameter_id_of=parameter_id_of, judge=self._channel.send)
+
+    def _take_metrics(self, metrics: Iterable[Metric]) -> None:
+        """Pass intermediate results to an advisor. One that it knows already is ignored."""
+        for metric in metrics:
+            self._calls.report(
+                "handle_report_metric_data",
+                lambda metric=metric: self._tuner.take_metric(metric),  # type: ignore[misc]
+                trial_id=metric[0],
+            )
 
     def _enforce(self) -> Enforcement:
         """Build the check of parameter sets. A tuner with ``obey`` gets the rules before any other call."""

@@ -91,7 +91,9 @@ class TunerFeed:
             trial = replace(trial, text=None)
         usable = trial.parameter_id in phases.told or self._receive(trial)
         success = trial.success and usable
-        more = _more(trial) if self.abilities.way is Way.RECALL else {}
+        more: dict[str, Any] = _more(trial) if self.abilities.way is Way.RECALL else {}
+        if self.abilities.wants_status:
+            more["status"] = trial.status
         self._end(trial.parameter_id, trial.trial_id, success=success, **more)
         for parameter_id, parameters in phases.sets.items():
             if parameter_id not in phases.told:
@@ -116,7 +118,7 @@ class TunerFeed:
             return parameter_id in self._own
         return parameter_id >= self.first_own
 
-    def _end(self, parameter_id: int | None, trial_id: str, *, success: bool, **more: bool) -> None:
+    def _end(self, parameter_id: int | None, trial_id: str, *, success: bool, **more: Any) -> None:
         """Call ``trial_end``. ``more``: arguments that only some tuners take."""
         if self._hears_of(parameter_id):
             self._own.pop(-1 if parameter_id is None else parameter_id, None)

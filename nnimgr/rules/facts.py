@@ -271,6 +271,9 @@ class AlgorithmRecovered:
 class Verdict:
     """The assessor judges the trial bad at this metric. ``reason``: one sentence, if the assessor gives one.
 
+    ``by``: the tuner, if it is an advisor. ``attempt`` 0 and ``position`` -1: before any metric, whatever the
+    attempt.
+
     ``rung``: the step at which the trial was compared with others, if there are such steps. ``better``: a few
     of the trials with better results.
     """
@@ -281,6 +284,7 @@ class Verdict:
     reason: str = ""
     rung: int | None = None
     better: tuple[str, ...] = ()
+    by: Role = Role.ASSESSOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

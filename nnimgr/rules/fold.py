@@ -35,7 +35,7 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             return _placeable(state, fact)
         case f.Verdict():
             trial = state.trials.get(fact.trial_id)
-            return trial is not None and trial.attempt == fact.attempt and trial.target is None
+            return trial is not None and fact.attempt in (0, trial.attempt) and trial.target is None
         case f.StopRequested() | f.ResumeRequested():
             return fact.trial_id in state.trials
         case f.LossDeclared():

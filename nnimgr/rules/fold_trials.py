@@ -172,7 +172,8 @@ def _aim(
 
 @EXPERIMENT_STEPS.of(f.Verdict)
 def _verdict(state: ExperimentState, fact: f.Verdict, r: f.Recorded) -> None:
-    reason = f"the assessor judged it bad at report {fact.position + 1}"
+    when = "before its first report" if fact.position < 0 else f"at report {fact.position + 1}"
+    reason = f"the {fact.by} judged it bad {when}"
     reason += f": {fact.reason}" if fact.reason else ""
     _aim(state, fact, f.StopKind.ASSESSOR, reason)
 

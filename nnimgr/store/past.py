@@ -61,6 +61,9 @@ SELECT number, trial_id, NULL, NULL, NULL, payload FROM facts
 WHERE experiment_id = ? AND number <= ? AND kind = 'TrialEnded'
 ORDER BY 1
 """
+_PARAMETER_ID = (
+    "SELECT parameter_id FROM trials WHERE experiment_id = ? AND trial_id = ? AND source <> 'customized'"
+)
 _OTHERS = (
     "SELECT trial_id FROM trials WHERE experiment_id = ? AND trial_id NOT IN (SELECT value FROM json_each(?))"
 )
@@ -153,6 +156,11 @@ class PastReader:
             for row in self._connection.execute(_METRICS_OF, (self._id, json.dumps(part), up_to)):
                 found[row[0]].append(row)
             yield from found.items()
+
+    def parameter_id(self, trial_id: str) -> int | None:
+        """Return the id of the parameter set that the tuner made for a trial, None if it made none."""
+        row = self._connection.execute(_PARAMETER_ID, (self._id, trial_id)).fetchone()
+        return None if row is None else row[0]
 
     def metrics_and_ends(self, *, up_to: int) -> Iterator[Metric | tuple[str, str]]:
         """Yield intermediate results and ends of trials as (trial_id, payload), in order of their numbers."""

@@ -17,10 +17,6 @@ from tests.config.loading import GOAL, MINIMAL, Faults, Load
             "{name: hyperband, classArgs: {R: 0}}",
             "tuner.classArgs.R: the argument R of Hyperband must be an integer of at least 1, not 0",
         ),
-        (
-            "{className: mine.Advisor, codeDirectory: .}",
-            "advisor.className: 'mine.Advisor': advisors cannot be run yet; name a tuner",
-        ),
     ],
 )
 @pytest.mark.parametrize("search_space", ["{}", "{x: {_type: uniform, _value: [0, 1]}}"])
@@ -37,6 +33,12 @@ def test_advisors_are_refused_in_one_sentence(
 def test_an_advisor_becomes_the_tuner(load: Load) -> None:
     text = MINIMAL.replace("tuner:", "advisor:")
     assert load(text).config.tuner.name == "Random"
+
+
+def test_a_class_of_the_users_own_becomes_the_tuner(load: Load) -> None:
+    advisor = "advisor: {className: mine.Advisor, codeDirectory: .}\n"
+    loaded = load(MINIMAL.replace("tuner:\n  name: Random\n", advisor))
+    assert loaded.config.tuner.class_name == "mine.Advisor"
 
 
 def test_an_assessor_beside_an_advisor_is_not_used(load: Load) -> None:

@@ -15,7 +15,7 @@ from nnimgr.core.running.mailbox import Builder, Post
 from nnimgr.core.running.notices import Notice
 from nnimgr.dispatcher import messages as m
 from nnimgr.rules import facts as f
-from nnimgr.rules.state import ExperimentState
+from nnimgr.rules.state import ExperimentState, trial_of_job
 
 __all__ = ["AlgorithmProcess", "Child", "Spawn"]
 
@@ -43,6 +43,7 @@ class AlgorithmProcess:
 
     def __init__(self, start: m.Start, *, spawn: Spawn, post: Post, notices: dict[str, Notice]) -> None:
         self.start, self.role = start, f.Role(start.role)
+        self.judges = False  # True: the child wants intermediate results, and may have trials stopped
         self.fed_to = 0  # number of the last committed fact
         self._spawn, self._post, self._notices = spawn, post, notices
         self._child: Child | None = None
@@ -53,6 +54,8 @@ class AlgorithmProcess:
         self._unanswered = False  # True while the child has a pending request
         self._deaths = 0  # number of deaths since the last proof of life
         self._learns = True
+        self._judging: list[tuple[str, int, int, int, str]] = []
+        self._commits_to_catch_up = 0  # commits until all metrics that were not sent are stored
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving: list[Child] = []
         self._closed = False
@@ -74,6 +77,32 @@ class AlgorithmProcess:
         """Send a message to the child. Do nothing if no child runs."""
         if self._child is not None:
             self._child.send(message)
+
+    def judge(self, metric: f.MetricReported) -> None:
+        """Add a new metric to the metrics that the next ``flush`` sends to a child that judges trials."""
+        if self.judges and metric.type == f.MetricType.PERIODICAL:
+            trial_id, attempt = trial_of_job(metric.job_id)
+            self._judging.append((trial_id, attempt, metric.position, metric.sequence, metric.text))
+
+    def flush(self) -> None:
+        """Send the metrics that ``judge`` has collected to the child in one message."""
+        if not self._judging:
+            return
+        items, self._judging = tuple(self._judging), []
+        if self._child is not None and not self._child.send(m.Metrics(items=items)):
+            self._commits_to_catch_up = 2  # a commit that has already begun may lack these metrics
+
+    def catch_up(self) -> None:
+        """Let a slow child read the missing metrics from the database. Call after each commit."""
+        if self._commits_to_catch_up == 0:
+            return
+        self._commits_to_catch_up -= 1
+        if (
+            self._commits_to_catch_up == 0
+            and self._child is not None
+            and not self._child.catch_up(self.fed_to)
+        ):
+            self._commits_to_catch_up = 1
 
     def failed(self, fact: f.AlgorithmFailed, state: ExperimentState) -> None:
         """Restart the child after its failure was committed. The pause grows with each failure."""
@@ -120,6 +149,17 @@ class AlgorithmProcess:
                     trial_id=message.trial_id,
                 )
                 self._post(self._unless_replaced(failure))
+            case m.Judged():
+                verdict = f.Verdict(
+                    trial_id=message.trial_id,
+                    attempt=message.attempt,
+                    position=message.position,
+                    reason=message.reason,
+                    rung=message.rung,
+                    better=message.better,
+                    by=self.role,
+                )
+                self._post(self._unless_replaced(verdict))
             case m.Noted():
                 self._post(f.TrialNoted(trial_id=message.trial_id, note=message.note))
             case m.Busy():
@@ -130,6 +170,7 @@ class AlgorithmProcess:
                 self._notices.pop(self.role, None)
             case m.Ready():
                 self._ready, self._learns = True, message.learns
+                self.judges = self.judges or message.judges
                 if message.note:
                     self._notices[f"{self.role} rebuilt"] = Notice(subject=message.note)
                 self._post(_nothing)

@@ -13,7 +13,6 @@ from nnimgr.core.running.mailbox import Post
 from nnimgr.core.running.notices import Notice
 from nnimgr.dispatcher import messages as m
 from nnimgr.rules import facts as f
-from nnimgr.rules.state import trial_of_job
 
 __all__ = ["AssessorProcess"]
 
@@ -36,55 +35,16 @@ class AssessorProcess(AlgorithmProcess):
     ) -> None:
         super().__init__(start, spawn=spawn, post=post, notices=notices)
         self._pending_metrics = pending_metrics
-        self._judging: list[tuple[str, int, int, int, str]] = []
-        self._commits_to_catch_up = 0  # commits until all metrics that were not sent are stored
-
-    def judge(self, metric: f.MetricReported) -> None:
-        """Add a new metric to the metrics that the next ``flush`` sends to the child."""
-        if metric.type == f.MetricType.PERIODICAL:
-            trial_id, attempt = trial_of_job(metric.job_id)
-            self._judging.append((trial_id, attempt, metric.position, metric.sequence, metric.text))
+        self.judges = True
 
     def flush(self) -> None:
         """Send the metrics that ``judge`` has collected to the child in one message."""
-        if not self._judging:
-            return
-        items, self._judging = tuple(self._judging), []
-        if self._child is None:
-            return
-        self._unanswered = not self._answered  # the child reports only its first good opinion
-        if not self._child.send(m.Metrics(items=items)):
-            self._commits_to_catch_up = 2  # a commit that has already begun may lack these metrics
-
-    def catch_up(self) -> None:
-        """Let a slow child read the missing metrics from the database. Call after each commit."""
-        if self._commits_to_catch_up == 0:
-            return
-        self._commits_to_catch_up -= 1
-        if (
-            self._commits_to_catch_up == 0
-            and self._child is not None
-            and not self._child.catch_up(self.fed_to)
-        ):
-            self._commits_to_catch_up = 1
+        if self._judging and self._child is not None:
+            self._unanswered = not self._answered  # the child reports only its first good opinion
+        super().flush()
 
     def _began(self) -> None:
         self._judging = []
         for metric in self._pending_metrics():
             self.judge(metric)
         self.flush()
-
-    def _hear(self, message: m.FromChild) -> None:
-        if not isinstance(message, m.Judged):
-            super()._hear(message)
-            return
-        self._post(
-            f.Verdict(
-                trial_id=message.trial_id,
-                attempt=message.attempt,
-                position=message.position,
-                reason=message.reason,
-                rung=message.rung,
-                better=message.better,
-            )
-        )

@@ -39,9 +39,8 @@ class Search:
         self._notices: dict[str, Notice] = {}
         self._tuner = TunerProcess(tuner, spawn=spawn, post=post, notices=self._notices, new_tuner=new_tuner)
         self._processes: dict[f.Role, AlgorithmProcess] = {f.Role.TUNER: self._tuner}
-        self._assessor: AssessorProcess | None = None
         if assessor is not None:
-            self._assessor = self._processes[f.Role.ASSESSOR] = AssessorProcess(
+            self._processes[f.Role.ASSESSOR] = AssessorProcess(
                 assessor, spawn=spawn, post=post, notices=self._notices, pending_metrics=pending_metrics
             )
 
@@ -82,14 +81,14 @@ class Search:
         self._tuner.ask_further(trial_id, index, state)
 
     def judge(self, metric: f.MetricReported) -> None:
-        """Add a new metric to the metrics that the next ``flush`` sends to the assessor."""
-        if self._assessor is not None:
-            self._assessor.judge(metric)
+        """Add a new metric to the metrics that the next ``flush`` sends to assessor and advisor."""
+        for process in self._processes.values():
+            process.judge(metric)
 
     def flush(self) -> None:
-        """Send the metrics that ``judge`` has collected to the assessor."""
-        if self._assessor is not None:
-            self._assessor.flush()
+        """Send the metrics that ``judge`` has collected."""
+        for process in self._processes.values():
+            process.flush()
 
     # ---- telling ------------------------------------------------------------------------------------------
 
@@ -121,8 +120,7 @@ class Search:
                     self._processes[fact.role].failed(fact, state)
         for process in self._processes.values():
             process.fed_to = state.number
-        if self._assessor is not None:
-            self._assessor.catch_up()
+            process.catch_up()
 
     def _config_changed(self, number: int, fact: f.ConfigChanged, state: ExperimentState) -> None:
         if "tuner" in fact.changes:
@@ -148,6 +146,7 @@ def _finished(number: int, fact: f.TrialEnded, touched: Touched) -> m.TrialFinis
         value=trial.final_value,
         stand_in=fact.stand_in,
         untried=fact.untried,
+        status=fact.status,
         again=m.runs_again(fact.status, untried=fact.untried, customised=customised),
     )
 

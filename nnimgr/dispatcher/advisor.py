@@ -1,0 +1,158 @@
+"""Makes an advisor of the user's own look like a tuner that waits for results."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nnimgr.advisor import Advisor, CommandType, connect
+from nnimgr.algorithm import NoMoreTrialError, Tuner
+from nnimgr.dispatcher.history import Metric
+from nnimgr.dispatcher.messages import Judged
+
+__all__ = ["AdvisorTuner"]
+
+
+@dataclass(slots=True)
+class _Sent:
+    """Trial that the advisor has sent. ``text``: as sent. ``theirs``: the advisor's id of the set."""
+
+    text: str
+    theirs: Any
+    parameters: Any
+
+
+class AdvisorTuner(Tuner):
+    """Tuner whose calls become commands to an advisor, and which takes what the advisor sends.
+
+    ``parameter_id_of`` returns the parameter id of a trial, None for a trial of the user's. ``judge`` takes
+    the advisor's wishes to stop trials.
+    """
+
+    waits = True  # sets may come during any later call
+    judges = True  # intermediate results are wanted
+    wants_status = True
+
+    def __init__(
+        self,
+        advisor: Advisor,
+        *,
+        parameter_id_of: Callable[[str], int | None],
+        judge: Callable[[Judged], None],
+    ) -> None:
+        self._advisor, self._parameter_id_of, self._judge = advisor, parameter_id_of, judge
+        self._initialized = False
+        self._requested: set[int] = set()  # ids for which the advisor was asked for a trial
+        self._ready: deque[_Sent] = deque()
+        self._running: dict[int, _Sent] = {}  # sets that were handed out, until their trials end
+        self._no_more = False  # True: the advisor has said so since the last set that it sent
+        self._trials: dict[str, int | None] = {}  # running trials with metrics -> parameter id
+        self._read: dict[str, tuple[int, int]] = {}  # trial -> attempt and position of the last metric
+        connect(self._take)
+
+    # ---- calls of the host --------------------------------------------------------------------------------
+
+    def update_search_space(self, search_space: dict[str, Any]) -> None:
+        first, self._initialized = not self._initialized, True
+        handle = self._advisor.handle_initialize if first else self._advisor.handle_update_search_space
+        handle(search_space)
+
+    def generate_multiple_parameters(self, parameter_id_list: list[int], **_: Any) -> list[Any]:
+        """Return sets for the first of these ids, none if the advisor waits for results.
+
+        Raise NoMoreTrialError if the advisor has no more, and no trial of its runs that could change that.
+        """
+        for parameter_id in parameter_id_list:
+            if (refused := self._running.pop(parameter_id, None)) is not None:  # asked for again
+                self._end(refused, trial_id="", status="SYS_CANCELED")
+        if new := set(parameter_id_list) - self._requested:
+            self._requested |= new
+            self._advisor.handle_request_trial_jobs(len(new))
+        given = []
+        for parameter_id in parameter_id_list[: len(self._ready)]:
+            sent = self._running[parameter_id] = self._ready.popleft()
+            self._requested.discard(parameter_id)
+            given.append(sent.parameters)
+        if not given and self._no_more and not self._running:
+            self._requested -= set(parameter_id_list)
+            raise NoMoreTrialError
+        return given
+
+    def why_waiting(self) -> str:
+        return "the advisor waits for the results of trials"
+
+    def receive_trial_result(
+        self, parameter_id: int, parameters: Any, value: Any, *, trial_job_id: str = "", **_: Any
+    ) -> None:
+        if (sent := self._running.get(parameter_id)) is not None:
+            self._report(sent, trial_job_id, "FINAL", 0, json.dumps(value))
+
+    def trial_end(
+        self, parameter_id: int, success: bool, *, trial_job_id: str = "", status: str = "", **_: Any
+    ) -> None:
+        self._trials.pop(trial_job_id, None)
+        self._read.pop(trial_job_id, None)
+        if (sent := self._running.pop(parameter_id, None)) is not None:
+            self._end(sent, trial_id=trial_job_id, status=status)
+
+    def import_data(self, data: list[Any]) -> None:
+        self._advisor.handle_import_data(data)
+
+    def load_checkpoint(self) -> None:
+        self._advisor.load_checkpoint()
+
+    def take_metric(self, metric: Metric) -> None:
+        """Pass on an intermediate result of a trial that the advisor has sent, unless it knows it."""
+        trial_id, attempt, position, sequence, text = metric
+        if trial_id not in self._trials:
+            self._trials[trial_id] = self._parameter_id_of(trial_id)
+        sent = self._running.get(-1 if (own := self._trials[trial_id]) is None else own)
+        if sent is not None and self._read.get(trial_id, (0, -1)) < (attempt, position):
+            self._read[trial_id] = attempt, position
+            self._report(sent, trial_id, "PERIODICAL", sequence, text)
+
+    def _on_exit(self) -> None:
+        self._advisor.stopping = True
+        getattr(self._advisor, "_on_exit", lambda: None)()
+
+    def _report(self, sent: _Sent, trial_id: str, kind: str, sequence: int, text: str) -> None:
+        data = {"parameter_id": sent.theirs, "trial_job_id": trial_id, "type": kind}
+        self._advisor.handle_report_metric_data(data | {"sequence": sequence, "value": text})
+
+    def _end(self, sent: _Sent, *, trial_id: str, status: str) -> None:
+        data = {"trial_job_id": trial_id, "event": status, "hyper_params": sent.text}
+        self._advisor.handle_trial_end(data)
+
+    # ---- what the advisor sends ---------------------------------------------------------------------------
+
+    def _take(self, command: CommandType, data: str) -> None:
+        """Take a command. Raise ValueError if it cannot be followed."""
+        match command:
+            case CommandType.NewTrialJob:
+                self._ready.append(_sent(data))
+                self._no_more = False
+            case CommandType.NoMoreTrialJobs:
+                self._no_more = True
+            case CommandType.KillTrialJob:
+                trial_id = json.loads(data) if data.startswith('"') else data
+                attempt, position = self._read.get(trial_id, (0, -1))
+                self._judge(Judged(trial_id=trial_id, attempt=attempt, position=position))
+            case CommandType.Error:
+                raise RuntimeError(data)
+            case CommandType.Initialized:
+                pass
+            case _:
+                raise ValueError(f"an advisor cannot send {command.name} here; it can send {_POSSIBLE}")
+
+
+_POSSIBLE = "NewTrialJob, NoMoreTrialJobs, KillTrialJob and Initialized"
+
+
+def _sent(text: str) -> _Sent:
+    record = json.loads(text)
+    if not isinstance(record, dict) or not {"parameter_id", "parameters"} <= record.keys():
+        raise ValueError(f"NewTrialJob needs an object with parameter_id and parameters, not {text:.200}")
+    return _Sent(text=text, theirs=record["parameter_id"], parameters=record["parameters"])
