@@ -400,7 +400,9 @@ class TrainingServiceContract:
         job_id = core.submit("aaaa1")
         await core.seen(JobStarted, job_id)
         await core.close(detach=True)
-        assert platform.processes("aaaa1") > 0
+        async with asyncio.timeout(DEADLINE_S):
+            while not platform.processes("aaaa1"):  # the command may be about to start
+                await asyncio.sleep(0.05)
         await core.open(platform.make())
         assert core.service is not None
         assert [job.job_id for job in await core.service.list_trial_jobs()] == [job_id]
