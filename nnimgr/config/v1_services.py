@@ -141,7 +141,10 @@ def _kubeflow(top: Section, trial: Section, at: KeyPath) -> None:
         role = trial.inner(name)
         if role is not None:
             role.move({"replicas": "replicas"}, (*at, name))
-            _role(role, trial, (*at, name))
+            _role(role, (*at, name))
+            code = trial.take("codeDir")
+            if code is not None:
+                trial.put("codeDir", (*at, name, "codeDirectory"), code)
 
 
 def _framework_controller(top: Section, trial: Section, at: KeyPath) -> None:
@@ -161,14 +164,14 @@ def _framework_controller(top: Section, trial: Section, at: KeyPath) -> None:
             }
             policy.move(counts, (*place, "frameworkAttemptCompletionPolicy"))
             policy.finish()
-        _role(role, trial, place)
+        _role(role, place)
+        command = role.take("command")
+        if number == 0 and command is not None:  # NNI shows the command of the first role as the trial's
+            role.put("command", ("trialCommand",), command)
 
 
-def _role(role: Section, trial: Section, at: KeyPath) -> None:
+def _role(role: Section, at: KeyPath) -> None:
     role.move(_ROLE, at)
-    code = trial.take("codeDir")
-    if code is not None:
-        trial.put("codeDir", (*at, "codeDirectory"), code)
     role.drop(
         ["privateRegistryAuthPath"],
         "has no effect: name the Secret with platform kubernetes, in its field imagePullSecrets",

@@ -235,7 +235,7 @@ def test_a_wrong_value_is_refused_with_its_field(changes: dict[str, Any], senten
 
 
 def test_the_first_format_is_converted() -> None:
-    found = to_v2(
+    converted = to_v2(
         {
             "trialConcurrency": 2,
             "maxExecDuration": "1h",
@@ -246,6 +246,7 @@ def test_the_first_format_is_converted() -> None:
             "trial": {"command": "python main.py", "codeDir": ".", "gpuNum": 0},
         }
     )
+    found = ExperimentConfig(**converted)
     assert isinstance(found.training_service, LocalConfig)
     assert (found.max_experiment_duration, found.max_trial_number) == ("1h", 5)
     assert found.tuner is not None

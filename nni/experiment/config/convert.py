@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nni.experiment.config.experiment_config import ExperimentConfig
-
 __all__ = ["to_v2"]
 
 
-def to_v2(v1: dict[str, Any]) -> ExperimentConfig:
-    """Convert a configuration of the first format to an ``ExperimentConfig``.
+def to_v2(v1: dict[str, Any]) -> dict[str, Any]:
+    """Convert a configuration of the first format to the second one: the arguments of ``ExperimentConfig``.
 
     Raise nnimgr's ConfigError, with every field that cannot be converted.
     """
@@ -19,4 +17,4 @@ def to_v2(v1: dict[str, Any]) -> ExperimentConfig:
     from nnimgr.config.document import Document
     from nnimgr.config.v1 import convert
 
-    return ExperimentConfig(**convert(Document(None, json.dumps(v1))).value)
+    return dict(convert(Document(None, json.dumps(v1))).value)
