@@ -401,7 +401,7 @@ class TrainingServiceContract:
         await core.seen(JobStarted, job_id)
         await core.close(detach=True)
         async with asyncio.timeout(DEADLINE_S):
-            while not platform.processes("aaaa1"):  # the command may be about to start
+            while not platform.processes("aaaa1"):  # noqa: ASYNC110 (the command may be about to start)
                 await asyncio.sleep(0.05)
         await core.open(platform.make())
         assert core.service is not None

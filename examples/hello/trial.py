@@ -65,7 +65,7 @@ class Network:
 
 
 def main() -> None:
-    parameters = {**DEFAULTS, **nni.get_next_parameter()}
+    parameters = nni.get_next_parameter(default=DEFAULTS)
     train, test = spirals(POINTS, seed=1), spirals(POINTS, seed=2)
     network = Network(len(train[0][0]), parameters["hidden_units"])
     size, accuracy = parameters["batch_size"], 0.0

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import tempfile
 import zipfile
@@ -69,7 +70,8 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
             _add_folder(archive, code, "code", leave=frozenset())
     size = target.stat().st_size
     terminal.info(f"Experiment {entry.id} was saved to {target} ({shown_bytes(size)}).")
-    terminal.info(f"Load it: nnictl experiment load --path {target.name}")
+    shown = target.name if target.parent == Path.cwd() else str(target)
+    terminal.info(f"Load it: nnictl experiment load --path {shlex.quote(shown)}")
     if terminal.as_json:
         terminal.json({"id": entry.id, "file": str(target), "bytes": size})
     return 0

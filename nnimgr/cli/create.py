@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.configuration import load
 from nnimgr.cli.stored import named_or_brought
+from nnimgr.cli.summary import goal_of
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import (
@@ -118,6 +119,8 @@ def _after_start(
         terminal.say(url)
     else:
         terminal.stamped(f"Web portal URLs: {url}")
+    if not foreground and terminal.for_people:
+        terminal.stamped(f"Goal: {goal_of(client.get('experiments', experiment_id))}")
     if not foreground:
         terminal.stamped(f'To stop experiment run "nnictl stop {experiment_id}" or "nnictl stop --all"')
         terminal.stamped(f'Reference: "nnictl top {experiment_id}" watches it; "nnictl --help" lists more')
@@ -163,8 +166,14 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     from nnimgr.config.secrets import hide_secrets
 
     config, _ = hide_secrets(loaded.config)
+    goal = {
+        "optimizeMode": config.optimize_mode,
+        "goalStated": config.goal_is_stated,
+        "objectives": config.objectives,
+    }
     facts: dict[str, Any] = {
         "tuner": config.tuner.title,
+        "goal": goal_of(goal),
         "assessor": config.assessor.title if config.assessor else None,
         "platform": config.platform,
         "trialCommand": config.members[0].job_command,

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nnimgr.cli.progress import LIVE, LiveTrial, Progress, notice_lines, number, parameters_text
+from nnimgr.cli.summary import goal_of
 from nnimgr.cli.times import duration_text
 
 __all__ = ["LiveScreen", "view"]
@@ -76,6 +77,7 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
         *([Text(sentence)] if sentence else []),
         _bars(profile, since=since),
         _counts(profile),
+        Text.assemble(("Goal   ", "bold"), goal_of(profile), **_ONE_LINE),
     ]
     best = profile["bestTrial"]
     if best is not None:
@@ -128,9 +130,12 @@ def _bar(done: float, most: float | None) -> RenderableType:
 
 def _counts(profile: Mapping[str, Any]) -> Text:
     text = Text("Counts ", style="bold")
+    without = profile.get("withoutResult") or 0
     for status, count in profile["counts"].items():
         if count:
             text.append(f" {count} {status}", style=f"not bold {_STYLES.get(status, '')}".strip())
+        if status == "SUCCEEDED" and without:
+            text.append(f" ({without} without a usable result)", style="not bold yellow")
     return text
 
 

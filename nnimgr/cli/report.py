@@ -39,9 +39,13 @@ def report(progress: Progress, client: Client, terminal: Terminal) -> None:
         terminal.say("No trial has a usable result.")
     else:
         where = f"{best['sequence']} ({best['trialId']})"
-        terminal.say(f"Best trial: {where} with {number(best['value'])}, goal: {goal_of(profile)}")
+        objectives = list(profile.get("objectives") or {})
+        by = f" for {objectives[0]}" if len(objectives) > 1 else ""
+        terminal.say(f"Best trial{by}: {where} with {number(best['value'])}, goal: {goal_of(profile)}")
         for name, value in _items(best["parameters"]):
             terminal.say(f"  {name}: {value}")
+        if by:
+            terminal.say(f"Best for several objectives: nnictl experiment pareto {profile['id']}")
     terminal.say(f"Next: {_next(profile, failed)}")
 
 
@@ -58,7 +62,7 @@ def _next(profile: Mapping[str, Any], failed: Mapping[str, Any] | None) -> str:
         return f"nnictl experiment export {experiment_id} -t csv -f results.csv"
     if failed is not None:
         return "correct the trial, then: nnictl create --config FILE"
-    return "let the trial call nni.report_final_result(), then: nnictl create --config FILE"
+    return f"see why no trial has a usable result: nnictl trial ls {experiment_id}"
 
 
 def _items(parameters: Any) -> list[tuple[str, Any]]:

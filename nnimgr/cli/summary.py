@@ -38,8 +38,11 @@ def counts_text(profile: Mapping[str, Any]) -> str:
 
 def goal_of(profile: Mapping[str, Any]) -> str:
     """Return whether the largest or the smallest result is the best, and which field of the configuration
-    says so.
+    says so. With several objectives, return the mode of each.
     """
+    objectives: Mapping[str, str] = profile.get("objectives") or {}
+    if len(objectives) > 1:
+        return ", ".join(f"{mode} {name}" for name, mode in objectives.items())
     mode = str(profile["optimizeMode"])
     return mode if profile.get("goalStated", True) else f'{mode} (NNI\'s default; set "goal:")'
 
@@ -47,7 +50,9 @@ def goal_of(profile: Mapping[str, Any]) -> str:
 def best_line(profile: Mapping[str, Any], *, ended_at: str | None = None) -> str:
     """Return the best result with its trial, such as "0.964, trial 20 (k3x9z), 1 min ago"."""
     best = profile["bestTrial"]
-    text = f"{number(best['value'])}, trial {best['sequence']} ({best['trialId']})"
+    objectives = list(profile.get("objectives") or {})
+    by = f" ({objectives[0]})" if len(objectives) > 1 else ""
+    text = f"{number(best['value'])}{by}, trial {best['sequence']} ({best['trialId']})"
     return text if ended_at is None else f"{text}, {when(ended_at)}"
 
 

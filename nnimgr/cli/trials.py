@@ -17,6 +17,7 @@ from nnimgr.cli.times import duration_text
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
+from nnimgr.index import IndexEntry
 
 __all__ = ["all_trials", "list_all", "lost", "retry", "stop", "trial_named"]
 
@@ -91,6 +92,7 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
+    client.mends = {**client.mends, **_mends_of_open(entry)}
     trial = trial_named(client, entry.id, args.trial_id)
     client.post("experiments", entry.id, "trials", trial["id"], "stop")
     terminal.info(f"Trial {trial['sequence']} ({trial['id']}) is being stopped.")
@@ -129,6 +131,7 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
+    client.mends = {**client.mends, **_mends_of_open(entry)}
     if args.failed:
         body = {}
     else:
@@ -141,6 +144,13 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json(started)
     return 0
+
+
+def _mends_of_open(entry: IndexEntry) -> dict[int, str]:
+    """Return the last line of an error about a trial, by status, for an experiment that a server has open."""
+    return (
+        {} if entry.status in ("STOPPED", "VIEWED") else {409: f"See its trials: nnictl trial ls {entry.id}"}
+    )
 
 
 def trial_named(client: Client, experiment_id: str, word: str) -> dict[str, Any]:

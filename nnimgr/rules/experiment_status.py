@@ -9,6 +9,8 @@ from nnimgr.rules.state import (
     ExperimentState,
 )
 
+_NO_COMMAND = ("126/", "127/")  # the shell could not execute the command, or did not find it
+
 
 def time_is_up(state: ExperimentState, now: datetime) -> bool:
     """Return whether maxExperimentDuration is exceeded."""
@@ -36,7 +38,7 @@ def _wanted_status(
             )
         if not _is_over(state):
             return f.ExperimentStatus.DRAINING, f.DrainReason.USER, "a user stops it"
-        return f.ExperimentStatus.STOPPED, None, "a user stopped it"
+        return f.ExperimentStatus.STOPPED, None, _stopped(state)
     if state.failed is not None:
         return f.ExperimentStatus.ERROR, None, state.failed
     if state.fails_fast and state.budget != 0:
@@ -51,11 +53,22 @@ def _wanted_status(
     return f.ExperimentStatus.DRAINING, drain, reason
 
 
+def _stopped(state: ExperimentState) -> str:
+    """Return why the experiment is STOPPED. If it had ended before, the earlier reason stays visible."""
+    match state.status:
+        case f.ExperimentStatus.DONE:
+            return f"it was closed after its end: {state.reason}"
+        case f.ExperimentStatus.ERROR:
+            return f"it was closed after an error: {state.reason}"
+    return "a user stopped it"
+
+
 def _failing(state: ExperimentState) -> str:
-    return (
-        f"the first {state.first_failures} trials all failed alike: {state.first_failure_reason}; "
-        f"mend the cause, then go on: nnictl resume {state.id}"
-    )
+    if state.first_failure.startswith(_NO_COMMAND):
+        remedy = "correct trialCommand, then start a new experiment: nnictl create"
+    else:
+        remedy = f"correct the trial's code, then continue: nnictl resume {state.id}"
+    return f"the first {state.first_failures} trials all failed alike: {state.first_failure_reason}; {remedy}"
 
 
 def _is_over(state: ExperimentState) -> bool:

@@ -150,7 +150,8 @@ def test_a_dry_run_starts_nothing(home: Home, config: Path, capsys: pytest.Captu
     assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
     printed = capsys.readouterr().out
     assert "trialConcurrency: 2\n" in printed
-    assert "# tuner: Random\n# assessor: Medianstop\n# platform: local\n# trialCommand: ./run\n" in printed
+    assert "# tuner: Random\n# goal: maximize\n# assessor: Medianstop\n" in printed
+    assert "# platform: local\n# trialCommand: ./run\n" in printed
     assert "# parameterSets: 15\n" in printed
     assert not home.path.exists()
 
@@ -318,7 +319,7 @@ def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
             [
                 "Trials: 1 SUCCEEDED (1 without a usable result)",
                 "No trial has a usable result.",
-                "Next: let the trial call nni.report_final_result(), then: nnictl create --config FILE",
+                "Next: see why no trial has a usable result: nnictl trial ls abc",
             ],
         ),
     ],

@@ -36,10 +36,34 @@ def test_the_first_trials_that_fail_alike_stop_the_experiment() -> None:
     fail(life, 3)
     assert life.state.status is E.STOPPED
     assert life.state.reason == (
-        f"the first 4 trials all failed alike: exited with code 1: {BROKEN}; mend the cause, then go on: "
-        "nnictl resume exp"
+        f"the first 4 trials all failed alike: exited with code 1: {BROKEN}; correct the trial's code, then "
+        "continue: nnictl resume exp"
     )
     assert refold(life.log) == life.state
+
+
+def test_a_command_that_does_not_exist_needs_a_new_experiment() -> None:
+    life = Life(trial_concurrency=1, fail_fast=2)
+    for sequence in range(2):
+        life.start(sequence)
+        fail(life, sequence, "sh: 1: pyhton3: not found", code=127)
+    assert life.state.status is E.STOPPED
+    assert life.state.reason.endswith(
+        "command not found: pyhton3 (exit code 127); correct trialCommand, then start a new experiment: "
+        "nnictl create"
+    )
+
+
+def test_a_stop_after_the_end_keeps_why_the_experiment_ended() -> None:
+    life = Life(trial_concurrency=1, max_trial_number=1)
+    life.start(0)
+    life.end(0)
+    assert life.state.status is E.DONE
+    life.take(f.ExperimentStopRequested())
+    assert (life.state.status, life.state.reason) == (
+        E.STOPPED,
+        "it was closed after its end: 1 of 1 trials",
+    )
 
 
 def test_a_resume_runs_what_was_cut_off_and_counts_again() -> None:

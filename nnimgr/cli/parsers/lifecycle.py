@@ -122,5 +122,5 @@ def _add_no_token(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--no-token",
         action="store_true",
-        help="start a server that needs no token, for clients of NNI: anyone on this machine can control it",
+        help="start a server that needs no token: anyone on this machine can control it",
     )

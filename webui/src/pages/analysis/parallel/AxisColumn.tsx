@@ -101,7 +101,7 @@ export function AxisColumn({ axis, space, brush, categories, items, onBrush, onD
         }}
       >
         <span className="axis-label" title={axis.label}>
-          {axis.label.slice(axis.label.lastIndexOf("/") + 1)}
+          {axis.label}
         </span>
         <Menu small label="▾" name={strings.analysis.parallel.axisMenu(axis.label)} items={items} />
       </div>
