@@ -9,11 +9,21 @@ from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from nnimgr.config import Loaded
+    from nnimgr.config import ConfigError, Loaded
 
-__all__ = ["load"]
+__all__ = ["load", "refusal"]
 
 _RULE = "=" * 80
+
+
+def refusal(file: str, error: ConfigError) -> ClientError:
+    """Build the error of a command for a configuration that cannot be used."""
+    lines = [str(problem) for problem in error.problems]
+    problems = [problem.plain() for problem in error.problems]
+    mend = "Write a configuration to start from: nnictl hello"
+    if Path(file).exists():
+        mend = f"Correct {file}, then check it: nnictl create --dry-run --config {file}"
+    return ClientError(*lines, problems=problems, mend=mend)
 
 
 def load(file: str, terminal: Terminal) -> Loaded:
@@ -23,12 +33,7 @@ def load(file: str, terminal: Terminal) -> Loaded:
     try:
         loaded = load_config(Path(file))
     except ConfigError as error:
-        lines = [str(problem) for problem in error.problems]
-        problems = [problem.plain() for problem in error.problems]
-        mend = "Write a configuration to start from: nnictl hello"
-        if Path(file).exists():
-            mend = f"Correct {file}, then check it: nnictl create --dry-run --config {file}"
-        raise ClientError(*lines, problems=problems, mend=mend) from error
+        raise refusal(file, error) from error
     if loaded.converted is not None:
         said = f"{file} is in NNI's first format (v1). It was read as this file in the second format (v2):"
         terminal.warn(said, plain=f"{_RULE}\n{loaded.converted}\n{_RULE}")

@@ -1,4 +1,7 @@
-"""``nnictl doctor``: one line for each check, on every machine of a configuration."""
+"""``nnictl doctor``: one line for each check, on every machine of a configuration.
+
+With ``--nni``: one line for each field of the configuration that NNI treats differently.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,10 @@ __all__ = ["doctor"]
 
 def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
     """Check the configuration, then its machines concurrently. Return 1 if a check fails."""
+    if args.nni:
+        from nnimgr.cli.nni import compare
+
+        return compare(args.config, terminal)
     from nnimgr.config import ReferenceUnresolved
     from nnimgr.config.secrets import reveal_secrets
 

@@ -45,14 +45,17 @@ def is_v1(value: Any) -> bool:
     )
 
 
-def convert(document: Document) -> ConvertedDocument:
-    """Return the document in the second format. Raise ConfigError with every error of the conversion."""
+def convert(document: Document, *, partly: bool = False) -> ConvertedDocument:
+    """Return the document in the second format. Raise ConfigError with every error of the conversion.
+
+    ``partly``: return what could be converted instead, although the file has errors.
+    """
     conversion = Conversion(document)
     top = Section(conversion, (), document.value)
     if top.take("trainingService") is not None:
         sentence = "trainingService is of the second format, trainingServicePlatform of the first: give one"
         top.fault("trainingServicePlatform", sentence)
-        raise ConfigError(conversion.problems)
+        return _result(conversion, partly)
     top.move(_SAME_OR_RENAMED)
     top.drop(_NEVER_USED)
     top.drop(_WITHOUT_EFFECT, "has no effect: NNI dropped this field in version 2")
@@ -71,7 +74,11 @@ def convert(document: Document) -> ConvertedDocument:
         trial.finish()
     _shared_storage(top)
     top.finish()
-    if conversion.problems:
+    return _result(conversion, partly)
+
+
+def _result(conversion: Conversion, partly: bool) -> ConvertedDocument:
+    if conversion.problems and not partly:
         raise ConfigError(conversion.problems)
     return ConvertedDocument(conversion)
 

@@ -197,7 +197,14 @@ class ConvertedDocument(Document):
         for length in range(len(path), 0, -1):
             if path[:length] in self._origins:
                 return self._origins[path[:length]] + path[length:]
-        return path
+        return self._section(path) or path
+
+    def _section(self, path: KeyPath) -> KeyPath:
+        """Return the section in the first format whose fields became those at ``path``, or () if unknown."""
+        if len(path) < 2:
+            return ()  # fields of the top level come from several sections
+        inner = ((new, old) for new, old in self._origins.items() if new[: len(path)] == path)
+        return next((old[: len(path) - len(new)] for new, old in inner if len(new) > len(path)), ())
 
 
 def _without_secrets(value: Any, name: str = "") -> Any:

@@ -29,6 +29,7 @@ __all__ = [
     "check_space",
     "find",
     "is_builtin",
+    "left_out",
     "load",
     "names",
     "resolve",
@@ -85,16 +86,16 @@ def _unknown(role: str, name: str, others: Sequence[str] = ()) -> AlgorithmError
     """Build the error for an unknown name. ``others``: valid names beside the built-in ones."""
     known = list(dict.fromkeys([*names(role), *others]))
     sentence = (
-        _left_out(role, name)
+        left_out(role, name)
         or f"there is no built-in {role} {name!r}; valid names are {', '.join(known)}{_nearest(name, known)}"
     )
     return AlgorithmError(sentence, path=("name",))
 
 
-def _left_out(role: str, name: str) -> str | None:
+def left_out(role: str, name: str) -> str | None:
     """Return the sentence about an algorithm of NNI that nnimgr does not have, or None."""
-    for left_out, sentence in _LEFT_OUT.items():
-        if role == "tuner" and name.lower() in map(str.lower, left_out):
+    for known, sentence in _LEFT_OUT.items():
+        if role == "tuner" and name.lower() in map(str.lower, known):
             return sentence
     return None
 
@@ -141,7 +142,7 @@ def check_class(
     if builtin is not None:
         check(role, builtin.name, class_args, several=several)
     elif code_directory is None and class_name.startswith(_NNI):
-        missing = _left_out(role, class_name.rpartition(".")[2])
+        missing = left_out(role, class_name.rpartition(".")[2])
         if missing is not None:
             raise AlgorithmError(missing, path=("className",))
 

@@ -18,11 +18,16 @@ def add(verbs: Verbs[Parser]) -> None:
         verbs,
         "doctor",
         "doctor:doctor",
-        "check every machine of a configuration",
-        examples=("nnictl doctor --config exp.yml",),
+        "check every machine of a configuration, or show what differs from NNI",
+        examples=("nnictl doctor --config exp.yml", "nnictl doctor --nni --config config.yml"),
     )
     doctor.add_argument(
         "-c", "--config", required=True, metavar="FILE", help="the configuration of an experiment"
+    )
+    doctor.add_argument(
+        "--nni",
+        action="store_true",
+        help="show, line by line, what nnimgr does differently from NNI; no machine is checked",
     )
     webui = add_group(verbs, "webui", "show the address of the dashboard")
     add_id(

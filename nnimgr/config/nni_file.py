@@ -1,0 +1,125 @@
+"""A configuration file as its author wrote it, read for the list of differences from NNI.
+
+Values are looked up by their names in the second format, even if the file has errors. Each found field
+keeps its place in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nnimgr.config.document import Document, KeyPath, read_document
+from nnimgr.config.parsing import match_key
+from nnimgr.config.problems import ConfigError, Problem
+from nnimgr.config.v1 import convert, is_v1
+
+__all__ = ["Field", "NniFile"]
+
+
+class Field(NamedTuple):
+    """Field of a document. ``path`` is in the author's spelling. ``name`` replaces the path in the report."""
+
+    document: Document
+    path: KeyPath
+    value: Any
+    name: str | None = None
+
+    def problem(self, message: str = "") -> Problem:
+        """Return a problem at the field's place, with the field in the author's words."""
+        found = self.document.in_own_words(self.document.problem(self.path, message))
+        return found if self.name is None else replace(found, field=self.name)
+
+    def inner(self, *path: str | int) -> Field | None:
+        """Return the field at ``path`` below this field, or None if it is missing or empty."""
+        found = Field(self.document, self.path, self.value)
+        for part in path:
+            if isinstance(part, int) or not isinstance(found.value, Mapping):
+                if not (isinstance(found.value, list) and isinstance(part, int) and part < len(found.value)):
+                    return None
+                key: Any = part
+            else:
+                wanted = match_key(part)
+                key = next((key for key in found.value if match_key(str(key)) == wanted), None)
+                if key is None:
+                    return None
+            written = key if type(key) is int else str(key)
+            found = Field(self.document, (*found.path, written), found.value[key])
+        return None if found.value is None else found
+
+    def items(self) -> Iterator[Field]:
+        """Yield the entries of a list."""
+        for number in range(len(self.value) if isinstance(self.value, list) else 0):
+            entry = self.inner(number)
+            if entry is not None:
+                yield entry
+
+
+class NniFile:
+    """One configuration file. ``first`` is the file in NNI's first format, or None.
+
+    Raise ConfigError if the text can be read neither as YAML nor as JSON.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        document = read_document(path)
+        self.first = Field(document, (), document.value) if is_v1(document.value) else None
+        if self.first is not None:
+            document = convert(document, partly=True)
+        self._top = Field(document, (), document.value)
+
+    def field(self, *path: str | int) -> Field | None:
+        """Return a field of the second format, or None if it is missing or empty."""
+        return self._top.inner(*path)
+
+    def of_first(self, *path: str | int) -> Field | None:
+        """Return a field of the first format, or None if it is missing, or if the file is in the second."""
+        return None if self.first is None else self.first.inner(*path)
+
+    def missing(self, name: str) -> Field:
+        """Return a place for a field that the file does not have: the file as a whole."""
+        return Field(self._top.document, (), None, f"{name} (not given)")
+
+    def algorithm(self, role: str) -> Field | None:
+        """Return the tuner or the assessor. An advisor is a tuner."""
+        found = self.field(role)
+        if found is None and role == "tuner":
+            found = self.field("advisor")
+        return found if found is not None and isinstance(found.value, Mapping) else None
+
+    def members(self) -> Iterator[Field]:
+        """Yield the training services, which are several in NNI's hybrid mode."""
+        service = self.field("trainingService")
+        if service is None:
+            return
+        for each in service.items() if isinstance(service.value, list) else [service]:
+            if each.inner("platform") is not None:
+                yield each
+
+    def platform(self, *names: str) -> Iterator[Field]:
+        """Yield the training services of these platforms."""
+        for member in self.members():
+            named = member.inner("platform")
+            if named is not None and named.value in names:
+                yield member
+
+    def parameters(self) -> Iterator[Field]:
+        """Yield the parameters of the search space, which may be in a file of its own."""
+        space = self._search_space()
+        if space is not None and isinstance(space.value, Mapping):
+            for name, spec in space.value.items():
+                path = (*space.path, name if type(name) is int else str(name))
+                yield Field(space.document, path, spec)
+
+    def _search_space(self) -> Field | None:
+        file = self.field("searchSpaceFile")
+        if file is None:
+            return self.field("searchSpace")
+        try:
+            document = read_document(self.path.parent / Path(str(file.value)).expanduser())
+        except (ConfigError, RuntimeError):  # an error of the file, which is reported when it is loaded
+            return None
+        return Field(document, (), document.value)
