@@ -22,10 +22,12 @@ __all__ = ["replace"]
 
 def replace(args: argparse.Namespace, terminal: Terminal) -> int:
     """Replace the tuner. Running and waiting trials continue, and the new tuner gets their results."""
+    from nnimgr.config.change_text import anchored_tuner
+
     file = Path(args.filename)
     document, content = read_file(file)
     path, tuner = _section(document, content)
-    tuner = _anchored(tuner, Path(file).absolute().parent)
+    tuner = anchored_tuner(tuner, Path(file).absolute().parent)
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -47,36 +49,15 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]:
-    """Return the tuner in a file and its path: the field ``tuner``, or the whole file. Raise ClientError."""
-    from nnimgr.config.parsing import match_key
+    """Return the tuner in a file and its path. Raise ClientError."""
+    from nnimgr.config import ConfigError
+    from nnimgr.config.change_text import tuner_section
 
-    if isinstance(content, Mapping):
-        for key, value in content.items():
-            if match_key(key) == "tuner" and isinstance(value, Mapping):
-                return (key,), dict(value)
-        if {"name", "classname"} & {match_key(key) for key in content}:
-            return (), dict(content)
-    problem = document.problem((), "there is no tuner here: neither 'tuner' nor a 'name' or 'className'")
-    raise ClientError(str(problem), problems=[problem.plain()])
-
-
-def _anchored(tuner: dict[str, Any], base: Path) -> dict[str, Any]:
-    """Make the paths of a tuner absolute. Keep references to secrets, which the server resolves."""
-    from nnimgr.config.parsing import match_key
-    from nnimgr.config.references import anchor
-
-    def anchored(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: anchored(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [anchored(item) for item in value]
-        return anchor(value, base) if isinstance(value, str) else value
-
-    found = anchored(tuner)
-    for key, value in found.items():
-        if match_key(key) == "codedirectory" and isinstance(value, str):
-            found[key] = str((base / Path(value).expanduser()).resolve())
-    return found  # type: ignore[no-any-return]
+    try:
+        return tuner_section(document, content)
+    except ConfigError as error:
+        problems = [problem.plain() for problem in error.problems]
+        raise ClientError(str(error), problems=problems) from error
 
 
 def _located(document: Document, path: KeyPath, problem: Mapping[str, Any]) -> Any:

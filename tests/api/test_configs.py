@@ -218,3 +218,46 @@ async def test_a_change_of_no_field_is_refused(lab: Lab) -> None:
     assert answer.status_code == 400, answer.text
     (problem,) = answer.json()["error"]["problems"]
     assert problem["field"] == "" and "cannot be changed" in problem["message"]
+
+
+CHANGE = "/api/v1/experiments/exp/change-from-text"
+
+
+async def test_fields_of_a_running_experiment_are_changed_by_texts(lab: Lab) -> None:
+    body = {
+        "searchSpace": "x: {_type: randint, _value: [0, 5]}\ny: {_type: choice, _value: [1, 2]}\n",
+        "searchSpaceConstraints": "- x > y\n",
+        "tuner": "name: TPE\nclassArgs: {optimize_mode: maximize}\n",
+    }
+    answer = await lab.client.post(CHANGE, json=body)
+    assert (answer.status_code, answer.json()) == (200, {"problems": []})
+    profile = (await lab.client.get("/api/v1/experiments/exp")).json()
+    assert profile["searchSpace"]["x"] == {"_type": "randint", "_value": [0, 5]}
+    assert profile["config"]["searchSpaceConstraints"] == ["x > y"]
+    assert profile["config"]["tuner"]["name"] == "TPE"
+    answer = await lab.client.post(CHANGE, json={"searchSpaceConstraints": ""})
+    assert answer.json() == {"problems": []}
+    profile = (await lab.client.get("/api/v1/experiments/exp")).json()
+    assert "searchSpaceConstraints" not in profile["config"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "line"),
+    [
+        ({"searchSpace": "x:\n  _type: choice\n  _value: []\n"}, "searchSpace.x._value", 3),
+        ({"searchSpace": "x: [\n"}, "searchSpace", 2),
+        ({"searchSpace": "- x\n"}, "searchSpace", 1),
+        ({"searchSpaceConstraints": "# why\n- nothing > 1\n"}, "searchSpaceConstraints[0]", 2),
+        ({"tuner": "name: TPE\nclassArgs: {optimize_mode: up}\n"}, "tuner.classArgs.optimize_mode", 2),
+        ({"tuner": "tuner:\n  name: Random\n  classArgs:\n    seed: x\n"}, "tuner.classArgs.seed", 4),
+    ],
+)
+async def test_errors_in_the_texts_of_changes_have_their_lines(
+    lab: Lab, body: dict[str, str], field: str, line: int
+) -> None:
+    before = (await lab.client.get("/api/v1/experiments/exp")).json()
+    answer = await lab.client.post(CHANGE, json=body)
+    assert answer.status_code == 200, answer.text
+    problems = answer.json()["problems"]
+    assert [(each["field"], each["line"]) for each in problems] == [(field, line)]
+    assert (await lab.client.get("/api/v1/experiments/exp")).json()["config"] == before["config"]

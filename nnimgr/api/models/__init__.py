@@ -48,6 +48,8 @@ from nnimgr.api.models.columns import (
     ColumnsSchema,
 )
 from nnimgr.api.models.configs import (
+    ChangedByText,
+    ChangeTexts,
     ConfigProblem,
     ConfigText,
     ExperimentPlan,
@@ -125,6 +127,7 @@ __all__ = [
     "Annotation",
     "ChangeAnnotation",
     "ChangeTags",
+    "ChangeTexts",
     "ChangeView",
     "Order",
     "SavedView",
@@ -154,6 +157,7 @@ __all__ = [
     "ColumnKind",
     "ColumnsSchema",
     "ChangeLabels",
+    "ChangedByText",
     "Labels",
     "AddMachines",
     "AddTrial",

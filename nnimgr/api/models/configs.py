@@ -20,6 +20,21 @@ class ConfigText(Request):
     )
 
 
+class ChangeTexts(Request):
+    """New values of fields of a running experiment, each a text in YAML or JSON. null: not changed."""
+
+    search_space: str | None = Field(None, max_length=1 << 18)
+    search_space_constraints: str | None = Field(
+        None, max_length=1 << 18, description="list of conditions; an empty text or list removes them"
+    )
+    tuner: str | None = Field(
+        None,
+        max_length=1 << 18,
+        description="a tuner, or a configuration with the field tuner; its relative paths start at the home "
+        "directory of the server's user",
+    )
+
+
 class ConfigProblem(Model):
     """Error or warning. Lines and columns count from 1; null: the problem has no place in the text."""
 
@@ -30,6 +45,13 @@ class ConfigProblem(Model):
     file: str | None = Field(description="file with the problem; null: the text itself")
     valid: list[str] = Field(description="valid values, if they can be listed")
     nearest: str | None = Field(description="valid value that is most similar to the given one")
+
+
+class ChangedByText(Model):
+    problems: list[ConfigProblem] = Field(
+        description="errors, with lines in the text of the field that each of them names; empty: the fields "
+        "are changed"
+    )
 
 
 class PlannedParameter(Model):

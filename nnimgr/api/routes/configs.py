@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 from fastapi import APIRouter
 
 from nnimgr.api import models
-from nnimgr.api.dependencies import ApiParts, Parts, refusals
+from nnimgr.api.dependencies import ApiParts, Live, Parts, refusals
 from nnimgr.config import ConfigError, Loaded, Problem, load_text
+from nnimgr.config.change_text import ChangeText, TextField, read_changes
 from nnimgr.config.preview import MemberPreview, preview
 from nnimgr.core.managing.manager import NewExperiment
 from nnimgr.home import HOME_VARIABLE
@@ -36,6 +38,44 @@ async def create_from_text(parts: Parts, wanted: models.ConfigText) -> models.Cr
     new = NewExperiment(config=config, search_space=space, cwd=str(_base(wanted)))
     experiment_id, _ = await parts.manager.create(new)
     return models.Created(id=experiment_id)
+
+
+@router.post("/experiments/{id}/change-from-text", responses=refusals(404, 409, 422))
+async def change_from_text(runner: Live, wanted: models.ChangeTexts) -> models.ChangedByText:
+    """Change the search space, its constraints or the tuner of a running experiment, each given as a text.
+
+    All errors are returned with their lines, and nothing is changed if there are any.
+    """
+    texts: dict[TextField, str | None] = {
+        "searchSpace": wanted.search_space,
+        "searchSpaceConstraints": wanted.search_space_constraints,
+        "tuner": wanted.tuner,
+    }
+    given = {field: text for field, text in texts.items() if text is not None}
+    changes: list[ChangeText] = []
+    try:
+        changes = await asyncio.to_thread(_read, given)
+        await runner.change_config({change.field: change.value for change in changes})
+    except ConfigError as error:
+        return models.ChangedByText(problems=[_problem(_located(each, changes)) for each in error.problems])
+    return models.ChangedByText(problems=[])
+
+
+def _read(texts: Mapping[TextField, str]) -> list[ChangeText]:
+    """Parse the texts of fields. Raise ConfigError."""
+    changes = read_changes(texts, base=Path.home())
+    for change in changes:
+        try:
+            models.sober(change.value)
+        except ValueError as error:
+            raise ConfigError([Problem(message=f"cannot be stored: {error}", field=change.field)]) from error
+    return changes
+
+
+def _located(problem: Problem, changes: Sequence[ChangeText]) -> Problem:
+    own = (change for change in changes if change.concerns(problem))
+    change = next(own, None)
+    return problem if change is None else change.located(problem)
 
 
 def _base(wanted: models.ConfigText) -> Path:
