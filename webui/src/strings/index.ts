@@ -1,6 +1,7 @@
 /** Every English text of the dashboard, by page. */
 import { analysis } from "./analysis";
 import { annotations, views } from "./annotations";
+import { change } from "./change";
 import { chart } from "./chart";
 import { common, navigation } from "./common";
 import { compare } from "./compare";
@@ -13,6 +14,7 @@ import { news } from "./news";
 import { newExperiment } from "./newExperiment";
 import { overview } from "./overview";
 import { palette } from "./palette";
+import { problems } from "./problems";
 import { resources } from "./resources";
 import { shortcuts } from "./shortcuts";
 import { trial } from "./trial";
@@ -22,6 +24,7 @@ import { usage } from "./usage";
 export const strings = {
   analysis,
   annotations,
+  change,
   chart,
   common,
   compare,
@@ -35,6 +38,7 @@ export const strings = {
   news,
   overview,
   palette,
+  problems,
   resources,
   shortcuts,
   trial,

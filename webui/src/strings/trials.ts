@@ -157,6 +157,8 @@ export const trials = {
     retry: "Retry…",
     retryWhy: "Only failed trials can be retried.",
     killWhy: "The trial has ended.",
+    lost: "Mark as lost…",
+    lostWhy: "Only an UNKNOWN trial, whose machine is silent, can be marked as lost.",
     clone: "Add a trial like this…",
     tag: "Tags…",
     copyJson: "Copy parameters as JSON",

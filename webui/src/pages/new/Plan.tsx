@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 import type { Schemas } from "@/api/client";
 import { strings } from "@/strings";
 import { formatBytes, formatDuration, formatNumber } from "@/ui/format";
-import type { ConfigProblem } from "./useChecked";
+import { Problems, type ConfigProblem } from "@/ui/Problems";
 
 const texts = strings.newExperiment;
 const fields = texts.fields;
@@ -88,58 +88,5 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
       <dt>{name}</dt>
       <dd>{children}</dd>
     </div>
-  );
-}
-
-interface ProblemsProps {
-  problems: readonly ConfigProblem[];
-  onJump: (problem: ConfigProblem) => void;
-  look?: "bad" | "warn";
-}
-
-/** Each with its line, which is a way there. */
-export function Problems({ problems, onJump, look = "bad" }: ProblemsProps) {
-  return (
-    <ul className="problems">
-      {problems.map((problem, at) => (
-        <li key={at}>
-          <Place problem={problem} look={look} onJump={onJump} />
-          <div>
-            {problem.field === null || problem.message.includes(problem.field) ? null : (
-              <code>{problem.field} </code>
-            )}
-            {problem.message}
-            {problem.nearest === null ? null : <div className="soft">{texts.nearest(problem.nearest)}</div>}
-            {problem.valid.length === 0 ? null : (
-              <div className="soft">{texts.valid(problem.valid.join(", "))}</div>
-            )}
-          </div>
-        </li>
-      ))}
-    </ul>
-  );
-}
-
-function Place({
-  problem,
-  look,
-  onJump,
-}: {
-  problem: ConfigProblem;
-  look: string;
-  onJump: (problem: ConfigProblem) => void;
-}) {
-  if (problem.file !== null)
-    return <span className={`badge ${look}`}>{texts.inFile(problem.file, problem.line)}</span>;
-  if (problem.line === null) return null;
-  return (
-    <button
-      type="button"
-      className={`badge ${look} jump`}
-      aria-label={texts.goTo(problem.line)}
-      onClick={() => onJump(problem)}
-    >
-      {texts.line(problem.line)}
-    </button>
   );
 }

@@ -7,11 +7,12 @@ import { Button } from "@/ui/Button";
 import { CodeEditor, type CodeEditorHandle } from "@/ui/CodeEditor";
 import { Confirm } from "@/ui/Dialog";
 import { Failure } from "@/ui/Failure";
+import { marksOf, Problems, type ConfigProblem } from "@/ui/Problems";
 import { say } from "@/ui/toasts";
 import type { Draft } from "./draft";
-import { Plan, Problems } from "./Plan";
+import { Plan } from "./Plan";
 import { TEMPLATES, type TemplateName } from "./templates";
-import { useChecked, type ConfigProblem } from "./useChecked";
+import { useChecked } from "./useChecked";
 import "./new.css";
 
 const texts = strings.newExperiment;
@@ -124,17 +125,6 @@ export function Writing({ draft, onDraft, original }: WritingProps) {
       </div>
     </div>
   );
-}
-
-/** The problems of each line of the text itself. */
-function marksOf(problems: readonly ConfigProblem[]): ReadonlyMap<number, string> {
-  const marks = new Map<number, string>();
-  for (const { line, file, message } of problems) {
-    if (line === null || file !== null) continue;
-    const before = marks.get(line);
-    marks.set(line, before === undefined ? message : `${before}\n${message}`);
-  }
-  return marks;
 }
 
 function Beginnings({ draft, onDraft, original }: WritingProps) {

@@ -4,7 +4,6 @@ import { answerOf, api, type Schemas } from "@/api/client";
 import type { Draft } from "./draft";
 
 export type Checked = Schemas["Validated"];
-export type ConfigProblem = Schemas["ConfigProblem"];
 
 const PAUSE_MS = 300;
 

@@ -10,6 +10,7 @@ import { formatNumber } from "@/ui/format";
 import { Menu } from "@/ui/Menu";
 import { complain, say } from "@/ui/toasts";
 import { DeleteDialog, StopDialog } from "./ActionDialogs";
+import { changeItems, Changes, type Change } from "./change/Changes";
 import { downloadSummary } from "./summary";
 
 const text = strings.overview.actions;
@@ -17,7 +18,7 @@ const MOVING = new Set(["INITIALIZED", "RUNNING", "DRAINING"]);
 
 /** What can be done with the whole experiment. */
 export function Actions({ id, profile }: { id: string; profile: Profile }) {
-  const [dialog, setDialog] = useState<"stop" | "delete" | null>(null);
+  const [dialog, setDialog] = useState<"stop" | "delete" | Change | null>(null);
   const client = useQueryClient();
   const [, go] = useLocation();
   const path = { id };
@@ -78,6 +79,7 @@ export function Actions({ id, profile }: { id: string; profile: Profile }) {
         label="⋯"
         name={text.more}
         items={[
+          ...changeItems(profile, setDialog),
           { label: text.csv, onSelect: () => downloadFrom(`${trialsAddress}?format=csv`, `${id}.csv`) },
           { label: text.json, onSelect: () => downloadFrom(`${trialsAddress}?format=json`, `${id}.json`) },
           { label: text.summary, onSelect: () => void downloadSummary(id).catch(complain) },
@@ -94,6 +96,9 @@ export function Actions({ id, profile }: { id: string; profile: Profile }) {
           },
         ]}
       />
+      {dialog === "space" || dialog === "tuner" || dialog === "import" ? (
+        <Changes id={id} profile={profile} change={dialog} onClose={() => setDialog(null)} />
+      ) : null}
       {dialog === "stop" ? (
         <StopDialog id={id} profile={profile} onClose={() => setDialog(null)} onDone={readAgain} />
       ) : null}

@@ -9,6 +9,7 @@ import { Button } from "@/ui/Button";
 import { Confirm } from "@/ui/Dialog";
 import { complain, say } from "@/ui/toasts";
 import { CustomTrial, whyNoTrial } from "@/ui/trial/CustomTrial";
+import { LostDialog } from "@/ui/trial/LostDialog";
 
 const text = strings.trial.actions;
 
@@ -36,11 +37,6 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
     ...shared,
     mutationFn: () => answerOf(api.POST("/api/v1/experiments/{id}/trials/{trialId}/stop", { params })),
     onSuccess: () => say(text.killed(trial.sequence)),
-  });
-  const lose = useMutation({
-    ...shared,
-    mutationFn: () => answerOf(api.POST("/api/v1/experiments/{id}/trials/{trialId}/lost", { params })),
-    onSuccess: () => say(text.lostDone(trial.sequence)),
   });
   const retry = useMutation({
     mutationFn: () =>
@@ -95,17 +91,7 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
           onClose={close}
         />
       ) : null}
-      {dialog === "lost" ? (
-        <Confirm
-          title={text.lostTitle(trial.sequence)}
-          text={<p>{text.lostText}</p>}
-          action={text.lostAction}
-          danger
-          busy={lose.isPending}
-          onConfirm={() => lose.mutate()}
-          onClose={close}
-        />
-      ) : null}
+      {dialog === "lost" ? <LostDialog id={id} trial={trial} onClose={close} /> : null}
       {dialog === "clone" ? <CustomTrial id={id} base={trial} onClose={close} /> : null}
     </div>
   );

@@ -5,6 +5,7 @@ import { strings } from "@/strings";
 import { Dialog } from "@/ui/Dialog";
 import { Failure } from "@/ui/Failure";
 import { CustomTrial } from "@/ui/trial/CustomTrial";
+import { LostDialog } from "@/ui/trial/LostDialog";
 import { ColumnChooser } from "./ColumnChooser";
 import type { TableColumn } from "./columns";
 import { KillDialog, RetryDialog } from "./EndDialogs";
@@ -78,6 +79,8 @@ export function TrialDialogs({ id, view, total, all, named, schema, onResetWidth
       return <SaveViewDialog id={id} view={view} onClose={close} />;
     case "views":
       return <ViewsDialog id={id} view={view} onClose={close} />;
+    case "lost":
+      return <Lost id={id} trialId={trialId} onClose={close} />;
     case "clone":
       return <Clone id={id} trialId={trialId} onClose={close} />;
     case "curve":
@@ -101,6 +104,12 @@ function Clone({ id, trialId, onClose }: OfTrialProps) {
   const trial = useQuery(trialQuery(id, trialId));
   if (trial.data !== undefined) return <CustomTrial id={id} base={trial.data} onClose={onClose} />;
   return <Waiting title={strings.customTrial.title} query={trial} onClose={onClose} />;
+}
+
+function Lost({ id, trialId, onClose }: OfTrialProps) {
+  const trial = useQuery(trialQuery(id, trialId));
+  if (trial.data !== undefined) return <LostDialog id={id} trial={trial.data} onClose={onClose} />;
+  return <Waiting title={strings.trials.row.lost} query={trial} onClose={onClose} />;
 }
 
 interface WaitingProps {

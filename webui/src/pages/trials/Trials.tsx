@@ -217,6 +217,12 @@ function useItems(write: ReturnType<typeof useView>["write"]) {
           danger: true,
           disabled: !LIVE_STATUSES.includes(trial.status) && text.row.killWhy,
         },
+        {
+          label: text.row.lost,
+          onSelect: dialog("lost"),
+          danger: true,
+          disabled: trial.status !== "UNKNOWN" && text.row.lostWhy,
+        },
         { label: text.row.copyJson, onSelect: copy(asJson), disabled: none },
         { label: text.row.copyPython, onSelect: copy(asPython), disabled: none },
         { label: text.row.copyYaml, onSelect: copy(asYaml), disabled: none },
