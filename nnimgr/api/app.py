@@ -40,6 +40,7 @@ from nnimgr.api.routes import (
     logs,
     machines,
     server,
+    tensorboards,
     trial_export,
     trial_notes,
     trials,
@@ -55,6 +56,8 @@ from nnimgr.home import HomeError
 from nnimgr.store.annotations import MissingTrial
 from nnimgr.store.errors import StoreError
 from nnimgr.store.views import MissingView, ViewRefused
+from nnimgr.tensorboard.process import TensorBoardMissing
+from nnimgr.tensorboard.tasks import TensorBoardRefused, UnknownTask
 from training_services.base import ServiceError
 
 __all__ = ["create_app"]
@@ -74,6 +77,9 @@ _STATUS: dict[type[Exception], int] = {
     MissingTrial: 404,
     MissingView: 404,
     ViewRefused: 409,
+    UnknownTask: 404,
+    TensorBoardMissing: 409,
+    TensorBoardRefused: 409,
     RunnerClosed: 503,
     RequestRefused: 409,
     StoreError: 503,
@@ -180,6 +186,7 @@ def _routed(version: str) -> FastAPI:
         hosts,
         usage,
         server,
+        tensorboards,
     ):
         app.include_router(module.router)
     return app

@@ -30,6 +30,7 @@ __all__ = ["AllowedHosts", "Authentication", "Credentials", "FailureThrottle", "
 
 LOGIN_PAGE = "/login"
 LOGIN_ROUTE = "/api/v1/login"
+TENSORBOARDS = "/tensorboard/"  # pages of TensorBoard, whose scripts cannot add our own header
 REQUEST_HEADER = b"x-nnimgr-request"
 MOST_OPEN_BODY = 4096  # most bytes of a request to a route that needs no credential
 
@@ -283,6 +284,8 @@ def _forged(scope: Scope) -> str | None:
     """Return a sentence that says why a request with a cookie may come from another site, or None."""
     if scope["method"] in _SAFE_METHODS:
         return None
+    if scope["path"].startswith(TENSORBOARDS) and header(scope, b"origin") is not None:
+        return None  # a browser has named the page, which is one of this server's (see _foreign)
     if header(scope, REQUEST_HEADER) is None:
         return "A change made with the session cookie needs the header X-Nnimgr-Request."
     kind = (header(scope, b"content-type") or "").partition(";")[0].strip().lower()

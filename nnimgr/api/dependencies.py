@@ -21,6 +21,7 @@ from nnimgr.api.trial_paths import TrialPaths
 from nnimgr.core.managing.manager import NNIManager
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.store.reader import ExperimentReader, JobRow
+from nnimgr.tensorboard.tasks import TensorBoards
 from training_services.base import FileListing, TrainingService
 from training_services.keepers.host import KeeperFiles, attempt_folder
 
@@ -58,6 +59,7 @@ class ApiParts:
     url_prefix: str = ""  # prefix of NNI's routes
     shutdown: Shutdown = field(default_factory=Shutdown)
     analyst: Analyst = field(default_factory=Analyst)
+    tensorboards: TensorBoards = field(default_factory=TensorBoards)
 
     def read_log(
         self, job: JobRow, name: str, *, experiment_id: str, follow: bool, tail: int | None = None

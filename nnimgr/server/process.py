@@ -129,6 +129,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
         await assembly.close()
         await doors.close()
         await parts.analyst.close()
+        await parts.tensorboards.close()
         server.leave()
         await serving
 
@@ -161,11 +162,13 @@ async def _leave_when_idle(parts: ApiParts, leave: Callable[[str], None]) -> Non
     await asyncio.wait({first}, timeout=_FIRST_EXPERIMENT_S)
     first.cancel()
     await parts.shutdown.quiet()
-    if not manager.used:
+    if not manager.used and parts.tensorboards.idle:
         leave("no experiment was created")
         return
-    while not manager.idle:
-        await manager.wait_idle()
+    while not (manager.idle and parts.tensorboards.idle):
+        if not manager.idle:
+            await manager.wait_idle()
+        await parts.tensorboards.wait_idle()
         await parts.shutdown.quiet()  # one of the requests in progress may create an experiment
     leave("no active experiment is left")
 

@@ -34,7 +34,14 @@ def routes(app: FastAPI) -> Iterator[tuple[str, str]]:
             assert isinstance(route, Route), f"a route of a kind that this walk does not know: {route}"
             pattern = route.path.replace(":path}", "}")
             path = pattern.format(
-                id="exp", trialId="abcde", name="stdout", path="a/b", machine="m", keeper="k", viewId=1
+                id="exp",
+                trialId="abcde",
+                name="stdout",
+                path="a/b",
+                machine="m",
+                keeper="k",
+                viewId=1,
+                task="t",
             )
             yield from ((method, path) for method in route.methods or ())
 

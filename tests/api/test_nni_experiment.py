@@ -301,8 +301,12 @@ async def test_features_in_another_form(lab: Lab) -> None:
     assert says(await lab.client.put(f"{NNI}/experiment/cluster-metadata", json=[]), 400)
     assert (await lab.client.get(f"{NNI}/tensorboard-tasks")).json() == []
     assert (await lab.client.delete(f"{NNI}/tensorboard-tasks")).status_code == 200
-    started = await lab.client.post(f"{NNI}/tensorboard", json={"trials": "abcde"})
-    assert "tensorboard --logdir" in says(started, 400)
+    bodies: list[Any] = [{}, {"trials": " , "}, {"trials": 5}, []]
+    for body in bodies:
+        refused = await lab.client.post(f"{NNI}/tensorboard", json=body)
+        assert "must name trials" in says(refused, 400)
+    unknown = await lab.client.post(f"{NNI}/tensorboard", json={"trials": "abcde"})
+    assert says(unknown, 404) == "There is no trial abcde."
     assert says(await lab.client.get(f"{NNI}/tensorboard/abcde"), 500) == "Tensorboard task not found"
     netron = await lab.client.get("/netron/index.html")
     assert netron.status_code == 404 and "model.onnx" in netron.text

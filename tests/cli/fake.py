@@ -97,6 +97,7 @@ class FakeExperiment:
     metrics: list[dict[str, Any]] = field(default_factory=list)
     still_running: list[str] = field(default_factory=list)
     pareto: dict[str, Any] = field(default_factory=dict)
+    tensorboards: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Refused(Exception):
@@ -204,6 +205,8 @@ class FakeServer:
             return 200, _files(experiment)
         if path.endswith(("/annotation", "/tags")):
             return 200, _annotated(experiment.trials, str(match[2]).split("/"), body)
+        if str(match[2]).startswith("tensorboards"):
+            return 200, _tensorboards(experiment, method, path.rpartition("/")[2], body)
         return 200, self._experiment(experiment, method, match[2] or "", query)
 
     def _create(self, body: Any) -> tuple[int, Any]:
@@ -254,6 +257,26 @@ class FakeServer:
                     raise Refused(404, f"There is no trial {trial_id}.")
                 return {"ok": True}
         raise Refused(404, f"there is no {rest}")
+
+
+def _tensorboards(experiment: FakeExperiment, method: str, last: str, body: Any) -> Any:
+    if method == "GET":
+        return {"tensorboards": experiment.tensorboards}
+    if method == "DELETE":
+        return next(task for task in experiment.tensorboards if task["id"] == last)
+    number = len(experiment.tensorboards)
+    task = {
+        "id": f"task{number}",
+        "status": "RUNNING",
+        "message": None,
+        "trialIds": body["trialIds"] or [found["id"] for found in experiment.trials],
+        "folders": [],
+        "path": f"/tensorboard/task{number}/",
+        "pid": 1,
+        "startedAt": CREATED_AT,
+    }
+    experiment.tensorboards.append(task)
+    return task
 
 
 def _metrics(metrics: list[dict[str, Any]], query: dict[str, list[str]]) -> Any:

@@ -26,6 +26,7 @@ from tests.sshd import NEEDS_SSHD, Machine, Site, site
 
 pytestmark = pytest.mark.skipif(NEEDS_SSHD, reason="there is no sshd")
 
+FAKE_TENSORBOARD = Path(__file__).parent.parent / "tensorboard" / "fake"
 TRIAL = """
 import nni, os, pathlib, time
 value = nni.get_next_parameter()["x"]
@@ -243,6 +244,40 @@ def test_what_a_trial_writes_can_be_read_from_here(field: Field) -> None:
         machine.stop()
     with pytest.raises(RuntimeError, match=f"~/nni-experiments/{experiment}/environments/.* on "):
         field.product.nnictl("trial", "files", experiment, trial["id"])
+
+
+EVENTS = """
+import os, pathlib
+import nni
+nni.get_next_parameter()
+folder = pathlib.Path(os.environ["NNI_OUTPUT_DIR"], "tensorboard")
+folder.mkdir()
+(folder / "events").write_text("of " + os.environ["NNI_TRIAL_SEQ_ID"])
+nni.report_final_result(1)
+"""
+
+
+def test_a_tensorboard_shows_the_files_of_all_machines(field: Field) -> None:
+    field.product.environ["PYTHONPATH"] = str(FAKE_TENSORBOARD)
+    experiment = field.create(EVENTS)
+    assert field.product.wait(experiment, limit_s=60)["counts"] == {"SUCCEEDED": 4}
+    field.product.nnictl("stop", experiment)  # a server that is started now has no other reason to stay
+    task = json.loads(field.product.nnictl("tensorboard", "start", experiment, "--json"))
+    token = (field.product.home / ".nnimgr" / "token").read_text().strip()
+    request = urllib.request.Request(f"{task['url']}runs", headers={"Authorization": f"Bearer {token}"})
+
+    def shown() -> dict[str, str]:
+        with urllib.request.urlopen(request) as answer:
+            return dict(json.load(answer))
+
+    wanted = {
+        f"{trial['sequence']}-{trial['id']}/events": f"of {trial['sequence']}"
+        for trial in field.trials(experiment)
+    }
+    eventually(lambda: shown() == wanted, "the files of all trials")
+    (listed,) = json.loads(field.product.nnictl("tensorboard", "list", experiment, "--json"))["tensorboards"]
+    assert (listed["status"], listed["message"]) == ("RUNNING", None)
+    field.product.nnictl("tensorboard", "stop", experiment)
 
 
 def test_delete_removes_it_from_its_machines_too(field: Field) -> None:

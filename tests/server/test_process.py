@@ -41,13 +41,30 @@ class FakeManager:
             await self.changed.wait()
 
 
+@dataclass
+class FakeTensorBoards:
+    """TensorBoards as an event that is set while none runs."""
+
+    none: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def idle(self) -> bool:
+        return self.none.is_set()
+
+    async def wait_idle(self) -> None:
+        await self.none.wait()
+
+
 class Lifetime:
     """A server until it ends. ``why``: the reason that it logs then."""
 
     def __init__(self) -> None:
         self.manager, self.shutdown = FakeManager(), Shutdown()
         self.why: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        parts = cast(ApiParts, SimpleNamespace(manager=self.manager, shutdown=self.shutdown))
+        self.tensorboards = FakeTensorBoards()
+        self.tensorboards.none.set()
+        made = SimpleNamespace(manager=self.manager, shutdown=self.shutdown, tensorboards=self.tensorboards)
+        parts = cast(ApiParts, made)
         self._task = asyncio.create_task(process._leave_when_idle(parts, self.why.set_result))
 
     async def settle(self) -> None:
@@ -70,6 +87,17 @@ async def test_it_leaves_when_the_last_experiment_is_stopped() -> None:
     await server.settle()
     assert not server.why.done()
     server.manager.stop("b")
+    assert await server.left() == "no active experiment is left"
+
+
+async def test_it_stays_while_a_tensorboard_runs() -> None:
+    server = Lifetime()
+    server.manager.start("a")
+    server.tensorboards.none.clear()
+    server.manager.stop("a")
+    await server.settle()
+    assert not server.why.done()
+    server.tensorboards.none.set()
     assert await server.left() == "no active experiment is left"
 
 

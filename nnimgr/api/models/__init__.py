@@ -93,6 +93,11 @@ from nnimgr.api.models.server import (
     LoginAddress,
     ServerProfile,
 )
+from nnimgr.api.models.tensorboards import (
+    RunningTensorBoards,
+    StartTensorBoard,
+    TensorBoard,
+)
 from nnimgr.api.models.trials import (
     AddTrial,
     CreatedTrial,
@@ -119,6 +124,9 @@ from nnimgr.api.models.trials import (
 from nnimgr.api.models.usage import GpuUsage, Usage, UsageSample
 
 __all__ = [
+    "RunningTensorBoards",
+    "StartTensorBoard",
+    "TensorBoard",
     "GpuUsage",
     "Usage",
     "UsageSample",

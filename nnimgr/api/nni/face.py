@@ -16,7 +16,7 @@ from nnimgr.api.asgi import answer as plain
 from nnimgr.api.dashboard import page
 from nnimgr.api.dependencies import ApiParts, NotFound
 from nnimgr.api.limits import BodyLimit
-from nnimgr.api.nni import experiment_routes, other_routes, trial_routes
+from nnimgr.api.nni import experiment_routes, other_routes, tensorboard_routes, trial_routes
 from nnimgr.api.nni.asking import ReadOnly, answer
 from nnimgr.api.nni.javascript import stringify
 from nnimgr.config import ConfigError
@@ -66,7 +66,12 @@ def beside(app: ASGIApp, parts: ApiParts) -> ASGIApp:
 
 
 def _application(parts: ApiParts) -> Starlette:
-    routes = [*experiment_routes.ROUTES, *trial_routes.ROUTES, *other_routes.ROUTES]
+    routes = [
+        *experiment_routes.ROUTES,
+        *trial_routes.ROUTES,
+        *tensorboard_routes.ROUTES,
+        *other_routes.ROUTES,
+    ]
     app = Starlette(
         routes=[
             Mount(f"{experiment}{place}", routes=found)

@@ -130,6 +130,7 @@ async def delete_experiment(
 ) -> models.Deleted:
     """Delete a stopped experiment: its files on machines, its folder and its entry in the index."""
     left = await parts.manager.delete(experiment_id, leave=leave_unreachable)
+    await parts.tensorboards.stop_all(experiment_id)
     return models.Deleted(left=left)
 
 

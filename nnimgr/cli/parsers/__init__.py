@@ -14,7 +14,7 @@ __all__ = ["GROUPS", "nnictl_parser"]
 # The groups of the help, in the order in which a user needs them.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start and stop": ("hello", "create", "resume", "view", "stop"),
-    "Watch and read": ("top", "experiment", "trial", "log", "config", "webui"),
+    "Watch and read": ("top", "experiment", "trial", "log", "tensorboard", "config", "webui"),
     "Change while it runs": ("update", "machine"),
     "Check and extend": ("doctor", "algo", "trainingservice", "completion"),
 }

@@ -29,7 +29,6 @@ _NNIS_ALONE = {
     "package": 'Register algorithms: "nnictl algo register --meta FILE"',
     "platform": 'Delete an experiment and its files on machines: "nnictl experiment delete ID"',
     "ss_gen": 'Write the search space by hand, and check it: "nnictl create --dry-run --config FILE"',
-    "tensorboard": 'Start it on folders that "nnictl log trial ID" lists: "tensorboard --logdir DIR"',
 }
 
 

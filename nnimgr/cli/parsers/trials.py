@@ -18,6 +18,7 @@ def add(verbs: Verbs[Parser]) -> None:
     _annotate(group)
     _files(group)
     _log(add_group(verbs, "log", "show what trials and experiments have printed"))
+    _tensorboard(add_group(verbs, "tensorboard", "show what trials have logged in TensorBoard"))
 
 
 def _list(group: Verbs[Parser]) -> None:
@@ -186,3 +187,47 @@ def _log(group: Verbs[Parser]) -> None:
 
 def _add_trial(verb: argparse.ArgumentParser, *, required: bool) -> None:
     verb.add_argument("-T", "--trial_id", "--trial-id", required=required, metavar="TRIAL", help=_NAMED)
+
+
+def _tensorboard(group: Verbs[Parser]) -> None:
+    start = add_verb(
+        group,
+        "start",
+        "tensorboard:start",
+        "start TensorBoard over files in $NNI_OUTPUT_DIR/tensorboard",
+        about="Browsers that are signed in open it at the printed address.\nIt ends with the server.",
+        examples=(
+            "nnictl tensorboard start",
+            "nnictl tensorboard start ab12cd34 -T 12 -T 15",
+            "nnictl tensorboard start ab12cd34 --trial_id 0,3,7",
+        ),
+    )
+    add_id(start)
+    start.add_argument(
+        *("-T", "--trial_id", "--trial-id"),
+        action="append",
+        metavar="TRIAL",
+        help="trials by number or id, with commas between them (default: all trials that were started)",
+    )
+    listed = add_verb(
+        group,
+        "list",
+        "tensorboard:list_all",
+        "list the TensorBoards of an experiment",
+        examples=("nnictl tensorboard list", "nnictl tensorboard list ab12cd34 --json"),
+    )
+    add_id(listed)
+    stop = add_verb(
+        group,
+        "stop",
+        "tensorboard:stop",
+        "stop one TensorBoard of an experiment, or all of them",
+        examples=("nnictl tensorboard stop", "nnictl tensorboard stop ab12cd34 kX3f9"),
+    )
+    add_id(stop)
+    stop.add_argument(
+        "task",
+        nargs="?",
+        metavar="TASK",
+        help='the TensorBoard, as "tensorboard list" shows it (default: all)',
+    )

@@ -1,0 +1,1 @@
+"""TensorBoard over the files of trials: its processes, and copies of files from other machines."""

@@ -1,0 +1,1 @@
+"""Tests of TensorBoards. The folder ``fake`` holds a TensorBoard without dependencies."""
