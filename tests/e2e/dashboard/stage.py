@@ -14,6 +14,7 @@ from tests.e2e.dashboard.trials import CURVE, FAILING, TOLD
 from tests.e2e.scene import eventually
 from tests.server.harness import Server, free_port, nothing_left, serving
 
+_FAKE_TENSORBOARD = str(Path(__file__).parent.parent.parent / "tensorboard" / "fake")
 SPACE = {
     "lr": {"_type": "loguniform", "_value": [0.0001, 0.1]},
     "layers": {"_type": "choice", "_value": [1, 2, 4]},
@@ -32,9 +33,8 @@ class Stage:
         self.server = self._start()
 
     def _start(self) -> Server:
-        server = self._servers.enter_context(
-            serving(self.directory, port=self.port, environ={"NNIMGR_USAGE_PAUSE_S": "0.2"})
-        )
+        environ = {"NNIMGR_USAGE_PAUSE_S": "0.2", "PYTHONPATH": _FAKE_TENSORBOARD}
+        server = self._servers.enter_context(serving(self.directory, port=self.port, environ=environ))
         assert server.ready, server.said
         return server
 

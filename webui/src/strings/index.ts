@@ -17,6 +17,7 @@ import { palette } from "./palette";
 import { problems } from "./problems";
 import { resources } from "./resources";
 import { shortcuts } from "./shortcuts";
+import { tensorboard } from "./tensorboard";
 import { trial } from "./trial";
 import { trials } from "./trials";
 import { usage } from "./usage";
@@ -41,6 +42,7 @@ export const strings = {
   problems,
   resources,
   shortcuts,
+  tensorboard,
   trial,
   trials,
   usage,

@@ -8,6 +8,7 @@ import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { Confirm } from "@/ui/Dialog";
 import { complain, say } from "@/ui/toasts";
+import { TensorBoardDialog } from "@/ui/trial/TensorBoardDialog";
 import { CustomTrial, whyNoTrial } from "@/ui/trial/CustomTrial";
 import { LostDialog } from "@/ui/trial/LostDialog";
 
@@ -21,7 +22,7 @@ interface TrialActionsProps {
 
 /** What can be done with a trial; only what has an effect now. */
 export function TrialActions({ id, trial, profile }: TrialActionsProps) {
-  const [dialog, setDialog] = useState<"kill" | "lost" | "clone" | null>(null);
+  const [dialog, setDialog] = useState<"kill" | "lost" | "clone" | "tensorboard" | null>(null);
   const [, go] = useLocation();
   const client = useQueryClient();
   const close = () => setDialog(null);
@@ -80,6 +81,7 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
       >
         {text.clone}
       </Button>
+      <Button onClick={() => setDialog("tensorboard")}>{strings.tensorboard.open}</Button>
       {dialog === "kill" ? (
         <Confirm
           title={text.killTitle(trial.sequence)}
@@ -92,6 +94,9 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
         />
       ) : null}
       {dialog === "lost" ? <LostDialog id={id} trial={trial} onClose={close} /> : null}
+      {dialog === "tensorboard" ? (
+        <TensorBoardDialog id={id} count={1} chosen={() => Promise.resolve([trial.id])} onClose={close} />
+      ) : null}
       {dialog === "clone" ? <CustomTrial id={id} base={trial} onClose={close} /> : null}
     </div>
   );

@@ -17,6 +17,7 @@ interface SelectionBarProps {
   onKill: () => void;
   onRetry: () => void;
   onTag: () => void;
+  onTensorboard: () => void;
 }
 
 /** How many trials are selected, and what can be done with them. */
@@ -30,6 +31,7 @@ export function SelectionBar({
   onKill,
   onRetry,
   onTag,
+  onTensorboard,
 }: SelectionBarProps) {
   const count = selection.all ? Math.max(0, total - selection.ids.size) : selection.ids.size;
   const ids = selection.all ? [] : [...selection.ids];
@@ -54,6 +56,9 @@ export function SelectionBar({
       )}
       <Button small onClick={onTag}>
         {strings.annotations.bulk.open}…
+      </Button>
+      <Button small onClick={onTensorboard}>
+        {strings.tensorboard.open}
       </Button>
       <Button small onClick={onRetry}>
         {text.retry}…

@@ -56,6 +56,7 @@ export function Toolbar({
           <span className="soft number">{total === undefined ? "" : text.count(total, every)}</span>
           <ViewsMenu id={id} onWrite={onWrite} onDialog={onDialog} />
           <Button onClick={() => onDialog("columns")}>{text.chooser.open}…</Button>
+          <Button onClick={() => onDialog("tensorboard")}>{strings.tensorboard.open}</Button>
           <Menu
             label={text.export}
             items={[

@@ -1,11 +1,13 @@
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { lazy, Suspense } from "react";
-import { trialQuery, type Column } from "@/data/trials";
+import { readIds } from "@/data/annotations";
+import { trialQuery, type TrialsQuestion, type Column } from "@/data/trials";
 import { strings } from "@/strings";
 import { Dialog } from "@/ui/Dialog";
 import { Failure } from "@/ui/Failure";
 import { CustomTrial } from "@/ui/trial/CustomTrial";
 import { LostDialog } from "@/ui/trial/LostDialog";
+import { TensorBoardDialog } from "@/ui/trial/TensorBoardDialog";
 import { ColumnChooser } from "./ColumnChooser";
 import type { TableColumn } from "./columns";
 import { KillDialog, RetryDialog } from "./EndDialogs";
@@ -75,6 +77,15 @@ export function TrialDialogs({ id, view, total, all, named, schema, onResetWidth
       return <RetryDialog {...about} />;
     case "tag":
       return <TagDialog {...about} />;
+    case "tensorboard":
+      return (
+        <TensorBoardDialog
+          id={id}
+          count={about.count}
+          chosen={() => chosenIds(id, about.question, about.selection)}
+          onClose={close}
+        />
+      );
     case "save-view":
       return <SaveViewDialog id={id} view={view} onClose={close} />;
     case "views":
@@ -92,6 +103,12 @@ export function TrialDialogs({ id, view, total, all, named, schema, onResetWidth
     default:
       return null;
   }
+}
+
+/** The ids of the selected trials; null if none is selected. */
+async function chosenIds(id: string, question: TrialsQuestion, { all, ids }: Selection) {
+  if (all) return (await readIds(id, question)).filter((one) => !ids.has(one));
+  return ids.size === 0 ? null : [...ids];
 }
 
 interface OfTrialProps {

@@ -116,6 +116,7 @@ export default function Trials({ id }: { id: string }) {
           onKill={() => dialog("kill")}
           onRetry={() => dialog("retry")}
           onTag={() => dialog("tag")}
+          onTensorboard={() => dialog("tensorboard")}
         />
       ) : null}
       <TrialTable
