@@ -10,7 +10,7 @@ from typing import Any
 
 from nnimgr.cli.progress import parameters_text
 from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.summary import best_with_time, counts_text, failure_lines, goal_of, result_text
+from nnimgr.cli.summary import best_with_time, counts_text, goal_of, result_text
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, confirmed, shown_time
 from nnimgr.cli.times import duration_text
@@ -24,6 +24,7 @@ __all__ = ["all_trials", "list_all", "lost", "retry", "stop", "trial_named"]
 _PAGE = 1000
 _MOST_CANDIDATES = 10
 _MOST_DIGITS = 18
+_MOST_CAUSES, _MOST_NAMED = 5, 8  # causes of failures, and trials of a cause, that are shown
 _COLUMNS = (
     Column("NO.", "right"),
     Column("ID"),
@@ -75,9 +76,27 @@ def _show(trials: list[dict[str, Any]], client: Client, experiment_id: str, term
     terminal.say(f"Goal: {goal_of(profile)}")
     if profile["bestTrial"] is not None:
         terminal.say(f"Best: {best_with_time(client, profile)}")
-    failed = [trial for trial in trials if trial["status"] == "FAILED"]
-    if failed:
-        terminal.say("\n".join(failure_lines(failed[-1], experiment_id)))
+    for line in _cause_lines(trials, experiment_id):
+        terminal.say(line)
+
+
+def _cause_lines(trials: list[dict[str, Any]], experiment_id: str) -> list[str]:
+    """Return one line for each cause of failures and of missing results, with the trials, newest first.
+
+    The last line is the command that prints the output of the last of these trials.
+    """
+    by_cause: dict[tuple[str, str], list[int]] = {}
+    for trial in reversed(trials):
+        if trial["status"] == "FAILED" or trial.get("noResult"):
+            by_cause.setdefault((trial["status"], trial["reason"]), []).append(trial["sequence"])
+    if not by_cause:
+        return []
+    lines = []
+    for (status, reason), numbers in list(by_cause.items())[:_MOST_CAUSES]:
+        named = ", ".join(map(str, numbers[:_MOST_NAMED])) + (", ..." if len(numbers) > _MOST_NAMED else "")
+        lines.append(f"{'Trials' if len(numbers) > 1 else 'Trial'} {named} {status}: {reason}")
+    last = max(numbers[0] for numbers in by_cause.values())
+    return [*lines, f"  See: nnictl log trial {experiment_id} -T {last} --file stderr"]
 
 
 def _seconds(trial: Mapping[str, Any], now: datetime) -> float | None:

@@ -75,6 +75,7 @@ def test_trials(busy: FakeServer) -> None:
         'Goal: maximize (NNI\'s default; set "goal:")',
         "Best: 0.987654, trial 1 (k0001), 1 min ago",
     ]
+    assert seen.lines[8].startswith("Trial 2 FAILED: ")
     assert seen.lines[-1] == "  See: nnictl log trial abcdefgh -T 2 --file stderr"
     found = json.loads(in_a_pipe("trial", "ls").text)
     assert [each["trialJobId"] for each in found] == ["k0000", "k0001", "k0002", "k0003"]
