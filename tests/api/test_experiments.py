@@ -13,7 +13,8 @@ from nnimgr.core.running.requests import RequestRefused
 from nnimgr.core.running.runner import RunnerClosed
 from nnimgr.rules import facts as f
 from nnimgr.store.errors import StoreError
-from tests.api.lab import EXPERIMENT, PORT, SPACE, Lab, several_sets
+from tests.api.lab import EXPERIMENT, PORT, Lab
+from tests.api.stored_life import SPACE, several_sets
 
 URL = "/api/v1/experiments"
 SECRET = "canary-4711"

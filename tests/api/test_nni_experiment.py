@@ -16,7 +16,8 @@ from nnimgr.api import dashboard
 from nnimgr.api.app import create_app
 from nnimgr.api.auth import AllowedHosts
 from nnimgr.rules import facts as f
-from tests.api.lab import BASE, BEARER, PORT, SPACE, Lab, full_config
+from tests.api.lab import BASE, BEARER, PORT, Lab
+from tests.api.stored_life import SPACE, full_config
 from tests.rules.driver import T0
 
 NNI = "/api/v1/nni"

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nnimgr.rules import facts as f
-from tests.api.lab import Lab, several_sets
+from tests.api.lab import Lab
+from tests.api.stored_life import several_sets
 from tests.api.test_nni_experiment import BOTH, NNI, T0_MS, headers_of, is_empty, says
 
 DICT = '{"default": 0.36, "other": 3, "\\u00e9": 1e-07}'

@@ -14,7 +14,7 @@ import pytest
 from nnimgr.store.location import database_path
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.store.writer import ExperimentWriter
-from tests.api.lab import StoredLife, full_config
+from tests.api.stored_life import StoredLife, full_config
 
 TRIALS = ("aaaaa", "bbbbb")
 COUNT = 4_000
