@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.simulation.kernel import Kernel
 from trial_keeper.attempt import claim
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.keeper import SimKeeper
 
 ENDLESS = 10**9
+HEADER_BYTES = 8
 LOOK_S = 0.5  # interval in which a requested parameter set is looked for
 
 
@@ -47,6 +48,72 @@ class Conduct:
         )
 
 
+class Output:
+    """Metric frames that the processes of an attempt write. ``half``: the last frame is incomplete."""
+
+    def __init__(self, host: Host, order: fx.Spawn) -> None:
+        self.half = False
+        self._host, self._job, self._trial_id = host, order.job, order.start["trial_id"]
+        self._files = host.files(order.start["directory"])
+        self._parameter_id = json.loads(order.start["parameter"])["parameter_id"]
+        self._readable = True
+
+    def metric(self, frame: int, conduct: Conduct) -> bytes:
+        """Return the content of this frame with its header: a metric, or sometimes bytes that are none."""
+        chance = self._host.kernel.random
+        if chance.random() < 0.05:
+            return framed(chance.choice([b"", b"no metric", b'{"type": "PERIODICAL"}', b"\xff\xfe"]))
+        final = frame == conduct.frames - 1 or frame < conduct.sets > 1
+        value = (-1.0 if conduct.bad and frame >= 2 else 1.0) * (frame + 1)
+        record = {
+            "parameter_id": self._parameter_id,
+            "trial_job_id": self._trial_id,
+            "type": "FINAL" if final else "PERIODICAL",
+            "sequence": 0 if final else frame,
+            "value": json.dumps(value),
+        }
+        return framed(json.dumps(record).encode())
+
+    def request(self, index: int) -> None:
+        """Request the parameter set with this index."""
+        record = {
+            "trial_job_id": self._trial_id,
+            "type": "REQUEST_PARAMETER",
+            "sequence": 0,
+            "parameter_index": index,
+        }
+        self.write(framed(json.dumps(record).encode()))
+
+    def take(self, found: dict[str, Any]) -> None:
+        """Report later metrics for the parameter set that was found, if it is one."""
+        if found["parameters"] is not None:
+            self._parameter_id = found["parameter_id"]
+
+    def junk(self) -> None:
+        """Write bytes that are not a frame. Nothing after these bytes can be read."""
+        self._host.kernel.say(self._host.name, "%s writes junk", self._job)
+        self._files.write(b"this is no frame", self._host.kernel.now)
+        self._readable = False
+
+    def begin(self, part: bytes) -> None:
+        """Write the first bytes of a frame."""
+        self.half = True
+        self._host.kernel.fault("half a frame", self._host.name, "of %s", self._job)
+        self._files.write(part, self._host.kernel.now)
+
+    def write(self, content: bytes, *, begun: int = 0) -> None:
+        """Write a frame, of which the first ``begun`` bytes are written already."""
+        self.half = False
+        self._files.write(content[begun:], self._host.kernel.now)
+        self._host.witness.wrote(self._job, content[HEADER_BYTES:], readable=self._readable)
+        self._host.grown(self._job)
+
+
+def framed(payload: bytes) -> bytes:
+    """Return the payload with the header of a frame."""
+    return b"ME%06d" % len(payload) + payload
+
+
 class Shim:
     """One shim of an attempt, from its fork on; only the shim that wins the claim starts the command."""
 
@@ -61,14 +128,11 @@ class Shim:
         self.alive = True  # the shim itself
         self.main = False  # the command
         self.strays = 0  # number of its daemonized children
-        self.readable = True
-        self.half = False  # the last frame is incomplete
         self._asked: set[int] = set()
-        self._parameter_id = json.loads(self.start["parameter"])["parameter_id"]
         self._stopping = False
         self._reluctant = self.kernel.likely(0.1)  # its processes survive the first SIGKILL for a while
-        files = host.files(order.start["directory"])
-        self.files = files
+        self.files = host.files(order.start["directory"])
+        self._output = Output(host, order)
         chance = self.kernel.random
         slow = self.kernel.likely(0.9 if host.busy else 0.15)
         longest = 0.02 if not slow else 8.0 if host.busy else 20.0 if order.lease is None else 30.0
@@ -215,32 +279,21 @@ class Shim:
         conduct, chance = self.conduct, self.kernel.random
         if 0 < frame < min(conduct.sets, conduct.frames) and frame not in self._asked:
             self._asked.add(frame)
-            request = {
-                "trial_job_id": self.start["trial_id"],
-                "type": "REQUEST_PARAMETER",
-                "sequence": 0,
-                "parameter_index": frame,
-            }
-            payload = json.dumps(request).encode()
-            self._write(b"ME%06d" % len(payload) + payload, payload)
+            self._output.request(frame)
             self._wait(frame)
             return
         if frame >= conduct.frames:
             self.kernel.at(chance.choice([0.0, 0.1]), self._main_ends, conduct.code, None)
             return
-        content = self._frame(frame)
+        content = self._output.metric(frame, conduct)
         if conduct.junk and frame == 3:
-            self.kernel.say(self.host.name, "%s writes junk", self.job)
-            self.files.write(b"this is no frame", self.kernel.now)
-            self.readable = False
-        self.half = self.kernel.likely(0.15)
-        if self.half:
+            self._output.junk()
+        if self.kernel.likely(0.15):
             cut = chance.randrange(1, len(content))
-            self.kernel.fault("half a frame", self.host.name, "of %s", self.job)
-            self.files.write(content[:cut], self.kernel.now)
-            self.kernel.at(chance.choice([0.0, 0.3, 2.0]), self._finish, frame, content[cut:], content[8:])
+            self._output.begin(content[:cut])
+            self.kernel.at(chance.choice([0.0, 0.3, 2.0]), self._finish, frame, content, cut)
         else:
-            self._finish(frame, content, content[8:])
+            self._finish(frame, content, 0)
 
     def _wait(self, index: int) -> None:
         """Let the command look for its next parameter set; without one it continues with its current set."""
@@ -252,38 +305,14 @@ class Shim:
             return
         found = json.loads(record)
         self.host.witness.given(self.job, index, found)
-        if found["parameters"] is not None:
-            self._parameter_id = found["parameter_id"]
+        self._output.take(found)
         self._live(index)
 
-    def _finish(self, frame: int, rest: bytes, payload: bytes) -> None:
-        """Write the last bytes of a frame, and schedule the next frame."""
+    def _finish(self, frame: int, content: bytes, begun: int) -> None:
+        """Write the remaining bytes of a frame, and schedule the next frame."""
         if self.main:
-            self.half = False
-            self._write(rest, payload)
+            self._output.write(content, begun=begun)
             self.kernel.at(self.kernel.random.uniform(0.0, self.conduct.gap), self._live, frame + 1)
-
-    def _frame(self, frame: int) -> bytes:
-        chance = self.kernel.random
-        if chance.random() < 0.05:
-            payload = chance.choice([b"", b"no metric", b'{"type": "PERIODICAL"}', b"\xff\xfe"])
-        else:
-            final = frame == self.conduct.frames - 1 or frame < self.conduct.sets > 1
-            value = (-1.0 if self.conduct.bad and frame >= 2 else 1.0) * (frame + 1)
-            record = {
-                "parameter_id": self._parameter_id,
-                "trial_job_id": self.start["trial_id"],
-                "type": "FINAL" if final else "PERIODICAL",
-                "sequence": 0 if final else frame,
-                "value": json.dumps(value),
-            }
-            payload = json.dumps(record).encode()
-        return b"ME%06d" % len(payload) + payload
-
-    def _write(self, content: bytes, payload: bytes) -> None:
-        self.files.write(content, self.kernel.now)
-        self.host.witness.wrote(self.job, payload, readable=self.readable)
-        self.host.grown(self.job)
 
     def _main_ends(self, code: int | None, signal: int | None) -> None:
         if not self.main:
@@ -302,9 +331,8 @@ class Shim:
         """Let a child of the command write until it is killed or has finished."""
         if self.strays <= 0:
             return
-        if not self.half:
-            payload = b'{"stray": %d}' % self.strays
-            self._write(b"ME%06d" % len(payload) + payload, payload)
+        if not self._output.half:
+            self._output.write(framed(b'{"stray": %d}' % self.strays))
         self.strays -= 1
         self.kernel.at(self.kernel.random.uniform(0.02, 0.3), self._stray)
 
