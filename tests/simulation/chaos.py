@@ -70,7 +70,7 @@ class Chaos:
         else:
             server.die("by chance")
             # parameter sets that were given cannot be reconstructed
-            phased = self._world.witness.phased is not None
+            phased = self._world.witness.evidence.phased is not None
             if self._kernel.random.random() < 0.15 and not phased:
                 self._world.store.restore_older()
                 if self._kernel.random.random() < 0.5:  # the server then gives orders before a keeper calls
@@ -138,7 +138,7 @@ class Chaos:
 
         This must not happen after claims were damaged: then nothing would know those attempts.
         """
-        if any(self._world.witness.attempts[shim.job].spoiled for shim in host.shims):
+        if any(self._world.witness.evidence.attempts[shim.job].spoiled for shim in host.shims):
             return
         self._crash(host)
         host.journal.shorten(self._kernel)

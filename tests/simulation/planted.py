@@ -437,7 +437,7 @@ def commit_not_durable() -> Iterator[None]:
         if lost > 0:
             del self.log[-lost:]
             self.m_epoch, self._snapshot, self.mark = self.fold().m_epoch, None, None
-            self.witness.replay(self.log)
+            self.witness.log.replay(self.log)
 
     with patch.object(Store, "lose_power", lose_power):
         yield

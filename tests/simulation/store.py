@@ -43,7 +43,7 @@ class Store:
         self.log += turn
         self.m_epoch = state.m_epoch
         self.mark = HighWater(state.number, state.m_epoch, state.next_sequence)
-        self.witness.committed(turn)
+        self.witness.log.committed(turn)
         for recorded in turn:
             if isinstance(recorded.fact, f.JobPlaced):
                 self._placed(trial_of_job(recorded.fact.job_id)[0])
@@ -59,7 +59,7 @@ class Store:
             del self.log[-lost:]
             self._snapshot = None
             self.m_epoch = self.fold().m_epoch
-            self.witness.replay(self.log)
+            self.witness.log.replay(self.log)
 
     def fold(self) -> ExperimentState:
         """Return the state that results from the log."""

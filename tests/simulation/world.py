@@ -47,12 +47,12 @@ class World:
         self.store = Store(self.kernel, self.witness, lambda trial_id: self.user.job_placed(trial_id))
         self._network = network = Network(self.kernel)
         self.hosts = [Host(self.kernel, name, network, self.witness) for name in self._names()]
-        self.witness.hosts = {host.name: host for host in self.hosts}
+        self.witness.evidence.hosts = {host.name: host for host in self.hosts}
         phased = seed % 4 == 3
-        self.witness.phased = (
+        self.witness.evidence.phased = (
             random.Random(seed) if phased else None
         )  # its own random source, so that other lives do not change
-        self.witness.leased = self.lease_s is not None
+        self.witness.evidence.leased = self.lease_s is not None
         self.created = _experiment(self.kernel, phased=phased, far=self.far)
         self._servers: list[Server] = []
         self.user = User(self)
@@ -117,7 +117,7 @@ class World:
             host.cut = host.full = host.busy = False
 
     def _settled(self) -> bool:
-        if self.witness.leftovers():
+        if self.witness.evidence.leftovers():
             return False
         runner = self.server.runner
         if runner is None or runner.search is not None or runner.session.service is not None:

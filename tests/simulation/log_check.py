@@ -1,0 +1,199 @@
+"""Checks of the recorded facts against the events on the hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import trial_of_job
+from tests.simulation.evidence import Attempt, Evidence, Trial
+from tests.simulation.kernel import Kernel
+from training_services.frames import read_frame
+
+
+class LogCheck:
+    """Check of each fact that becomes durable."""
+
+    def __init__(self, kernel: Kernel, evidence: Evidence) -> None:
+        self._kernel, self._evidence = kernel, evidence
+        self.number = 0
+        self._at: datetime | None = None  # time of the last fact
+
+    def committed(self, turn: Sequence[f.Recorded]) -> None:
+        """Check a turn that is durable."""
+        for number, at, fact in turn:
+            if number != self.number + 1 or (self._at is not None and at < self._at):
+                self._kernel.fail(f"fact {number} of {at} follows fact {self.number} of {self._at}")
+            self.number, self._at = number, at
+            if isinstance(fact, f.MetricReported | f.FrameSkipped | f.ParametersWanted):
+                self._frame(fact)
+            else:
+                self._fact(fact)
+
+    def _frame(self, fact: f.MetricReported | f.FrameSkipped | f.ParametersWanted) -> None:
+        job, fail = fact.job_id, self._kernel.fail
+        attempt = self._evidence.attempts[job]
+        if attempt.over is not None:
+            fail(f"frame {fact.position} of {job} was recorded after its end: {attempt.over}")
+        if fact.position != attempt.recorded:
+            fail(f"frame {fact.position} of {job} was recorded as number {attempt.recorded}")
+        attempt.recorded += 1
+        if fact.position >= len(attempt.frames):
+            fail(f"frame {fact.position} of {job} was recorded, {len(attempt.frames)} were written")
+            return
+        payload = attempt.frames[fact.position]
+        written = read_frame(job, trial_of_job(job)[0], position=fact.position, payload=payload)
+        if fact != written:
+            fail(f"frame {fact.position} of {job} was recorded as {fact}, not {written}")
+        if self._evidence.phased is not None and isinstance(fact, f.MetricReported) and fact.type == "FINAL":
+            self._evidence.reported[trial_of_job(job)[0], fact.parameter_id].append(fact.text)
+
+    def _fact(self, fact: f.Fact) -> None:
+        fail = self._kernel.fail
+        match fact:
+            case f.Suggested():
+                if fact.trial_id in self._evidence.trials:
+                    fail(f"trial {fact.trial_id} was suggested twice")
+                self._evidence.trials[fact.trial_id] = Trial(fact.parameters)
+            case f.FurtherSuggested(late=False) | f.ResultTaken():
+                self._phase(fact)
+            case f.JobPlaced():
+                self._placed(fact)
+            case f.StopOrdered():
+                self._stop_ordered(fact)
+            case f.JobStarted():
+                if self._evidence.attempts[fact.job_id].execs == 0:
+                    fail(f"attempt {fact.job_id} is recorded as started and was not")
+            case f.KeeperSilent() | f.KeeperHeard():
+                self._heard(fact)
+            case f.JobEnded():
+                self._ended(fact)
+            case f.JobLost():
+                self._lost(fact)
+            case f.LossDeclared() | f.StopRequested() | f.ExperimentStopRequested():
+                self._wished(fact)
+            case f.AttemptDue():
+                self._due(fact)
+            case f.TrialEnded():
+                trial = self._evidence.trials[fact.trial_id]
+                if trial.ended is not None:
+                    fail(f"trial {fact.trial_id} was {trial.ended} and is {fact.status}")
+                trial.ended = fact.status
+            case f.ExperimentMoved(status=f.ExperimentStatus.ERROR):
+                fail(f"the experiment is ERROR: {fact.reason}")
+
+    def _stop_ordered(self, fact: f.StopOrdered) -> None:
+        attempt = self._evidence.attempts[fact.job_id]
+        attempt.stop = fact
+        if fact.cmd_seq is None:
+            attempt.over = "it was never placed"
+
+    def _heard(self, fact: f.KeeperSilent | f.KeeperHeard) -> None:
+        if isinstance(fact, f.KeeperSilent):
+            self._evidence.silent.add(fact.keeper_id)
+        else:
+            self._evidence.silent.discard(fact.keeper_id)
+
+    def _wished(self, fact: f.LossDeclared | f.StopRequested | f.ExperimentStopRequested) -> None:
+        """Record the wish of a user, durably."""
+        match fact:
+            case f.LossDeclared():
+                self._evidence.trials[fact.trial_id].declared = True
+            case f.StopRequested(kind=f.StopKind.USER):
+                self._evidence.trials[fact.trial_id].stopped = True
+            case f.ExperimentStopRequested():
+                self._evidence.stopped = True
+
+    def _phase(self, fact: f.FurtherSuggested | f.ResultTaken) -> None:
+        trial = self._evidence.trials[fact.trial_id]
+        if isinstance(fact, f.ResultTaken):
+            if fact.parameter_id in trial.results:
+                self._kernel.fail(f"the result of set {fact.parameter_id} was taken twice")
+            trial.results[fact.parameter_id] = fact.text
+        else:
+            if fact.index in trial.sets:
+                self._kernel.fail(f"trial {fact.trial_id} was given set {fact.index} twice")
+            trial.sets[fact.index] = (fact.parameter_id, fact.parameters)
+
+    def _due(self, fact: f.AttemptDue) -> None:
+        trial = self._evidence.trials[fact.trial_id]
+        if trial.stopped:
+            self._kernel.fail(f"trial {fact.trial_id} was stopped and gets attempt {fact.attempt}")
+        follows = fact.attempt > trial.attempt if self._evidence.older else fact.attempt == trial.attempt + 1
+        if not follows or trial.ended is not None:
+            self._kernel.fail(f"trial {fact.trial_id} ({trial.ended}) gets attempt {fact.attempt}")
+        trial.attempt = fact.attempt
+        trial.declared = False
+
+    def _placed(self, fact: f.JobPlaced) -> None:
+        attempt = self._evidence.attempts[fact.job_id]
+        trial_id, number = trial_of_job(fact.job_id)
+        trial = self._evidence.trials[trial_id]
+        if attempt.place is not None:
+            self._kernel.fail(f"attempt {fact.job_id} was placed twice")
+        if trial.ended is not None or trial.attempt != number:
+            self._kernel.fail(f"attempt {fact.job_id} was placed, but {trial}")
+        attempt.place = fact.place
+
+    def _ends(self, job: str, how: str) -> Attempt:
+        attempt = self._evidence.attempts[job]
+        if attempt.over is not None:
+            self._kernel.fail(f"attempt {job} ended twice: {attempt.over}; {how}")
+        attempt.over = how
+        return attempt
+
+    def _ended(self, fact: f.JobEnded) -> None:
+        job, fail = fact.job_id, self._kernel.fail
+        attempt = self._ends(job, f"{fact.reason} {fact.exit_code}")
+        if attempt.recorded < fact.metrics:
+            fail(f"attempt {job} ended with {fact.metrics} frames, {attempt.recorded} are recorded")
+        if not self._evidence.fenced(attempt) and attempt.recorded != len(attempt.frames):
+            fail(f"attempt {job} wrote {len(attempt.frames)} frames, {attempt.recorded} are recorded")
+        match fact.reason:
+            case f.EndReason.NEVER_STARTED:
+                justified = attempt.execs == 0 and (attempt.exec_failed or attempt.stop is not None)
+            case f.EndReason.STOPPED:
+                justified = attempt.stop is not None and (attempt.execs == 1 or attempt.shim_killed)
+            case f.EndReason.LEASE:
+                justified = attempt.lapsed
+            case _:
+                justified = attempt.execs == 1 or attempt.shim_killed
+        if fact.exit_code is None and fact.signal is None:
+            unsaid = fact.reason is f.EndReason.NEVER_STARTED or attempt.execs == 0
+            justified = justified and (unsaid or attempt.shim_killed or attempt.spoiled)
+        elif attempt.exit != (fact.exit_code, fact.signal):
+            justified = False
+        if not justified and not attempt.unrecorded:  # the reason of its stop may be forgotten
+            fail(f"attempt {job} ended without cause: {fact}; {attempt}")
+
+    def _lost(self, fact: f.JobLost) -> None:
+        attempt = self._ends(fact.job_id, f"lost: {fact.reason}")
+        trial = self._evidence.trials[trial_of_job(fact.job_id)[0]]
+        wanted = attempt.stop is not None and (trial.declared or trial.stopped)
+        if wanted or self._evidence.stopped:
+            attempt.forsaken = True  # even if its directory is gone: perhaps nobody has ended it there yet
+            self._kernel.counts["given up by a user"] += 1
+        elif self._evidence.fenced(attempt) or attempt.unrecorded:
+            return
+        elif self._evidence.older and not attempt.execs:
+            # the newer database had used its number before
+            self._kernel.counts["given up behind an older database"] += 1
+        elif self._evidence.ending(attempt):
+            if self._evidence.runs(fact.job_id) or attempt.recorded != len(attempt.frames):
+                self._kernel.fail(
+                    f"attempt {fact.job_id} was told to end with its host, too early: {attempt}"
+                )
+            self._kernel.counts["told to end with its host"] += 1
+        elif not self._evidence.leased:
+            self._kernel.fail(f"attempt {fact.job_id} was given up without cause: {fact.reason}")
+        elif not attempt.shim_killed and self._evidence.runs(fact.job_id):
+            self._kernel.fail(f"attempt {fact.job_id} was given up and runs: {fact.reason}")
+        else:
+            self._kernel.counts["given up by its lease"] += 1
+
+    def replay(self, log: Sequence[f.Recorded]) -> None:
+        """Check this log from its beginning, as if the database had never contained other facts."""
+        self.number, self._at = 0, None
+        self._evidence.forget_records()
+        self.committed(log)
