@@ -14,11 +14,12 @@ from typing import Any
 from nnimgr.config import ExperimentConfig, check_config, initial_sets, read_canonical
 from nnimgr.config.secrets import hide_secrets
 from nnimgr.core.managing.assembly import seed_of
-from nnimgr.core.managing.experiments import NewExperiment
+from nnimgr.core.managing.experiments import ExperimentConflict, NewExperiment
 from nnimgr.core.managing.folder import Surroundings
 from nnimgr.core.running.requests import initial_trials
 from nnimgr.index import IndexEntry
 from nnimgr.rules import facts as f
+from nnimgr.store.reader import ExperimentReader
 from nnimgr.traits import traits_of
 
 __all__ = ["Draft"]
@@ -51,13 +52,22 @@ class Draft:
         """Return the folder of the experiment under this id."""
         return self.config.experiment_working_directory / experiment_id
 
-    def is_same(self, first: f.Fact) -> bool:
-        """Return whether an experiment with this first fact was created from the same configuration."""
-        return (
+    async def is_created(self, experiment_id: str, reader: ExperimentReader) -> bool:
+        """Return whether the experiment in the reader's database was created from this draft.
+
+        Return False if it has no facts yet. Raise ExperimentConflict if it was created from another draft.
+        """
+        try:
+            first = (await asyncio.to_thread(reader.facts, limit=1))[0].fact
+        except (FileNotFoundError, IndexError):
+            return False
+        if (
             isinstance(first, f.ExperimentCreated)
             and first.config == self.canonical
             and first.search_space == self.search_space
-        )
+        ):
+            return True
+        raise ExperimentConflict(f"experiment {experiment_id} exists with another configuration")
 
     async def opening(self, experiment_id: str) -> list[f.Fact]:
         """Build the first facts: the experiment's creation and its initial trials."""

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from nnimgr.core.managing.activity import Activity
 from nnimgr.core.managing.assembly import Assembly
 from nnimgr.core.managing.catalog import Catalog
-from nnimgr.core.managing.change_feed import Changes
 from nnimgr.core.managing.creation import Draft
-from nnimgr.core.managing.experiment_log import note_status
 from nnimgr.core.managing.experiments import (
     ExperimentConflict,
     ExperimentSummary,
@@ -28,20 +27,19 @@ from nnimgr.core.managing.experiments import (
     UnknownExperiment,
 )
 from nnimgr.core.managing.folder import Surroundings, make_folder, require_database
-from nnimgr.core.managing.index_notes import Draining, IndexNotes, nni_status
+from nnimgr.core.managing.index_notes import IndexNotes
 from nnimgr.core.managing.leftovers import Remains
 from nnimgr.core.managing.lookup import Lookup
 from nnimgr.core.managing.nni_folder import adopt
 from nnimgr.core.managing.stand_ins import StandIns
 from nnimgr.core.managing.stopped_experiments import AtRest
 from nnimgr.core.managing.stored import StoredSummaries
-from nnimgr.core.managing.supervision import Held, Supervision
+from nnimgr.core.managing.supervision import Supervision
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.core.running.runner import LIVE
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 from nnimgr.rules import facts as f
-from nnimgr.rules.state import ExperimentState
 from nnimgr.store.location import database_path
 from nnimgr.store.overview import stored_status
 
@@ -72,16 +70,18 @@ class NNIManager(Lookup):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.home, self._url_prefix = home, url_prefix
-        self.changes = Changes()
         self._index = Index(home)
-        self._stand_ins = StandIns(self._index, stop=self._stop_as_nni) if stand_ins else None
-        catalog = Catalog(self._index, on_note=self._noted)
+        self._stand_ins = StandIns(self._index, stop=partial(self.stop, detach=False), enabled=stand_ins)
+        catalog = Catalog(self._index, on_note=self._stand_ins.note)
+        self._notes = IndexNotes(self._index, on_change=catalog.note)
+        self._activity = Activity(self._notes, server_log=home.server_log_path(port))
+        self.changes = self._activity.changes
         supervision = Supervision(
             assembly=assembly,
             clock=clock,
             free=catalog.release_reader,
-            on_turn=self._turned,
-            on_end=self._over,
+            on_turn=self._activity.turned,
+            on_end=self._activity.ended,
         )
         at_rest = AtRest(home=home, index=self._index, port=port)
         super().__init__(
@@ -90,10 +90,7 @@ class NNIManager(Lookup):
         self._clock = clock
         self.remains = Remains(assembly)
         self.stored = StoredSummaries()
-        self._changed = asyncio.Event()
         self._creating = asyncio.Lock()  # held while an experiment is created, viewed, resumed or deleted
-        self.used = False  # set by the first request; an idle server does not end before
-        self._notes = IndexNotes(self._index, on_change=self._catalog.note)
 
     async def __aenter__(self) -> NNIManager:
         """Open all experiments of the index that belong to this port, except stopped and ended
@@ -103,7 +100,7 @@ class NNIManager(Lookup):
         ours = [entry for entry in self._catalog.entries.values() if entry.port == self.port]
         alive = [entry for entry in ours if await asyncio.to_thread(_is_alive, entry)]
         self._at_rest.viewed.update(entry.id for entry in ours if entry.status == E.VIEWED)
-        self.used = bool(self._at_rest.viewed)
+        self._activity.used = bool(self._at_rest.viewed)
         self._assembly.expect(entry.id for entry in alive)
         await asyncio.gather(*(self._reopen(entry) for entry in alive))
         self._latest = next((entry.id for entry in reversed(alive or ours)), None)
@@ -113,8 +110,7 @@ class NNIManager(Lookup):
         """Release all experiments. Their trials continue, and the next server adopts them."""
         await self._supervision.close()
         await self._notes.close()
-        if self._stand_ins is not None:
-            await self._stand_ins.close()
+        await self._stand_ins.close()
         self._catalog.close()
 
     async def _reopen(self, entry: IndexEntry) -> None:
@@ -128,9 +124,12 @@ class NNIManager(Lookup):
 
     async def wait_idle(self) -> None:
         """Wait until the server got a request and every experiment is stopped."""
-        while not self.used or not self.idle:
-            self._changed.clear()
-            await self._changed.wait()
+        await self._activity.wait_idle(lambda: self.idle)
+
+    @property
+    def used(self) -> bool:
+        """True once the server got a request that opened or changed an experiment."""
+        return self._activity.used
 
     # ---- actions ------------------------------------------------------------------------------------------
 
@@ -145,23 +144,13 @@ class NNIManager(Lookup):
             check_experiment_id(new.id)
         async with self._creating:  # two requests with the same id may arrive at once
             self._at_rest.refuse_deleted(new.id)
-            if new.id is not None and await self._is_same(new.id, draft):
-                return new.id, False
+            if new.id is not None and new.id in self._catalog:
+                if await draft.is_created(new.id, self.reader(new.id)):
+                    return new.id, False
             await self._catalog.load()
             experiment_id = new.id or new_experiment_id(self._catalog.entries.keys())
             await self._begin(experiment_id, draft)
         return experiment_id, True
-
-    async def _is_same(self, experiment_id: str, draft: Draft) -> bool:
-        if experiment_id not in self._catalog:
-            return False
-        try:
-            first = (await asyncio.to_thread(self.reader(experiment_id).facts, limit=1))[0].fact
-        except (FileNotFoundError, IndexError):
-            return False
-        if not draft.is_same(first):
-            raise ExperimentConflict(f"experiment {experiment_id} exists with another configuration")
-        return True
 
     async def _begin(self, experiment_id: str, draft: Draft) -> None:
         """Create the folder and the index entry of a new experiment, and start the experiment.
@@ -244,7 +233,7 @@ class NNIManager(Lookup):
             entry = self._catalog.entries.get(experiment_id)
             if self.viewed(experiment_id) and entry is not None:
                 self._catalog.note(await self._at_rest.hide(entry))
-                self._stirred(experiment_id)
+                self._activity.changed(experiment_id)
                 return []
             if self.find(experiment_id) is None and entry is not None:
                 await self.convert(experiment_id)
@@ -254,17 +243,9 @@ class NNIManager(Lookup):
         await self._notes.settled()
         return still_running
 
-    async def _stop_as_nni(self, experiment_id: str) -> None:
-        """Stop an experiment whose process in the index has received SIGTERM."""
-        await self.stop(experiment_id, detach=False)
-
-    def _noted(self, entry: IndexEntry) -> None:
-        if self._stand_ins is not None:
-            self._stand_ins.note(entry)
-
     def pid(self, experiment_id: str) -> int:
         """Return the pid in the index, to which NNI's programs send a signal to stop the experiment."""
-        return os.getpid() if self._stand_ins is None else self._stand_ins.pid(experiment_id)
+        return self._stand_ins.pid(experiment_id)
 
     async def label(
         self, experiment_id: str, *, tags: Sequence[str] | None = None, archived: bool | None = None
@@ -313,7 +294,7 @@ class NNIManager(Lookup):
                 entry = await self._take(experiment_id, wish="viewed")
                 self._catalog.note(await self._at_rest.show(entry))
                 self._latest = experiment_id
-                self._stirred(experiment_id)
+                self._activity.changed(experiment_id)
 
     async def delete(self, experiment_id: str, *, leave: bool = False) -> list[str]:
         """Delete a stopped experiment: its files on machines, its folder and its index entry.
@@ -331,7 +312,7 @@ class NNIManager(Lookup):
             return left
         finally:
             self._catalog.close_reader(experiment_id)  # a reader may have been opened since the first call
-            self._stirred(experiment_id)
+            self._activity.changed(experiment_id)
 
     async def _take(self, experiment_id: str, *, wish: str) -> IndexEntry:
         """Return the entry of a stopped experiment, and close its database."""
@@ -342,14 +323,6 @@ class NNIManager(Lookup):
         )
         await self._supervision.release(experiment_id)
         return entry
-
-    def _stirred(self, experiment_id: str) -> None:
-        """Notify the clients that follow the experiments, and the functions that wait for the end of
-        experiments.
-        """
-        self.used = True
-        self._changed.set()
-        self.changes.tell(experiment_id, 0)
 
     # ---- runners ------------------------------------------------------------------------------------------
 
@@ -365,34 +338,7 @@ class NNIManager(Lookup):
         try:
             await self._supervision.start(experiment_id, directory, created, resumed=resumed)
         finally:
-            self.used = self.used or experiment_id in self._supervision
-
-    def _over(self, held: Held) -> None:
-        """Handle the end of a runner."""
-        self.changes.tell(held.id, held.number)
-        self._changed.set()
-
-    def _turned(self, held: Held, state: ExperimentState) -> None:
-        """Handle the end of a turn. The end of an experiment is written to the index only after its
-        keepers have left.
-
-        If the server is killed before that, the index still says that the experiment runs, and the next
-        server opens it.
-        """
-        if held.number != state.number:
-            held.number = state.number
-            self.changes.tell(state.id, state.number)
-        awaits = held.runner is not None and held.runner.awaits_silent
-        if (held.status, held.awaits_silent) == (state.status, awaits):
-            return
-        if held.status is not state.status:
-            note_status(held.directory, state, server_log=self.home.server_log_path(self.port))
-        held.status, held.awaits_silent = state.status, awaits
-        self._changed.set()
-        status = nni_status(state.status, state.drain)
-        if awaits:  # the next server has to stop the trials on silent machines
-            status = (Draining.USER if state.status is E.STOPPED else Draining.BUDGET).value
-        self._notes.note(state.id, status=status, ended_at=state.ended_at)
+            self._activity.used = self._activity.used or experiment_id in self._supervision
 
 
 def _surround(directory: Path, around: Surroundings) -> None:

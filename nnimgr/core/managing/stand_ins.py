@@ -36,11 +36,11 @@ class StandIns:
     experiment.
 
     ``stop`` stops an experiment by its id, and returns when the experiment's trials have ended. ``index``
-    gets the pids.
+    gets the pids. Unless ``enabled``, no processes are started.
     """
 
-    def __init__(self, index: Index, *, stop: Callable[[str], Awaitable[object]]) -> None:
-        self._index, self._stop = index, stop
+    def __init__(self, index: Index, *, stop: Callable[[str], Awaitable[object]], enabled: bool) -> None:
+        self._index, self._stop, self._enabled = index, stop, enabled
         self._pids: dict[str, int] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()  # tasks that end by themselves
@@ -51,6 +51,8 @@ class StandIns:
 
     def note(self, entry: IndexEntry) -> None:
         """Start the process of an experiment that was opened, or end the process of a stopped experiment."""
+        if not self._enabled:
+            return
         if entry.status != ExperimentStatus.STOPPED and entry.id not in self._tasks:
             loop = asyncio.get_running_loop()
             self._tasks[entry.id] = loop.create_task(self._keep(entry.id), name=f"stand-in:{entry.id}")
