@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from functools import partial
+from typing import Protocol
 
-from training_services.addresses import Reach
 from training_services.base import (
     ExperimentContext,
     JobEvent,
@@ -24,22 +24,19 @@ from training_services.base import (
     ServiceError,
 )
 from training_services.keepers.host import HostGone, KeeperHost
-from training_services.keepers.hub import KeeperDesk, token_digest, with_turn
+from training_services.keepers.hub import KeeperDesk, token_digest
 from training_services.keepers.lease import LeaseWatch
 from training_services.keepers.link import KeeperLink
+from training_services.keepers.upkeep import Upkeep
 from training_services.placement.needs import Host, Wants
-from trial_keeper.wire import PATH
 
 __all__ = ["KeeperSeat", "Platform"]
 
 logger = logging.getLogger(__name__)
 
-SHORT_LIFE_S = 1.0  # seconds; a keeper that ended sooner is restarted only after a pause
 OBEY_S = 2.0  # seconds in which a keeper must fetch a stop order; after that it counts as hanging
 # longest wait for a call of a keeper that may run a lost job; longer than the keeper's own back-off
 FAREWELL_S = 15.0
-REVIVE_PAUSE_S = 10.0  # pause between two attempts to restart a keeper: a slow machine needs time to start it
-PAUSES_S = (0.05, 5.0)  # first and longest pause before a restart
 
 
 class Platform(Protocol):
@@ -81,22 +78,24 @@ class KeeperSeat:
         self.closing: dict[str, None] = {}  # jobs placed here that have ended
         self.ready = False  # True once the keeper has listed its attempts: jobs can be placed
         self._unwanted = False  # True while attempts run on the host that belong to no job
-        self.trouble: str | None = None  # sentence that says why the keeper does not run
         self.draining = False  # no more jobs are placed here
         self.removing = False  # the machine is removed when its jobs have ended
         self._platform = platform
         self._token = token
-        self._known = known
-        self._written = 0  # number of writes of manager.json
         self._enrolled = enrolled
         self._silent = silent
-        self._tending: asyncio.Task[None] | None = None
-        # tasks of this seat, including replaced tasks that are still ending
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._upkeep = Upkeep(
+            keeper_host,
+            desk,
+            experiment_id=platform.context.experiment_id,
+            token=token,
+            known=known,
+            on_trouble=platform.reasons_changed,
+            on_gone=partial(platform.host_gone, self),
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._lease: LeaseWatch | None = None
         self._obey_timer: asyncio.TimerHandle | None = None
-        self._revived_at = float("-inf")  # on the loop's clock
         self._heard_at = 0.0  # on the loop's clock
         self._last_word_at: datetime | None = None
 
@@ -112,6 +111,11 @@ class KeeperSeat:
     @property
     def id(self) -> str:
         return self.keeper_host.keeper_id
+
+    @property
+    def trouble(self) -> str | None:
+        """Return a sentence that says why the keeper does not run, or None."""
+        return self._upkeep.trouble
 
     def enrol(self) -> None:
         """Report the token to the core so that it is committed, unless it is committed already."""
@@ -140,7 +144,7 @@ class KeeperSeat:
         """Record a call of the keeper. Return True if the seat may have become ready for jobs."""
         self._heard_at = asyncio.get_running_loop().time()
         self._last_word_at = datetime.now(UTC)
-        self.trouble = None
+        self._upkeep.trouble = None
         state = self.link.inventory.named, self.link.inventory.unwanted
         news = self._silent or state != (self.ready, self._unwanted)
         self.ready, self._unwanted = state
@@ -216,35 +220,16 @@ class KeeperSeat:
     def _check_obedience(self, number: int) -> None:
         self._obey_timer = None
         if self.link.commands.seen < number:
-            self._revive()
+            self._upkeep.revive()
         elif self.link.commands.seen < self.link.commands.committed:
             self.expect_obedience()
-
-    def _revive(self) -> None:
-        """Kill the keeper, which may hang; the task of ``_keep`` starts the keeper again."""
-        loop = asyncio.get_running_loop()
-        if self._tending is not None and loop.time() >= self._revived_at + REVIVE_PAUSE_S:
-            self._revived_at = loop.time()
-            task = loop.create_task(self._try_to_revive())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _try_to_revive(self) -> None:
-        experiment, name = self._platform.context.experiment_id, self.host.name
-        logger.warning("keeper of %s on %s does not answer", experiment, name)
-        try:
-            await self.keeper_host.revive()
-        except (OSError, ServiceError) as error:
-            logger.warning("keeper of %s on %s could not be restarted: %s", experiment, name, error)
 
     async def stop(self) -> None:
         """Stop supervising the keeper; the keeper itself continues."""
         for timer in (self._timer, self._lease, self._obey_timer):
             if timer is not None:
                 timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._upkeep.stop()
 
     async def dismiss(self, *, patient: bool) -> str | None:
         """Ask the keeper to stop its trials and exit. Return a sentence about steps that failed, or None.
@@ -267,89 +252,16 @@ class KeeperSeat:
         if self.keeper_host.passing or self.link.caller.instance is None:
             return False
         # and no keeper will be started there
-        if self._tending is None and self.keeper_host.is_without_keeper():
+        if not self._upkeep.begun and self.keeper_host.is_without_keeper():
             return False
         return not self.link.ready or any(self.link.jobs.is_astray(job_id) for job_id in self.jobs)
 
-    # ---- keeping it running -------------------------------------------------------------------------------
-
     def _tend(self) -> None:
-        """Start the task that keeps the keeper running. It replaces an earlier task."""
-        loop = asyncio.get_running_loop()
-        if self._tending is not None:
-            self._tending.cancel()
-        else:
-            self._heard_at = loop.time()
+        """Keep the keeper running, and watch for its silence."""
+        if not self._upkeep.begun:
+            self._heard_at = asyncio.get_running_loop().time()
             self._listen()
-        self._tending = loop.create_task(self._keep(), name=f"{self._platform.context.experiment_id}:keeper")
-        self._tasks.add(self._tending)
-        self._tending.add_done_callback(self._tasks.discard)
-
-    async def _keep(self) -> None:
-        loop = asyncio.get_running_loop()
-        first, longest = PAUSES_S
-        pause = 0.0
-        while True:
-            began = loop.time()
-            try:
-                trouble = await self._run_keeper()
-            except HostGone as gone:
-                self._platform.host_gone(self, gone)
-                return
-            if self.desk.dismissed:
-                return
-            if trouble != self.trouble:
-                name = self.host.name
-                logger.warning("keeper of %s on %s: %s", self._platform.context.experiment_id, name, trouble)
-            self.trouble = trouble
-            lived = loop.time() - began >= SHORT_LIFE_S
-            pause = 0.0 if lived else min(max(first, 2 * pause), longest)
-            self._platform.reasons_changed()
-            if pause:
-                await asyncio.sleep(pause)  # back-off
-
-    async def _run_keeper(self) -> str:
-        """Start the keeper if it does not run.
-
-        Return one sentence: why the start failed, or later, how the keeper ended.
-        """
-        try:
-            reach = await self.keeper_host.reach()
-        except (OSError, ServiceError) as error:
-            return self._what_for("its machine cannot be reached", error)
-        if not self.keeper_host.passing:
-            self._written += 1
-            self.desk.turn = f"{self._known.m_epoch}.{self._written}"
-        try:
-            await self.keeper_host.write_manager(self._manager(reach))  # fails if the disk is full
-        except (OSError, ServiceError) as error:
-            return self._what_for("the server's address could not be written there", error)
-        try:
-            await self.keeper_host.keep()
-        except HostGone:
-            raise
-        except (OSError, ServiceError) as error:
-            return self._what_for("it could not be started", error)
-        return "it has ended and is being restarted"
-
-    def _what_for(self, failed: str, error: Exception) -> str:
-        """Return a sentence about the failure.
-
-        For a host that is not created yet, return the error's own text.
-        """
-        return str(error) if self.keeper_host.passing else f"{failed}: {error}"
-
-    def _manager(self, reach: Reach) -> Mapping[str, Any]:
-        path = PATH.format(experiment_id=self._platform.context.experiment_id, keeper_id=self.id)
-        urls = [url.rstrip("/") + path for url in reach.urls]
-        token = with_turn(self._token, self.desk.turn)
-        return {
-            "urls": urls,
-            "token": token,
-            "db_id": self._known.db_id,
-            "fingerprint": reach.fingerprint,
-            "authorities": reach.authorities,
-        }
+        self._upkeep.begin()
 
     def _listen(self) -> None:
         """Check whether the keeper is silent, and set the timer for the next check.
@@ -368,8 +280,8 @@ class KeeperSeat:
                     reason += f": {self.trouble}"
                 self._platform.put([KeeperSilent(keeper_id=self.id, reason=reason)])
                 self._platform.reasons_changed()
-            self._revive()
-            self._tend()
+            self._upkeep.revive()
+            self._upkeep.begin()
         self._timer = loop.call_later(left, self._listen)
 
     def _lease_over(self, lease: timedelta) -> None:

@@ -46,6 +46,7 @@ from training_services.keepers.hub import MAX_BACKLOG, KeeperDesk, KeeperHub
 from training_services.keepers.job_ends import JobEnds
 from training_services.keepers.jobs import Backlog
 from training_services.keepers.link import Received
+from training_services.keepers.placements import Placements
 from training_services.keepers.placing import JobPlacing
 from training_services.keepers.seat import KeeperSeat
 from training_services.keepers.seating import make_seat
@@ -71,8 +72,8 @@ class KeeperService(FilesOfJobs):
         self._backlog = Backlog()
         self._outbox = Outbox()
         self._seats: dict[str, KeeperSeat] = {}
-        self._placed: dict[str, KeeperSeat] = {}  # job -> seat on which it was placed
         self._queue = self._make_queue()
+        self._placed = Placements(self._queue)
         self._ends = JobEnds()
 
     @abc.abstractmethod
@@ -136,8 +137,7 @@ class KeeperService(FilesOfJobs):
         if detach:
             await asyncio.gather(*(seat.stop() for seat in self._seats.values()))
         else:
-            for job_id, seat in self._placed.items():
-                self._queue.release(job_id, seat)
+            self._placed.release_all()
             left = await asyncio.gather(*(seat.dismiss(patient=True) for seat in self._seats.values()))
             for seat, sentence in zip(self._seats.values(), left, strict=True):
                 if sentence is None:
@@ -165,18 +165,14 @@ class KeeperService(FilesOfJobs):
             self._outbox.put([JobLost(job_id=job.id, reason=reason)])
             return
         seat.link.jobs.adopt(job, seat.keeper_host.start_order(job, placed.place.gpus))
-        self._settle_in(job.id, seat)
+        self._placed.put(job.id, seat)
         self._queue.hold(job.id, seat, placed.place.gpus)
 
     def _start(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> JobPlaced:
         order = seat.keeper_host.start_order(job, gpus)
         placed = seat.link.jobs.order_start(job.id, job.trial_id, gpus=gpus, start=order)
-        self._settle_in(job.id, seat)
+        self._placed.put(job.id, seat)
         return placed
-
-    def _settle_in(self, job_id: str, seat: KeeperSeat) -> None:
-        self._placed[job_id] = seat
-        seat.jobs.add(job_id)
 
     def reasons_changed(self) -> None:
         self._queue.reasons_changed()
@@ -188,7 +184,7 @@ class KeeperService(FilesOfJobs):
         jobs = seat.link.jobs
         self._outbox.put(jobs.fail(str(gone), datetime.now(UTC)) if gone.failed else jobs.give_up(str(gone)))
         for job_id in seat.jobs:
-            self._release(job_id, seat)
+            self._placed.release(job_id, seat)
             self._ends.came(job_id)
 
     def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
@@ -263,7 +259,7 @@ class KeeperService(FilesOfJobs):
                 seat.desk.settle(("bound", fact.instance, fact.boot_id))
             case KeeperAcknowledged():
                 for job_id in list(seat.closing):
-                    self._forget(job_id, seat)
+                    self._placed.forget_ended(job_id, seat)
 
     def _leave(self, job_id: str, seat: KeeperSeat) -> None:
         """Free the place of a job that has ended.
@@ -271,21 +267,10 @@ class KeeperService(FilesOfJobs):
         Forget the job if its keeper needs no more commands for it.
         """
         if not seat.link.jobs.is_astray(job_id):
-            self._release(job_id, seat)
+            self._placed.release(job_id, seat)
         seat.closing[job_id] = None
-        self._forget(job_id, seat)
+        self._placed.forget_ended(job_id, seat)
         self._vacated(seat)
-
-    def _release(self, job_id: str, seat: KeeperSeat) -> None:
-        if self._queue.release(job_id, seat):
-            self._queue.left(seat)
-
-    def _forget(self, job_id: str, seat: KeeperSeat) -> None:
-        if seat.link.jobs.forget_ended(job_id):
-            self._release(job_id, seat)
-            self._placed.pop(job_id, None)
-            seat.jobs.discard(job_id)
-            seat.closing.pop(job_id, None)
 
     # ---- hosts --------------------------------------------------------------------------------------------
 
@@ -311,9 +296,7 @@ class KeeperService(FilesOfJobs):
         note = await seat.dismiss(patient=False)
         self._hub.remove(self.context.experiment_id, seat.desk)
         await seat.keeper_host.close()
-        for job_id in seat.jobs:
-            self._queue.release(job_id, seat)
-            self._placed.pop(job_id, None)
+        self._placed.forget_all(seat)
         del self._seats[seat.id]
         return note
 
@@ -322,13 +305,13 @@ class KeeperService(FilesOfJobs):
         news = seat.heard()
         self._outbox.put(received.events)
         for job_id in received.ended:
-            self._release(job_id, seat)
+            self._placed.release(job_id, seat)
             self._ends.came(job_id)
         facts = received.facts
         self._queue.told(seat, None if facts is None else facts.capacity, received.gpus)
         if news:
             for job_id in list(seat.closing):
-                self._forget(job_id, seat)
+                self._placed.forget_ended(job_id, seat)
             self._queue.ready(seat)
 
     def notices(self) -> Mapping[str, str]:

@@ -1,0 +1,54 @@
+"""Table of the jobs of an experiment, with the seats on which they were placed."""
+
+from __future__ import annotations
+
+from training_services.keepers.placing import JobPlacing
+from training_services.keepers.seat import KeeperSeat
+
+__all__ = ["Placements"]
+
+
+class Placements:
+    """Seats of jobs, by job id. ``queue`` gets the places that become free."""
+
+    def __init__(self, queue: JobPlacing) -> None:
+        self._queue = queue
+        self._seats: dict[str, KeeperSeat] = {}
+
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._seats
+
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    def get(self, job_id: str) -> KeeperSeat | None:
+        return self._seats.get(job_id)
+
+    def put(self, job_id: str, seat: KeeperSeat) -> None:
+        """Record that the job was placed on the seat."""
+        self._seats[job_id] = seat
+        seat.jobs.add(job_id)
+
+    def release(self, job_id: str, seat: KeeperSeat) -> None:
+        """Free the place of a job, and give it to a waiting job."""
+        if self._queue.release(job_id, seat):
+            self._queue.left(seat)
+
+    def release_all(self) -> None:
+        """Free the places of all jobs, and give them to no other job."""
+        for job_id, seat in self._seats.items():
+            self._queue.release(job_id, seat)
+
+    def forget_ended(self, job_id: str, seat: KeeperSeat) -> None:
+        """Forget an ended job if its keeper needs no more commands for it."""
+        if seat.link.jobs.forget_ended(job_id):
+            self.release(job_id, seat)
+            self._seats.pop(job_id, None)
+            seat.jobs.discard(job_id)
+            seat.closing.pop(job_id, None)
+
+    def forget_all(self, seat: KeeperSeat) -> None:
+        """Forget the jobs of a seat that is no longer used."""
+        for job_id in seat.jobs:
+            self._queue.release(job_id, seat)
+            self._seats.pop(job_id, None)
