@@ -10,9 +10,8 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -317,8 +316,8 @@ class Experiment:
         if run_mode is not RunMode.Detach:
             atexit.register(self.stop)
         if run_mode is RunMode.Foreground:
-            printer = partial(_print_events, self._home, client.port, self.id, after=after)
-            threading.Thread(target=printer, name="nni.experiment", daemon=True).start()
+            events = _Events(self._home, client.port, self.id, after)
+            threading.Thread(target=events.print, name="nni.experiment", daemon=True).start()
         _say("Web portal URLs: %s", client.post("server", "login-code")["url"])
 
     def _wait(self) -> bool | None:
@@ -326,15 +325,11 @@ class Experiment:
         assert self.port is not None
         try:
             with _readable():
-                status = "STOPPED"
-                for event in experiments.events_to_the_end(self._home, self.port, self.id, after=self._after):
-                    if event.kind == "ExperimentMoved":
-                        status = event.fields["status"]
+                return _Events(self._home, self.port, self.id, self._after).last_status() != "ERROR"
         except KeyboardInterrupt:
             _logger().warning("KeyboardInterrupt detected")
             self.stop()
             return None
-        return status != "ERROR"
 
     def _nni(self) -> Client:
         """Return a client of NNI's routes for this experiment. Raise ClientError if it is not open."""
@@ -369,16 +364,33 @@ def _loaded(config: ExperimentConfig, *, debug: bool) -> Loaded:
     return loaded
 
 
-def _print_events(home: Home, port: int, experiment_id: str, *, after: int) -> None:
-    """Print the experiment's events until it ends or the server exits."""
-    from nnimgr.cli.progress import Progress
+@dataclass(frozen=True)
+class _Events:
+    """Events of an experiment after a number, until the experiment ends or the server exits."""
 
-    with contextlib.suppress(ClientError):
-        progress = Progress.of(connect(home, port).get("experiments", experiment_id))
-        for event in experiments.events_to_the_end(home, port, experiment_id, after=after):
-            sentence = progress.apply(event)
-            if sentence is not None:
-                _say("%s", sentence)
+    home: Home
+    port: int
+    id: str
+    after: int
+
+    def last_status(self) -> str:
+        """Wait for the end, and return the experiment's status then."""
+        status = "STOPPED"
+        for event in experiments.events_to_the_end(self.home, self.port, self.id, after=self.after):
+            if event.kind == "ExperimentMoved":
+                status = event.fields["status"]
+        return status
+
+    def print(self) -> None:
+        """Print the events as sentences."""
+        from nnimgr.cli.progress import Progress
+
+        with contextlib.suppress(ClientError):
+            progress = Progress.of(connect(self.home, self.port).get("experiments", self.id))
+            for event in experiments.events_to_the_end(self.home, self.port, self.id, after=self.after):
+                sentence = progress.apply(event)
+                if sentence is not None:
+                    _say("%s", sentence)
 
 
 def _sentence(problem: Problem) -> str:
