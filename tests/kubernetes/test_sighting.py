@@ -9,10 +9,12 @@ import pytest
 
 from training_services.kubernetes.sighting import (
     Cause,
+    Doubt,
     JobSight,
     Over,
     Phase,
     PodSight,
+    Sign,
     fold,
     pod_gone,
     read_job,
@@ -258,7 +260,7 @@ def test_the_first_end_stays() -> None:
 def test_a_pod_that_is_being_deleted_still_runs_and_one_that_is_gone_does_not() -> None:
     sight = read_pod(pod({"phase": "Running"}, deletionTimestamp=DELETED_AT))
     assert (sight.phase, sight.over) == (Phase.RUNNING, None)
-    assert sight.doubt == f"its pod is being deleted and will end by {DELETED_AT}"
+    assert sight.doubt == Doubt(Sign.DELETION, f"its pod is being deleted and will end by {DELETED_AT}")
     assert pod_gone(sight).over == Over(Cause.DELETED, "the pod job-x7k2p was deleted")
 
 
@@ -278,7 +280,7 @@ def ready(own: str, containers: str) -> dict[str, Any]:
 def test_a_silent_node_is_a_doubt_and_a_pod_given_up_there_is_lost_with_it(status: dict[str, Any]) -> None:
     sight = read_pod(pod(status, deletionTimestamp=DELETED_AT))
     assert sight.over is None
-    assert (sight.doubt or "").startswith("node node-1 is not ready")
+    assert sight.doubt is not None and sight.doubt.sentence.startswith("node node-1 is not ready")
     over = pod_gone(sight).over
     assert over is not None
     assert over.cause is Cause.NODE_LOST

@@ -183,7 +183,7 @@ class PodHost(KeeperHost):
         if self.spoken:
             return None
         sight = self._seen()
-        waiting = sight.waiting or sight.doubt or self._site.trouble
+        waiting = sight.waiting or self.doubt or self._site.trouble
         if waiting is not None:
             return f"waits: {waiting}"
         if sight.phase is Phase.RUNNING:
@@ -193,7 +193,8 @@ class PodHost(KeeperHost):
     @property
     def doubt(self) -> str | None:
         """Sentence that says why the pod may no longer run, or None."""
-        return self._seen().doubt
+        doubt = self._seen().doubt
+        return None if doubt is None else doubt.sentence
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
         directory = self._config.code_directory

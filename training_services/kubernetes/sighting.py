@@ -21,12 +21,14 @@ from training_services.kubernetes.syntax import CONTAINER
 
 __all__ = [
     "Cause",
+    "Doubt",
     "JobSight",
     "Note",
     "Over",
     "Phase",
     "PodSight",
     "Sighting",
+    "Sign",
     "fold",
     "pod_gone",
     "read_job",
@@ -95,13 +97,28 @@ class Over:
     exit_code: int | None = None
 
 
+class Sign(enum.Enum):
+    """Sign that a pod may no longer run."""
+
+    SILENT_NODE = "silent node"
+    DELETION = "deletion"
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Doubt whether a pod still runs. ``sentence`` says why; the sign is no proof that the pod has ended."""
+
+    sign: Sign
+    sentence: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
     """State of one job in the cluster.
 
     ``uid``: uid of the Job; None: the Job was not seen, or is gone. ``waiting``: a sentence that says why the
-    job does not run yet. ``doubt``: a sentence that says why the job may no longer run, which is no proof.
-    ``ending``: end of a Job that ran too long while its pod still runs.
+    job does not run yet. ``doubt``: why the job may no longer run. ``ending``: end of a Job that ran too long
+    while its pod still runs.
     """
 
     uid: str | None
@@ -109,7 +126,7 @@ class Sighting:
     node: str | None
     phase: Phase
     waiting: str | None = None
-    doubt: str | None = None
+    doubt: Doubt | None = None
     ending: Over | None = None
     over: Over | None = None
 
@@ -138,7 +155,7 @@ class PodSight:
     phase: Phase
     waiting: str | None = None
     vague: bool = False
-    doubt: str | None = None
+    doubt: Doubt | None = None
     over: Over | None = None
 
 
@@ -201,8 +218,8 @@ def pod_gone(sight: PodSight) -> PodSight:
     """Return the state of a pod that no longer exists in the cluster."""
     if sight.over is not None:
         return sight
-    if sight.doubt is not None and sight.doubt.startswith("node "):
-        over = Over(Cause.NODE_LOST, f"the pod {sight.name} was given up: {sight.doubt}")
+    if sight.doubt is not None and sight.doubt.sign is Sign.SILENT_NODE:
+        over = Over(Cause.NODE_LOST, f"the pod {sight.name} was given up: {sight.doubt.sentence}")
     else:
         over = Over(Cause.DELETED, f"the pod {sight.name} was deleted")
     return replace(sight, phase=Phase.ENDED, waiting=None, vague=False, doubt=None, over=over)
@@ -345,8 +362,8 @@ def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | Non
 
 def _doubt(
     node: str | None, meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
-) -> str | None:
-    """Return why the pod may no longer run, or will end soon; None if there is no such sign."""
+) -> Doubt | None:
+    """Return why the pod may no longer run, or will end soon; None if there is no sign of that."""
     conditions = {_text(item.get("type")): item for item in _items(status.get("conditions"))}
     ready, containers = conditions.get("Ready", {}), conditions.get("ContainersReady", {})
     # Kubelet sets both conditions together; only the control plane clears Ready alone, for a silent node.
@@ -354,9 +371,12 @@ def _doubt(
     silent = "Unknown" in (status.get("phase"), ready.get("status")) or status.get("reason") == "NodeLost"
     if silent or (apart and not spec.get("readinessGates")):
         since = _text(ready.get("lastTransitionTime"))
-        return f"node {node or 'of the pod'} is not ready" + (f" since {since}" if since else "")
+        sentence = f"node {node or 'of the pod'} is not ready" + (f" since {since}" if since else "")
+        return Doubt(Sign.SILENT_NODE, sentence)
     deadline = _text(meta.get("deletionTimestamp"))
-    return f"its pod is being deleted and will end by {deadline}" if deadline else None
+    if not deadline:
+        return None
+    return Doubt(Sign.DELETION, f"its pod is being deleted and will end by {deadline}")
 
 
 def _job_of(meta: Mapping[str, Any]) -> str | None:
