@@ -186,6 +186,6 @@ def _import(target: str) -> None:
     except Exception as error:  # the user's module may raise any exception
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ClientError(
-            f"{target} cannot be imported: {reason}. It must be installed where nnictl is, "
-            "or lie in a directory of PYTHONPATH."
+            f"{target} cannot be imported: {reason}.",
+            mend="Install it where nnictl is, or add its directory to PYTHONPATH.",
         ) from error

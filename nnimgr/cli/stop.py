@@ -108,7 +108,9 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
     """
     wanted: str | None = args.id
     if wanted == "all":
-        raise ClientError('"nnictl stop all" is not a command; use "nnictl stop --all".')
+        raise ClientError(
+            '"nnictl stop all" is not a command.', mend="Stop all experiments: nnictl stop --all"
+        )
     entries = entries_of(home)
     opened = [entry for entry in entries.values() if entry.status != "STOPPED"]
     if args.all:

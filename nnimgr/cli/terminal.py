@@ -83,7 +83,8 @@ class Terminal:
         self.err.flush()
 
     def fail(self, error: ClientError) -> None:
-        mend = (error.mend or self._default_mend(error)).replace("{prog}", self.prog)
+        mend = "See: {prog} --help" if error.mend is None else error.mend
+        mend = mend.replace("{prog}", self.prog)
         if self.as_json:
             body: dict[str, Any] = {"message": "\n".join(error.lines)}
             if error.problems:
@@ -116,10 +117,6 @@ class Terminal:
             if not self._acts:
                 raise
             drop_output(self.out)
-
-    def _default_mend(self, error: ClientError) -> str:
-        """Return the command that shows the help, unless the error contains a command already."""
-        return "" if "nnictl " in f"{error}{error.plain}" else "See: {prog} --help"
 
     def _wrapped(self, stream: TextIO, text: str, *, indent: str = "  ") -> str:
         """Break long lines between words if the stream is a terminal. Commands are not broken."""

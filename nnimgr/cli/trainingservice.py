@@ -18,9 +18,10 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         name = registry.register(args.package)
     except ValueError as error:
-        hint = "It must be installed where nnictl is, or lie in a directory of PYTHONPATH."
-        hints = [hint] if isinstance(error, registry.BrokenPlatform) else []
-        raise ClientError(f"{error}.", *hints) from error
+        mend = "Install it where nnictl is, or add its directory to PYTHONPATH."
+        raise ClientError(
+            f"{error}.", mend=mend if isinstance(error, registry.BrokenPlatform) else None
+        ) from error
     if terminal.as_json:
         terminal.json({"registered": name})
     terminal.info(f"{name} registered successfully!")

@@ -82,7 +82,7 @@ def read_file(file: Path) -> tuple[Document, Any]:
         return document, value
     except ConfigError as error:
         lines = [str(problem) for problem in error.problems]
-        mend = f"Correct {file}, then repeat: {{prog}}" if file.exists() else ""
+        mend = f"Correct {file}, then repeat: {{prog}}" if file.exists() else None
         problems = [problem.plain() for problem in error.problems]
         raise ClientError(*lines, problems=problems, mend=mend) from error
 

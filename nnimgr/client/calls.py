@@ -30,9 +30,11 @@ _STREAM_TIMEOUT_S = 60.0  # longer than the server's interval of 15 s between he
 class ApiError(ClientError):
     """Error: the server refuses the request. ``status``: HTTP status code."""
 
-    def __init__(self, status: int, message: str, problems: list[dict[str, Any]], *, mend: str = "") -> None:
+    def __init__(
+        self, status: int, message: str, problems: list[dict[str, Any]], *, mend: str | None = None
+    ) -> None:
         lines = [problem_line(problem) for problem in problems] or [message]
-        super().__init__(*lines, problems=problems, mend="" if "nnictl " in message else mend)
+        super().__init__(*lines, problems=problems, mend=mend)
         self.status = status
 
 
@@ -202,7 +204,7 @@ class Client:
             raise self._gone(error) from error
 
     def _refusal(self, status: int, text: bytes) -> ApiError | ServerGone:
-        mend = self.mends.get(status, "")
+        mend = self.mends.get(status)
         try:
             error = json.loads(text)["error"]
             if isinstance(error, str):  # the form of errors on NNI's routes

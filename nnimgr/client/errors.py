@@ -13,7 +13,7 @@ class ClientError(RuntimeError):
     message.
 
     ``mend`` is the last line: the command that corrects the error. "{prog}" in it is replaced by the current
-    command, such as "nnictl trial ls". Without ``mend``, the command's help is the last line.
+    command, such as "nnictl trial ls". None: the command's help is the last line. "": there is no last line.
     """
 
     def __init__(
@@ -22,7 +22,7 @@ class ClientError(RuntimeError):
         code: int = 1,
         problems: Sequence[dict[str, Any]] = (),
         plain: str = "",
-        mend: str = "",
+        mend: str | None = None,
     ) -> None:
         super().__init__("\n".join(lines))
         self.lines = lines

@@ -19,7 +19,6 @@ from nnimgr.dispatcher.messages import (
     Imported,
     Judged,
     Metrics,
-    Ready,
     SpaceChanged,
     Start,
     Suggestion,
@@ -41,6 +40,7 @@ class _Heard(Channel):
 
     def __init__(self) -> None:
         self.messages: list[FromChild] = []
+        self.failures: list[str] = []  # errors in calls for past events, which are not messages
 
     @property
     def waiting(self) -> bool:
@@ -61,9 +61,15 @@ class _Heard(Channel):
 class _Made(Calls):
     """Calls that use the test's function to construct the algorithm."""
 
-    def __init__(self, channel: Channel, role: str, make: Callable[[], Any], *, builtin: bool) -> None:
-        super().__init__(channel, role)
-        self._make, self._builtin = make, builtin
+    def __init__(self, heard: _Heard, role: str, make: Callable[[], Any], *, builtin: bool) -> None:
+        super().__init__(heard, role)
+        self._heard, self._make, self._builtin = heard, make, builtin
+
+    @contextmanager
+    def collect(self) -> Iterator[list[str]]:
+        with super().collect() as failures:
+            yield failures
+        self._heard.failures += failures
 
     def build(self, start: Start) -> tuple[Any, bool]:
         return self.must("constructor", self._make, hopeless=True), self._builtin
@@ -101,13 +107,8 @@ class _Hosted:
 
     @property
     def complaints(self) -> list[str]:
-        found = []
-        for message in self.heard.messages:
-            if isinstance(message, Failed):
-                found.append(f"{message.sentence}\n{message.traceback}")
-            elif isinstance(message, Ready) and message.note is not None and " raised " in message.note:
-                found.append(message.note)  # errors in calls for past events, which are reported together
-        return found
+        failed = [message for message in self.heard.messages if isinstance(message, Failed)]
+        return [f"{message.sentence}\n{message.traceback}" for message in failed] + self.heard.failures
 
 
 @dataclass(frozen=True, slots=True)

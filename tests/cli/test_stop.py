@@ -43,7 +43,7 @@ def test_who_is_meant(server: FakeServer, arguments: list[str], ids: list[str]) 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["all"], 'use "nnictl stop --all"'),
+        (["all"], "Stop all experiments: nnictl stop --all"),
         (["x"], "There is no experiment 'x'."),
         (["x*"], "No experiment with an id like x* is open."),
         (["abc"], "'abc' is ambiguous: it fits 2 experiments."),
