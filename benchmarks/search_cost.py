@@ -54,7 +54,7 @@ def rows(runs: Runs) -> Iterator[Row]:
     past = made_past(REBUILT)
     for what, measure in (("TPE", rebuild_s), ("its process with it, from a database,", child_s)):
         yield Row(
-            name=f"{what} made anew from {REBUILT:,} results, up to the next suggestion",
+            name=f"{what} rebuilt from {REBUILT:,} results, up to the next suggestion",
             value=measure(past),
             unit="s CPU",
             better=Better.LESS,

@@ -46,7 +46,7 @@ def as_bool(value: Any) -> bool:
 def as_number(value: Any) -> Any:
     if isinstance(value, int | float):
         return value
-    raise Fault(f"{shown(value)} is no number")
+    raise Fault(f"{shown(value)} is not a number")
 
 
 def compared(test: Callable[[Any, Any], Any], x: Any, y: Any) -> bool:
@@ -68,7 +68,7 @@ def _power(x: float, y: float) -> Any:
     whole = isinstance(x, int) and isinstance(y, int) and 0 <= y and abs(x).bit_length() * y <= _MOST_BITS
     found = x**y if whole else float(x) ** float(y)
     if isinstance(found, complex):
-        raise Fault(f"{x!r} to the power of {y!r} is no real number")
+        raise Fault(f"{x!r} to the power of {y!r} is not a real number")
     return found
 
 
@@ -76,9 +76,9 @@ def item_of(held: Any, at: Any) -> Any:
     if isinstance(held, Mapping) and at not in held:
         raise Absent
     if not isinstance(held, list | tuple | Mapping):
-        raise Fault(f"{shown(held)} is no list")
+        raise Fault(f"{shown(held)} is not a list")
     if isinstance(held, list | tuple) and (isinstance(at, bool) or not isinstance(at, int)):
-        raise Fault(f"{shown(at)} is no position in a list")
+        raise Fault(f"{shown(at)} is not a position in a list")
     return held[at]
 
 
@@ -100,7 +100,7 @@ def _round(value: Any, digits: Any = None) -> Any:
     if digits is None:
         return round(as_number(value))
     if not isinstance(digits, int) or abs(digits) > _MOST_DIGITS:
-        raise Fault(f"{shown(digits)} is no number of digits")
+        raise Fault(f"{shown(digits)} is not a number of digits")
     return round(as_number(value), digits)
 
 

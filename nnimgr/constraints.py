@@ -63,7 +63,7 @@ class Constraint:
         self._holds = compiler.truth(_tree(self.text), 0)
         self._used = compiler.used
         if not self._used:
-            raise ConstraintError("names no parameter, so that it holds for every parameter set or for none")
+            raise ConstraintError("names no parameter, so it is always true or always false")
 
     def holds(self, parameters: Any) -> bool:
         """Return whether the set meets the constraint.
@@ -405,7 +405,7 @@ def _unknown(name: str, names: Names) -> ConstraintError:
     if nearest is None and (near := _nearest(name, names)) is not None:
         nearest = _written((near,))
     if nearest is None:
-        sentence += f" (text stands in quotes: {name!r})"
+        sentence += f" (write text in quotes: {name!r})"
     return ConstraintError(sentence, nearest=nearest)
 
 

@@ -51,13 +51,13 @@ def fault_of(result: Any, objectives: Objectives) -> str | None:
     named = _named(result, objectives)
     if not isinstance(named, Mapping):
         wanted = ", ".join(objectives)
-        return f"is {_shown(result)}, which is no mapping with a number for each objective ({wanted})"
+        return f"is {_shown(result)}, which is not a mapping with a number for each objective ({wanted})"
     for name in objectives:
         if name not in named:
             return f'is a mapping without "{name}"'
         subject = f'has as "{name}"' if named is result else "is"
         if type(named[name]) not in (int, float):
-            return f"{subject} {_shown(named[name])}, which is no number"
+            return f"{subject} {_shown(named[name])}, which is not a number"
         if _finite(named[name]) is None:
             return f"{subject} {_shown(named[name])}, which is not finite"
     return None

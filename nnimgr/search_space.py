@@ -161,7 +161,8 @@ def _spec(spec: Any, path: Path, types: frozenset[ParameterType]) -> Spec:
     for field in ("_type", "_value"):
         if field not in spec:
             near = _nearest(field, [key for key in spec if isinstance(key, str)])
-            raise SearchSpaceError(path, f'has no "{field}"' + (f' (is "{near}" meant so?)' if near else ""))
+            instead = f'; did you write "{near}" instead?' if near else ""
+            raise SearchSpaceError(path, f'has no "{field}"{instead}')
     kind = _type(spec["_type"], (*path, "_type"), types)
     value, path = spec["_value"], (*path, "_value")
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):

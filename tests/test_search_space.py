@@ -134,7 +134,11 @@ def test_the_formulas_of_the_distributions() -> None:
         ({1: {}}, "", "a parameter's name must be a string, not 1"),
         ({"x": [1]}, "x", 'must be a mapping with "_type" and "_value", not [1]'),
         ({"x": {"_value": [1]}}, "x", 'has no "_type"'),
-        ({"x": {"_type": "choice", "_values": [1]}}, "x", 'has no "_value" (is "_values" meant so?)'),
+        (
+            {"x": {"_type": "choice", "_values": [1]}},
+            "x",
+            'has no "_value"; did you write "_values" instead?',
+        ),
         ({"x": {"_type": "unifrom", "_value": [0, 1]}}, "x._type", "did you mean uniform?"),
         (
             {"x": {"_type": 3, "_value": [0, 1]}},

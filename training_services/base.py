@@ -114,7 +114,7 @@ class ServiceUnavailable(ServiceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialJobSpec:
-    """One attempt at a trial that the core wants to run.
+    """Attempt at a trial that the core wants to run.
 
     ``parameter_text`` is the exact content of ``parameter.cfg``. The last five fields are committed facts
     about the job. They are set when the job is submitted again after a restart.
@@ -275,7 +275,7 @@ class ExperimentContext:
 
 
 class TrainingService(abc.ABC):
-    """One platform serving one experiment.
+    """Platform that serves one experiment.
 
     ``submit_trial_job``, ``update_trial_job``, ``cancel_trial_job`` and ``committed`` do no I/O: the first
     three queue an order and return the fact to commit. A start or a stop is sent only after its fact was

@@ -244,14 +244,14 @@ def _bounded(source: Path, entries: Iterator[_Entry], limits: CodeLimits) -> Ite
             raise ServiceUnavailable(
                 f"the trial code in {source} has more than {limits.entries:,} files, too many to "
                 f"send to other machines; most of those seen are in {largest}: "
-                f"list in {IGNORE} what trials do not need"
+                f"list files that trials do not need in {IGNORE}"
             )
         if size > limits.size:
             largest = ", ".join(f"{name} ({count >> 20:,} MiB)" for name, count in sizes.most_common(_SHOWN))
             raise ServiceUnavailable(
                 f"the trial code in {source} is larger than {limits.size >> 20:,} MiB, too much to "
                 f"send to other machines; most of that is in {largest}: "
-                f"list in {IGNORE} what trials do not need"
+                f"list files that trials do not need in {IGNORE}"
             )
         yield entry
 

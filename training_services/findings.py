@@ -41,7 +41,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One sentence about ``machine``. Unless the level is OK, the sentence says what to do."""
+    """Sentence about ``machine``. Unless the level is OK, the sentence says what to do."""
 
     machine: str
     check: Check

@@ -32,7 +32,7 @@ def check_log_name(name: str) -> None:
 
 
 class LogFile(PlainFile):
-    """One of the log files of a trial."""
+    """Log file of a trial."""
 
     def __init__(self, root: Path, parts: Sequence[str], name: str) -> None:
         """Open the log.

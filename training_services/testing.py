@@ -65,7 +65,7 @@ class Behaviour(Enum):
 
 
 class ContractPlatform(abc.ABC):
-    """One experiment on the platform under test."""
+    """Experiment on the platform under test."""
 
     @abc.abstractmethod
     def make(self) -> TrainingService:

@@ -157,7 +157,7 @@ class Attendant:
         """Return the path of the experiment's directory. Raise Trouble if the name is not valid."""
         parts = str(request["directory"]).split("/")
         if parts[0] != _TOP or len(parts) < 3 or any(part in ("", ".", "..") for part in parts):
-            raise Trouble(f"{request['directory']!r} is no directory of an experiment")
+            raise Trouble(f"{request['directory']!r} is not the directory of an experiment")
         return os.path.join(self._home, *parts)
 
     # -- requests
@@ -166,8 +166,8 @@ class Attendant:
         directory = os.path.join(self._path(request), "keeper")
         if importlib.util.find_spec("_ssl") is None and any(map(_needs_tls, request["manager"]["urls"])):
             raise Trouble(
-                f"{sys.executable} was built without TLS, by which keepers know their server: name the "
-                "directory of another Python as pythonPath"
+                f"{sys.executable} was built without TLS, which keepers need to identify their server: "
+                "set pythonPath to the directory of another Python"
             )
         os.makedirs(directory, mode=0o700, exist_ok=True)
         path = f"{directory}/manager.json"

@@ -85,7 +85,7 @@ class Keeper:
         try:
             return {**capacity.capacity(self._directory), "version": VERSION}
         except (OSError, ValueError) as error:
-            self._log.write(f"what this machine has cannot be read: {error}")
+            self._log.write(f"this machine's resources cannot be read: {error}")
             return None
 
     def _gpus_read(self, reading: GpuReading) -> None:
@@ -134,7 +134,7 @@ class Keeper:
 
     def _start_over(self) -> NoReturn:
         """Restart the keeper: the spawner has ended, and only a fresh process can fork a lean spawner."""
-        self._log.write("the spawner has ended: the keeper starts anew")
+        self._log.write("the spawner has ended: the keeper restarts")
         time.sleep(RESTART_PAUSE_S)
         _reap_all()
         arguments = procs.strings(os.getpid(), "cmdline")
@@ -171,7 +171,7 @@ def _wait_status(status: int) -> str:
         return f"its shim was killed by signal {os.WTERMSIG(status)}"
     number = os.WEXITSTATUS(status)
     if number == Deadline.OVER:
-        return "the lease is over, and no word has come from the server since"
+        return "the lease has elapsed, and the server has not answered since"
     if number != NOT_CLAIMED:
-        return f"{os.strerror(number)} (the keeper's log says where)"
-    return "its shim gave up (the keeper's log says why)"
+        return f"{os.strerror(number)} (see the keeper's log)"
+    return "its shim ended without starting it (see the keeper's log)"

@@ -164,7 +164,7 @@ class _Shim:
         """Claim the attempt, run its command, seal the claim; do nothing if claimed. Changes ``environ``."""
         self._prepare()
         if self._lease is not None and self._lease.over():
-            raise OSError(self._lease.OVER, "the lease is over")
+            raise OSError(self._lease.OVER, "the lease has elapsed")
         me = os.getpid()
         self._lines = f"shim {me} {procs.start_time(me)} {self._boot}\n".encode()
         fd = claim.take(self._prefix, self._lines)

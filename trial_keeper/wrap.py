@@ -52,7 +52,7 @@ def run(manager: str, work: str, keep: Keep) -> NoReturn:
     except OSError as error:
         _give_up(f"{error.filename or work}, where a keeper works, cannot be written: {error.strerror}")
     if importlib.util.find_spec("_ssl") is None:
-        _give_up(f"{sys.executable} was built without TLS, by which a keeper knows its server")
+        _give_up(f"{sys.executable} was built without TLS, which a keeper needs to identify its server")
     try:
         os.environ.update(_environment(work))
     except OSError as error:
@@ -124,7 +124,7 @@ class _Init:
         """Order the keeper to end, with a rename of an existing file, which also works on a full disk."""
         if not self._ended:
             self._ended = True
-            complain("the container was told to end")
+            complain("the container is being stopped")
             os.rename(f"{self._directory}/{ENDING}.new", f"{self._directory}/{ENDING}")
 
 

@@ -46,7 +46,7 @@ class RunMode(Enum):
 
 
 class Experiment:
-    """One experiment.
+    """Experiment of a script.
 
     ``config``: the configuration, which may be changed until the start. ``id``: the experiment's id.
     ``port``: the port of the server and its dashboard, None while the experiment is not open.

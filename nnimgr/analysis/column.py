@@ -1,4 +1,4 @@
-"""One column: a growing array of numbers or of codes for categories."""
+"""Column: a growing array of numbers or of codes for categories."""
 
 from __future__ import annotations
 

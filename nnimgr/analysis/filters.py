@@ -74,7 +74,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One condition of a filter.
+    """Condition of a filter.
 
     ``operator`` is one of : ≠ > < >= <=. ``several``: the values were in brackets.
     """

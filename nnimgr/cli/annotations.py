@@ -49,7 +49,7 @@ def tag(args: argparse.Namespace, terminal: Terminal) -> int:
     add, remove = _tags(args.add), _tags(args.remove)
     if both := [tag for tag in add if tag in remove]:
         raise ClientError(
-            f"The tag {both[0]!r} stands after --add and after --remove.",
+            f"The tag {both[0]!r} is given to both --add and --remove.",
             mend="Leave one of them out. See: nnictl trial tag --help",
         )
     if add or remove:

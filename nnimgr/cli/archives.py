@@ -197,7 +197,7 @@ def _id_of(archive: zipfile.ZipFile, file: Path) -> str:
         return check_experiment_id(str(held["id"] if "id" in held else next(iter(held))))
     except (KeyError, ValueError, TypeError, StopIteration, zipfile.BadZipFile) as error:
         raise ClientError(
-            f"{file} holds no experiment: {_ENTRY} is missing or damaged.",
+            f"{file} contains no experiment: {_ENTRY} is missing or damaged.",
             mend="Write such a file: nnictl experiment save ID",
         ) from error
 
@@ -210,7 +210,7 @@ def _extract(archive: zipfile.ZipFile, prefix: str, target: Path) -> None:
         if not info.filename.startswith(prefix) or info.is_dir():
             continue
         if path.is_absolute() or ".." in path.parts:
-            raise OSError(f"the name {info.filename!r} leads out of the folder")
+            raise OSError(f"the name {info.filename!r} is outside of the folder")
         place = target.joinpath(*path.relative_to(prefix.rstrip("/")).parts)
         make_private_folder(place.parent)
         with archive.open(info) as source, place.open("xb") as file:

@@ -46,7 +46,7 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json([dataclasses.asdict(finding) for finding in findings])
     machines = ", ".join(sorted({finding.machine for finding in faults}))
-    terminal.say(f"{len(faults)} to mend: {machines}" if faults else "Nothing to mend.")
+    terminal.say(f"{len(faults)} errors: {machines}" if faults else "No errors found.")
     return 1 if faults else 0
 
 

@@ -49,7 +49,7 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
     client = client_of(home, entry, port=args.port)
     wanted = args.follow or args.file or args.tail is not None
     if wanted and args.trial_id is None:
-        raise ClientError("Name the trial whose output is meant.", mend=f"{{prog}} {entry.id} -T 0")
+        raise ClientError("Name the trial whose output you want.", mend=f"{{prog}} {entry.id} -T 0")
     if args.trial_id is None:
         shown = list(all_trials(client, entry.id))
     else:
@@ -101,7 +101,7 @@ def _show(entry: IndexEntry, paths: list[Path], args: argparse.Namespace, termin
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         raise ClientError(
-            f"Experiment {entry.id} has no such log: there is no {paths[-1]}.",
+            f"Experiment {entry.id} has not written this log: {paths[-1]} does not exist.",
             mend=f"See the output of its trials: nnictl log trial {entry.id} -T 0",
         )
     if args.path:

@@ -38,7 +38,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     show_table(terminal, _COLUMNS, map(_row, machines))
     for machine in machines:
         if machine["reason"] is not None:
-            since = f" (last heard of {when(machine['since'])})" if machine["since"] else ""
+            since = f" (last contact {when(machine['since'])})" if machine["since"] else ""
             terminal.say(f"{machine['name']}: {machine['reason']}{since}")
     return 0
 
@@ -64,7 +64,7 @@ def drain(args: argparse.Namespace, terminal: Terminal) -> int:
     elif args.undo:
         terminal.info(f"Trials are placed on {machine['name']} again.")
     else:
-        terminal.info(f"Nothing more is placed on {machine['name']}; {_running(machine)}.")
+        terminal.info(f"{machine['name']} gets no more trials; {_running(machine)}.")
     return 0
 
 
@@ -75,7 +75,7 @@ def remove(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json(machine)
     elif args.force:
-        terminal.info(f"{machine['name']} is removed: {_running(machine, 'stopped, to go on elsewhere')}.")
+        terminal.info(f"{machine['name']} is removed: {_running(machine, 'stopped and requeued')}.")
     else:
         terminal.info(f"{machine['name']} is removed as soon as nothing runs there: {_running(machine)}.")
     return 0
@@ -113,10 +113,10 @@ def _machines(args: argparse.Namespace) -> list[dict[str, Any]]:
     return [{key: value for key, value in options.items() if value is not None}]
 
 
-def _running(machine: Mapping[str, Any], what: str = "running on to their end there") -> str:
+def _running(machine: Mapping[str, Any], what: str = "finishing there") -> str:
     trials = machine["trialIds"]
     if not trials:
-        return "no trial is there"
+        return "no trial runs there"
     return f"{', '.join(trials)} {'is' if len(trials) == 1 else 'are'} {what}"
 
 

@@ -109,11 +109,11 @@ def _show(trials: Sequence[Mapping[str, Any]], experiment_id: str, terminal: Ter
 
 def _fault_of_record(record: Any) -> str | None:
     if not isinstance(record, dict):
-        return "is no object with 'parameter' and 'value'"
+        return "is not an object with 'parameter' and 'value'"
     missing = next((key for key in ("parameter", "value") if key not in record), None)
     if missing is not None:
         return f"has no '{missing}'"
-    return None if isinstance(record["parameter"], dict) else "has a 'parameter' that is no object"
+    return None if isinstance(record["parameter"], dict) else "has a 'parameter' that is not an object"
 
 
 def _metrics(client: Client, experiment_id: str) -> dict[str, list[Mapping[str, Any]]]:

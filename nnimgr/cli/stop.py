@@ -47,11 +47,13 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
         for sentence in left:
             terminal.warn(f"Something may be left: {sentence}.")
         if still and args.detach:
-            terminal.info(f"These trials run on: {', '.join(still)}. nnictl resume {entry.id} adopts them.")
+            terminal.info(
+                f"These trials continue: {', '.join(still)}. To adopt them: nnictl resume {entry.id}"
+            )
         elif still:
             terminal.warn(
-                f"These trials may still run, on machines that are silent: {', '.join(still)}. They end when "
-                f"those machines are heard of while a server runs. See: nnictl trial ls {entry.id}"
+                f"These trials may still run on machines that do not answer: {', '.join(still)}. They end "
+                f"when the machines answer again while a server runs. See: nnictl trial ls {entry.id}"
             )
     if terminal.as_json:
         terminal.json({"stopped": results})

@@ -61,7 +61,7 @@ def _bring(home: Home, experiment_id: str | None, directory: Path) -> IndexEntry
     held = stored.experiment_id
     if held != directory.name or experiment_id not in (None, held):
         raise ClientError(
-            f"{directory} holds experiment {held}: its folder and the id must be named so.",
+            f"{directory} contains experiment {held}: the folder must have this name.",
             mend=f"Rename the folder: mv {directory} {directory.parent / held}",
         )
     try:

@@ -129,8 +129,8 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
     if not args.yes:
         question = (
             f"Declare the machine of trial {trial['sequence']} ({trial['id']}) lost? If the trial still runs "
-            "there, it runs twice until that machine is heard of, and the results of the lost attempt are "
-            "not counted. Declare it lost?"
+            "there, it runs twice until that machine answers again. The results of the lost attempt are not "
+            "counted. Declare it lost?"
         )
         if not confirmed(question):
             mend = f"Without a question: {{prog}} {trial['sequence']} {entry.id} --yes"

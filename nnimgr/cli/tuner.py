@@ -88,16 +88,16 @@ def _sentence(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     failed = counts.get("FAILED", 0)
     live = sum(counts.get(status, 0) for status in ("WAITING", "RUNNING", "PAUSED", "UNKNOWN"))
     history = (
-        f"It is given the whole history: {ended} trials that have ended, {failed} that failed, {live} that "
-        "run or wait and go on."
+        f"It gets the whole history: {ended} finished and {failed} failed trials. "
+        f"{live} waiting or running trials continue."
     )
     match after["status"]:
         case "STOPPED" | "ERROR":
-            when = f"The tuner will be {new} in place of {old} when the experiment is resumed."
+            when = f"The tuner will be {new} instead of {old} when the experiment is resumed."
         case "DONE":
-            when = f"The tuner is {new} in place of {old}, but the experiment is done: {after['reason']}."
+            when = f"The tuner is {new} instead of {old}, but the experiment is done: {after['reason']}."
         case _:
-            when = f"The tuner is {new} in place of {old} from now on."
+            when = f"The tuner is {new} instead of {old} from now on."
     return f"{when} {history}"
 
 

@@ -43,7 +43,7 @@ class ServerGone(ClientError):
 
 
 class Event:
-    """One event of an event stream."""
+    """Event of an event stream."""
 
     __slots__ = ("fields", "kind", "number")
 
@@ -214,9 +214,7 @@ class Client:
             return ApiError(status, str(error["message"]), list(error.get("problems") or ()), mend=mend)
         except (ValueError, KeyError, TypeError):
             shown = text[:200].decode("utf-8", "replace").strip()
-            return ApiError(
-                status, f"The server answered {status}: {shown or 'nothing more'}.", [], mend=mend
-            )
+            return ApiError(status, f"The server answered {status}: {shown or 'no message'}.", [], mend=mend)
 
     def _gone(self, error: Exception) -> ServerGone:
         reason = str(error) or type(error).__name__

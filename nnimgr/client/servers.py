@@ -108,7 +108,7 @@ class ServerStart:
         raise ClientError(
             f"The server on port {self._port} ends as soon as it runs.",
             plain=self._log_tail(),
-            mend="Correct what its log says, then repeat: {prog}",
+            mend="Correct the error in its log, then repeat: {prog}",
         )
 
     def _check(self, client: Client) -> None:
@@ -203,7 +203,7 @@ def _client(home: Home, server: ServerInfo) -> Client:
     if server.pid is not None and not path.exists():
         raise ClientError(
             f"The server on port {server.port} is of an earlier version ({server.version or 'unknown'}), "
-            "which nnictl cannot tell from a stranger.",
+            "whose identity nnictl cannot check.",
             "Its trials continue, and the next nnictl command opens its experiments again.",
             mend=f"End it: kill {server.pid}",
         )

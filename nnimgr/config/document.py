@@ -162,7 +162,7 @@ class _Reader:
             mark = error.problem_mark or error.context_mark
             raise self._error(self._sentence(error), mark) from error
         except RecursionError as error:
-            raise ConfigError([Problem(message="nested too deep", file=self._file)]) from error
+            raise ConfigError([Problem(message="nested too deeply", file=self._file)]) from error
         finally:
             loader.dispose()
 
@@ -173,7 +173,7 @@ class _Reader:
                 f"has more than {_MOST_NODES:,} values once its aliases are followed", node.start_mark
             )
         if len(path) > _DEEPEST:
-            raise self._error("is nested too deep, or an alias stands inside what it names", node.start_mark)
+            raise self._error("is nested too deeply, or an alias is inside its own value", node.start_mark)
         self.places.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
         if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
             return self._mapping(loader, node, path)
@@ -217,7 +217,7 @@ class _Reader:
 
     def _sentence(self, error: yaml.MarkedYAMLError) -> str:
         if error.problem and "'\\t'" in error.problem:
-            return "a tab stands where YAML wants blanks; replace it by blanks"
+            return "YAML does not allow a tab here; use spaces"
         parts = [part for part in (error.context, error.problem) if part]
         return f"not YAML: {', '.join(parts)}"
 

@@ -103,7 +103,7 @@ def _check_failure_value(reading: Reading, value: Mapping[str, Any], objectives:
         return
     for name in value:
         if name not in objectives:
-            reading.fault(("failureValue", name), "is no objective", valid=tuple(objectives))
+            reading.fault(("failureValue", name), "is not an objective", valid=tuple(objectives))
     missing = [name for name in objectives if name not in value]
     if missing:
         reading.fault(("failureValue",), f"has no value for the objective {missing[0]}")

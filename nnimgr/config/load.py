@@ -252,7 +252,7 @@ def _check_algorithms(
     tuner = meant("tuner", _algorithm(fields, "tuner"))
     if tuner is not None and tuner.advisor and _algorithm(fields, "assessor"):
         reading.warn(
-            ("assessor",), f"not used, since {tuner.name} is an advisor, which decides itself who goes on"
+            ("assessor",), f"not used: {tuner.name} is an advisor and decides itself which trials continue"
         )
 
 

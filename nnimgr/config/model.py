@@ -179,7 +179,7 @@ class AlgorithmConfig(_Model):
 
 
 class HybridMember(_Model):
-    """One of several training services, with its own values of the shared fields."""
+    """Training service of several, with its own values of the shared fields."""
 
     service: InstanceOf[BaseModel]
     overrides: dict[str, Any] = Field(default_factory=dict)
@@ -350,7 +350,7 @@ class ExperimentConfig(_Model):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One training service of an experiment. Its own fields have priority over the top level's."""
+    """Training service of an experiment. Its own fields have priority over the top level's."""
 
     config: ExperimentConfig
     service: BaseModel

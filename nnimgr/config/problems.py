@@ -13,7 +13,7 @@ __all__ = ["ConfigError", "Problem", "dotted", "nearest"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One error and its place. Lines and columns count from 1. ``field`` is a path such as ``tuner.name``."""
+    """Error with its place. Lines and columns count from 1. ``field`` is a path such as ``tuner.name``."""
 
     message: str
     field: str = ""

@@ -66,7 +66,7 @@ NO_SERVICE: tuple[BaseModel, dict[str, Any]] = (_Shared(), {})
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One training service, and its own values of the shared fields."""
+    """Training service with its own values of the shared fields."""
 
     service: BaseModel
     overrides: dict[str, Any]

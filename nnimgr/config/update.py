@@ -113,8 +113,8 @@ def _refuse_advisors(*tuners: AlgorithmConfig) -> None:
         advisor = tuner.builtin("tuner")
         if advisor is not None and advisor.advisor:
             sentence = (
-                f"{advisor.name} is an advisor, which decides itself who goes on: it takes no other tuner's "
-                "place while an experiment runs, and no other takes its own"
+                f"{advisor.name} is an advisor and decides itself which trials continue: it cannot replace "
+                "another tuner, or be replaced, while an experiment runs"
             )
             raise _refuse("tuner", sentence)
 

@@ -133,8 +133,8 @@ class Enforcement:
             return False
         del self._refusals[parameter_id]
         self._complain(
-            f"the tuner has given {MOST_REFUSED:,} parameter sets in a row that will not do, and so is taken "
-            f"to have no more; of the last one, {why}"
+            f"none of the last {MOST_REFUSED:,} parameter sets can be used: the tuner counts as exhausted; "
+            f"of the last set, {why}"
         )
         return None
 

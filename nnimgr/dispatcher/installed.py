@@ -61,7 +61,7 @@ class Interpreter:
             return [folder for folder in found if isinstance(folder, str)]
         except (OSError, subprocess.TimeoutExpired, ValueError, IndexError, TypeError) as error:
             raise InterpreterError(
-                f"the Python {python} does not say where its packages are: {type(error).__name__}: {error}"
+                f"the Python {python} cannot report where its packages are: {type(error).__name__}: {error}"
             ) from error
 
 

@@ -252,7 +252,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """One sentence about a trial that is no failure of the algorithm, such as a result that is NaN."""
+    """Sentence about a trial, such as a result that is NaN. It is not an error of the algorithm."""
 
     trial_id: str
     note: str
@@ -340,7 +340,7 @@ def _made(kinds: Mapping[str, Any], fields: _Fields) -> object:
     """Build a message. Ignore unknown fields, because the child may run another version of this package."""
     kind = kinds.get(fields.kind)
     if kind is None:
-        raise ValueError(f"no such message: {fields.kind}")
+        raise ValueError(f"unknown message: {fields.kind}")
     known = kind.__dataclass_fields__
     found = {name: _storable(value) for name, value in fields.values.items() if name in known}
     for name in _TUPLES & found.keys():

@@ -120,7 +120,7 @@ class DispatcherChild:
         try:
             return await zygote.fork(lambda: _Pipes(self), environ=self._environ, cwd=self._cwd, stderr=log)
         except NotForked as error:
-            logger.warning("a %s gets an interpreter of its own: %s", self._start.role, error)
+            logger.warning("a %s runs in a separate interpreter: %s", self._start.role, error)
             return None
 
     async def _execute(self, log: int) -> asyncio.SubprocessTransport:
@@ -236,7 +236,7 @@ class DispatcherChild:
             return
         who = f"the {self._start.role}'s process"
         if self._nonsense:
-            sentence = f"{who} wrote a line that is no message, and was killed"
+            sentence = f"{who} wrote a line that is not a message, and was killed"
         elif self._transport is not None and self._transport.get_extra_info(ORPHANED):
             sentence = f"{who} ended because the process that it was forked from has ended"
         else:

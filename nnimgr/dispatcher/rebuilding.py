@@ -91,8 +91,8 @@ class Rebuild:
         if note is not None or not records:
             return note
         return (
-            f"the tuner has taken another one's place: {len(records)} finished trials of before were given "
-            "to it through import_data"
+            f"the tuner has replaced another tuner: it was given {len(records)} finished trials through "
+            "import_data"
         )
 
     def _replay(
@@ -255,12 +255,12 @@ def import_note(tuner: Any, *, finished: int, open_: int, replaces: bool) -> str
 
     ``finished``, ``open_``: numbers of these trials. ``replaces``: the tuner replaces another tuner.
     """
-    why = "has taken another one's place" if replaces else "keeps no state"
+    why = "has replaced another tuner" if replaces else "keeps no state"
     if getattr(type(tuner), "import_data", Tuner.import_data) is Tuner.import_data:
         restarted = "" if replaces else " was restarted and"
         return (
             f"the tuner {why} and has no import_data, so it{restarted} knows nothing of {finished} finished "
-            f"trials and will not hear of {open_} open ones; "
+            f"trials and will not get the results of {open_} open ones; "
             "give it import_data, or dump_state and load_state"
         )
     given = "was" if replaces else "was restarted and"

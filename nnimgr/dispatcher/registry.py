@@ -60,7 +60,7 @@ _LEFT_OUT = {
     ("RegularizedEvolution", "RegularizedEvolutionTuner"): (
         "RegularizedEvolution searches architectures of NNI's NAS, which nnimgr leaves out; use Evolution"
     ),
-    ("DNGO", "DNGOTuner"): "DNGO is left out of nnimgr; use GP, or TPE where there are many trials",
+    ("DNGO", "DNGOTuner"): "nnimgr does not have DNGO; use GP, or TPE where there are many trials",
 }
 _NNI = "nni.algorithms."
 

@@ -98,7 +98,7 @@ def fault_of_result(value: Any, *, numeric: bool) -> str | None:
             return 'is a mapping without "default"' if numeric else None
         number, subject = value["default"], 'has as "default"'
     if not isinstance(number, int | float) or (numeric and isinstance(number, bool)):
-        return f"{subject} {number!r:.60}, which is no number" if numeric else None
+        return f"{subject} {number!r:.60}, which is not a number" if numeric else None
     try:
         finite = math.isfinite(number)
     except OverflowError:

@@ -157,7 +157,7 @@ class TunerFeed:
                 trial_id=trial_id,
             )
         if fault is not None and not self.calls.collecting:
-            note = f"its final result {fault}: the tuner takes it as a failed trial"
+            note = f"its final result {fault}: the tuner treats the trial as failed"
             note += f" and is given {text} for a result" if text is not None else ""
             self.calls.channel.send(Noted(trial_id=trial_id, note=note))
         return fault is None

@@ -63,7 +63,7 @@ def best_so_far(value: float, sequence: int) -> str:
 def _work(state: ExperimentState) -> Iterator[str]:
     silent = state.counts.get(TrialStatus.UNKNOWN, 0)
     if silent:
-        yield f"{silent} {_are(silent)} on machines that are silent"
+        yield f"{silent} {_are(silent)} on machines that do not answer"
     starting = sum(job.started_at is None for job in state.jobs.values() if job.placed and not job.closed)
     if starting:
         yield f"{starting} {_are(starting)} being started"

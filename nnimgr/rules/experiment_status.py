@@ -34,7 +34,7 @@ def _wanted_status(
             return (
                 f.ExperimentStatus.STOPPED,
                 None,
-                f"{len(state.trials)} trials run on by themselves",
+                f"{len(state.trials)} trials continue without a server",
             )
         if not _is_over(state):
             return f.ExperimentStatus.DRAINING, f.DrainReason.USER, "a user stops it"
@@ -84,7 +84,7 @@ def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None,
     if time_is_up(state, now):
         limit = state.limits.max_experiment_duration
         assert limit is not None
-        return f.DrainReason.BUDGET, f"maxExperimentDuration ({in_seconds(limit)}) is over"
+        return f.DrainReason.BUDGET, f"exceeded maxExperimentDuration ({in_seconds(limit)})"
     if state.budget == 0 and not state.interrupted:
         return f.DrainReason.BUDGET, f"{state.counted} of {state.limits.max_trial_number} trials"
     if state.exhausted and not state.interrupted:

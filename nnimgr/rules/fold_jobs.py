@@ -105,7 +105,7 @@ def _stop_ordered(state: ExperimentState, fact: f.StopOrdered, r: f.Recorded) ->
     trial = trial_touched(state, job.trial_id, fact)
     trial.reason = f"is being stopped: {trial.target_reason}"
     if trial.unknown_since is not None:
-        trial.reason += f"; its host does not hear of it: {silence(state, trial)}"
+        trial.reason += f"; the stop cannot reach its host: {silence(state, trial)}"
     if fact.cmd_seq is None:  # the job had no place, so none of its processes runs
         _close(state, job, trial, r)
     else:
@@ -253,12 +253,12 @@ def _ways_out(state: ExperimentState, trial: TrialState) -> str:
     lease = state.config.get("lease")
     if lease is not None:
         return (
-            f"it goes on when its machine is heard again; if not, it ends there by its lease ({lease}) and "
-            f"is then tried anew (at once, if 'nnictl trial lost {trial.id}' says that it will not come back)"
+            f"it continues when its machine answers again; otherwise it ends there with its lease ({lease}) "
+            f"and is retried (to retry it now: 'nnictl trial lost {trial.id}')"
         )
     return (
-        "it goes on when its machine is heard again, is tried anew once that is seen to have been restarted, "
-        f"or if 'nnictl trial lost {trial.id}' says that it will not come back"
+        "it continues when its machine answers again, and is retried if the machine was restarted (if the "
+        f"machine will not come back: 'nnictl trial lost {trial.id}')"
     )
 
 

@@ -61,7 +61,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         keeper = state.keepers.get(keeper_id)
         if keeper is not None and keeper.silent is not None:
             for job in state.open_jobs_at(keeper_id):
-                yield f.JobLost(job_id=job.id, reason=f"{REMOVED} while there was {keeper.silent}")
+                yield f.JobLost(job_id=job.id, reason=f"{REMOVED}: {keeper.silent}")
     for trial_id in state.condemned:
         trial = state.trials[trial_id]
         if trial.job_id is None and not trial.closed_job:
@@ -84,7 +84,7 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
             if trial.running_since is None or trial.running_since + limit > now:
                 break  # the trials are ordered from the oldest start to the newest
             if trial.target is None and not trial.closed_job:
-                reason = f"maxTrialDuration ({in_seconds(limit)}) is over"
+                reason = f"exceeded maxTrialDuration ({in_seconds(limit)})"
                 yield f.TargetMoved(trial_id=trial_id, kind=f.StopKind.DURATION, reason=reason)
     if state.stop_requested and not state.detached:
         for trial in state.trials.values():
@@ -107,7 +107,7 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         for trial_id in state.queued:
             trial = state.trials[trial_id]
             if trial.target is None:
-                yield _cancelled(trial, "the experiment's time was up")
+                yield _cancelled(trial, "the experiment exceeded maxExperimentDuration")
 
 
 def _cancelled(trial: TrialState, reason: str) -> f.TargetMoved:

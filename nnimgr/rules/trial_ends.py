@@ -55,7 +55,7 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
             trial_id=trial.id,
             attempt=next_attempt(trial),
             due_at=now,
-            reason="its pause is over",
+            reason="its pause has ended",
             lost=False,
         )
     job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")

@@ -75,7 +75,7 @@ class Model:
 
 
 class _Branch:
-    """One search space of the tree."""
+    """Search space of one branch of the tree."""
 
     def __init__(self, space: spaces.Space, arguments: TpeArguments) -> None:
         self._space, self._arguments = space, arguments

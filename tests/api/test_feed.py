@@ -158,9 +158,9 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     ),
     (f.StopRequested(trial_id="abcde"), "info", "A user stops trial #3 (abcde)."),
     (
-        f.TargetMoved(trial_id="abcde", kind=f.StopKind.DURATION, reason="maxTrialDuration (5 s) is over"),
+        f.TargetMoved(trial_id="abcde", kind=f.StopKind.DURATION, reason="exceeded maxTrialDuration (5 s)"),
         "info",
-        "Trial #3 (abcde) will be stopped: maxTrialDuration (5 s) is over.",
+        "Trial #3 (abcde) will be stopped: exceeded maxTrialDuration (5 s).",
     ),
     (
         f.AttemptDue(trial_id="abcde", attempt=2, due_at=T0, reason="its machine was rebooted"),

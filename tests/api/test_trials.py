@@ -135,7 +135,7 @@ async def test_stop(finished: Lab) -> None:
 async def test_lost(finished: Lab) -> None:
     running, ended = finished.life.trial(2), finished.life.trial(0)
     early = await finished.client.post(f"{EXPERIMENT}/trials/{running}/lost")
-    assert early.status_code == 409 and "only one whose machine is silent" in early.text
+    assert early.status_code == 409 and "only an UNKNOWN trial" in early.text
     finished.life.take(f.KeeperSilent(keeper_id="local", reason="the keeper on ash has not called for 30 s"))
     lost = await finished.client.post(f"{EXPERIMENT}/trials/{running}/lost")
     assert (lost.status_code, lost.json()) == (202, {"ok": True})

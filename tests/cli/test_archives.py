@@ -89,8 +89,8 @@ def test_files_that_are_no_saved_experiment(
     for name, sentence in (
         ("text.zip", "cannot be read: File is not a zip file."),
         ("none.zip", "cannot be read: [Errno 2] No such file or directory"),
-        ("other.zip", "holds no experiment: nnictl/.experiment is missing or damaged."),
-        ("evil.zip", "leads out of the folder"),
+        ("other.zip", "contains no experiment: nnictl/.experiment is missing or damaged."),
+        ("evil.zip", "is outside of the folder"),
     ):
         assert main(["experiment", "load", "--path", str(tmp_path / name)]) == 1
         assert sentence in capsys.readouterr().err

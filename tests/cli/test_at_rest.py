@@ -116,7 +116,7 @@ def test_a_folder_from_elsewhere_is_noted(
     assert main([verb, "abc", "-e", "usb/abc", "--port", str(server.port)]) == 0
     capsys.readouterr()
     assert main([verb, "def", "-e", "usb/abc"]) == 1
-    assert "usb/abc holds experiment abc: its folder and the id must be named so." in capsys.readouterr().err
+    assert "usb/abc contains experiment abc: the folder must have this name." in capsys.readouterr().err
     other = folder(tmp_path / "other", "abc")
     Index(home).put(replace(entry, log_dir=str(other.parent)))
     assert main([verb, "-e", "usb/abc"]) == 1
@@ -186,7 +186,7 @@ def test_delete_all_that_were_stopped(home: Home, tmp_path: Path, capsys: pytest
         "deleted": [
             {"id": "abc"},
             {"id": "def"},
-            {"id": "live", "error": "1 trials of experiment live run on: stop it first."},
+            {"id": "live", "error": "1 trials of experiment live still run: stop it first."},
             {"id": "runs", "error": "Experiment runs is RUNNING: only a stopped experiment can be deleted."},
         ]
     }

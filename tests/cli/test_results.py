@@ -41,11 +41,11 @@ def test_a_tuner_that_learns_nothing_is_named(server: FakeServer, capsys: pytest
     ("text", "told"),
     [
         ("{}", " must hold a list of objects with 'parameter' and 'value'."),
-        ("[1]", ": the result number 1 of 1 is no object with 'parameter' and 'value'."),
+        ("[1]", ": the result number 1 of 1 is not an object with 'parameter' and 'value'."),
         (f'[{json.dumps(RECORDS[0])}, {{"parameter": {{}}}}]', ": the result number 2 of 2 has no 'value'."),
         (
             '[{"parameter": "x=1", "value": 1}]',
-            ": the result number 1 of 1 has a 'parameter' that is no object.",
+            ": the result number 1 of 1 has a 'parameter' that is not an object.",
         ),
     ],
 )

@@ -66,7 +66,7 @@ def test_who_is_not(
 def test_detached_trials_are_listed(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").still_running = ["ta", "tb"]
     assert main(["stop", "--detach"]) == 0
-    assert "These trials run on: ta, tb. nnictl resume abc adopts them." in capsys.readouterr().out
+    assert "These trials continue: ta, tb. To adopt them: nnictl resume abc" in capsys.readouterr().out
     assert server.requests[-1][2] == {"detach": True}
 
 

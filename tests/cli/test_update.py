@@ -140,8 +140,8 @@ def test_another_tuner(
     assert main(["update", "tuner", "-f", "deep/tuner.yml"]) == 0
     assert capsys.readouterr().out == (
         "INFO: Update tuner success!\n"
-        "INFO: The tuner is mine.Mine in place of Random from now on. It is given the whole history: "
-        "14 trials that have ended, 1 that failed, 4 that run or wait and go on.\n"
+        "INFO: The tuner is mine.Mine instead of Random from now on. It gets the whole history: "
+        "14 finished and 1 failed trials. 4 waiting or running trials continue.\n"
     )
     here = Path("deep").absolute()
     sent = {**OTHER, "codeDirectory": str(here / "code")}
@@ -152,10 +152,10 @@ def test_another_tuner(
 @pytest.mark.parametrize(
     ("status", "sentence"),
     [
-        ("STOPPED", "The tuner will be TPE in place of Random when the experiment is resumed."),
+        ("STOPPED", "The tuner will be TPE instead of Random when the experiment is resumed."),
         (
             "DONE",
-            "The tuner is TPE in place of Random, but the experiment is done: all 3 trials were created.",
+            "The tuner is TPE instead of Random, but the experiment is done: all 3 trials were created.",
         ),
     ],
 )

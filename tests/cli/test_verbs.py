@@ -377,7 +377,7 @@ def test_logs_of_experiments(
     server.add("abc")
     Index(home).update("abc", log_dir=tmp_path)
     assert main(["log", "stderr"]) == 1
-    assert "Experiment abc has no such log" in capsys.readouterr().err
+    assert "Experiment abc has not written this log" in capsys.readouterr().err
     log = tmp_path / "abc" / "log" / "dispatcher.log"
     log.parent.mkdir(parents=True)
     log.write_text("one\ntwo\nthree\n")

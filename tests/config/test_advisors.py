@@ -46,7 +46,7 @@ def test_an_assessor_beside_an_advisor_is_not_used(load: Load) -> None:
     assert load(text).warnings == ()
     loaded = load(text.replace("Random", "Hyperband"))
     assert [str(warning) for warning in loaded.warnings] == [
-        "exp.yml:9:1: assessor: not used, since Hyperband is an advisor, which decides itself who goes on"
+        "exp.yml:9:1: assessor: not used: Hyperband is an advisor and decides itself which trials continue"
     ]
     (warning,) = check_config(loaded.config)
     assert warning.field == "assessor"

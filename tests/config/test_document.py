@@ -36,9 +36,7 @@ def test_duplicate_keys_are_refused_in_yaml_and_json() -> None:
 
 
 def test_a_tab_is_explained() -> None:
-    assert (
-        refusal("a:\n\tb: 1\n") == "exp.yml:2:1: a tab stands where YAML wants blanks; replace it by blanks"
-    )
+    assert refusal("a:\n\tb: 1\n") == "exp.yml:2:1: YAML does not allow a tab here; use spaces"
 
 
 def test_json_is_read_as_json() -> None:

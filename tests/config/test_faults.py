@@ -185,7 +185,7 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         (f"{OBJECTIVES}onFailure: value\nfailureValue: {{a: 1}}", "exp.yml:14:1: failureValue: has no value"),
         (
             f"{OBJECTIVES}onFailure: value\nfailureValue: {{a: 1, b: 2, c: 3}}",
-            "exp.yml:14:28: failureValue.c: is no objective (valid: a, b)",
+            "exp.yml:14:28: failureValue.c: is not an objective (valid: a, b)",
         ),
         ("objectives: accuracy", "exp.yml:9:1: objectives: must be a mapping of keys to values"),
         ("objectives: {}", "exp.yml:9:1: objectives: must name at least one objective"),

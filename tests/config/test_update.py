@@ -92,7 +92,7 @@ def test_the_tuner_changes(config: ExperimentConfig, tmp_path: Path) -> None:
         ({"className": "mine.Mine", "codeDirectory": "."}, "tuner.codeDirectory: must be an absolute path"),
         (
             {"name": "ASHA", "classArgs": {"max_budget": 9}},
-            "tuner: ASHA is an advisor, which decides itself",
+            "tuner: ASHA is an advisor and decides itself",
         ),
     ],
 )

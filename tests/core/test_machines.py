@@ -55,7 +55,7 @@ def test_nobody_waits_for_a_machine_that_does_not_speak() -> None:
     life.take(f.MachineRemoved(keeper_id="local", force=True))
     facts = life.take(f.KeeperSilent(keeper_id="local", reason="no word for 30 s"))
     lost = next(fact for fact in facts if isinstance(fact, f.JobLost))
-    assert lost.reason == "its machine was removed by force while there was no word for 30 s"
+    assert lost.reason == "its machine was removed by force: no word for 30 s"
     assert life.state.trials[life.trial(0)].attempt == 2
     assert life.job(0) in life.state.jobs  # the stop is not acknowledged
     life.take(f.MachineGone(keeper_id="local"))

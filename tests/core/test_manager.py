@@ -393,5 +393,5 @@ async def test_an_index_that_is_damaged_hides_nothing(
         await manager.look_again()
         await manager.look_again()
         assert [found.id for found in manager.summaries()] == [experiment_id]
-        assert caplog.text.count("is not known: The index") == 1
+        assert caplog.text.count("could not be read: The index") == 1
         await asyncio.to_thread(server.home.index_path.write_text, whole)

@@ -107,16 +107,16 @@ async def test_only_what_was_stopped_is_viewed_or_deleted(server: Server) -> Non
     async with server.manager() as manager:
         experiment_id, _ = await manager.create(server.new())
         await until_status(manager.get(experiment_id), E.DONE)
-        with pytest.raises(RequestRefused, match="only one that was stopped can be viewed"):
+        with pytest.raises(RequestRefused, match="only a stopped experiment can be viewed"):
             await manager.view(experiment_id)
-        with pytest.raises(RequestRefused, match="only one that was stopped can be deleted"):
+        with pytest.raises(RequestRefused, match="only a stopped experiment can be deleted"):
             await manager.delete(experiment_id)
         for wish in (manager.view, manager.delete):
             with pytest.raises(UnknownExperiment):
                 await wish("nothing")
         await manager.stop(experiment_id, detach=False)
         await manager.view(experiment_id)
-        with pytest.raises(RequestRefused, match=r"is VIEWED: only one that was stopped can be deleted"):
+        with pytest.raises(RequestRefused, match=r"is VIEWED: only a stopped experiment can be deleted"):
             await manager.delete(experiment_id)
         await manager.stop(experiment_id, detach=False)
 
@@ -150,7 +150,7 @@ async def test_one_whose_trials_run_on_is_not_deleted(server: Server) -> None:
         while runner.state.counts.get(f.TrialStatus.RUNNING) != 1:
             await asyncio.wait_for(runner.committed_after(runner.last_number), LIMIT_S)
         await manager.stop(experiment_id, detach=True)
-        with pytest.raises(RequestRefused, match="1 trials of experiment exp run on: stop it first"):
+        with pytest.raises(RequestRefused, match="1 trials of experiment exp still run: stop it first"):
             await manager.delete(experiment_id)
         await manager.stop(experiment_id, detach=False)
         await manager.delete(experiment_id)

@@ -145,7 +145,7 @@ async def test_the_direction_stays(lab: Lab) -> None:
     minimised = {"name": "TPE", "classArgs": {"optimize_mode": "minimize"}}
     async with lab.runner(trial_concurrency=1, max_trial_number=1) as runner:
         await until_status(runner, E.DONE)
-        with pytest.raises(ConfigError, match=r"is to maximize and has results .*optimize_mode: maximize in"):
+        with pytest.raises(ConfigError, match="already has results with optimize_mode: maximize"):
             await runner.change_config({"tuner": minimised})
 
 

@@ -160,7 +160,7 @@ async def test_a_stopped_zygote_delays_a_start_only(tmp_path: Path, caplog: pyte
     zygote._answer_s = 0.2
     hosted = await forked(zygote, tmp_path)
     assert status(pid_of(hosted), "PPid") == str(os.getpid())
-    assert "gets an interpreter of its own: the zygote does not answer" in caplog.text
+    assert "runs in a separate interpreter: the zygote does not answer" in caplog.text
     assert await before.exited() == ORPHAN
     assert gone(stopped)
     zygote._answer_s = 30.0

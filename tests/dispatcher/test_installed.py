@@ -72,13 +72,13 @@ def test_entry_points_are_read_without_an_import(package: Path, tmp_path: Path) 
 
 def test_a_python_that_does_not_answer_is_named(tmp_path: Path) -> None:
     missing = str(tmp_path / "python")
-    with pytest.raises(InterpreterError, match=f"the Python {missing} does not say where its packages are"):
+    with pytest.raises(InterpreterError, match=f"the Python {missing} cannot report where its packages are"):
         Interpreter(python=missing).folders()
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
     there = Interpreter(python=str(broken), environ={"NNI_CONFIG_DIR": str(tmp_path)})
-    with pytest.raises(registry.AlgorithmError, match="does not say where its packages are") as caught:
+    with pytest.raises(registry.AlgorithmError, match="cannot report where its packages are") as caught:
         registry.check("tuner", "Bayesian", {}, interpreter=there)
     assert caught.value.path == ("name",)
     registry.check("tuner", "TPE", {}, interpreter=there)

@@ -119,7 +119,7 @@ async def test_a_set_that_came_too_late_is_given_again(host: Host, ended_first: 
 async def test_a_result_that_is_no_number_is_noted_and_the_tuner_not_told(host: Host) -> None:
     tuner = await host(search_space={"x": {"_type": "uniform", "_value": [0, 1]}})
     tuner.send(result(5, 0, '"bad"', made_for=None))
-    assert "the tuner takes it as a failed trial" in (await tuner.expect(m.Noted)).note
+    assert "the tuner treats the trial as failed" in (await tuner.expect(m.Noted)).note
 
 
 @pytest.mark.parametrize("attributes", ["replayable = True", STATEFUL])

@@ -255,7 +255,8 @@ async def test_a_tuner_that_cannot_hear_of_the_past_is_said_to_know_nothing_of_i
     again = await host(past=past, code=code)
     assert (await again.expect(m.Ready)).note == (
         "the tuner keeps no state and has no import_data, so it was restarted and knows nothing of 1 "
-        "finished trials and will not hear of 1 open ones; give it import_data, or dump_state and load_state"
+        "finished trials and will not get the results of 1 open ones; give it import_data, or dump_state and "
+        "load_state"
     )
 
 

@@ -116,7 +116,7 @@ def test_what_is_wrong_is_said_before_the_start(
             "regularized_evolution_tuner.RegularizedEvolutionTuner",
             "RegularizedEvolution searches architectures of NNI's NAS, which nnimgr leaves out; use",
         ),
-        ("dngo", "dngo_tuner.DNGOTuner", "DNGO is left out of nnimgr; use GP, or TPE where there are many"),
+        ("dngo", "dngo_tuner.DNGOTuner", "nnimgr does not have DNGO; use GP, or TPE where there are many"),
     ],
 )
 def test_what_is_left_out_says_what_to_use_instead(name: str, path: str, told: str) -> None:

@@ -103,7 +103,7 @@ async def test_a_result_that_is_not_finite_is_a_failed_observation(host: Host, t
     tuner.ask(0)
     tuner.send(finished(5, 0, text))
     assert await tuner.expect(m.Noted) == m.Noted(
-        trial_id="t5", note=f"its final result {told}: the tuner takes it as a failed trial"
+        trial_id="t5", note=f"its final result {told}: the tuner treats the trial as failed"
     )
     tuner.ask(1, fed_to=5)
     assert json.loads((await tuner.suggestions(1))[0])["calls"][1:] == [["end", 0, False, "t5"]]
@@ -114,7 +114,7 @@ async def test_a_built_in_tuner_takes_no_result_but_numbers(host: Host, text: st
     tuner = await host()
     tuner.ask(0)
     tuner.send(finished(5, 0, text))
-    assert "the tuner takes it as a failed trial" in (await tuner.expect(m.Noted)).note
+    assert "the tuner treats the trial as failed" in (await tuner.expect(m.Noted)).note
 
 
 async def test_an_exception_in_a_handler_is_told_and_changes_nothing_else(host: Host) -> None:
@@ -287,7 +287,7 @@ async def test_a_failed_trial_may_come_with_a_result_in_its_stead(host: Host) ->
     tuner.send(replace(finished(7, 2, "0.5"), stand_in="-1.5"))
     assert await tuner.expect(m.Noted) == m.Noted(
         trial_id="t6",
-        note="its final result is nan, which is not finite: the tuner takes it as a failed trial "
+        note="its final result is nan, which is not finite: the tuner treats the trial as failed "
         "and is given -1.5 for a result",
     )
     tuner.ask(3)
@@ -322,14 +322,14 @@ async def test_a_tuner_is_told_of_objectives_and_gets_results_as_they_are(host: 
     tuner.send(finished(7, 2, '{"accuracy": 0.5, "latency": NaN}'))
     notes = [(await tuner.expect(m.Noted)).note for _ in range(2)]
     assert notes[0].startswith(
-        "its final result is 0.5, which is no mapping with a number for each objective"
+        "its final result is 0.5, which is not a mapping with a number for each objective"
     )
     assert notes[1].startswith('its final result has as "latency" nan, which is not finite')
     records = [{"parameter": {}, "value": '{"accuracy": 1, "latency": 2}'}, {"parameter": {}, "value": 1}]
     tuner.send(m.Imported(number=8, records=json.dumps(records)))
     failed = await tuner.expect(m.Failed)
     assert failed.sentence.startswith(
-        "1 of 2 imported results were left out: the first is 1, which is no map"
+        "1 of 2 imported results were left out: the first is 1, which is not a map"
     )
     tuner.ask(3)
     calls = json.loads((await tuner.suggestions(1))[0])["calls"]

@@ -46,12 +46,12 @@ FAULTS = {  # what is replaced, by what, and what is said
     "a tab as indentation of a block": (
         "tuner: {name: Random}",
         "tuner:\n\tname: Random",
-        "exp.yml:7:1: a tab stands where YAML wants blanks; replace it by blanks",
+        "exp.yml:7:1: YAML does not allow a tab here; use spaces",
     ),
     "a tab before a key": (
         "  x:",
         "\tx:",
-        "exp.yml:2:1: a tab stands where YAML wants blanks; replace it by blanks",
+        "exp.yml:2:1: YAML does not allow a tab here; use spaces",
     ),
     "misspelt key": (
         "trialConcurrency",

@@ -63,7 +63,7 @@ def test_this_machine(office: Office) -> None:
     code, said = office.ask({"platform": "local"})
     assert code == 0
     assert "ok      this machine: trial: a trial that does nothing ran" in said
-    assert said.endswith("Nothing to mend.\n")
+    assert said.endswith("No errors found.\n")
     left = [path.name for path in office.directory.glob("home/*") if path.name != ".nnimgr"]
     assert left == []
 
@@ -121,7 +121,7 @@ def test_machines_that_are_not_well(office: Office, found: Bed, tmp_path: Path) 
     ):
         assert line(machine, "connection").startswith("FAULT ")
         assert part in line(machine, "connection")
-    assert said.splitlines()[-1].startswith("6 to mend: ")
+    assert said.splitlines()[-1].startswith("6 errors: ")
 
 
 def test_gpus_and_a_home_that_cannot_be_written_to(office: Office, found: Bed) -> None:

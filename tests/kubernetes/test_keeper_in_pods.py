@@ -249,4 +249,4 @@ def test_a_deleted_pod_tells_everything_first(pod: Pod) -> None:
     pod.delete()
     assert pod.server.ended("e-a-1", POD_S).frames == [b"1\n", b"last\n"]
     assert told.final is not None
-    assert (told.final["reason"], told.final["message"]) == ("host_lost", "its pod was told to end")
+    assert (told.final["reason"], told.final["message"]) == ("host_lost", "its pod was stopped")

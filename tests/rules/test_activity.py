@@ -48,7 +48,7 @@ def test_machines_that_are_silent() -> None:
     life = Life(trial_concurrency=1)
     life.start(0)
     life.take(f.KeeperSilent(keeper_id="local", reason="no word"))
-    assert now(life) == "1 of 1 slots busy; 1 is on machines that are silent"
+    assert now(life) == "1 of 1 slots busy; 1 is on machines that do not answer"
 
 
 def test_the_end() -> None:

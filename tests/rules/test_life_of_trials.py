@@ -177,7 +177,7 @@ def test_max_trial_duration() -> None:
     life.end(0, None, reason=f.EndReason.STOPPED, signal=15)
     assert life.ended()[life.trial(0)] == (
         S.EARLY_STOPPED,
-        "maxTrialDuration (60 s) is over",
+        "exceeded maxTrialDuration (60 s)",
     )
 
 

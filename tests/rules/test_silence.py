@@ -32,7 +32,7 @@ def test_the_trial_says_since_when_and_what_ends_it(life: Life) -> None:
     assert trial.reason.startswith(
         "unknown since 2026-01-01 00:00:00 UTC: the keeper on ash has not called for 30 s;"
     )
-    assert "heard again" in trial.reason and "restarted" in trial.reason
+    assert "answers again" in trial.reason and "restarted" in trial.reason
     assert f"'nnictl trial lost {trial.id}'" in trial.reason
     assert life.take(SILENT) == []
 
@@ -64,7 +64,7 @@ def test_its_slot_is_given_to_another_after_a_while_and_comes_back_by_itself(lif
 def test_a_stop_that_a_user_wants_ends_it_soon_though_nobody_hears_of_it(life: Life) -> None:
     life.take(f.StopRequested(trial_id=life.trial(0)))
     trial = life.state.trials[life.trial(0)]
-    assert "is being stopped: a user stopped it; its host does not hear of it: unknown since" in (
+    assert "is being stopped: a user stopped it; the stop cannot reach its host: unknown since" in (
         trial.reason or ""
     )
     assert life.wake_at == life.now + SILENT_GRACE
@@ -138,7 +138,7 @@ def test_a_user_declares_a_trial_lost(life: Life) -> None:
 def test_only_an_unknown_trial_can_be_lost() -> None:
     life = Life()
     life.start(0)
-    with pytest.raises(RequestRefused, match="is RUNNING: only one whose machine is silent"):
+    with pytest.raises(RequestRefused, match="is RUNNING: only an UNKNOWN trial"):
         requests.lose_trial(life.trial(0))(life.state)
     with pytest.raises(UnknownTrial):
         requests.lose_trial("nope")(life.state)

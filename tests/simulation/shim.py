@@ -196,7 +196,7 @@ class Shim:
         if not self.may_begin():
             self.kernel.fault("no claim without a lease", self.host.name, "%s", self.job)
             self.alive = False
-            self._report_failure("the lease is over")
+            self._report_failure("the lease has elapsed")
             return
         self._lines = f"shim {self.pid} {self.start_time} {self.boot}\n".encode()
         if not self.host.take_claim(self.files, self._lines):

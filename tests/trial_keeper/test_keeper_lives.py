@@ -112,7 +112,7 @@ def test_a_keeper_in_a_new_directory_first_ends_what_an_old_one_left(here: Host)
     assert seen[instance] == []
     assert shim is not None and procs.start_time(shim) is None
     assert old.wait(10) == -signal.SIGKILL
-    assert "killed what an earlier keeper had left" in here.log()
+    assert "killed processes that an earlier keeper had left" in here.log()
     assert all(procs.strings(pid, "cmdline")[:2] != ["sleep", "66"] for pid in procs.all_pids())
     here.server.commands.clear()
     here.attempt("e-b-1", "true")

@@ -106,13 +106,13 @@ def test_told_to_end_it_stops_what_runs_and_tells_everything(here: Container) ->
         "e-a-1", REPORT + "trap 'report last; exit 0' TERM; report 1; touch up; while :; do sleep 0.02; done"
     )
     here.process.terminate()
-    wait_for(lambda: "told to end" in here.output(), "the word")
+    wait_for(lambda: "is being stopped" in here.output(), "the word")
     here.process.terminate()
     assert here.left() == 128 + signal.SIGTERM
     told = here.server.told("e-a-1")
     assert told.frames == [b"1\n", b"last\n"]
     assert told.final is not None
-    assert (told.final["reason"], told.final["message"]) == ("host_lost", "its pod was told to end")
+    assert (told.final["reason"], told.final["message"]) == ("host_lost", "its pod was stopped")
 
 
 def test_what_ignores_that_is_killed_after_the_grace(here: Container) -> None:
@@ -130,7 +130,7 @@ def test_what_was_to_be_stopped_before_is_stopped(here: Container) -> None:
     here.server.command("stop", "e-a-1", {"grace": 60.0})
     wait_for((here.directory / "asked").exists, "the stop")
     here.process.terminate()
-    wait_for(lambda: "told to end" in here.output(), "the word")
+    wait_for(lambda: "is being stopped" in here.output(), "the word")
     (here.directory / "go").touch()
     here.left()
     final = here.server.told("e-a-1").final

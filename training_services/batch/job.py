@@ -1,4 +1,4 @@
-"""One job of a batch platform, followed from its submission (or from its adoption) to its end."""
+"""Job of a batch platform, followed from its submission (or from its adoption) to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job of a keeper: the keeper's reports about the job, and the part of them that is recorded."""
+"""Job of a keeper: the keeper's reports about the job, and the part of them that is recorded."""
 
 from __future__ import annotations
 

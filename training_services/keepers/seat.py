@@ -163,7 +163,7 @@ class KeeperSeat:
         name = self.host.name
         if self.ready and not self._silent:
             unwanted = self.link.inventory.unwanted
-            return f"waits until trials on {name} that were given up have ended" if unwanted else None
+            return f"waits until trials on {name} that count as lost have ended" if unwanted else None
         sentence = f"waits for the keeper on {name}"
         return sentence if self.trouble is None else f"{sentence}: {self.trouble}"
 

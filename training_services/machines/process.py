@@ -110,7 +110,7 @@ async def launch(
     told, complaint = await launcher.communicate()
     if launcher.returncode != 0 or not told.isdigit():
         lines = complaint.decode(errors="replace").strip().splitlines()
-        raise ServiceError(f"{python} cannot start it: {lines[-1] if lines else 'it says nothing'}")
+        raise ServiceError(f"{python} cannot start it: {lines[-1] if lines else 'no output'}")
     try:
         return WatchedProcess(int(told))
     except ProcessLookupError:

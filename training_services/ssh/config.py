@@ -80,7 +80,7 @@ class _Model(BaseModel):
 
 
 class MachineConfig(_Model):
-    """One machine of ``machineList``.
+    """Machine of ``machineList``.
 
     ``host`` may be a name of ~/.ssh/config, which then provides the values that are not given here.
     ``sshKeyFile`` None: the agent's keys and the keys in ~/.ssh are used, as by ssh itself.

@@ -92,7 +92,7 @@ class Directory:
         """
         cleared = eviction.clear(self.path, MARK, spawner=self._spawner)
         if cleared.killed:
-            self._log.write(f"killed what an earlier keeper had left: {cleared.killed}")
+            self._log.write(f"killed processes that an earlier keeper had left: {cleared.killed}")
         if not cleared.left:
             return None
         left = f"processes of an earlier keeper that could not be killed: {cleared.left}"

@@ -116,7 +116,7 @@ def _connect_known(
     if url.hostname is None:
         raise UnknownServer(f"the server's address {url.geturl()} names no host")
     if not fingerprint:
-        raise UnknownServer("the server's address is https, but there is no fingerprint to know it by")
+        raise UnknownServer("the server's address is https, but manager.json has no fingerprint for it")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

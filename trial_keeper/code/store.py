@@ -61,7 +61,7 @@ class CodeStore:
         OSError, BadArchive and the exceptions in ``connection.FAILURES``.
         """
         if not _HASH.fullmatch(sha256):
-            raise CallFailed(f"the trial code has the name {sha256!r}, which is no hash")
+            raise CallFailed(f"the trial code has the name {sha256!r}, which is not a hash")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         lock = os.open(f"{self._folder}/{sha256}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

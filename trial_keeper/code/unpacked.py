@@ -77,7 +77,7 @@ def unpack(archive: str, directory: str) -> list[Entry]:
                     check = _write(content, path, member.size)
                     entries.append(Entry(member.name, FILE, member.mode, member.size, check))
                 else:
-                    raise BadArchive(f"the trial code holds {member.name!r}, which is no file")
+                    raise BadArchive(f"the trial code holds {member.name!r}, which is not a file")
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise BadArchive(f"the trial code cannot be unpacked: {error}") from error
     return entries

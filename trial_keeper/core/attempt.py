@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from trial_keeper.wire import Final, Start, Started
 
 _ORPHANED = "its keeper had not heard from the server for too long"
-_EVICTED = "its pod was told to end"
+_EVICTED = "its pod was stopped"
 _RAN = "its claim file was removed, and its metrics show that the command had been started"
 
 
@@ -183,7 +183,7 @@ class Attempt:
         if found.survivors:
             remarks.append(f"processes that could not be killed: {', '.join(map(str, found.survivors))}")
         if found.signalled and self.stop is None:
-            remarks.append("the shim was told to stop, but not by its keeper")
+            remarks.append("the shim got SIGTERM, but not from its keeper")
         reason = "exited"
         if found.signalled and self.stop is not None:
             reason = stopped

@@ -228,7 +228,7 @@ class Attempts:
             return
         shim = "its shim" if attempt.shim is None else f"its shim (pid {attempt.shim[0]})"
         self._held.out.append(fx.Fence(attempt.job, attempt.directory))
-        cause = f"its claim file was removed or overwritten, and {shim} has left no other word of it"
+        cause = f"its claim file was removed or overwritten, and {shim} has left no other record"
         self._seals.sweep(attempt, cause)
 
     def _watch(self, now: float, attempt: Attempt, shim: fx.Shim) -> None:

@@ -67,7 +67,10 @@ class Exchange:
         flight = self._flights[channel]
         held_back = self._lease.refuses(now, sent_at=flight.sent_at, whole=flight.whole)
         if answer["lease_s"] is not None and held_back:
-            trouble = trouble or "the answer came after the end of the lease: all that is held is named first"
+            trouble = (
+                trouble
+                or "the answer came after the end of the lease: the next call lists all attempts first"
+            )
             self._inventory = True
         return trouble
 

@@ -37,7 +37,9 @@ class Stay:
         orphaned_at = self._orphaned_at()
         if orphaned_at is not None and now >= orphaned_at:
             limit = self._identity.orphan_s
-            self._held.out.append(fx.Say(f"no word from the server for {limit:g} s: all is stopped"))
+            self._held.out.append(
+                fx.Say(f"no answer from the server for {limit:g} s: all trials are stopped")
+            )
             self._stops.stop_orphans(now)
         idle_at = self._idle_at()
         if idle_at is not None and now >= idle_at:
@@ -53,7 +55,7 @@ class Stay:
         elif self._leave_at is None and not self._held.live():
             self._leave_at = now + LAST_WORDS_S
         elif self._leave_at is not None and now >= self._leave_at:
-            self.leave("its host is about to end, though the server has not heard of all that ended here")
+            self.leave("its host is about to end, but the server has not received the ends of all trials")
 
     def times(self) -> Iterator[float]:
         """Yield the times at which ``tick`` or ``wind_up`` has work."""

@@ -56,7 +56,7 @@ class Load(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """One answer of the tool. ``loads`` is empty if the GPUs cannot be read."""
+    """Answer of the tool. ``loads`` is empty if the GPUs cannot be read."""
 
     reading: GpuReading
     loads: list[Load]
@@ -166,7 +166,7 @@ class Tool:
         text = output.decode(errors="replace").strip()
         # one lost GPU makes the tool fail although it lists the other GPUs
         if process.returncode != 0 and text.count(",") < 2:
-            said = text.splitlines()[0][:200] if text else "it says nothing"
+            said = text.splitlines()[0][:200] if text else "no output"
             raise Trouble(f"nvidia-smi fails with code {process.returncode}: {said}")
         return text
 

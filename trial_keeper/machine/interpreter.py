@@ -96,7 +96,7 @@ class Interpreters:
 
     def _take_long(self, interpreter: str) -> None:
         self._troubles[interpreter] = (
-            f"its start had to wait because {interpreter} did not say at once whether it can import nni"
+            f"its start had to wait because {interpreter} did not report in time whether it can import nni"
         )
         self._changed()
 

@@ -56,7 +56,7 @@ class Changed(NamedTuple):
 
 
 class Watcher:
-    """One inotify instance. ``fd`` is readable when a file has changed. Raises OSError without inotify."""
+    """Inotify instance. ``fd`` is readable when a file has changed. Raises OSError without inotify."""
 
     def __init__(self) -> None:
         try:

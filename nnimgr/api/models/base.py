@@ -107,7 +107,7 @@ class Request(Model):
 
 
 class Problem(BaseModel):
-    """One error in a request."""
+    """Error in a request."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -87,7 +87,7 @@ class ExperimentPlan(Model):
     tuner: str
     assessor: str | None
     optimize_mode: str = Field(description="maximize or minimize: what best means")
-    goal_stated: bool = Field(description="false: the configuration names no goal, NNI's default holds")
+    goal_stated: bool = Field(description="false: the configuration names no goal, NNI's default applies")
     limits: LimitsModel
     parameters: list[PlannedParameter]
     parameter_sets: int | None = Field(description="number of different parameter sets; null: unlimited")

@@ -182,7 +182,7 @@ class Experiment(_AnyExperiment):
     without_result: int = Field(description="SUCCEEDED trials without a usable result")
     best_trial: BestTrial | None
     optimize_mode: str = Field(description="maximize or minimize")
-    goal_stated: bool = Field(description="false: the configuration names no goal, NNI's default holds")
+    goal_stated: bool = Field(description="false: the configuration names no goal, NNI's default applies")
     limits: LimitsModel
     pace: Pace | None = Field(description="null if the experiment does not run here")
     now: str = Field(description="one sentence: current activity, or why there is none")

@@ -17,7 +17,7 @@ class Severity(StrEnum):
 
 
 class FeedEntry(Model):
-    """One sentence about one event."""
+    """Event of an experiment, as a sentence."""
 
     number: int = Field(description="number of the fact, a cursor")
     at: AwareDatetime

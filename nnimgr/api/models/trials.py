@@ -93,7 +93,7 @@ class Trial(Model):
 
 
 class Job(Model):
-    """One attempt at a trial."""
+    """Attempt at a trial."""
 
     id: str
     attempt: int

@@ -67,7 +67,7 @@ class Catalog:
         try:
             found = await asyncio.to_thread(self._index.entries)
         except HomeError as error:
-            logger.error("what others have changed in the index is not known: %s", error)
+            logger.error("changes of the index by other programs could not be read: %s", error)
             self._stamp = stamp  # report the error only once
             return
         for experiment_id, entry in self.entries.items():
@@ -97,7 +97,7 @@ class Catalog:
         try:
             await asyncio.to_thread(change)
         except HomeError as error:
-            logger.error("the index says what did not come about: %s", error)
+            logger.error("the index could not be corrected after a failed change: %s", error)
 
     async def label(self, experiment_id: str, *, tags: Sequence[str] | None, archived: bool | None) -> None:
         """Write a user's tags and archive mark to the index. Raise UnknownExperiment or HomeError."""

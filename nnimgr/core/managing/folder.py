@@ -98,7 +98,7 @@ def refuse_live(entry: IndexEntry) -> None:
     """Raise RequestRefused if some trials of the experiment have not ended."""
     live = stored_live_trials(entry.directory)
     if live:
-        raise RequestRefused(f"{live} trials of experiment {entry.id} run on: stop it first")
+        raise RequestRefused(f"{live} trials of experiment {entry.id} still run: stop it first")
 
 
 def delete_experiment(index: Index, entry: IndexEntry) -> None:

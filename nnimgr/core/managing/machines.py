@@ -84,7 +84,7 @@ def _service(runner: ExperimentRunner) -> TrainingService:
         trouble = f": {runner.session.trouble}" if runner.session.trouble else ""
         raise RequestRefused(f"the experiment's training service is not open{trouble}")
     if not service.capabilities.machines:
-        raise RequestRefused("the experiment's platform has no machines that it tells apart")
+        raise RequestRefused("this platform does not expose individual machines")
     return service
 
 

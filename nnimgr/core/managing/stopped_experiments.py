@@ -52,7 +52,7 @@ class AtRest:
         if status != E.STOPPED:
             is_so = f"is {status}" if status else "cannot be opened"
             raise RequestRefused(
-                f"experiment {experiment_id} {is_so}: only one that was stopped can be {wish}"
+                f"experiment {experiment_id} {is_so}: only a stopped experiment can be {wish}"
             )
         return entry
 

@@ -161,8 +161,8 @@ def lose_trial(trial_id: str) -> Builder:
             raise UnknownTrial(f"trial {trial_id} is not alive")
         if trial.status is not f.TrialStatus.UNKNOWN:
             raise RequestRefused(
-                f"trial {trial_id} is {trial.status}: only one whose machine is silent, so that it is "
-                "UNKNOWN, can be declared lost"
+                f"trial {trial_id} is {trial.status}: only an UNKNOWN trial, whose machine does not answer, "
+                "can be declared lost"
             )
         return (f.LossDeclared(trial_id=trial_id),)
 
@@ -218,8 +218,8 @@ def _keep_direction(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     mode = optimize_mode(old)
     if optimize_mode(new) != mode:
         sentence = (
-            f"the experiment is to {mode} and has results already, so its new tuner must be told the same: "
-            f"optimize_mode: {mode} in its classArgs"
+            f"the experiment already has results with optimize_mode: {mode}, so the new tuner needs the same "
+            "value in its classArgs"
         )
         raise ConfigError([Problem(message=sentence, field="tuner.classArgs.optimize_mode")])
 

@@ -58,7 +58,7 @@ class RunnerClosed(RequestRefused):
 
 @dataclass(slots=True)
 class _Turn:
-    """One pass of the loop: the taken items, the resulting facts, and the requests to answer."""
+    """Pass of the loop: the taken items, the resulting facts, and the requests to answer."""
 
     at: datetime
     recorded: list[f.Recorded] = field(default_factory=list)

@@ -92,7 +92,7 @@ def test_themes(view: View) -> None:
 
 def test_addresses_that_lead_nowhere_say_so(view: View) -> None:
     view.open("/experiments/curves/nowhere")
-    expect(view.heading("There is no such page")).to_be_visible()
+    expect(view.heading("This page does not exist")).to_be_visible()
     view.accessible()
     view.open("/experiments/nobody")
     expect(view.page.get_by_role("alert")).to_contain_text("nobody")

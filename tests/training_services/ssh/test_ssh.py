@@ -247,7 +247,7 @@ async def test_an_attendant_does_what_it_is_asked_and_nothing_outside(hosts: Sit
         assert json.loads(file.read_text()) == {"token": "secret"}
         assert file.stat().st_mode & 0o777 == 0o600
         for bad in ("nni-experiments", "nni-experiments/exp", "nni-experiments/../../x/y", "/etc/passwd/x"):
-            with pytest.raises(ServiceUnavailable, match="is no directory of an experiment"):
+            with pytest.raises(ServiceUnavailable, match="is not the directory of an experiment"):
                 await ask("remove", directory=bad)
         await ask("remove", directory=there)
         assert not (machine.home / "nni-experiments" / "exp").exists()

@@ -80,7 +80,7 @@ def test_what_could_not_begin_without_a_lease_begins_with_the_next(rig: Rig) -> 
     rig.greet(lease_s=10)
     rig.answer(Channel.WAIT, lease_s=10, cmds=[start(1, "a", lease=True)])
     rig.now = 12.0
-    rig.run(rig.core.shim_failed(rig.now, "a", "the lease is over"))
+    rig.run(rig.core.shim_failed(rig.now, "a", "the lease has elapsed"))
     rig.answer(lease_s=10)  # not in the answer to an inventory
     rig.wait(1.0)
     assert rig.call()["all"] and set(rig.leases) == {1}

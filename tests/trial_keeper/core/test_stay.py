@@ -90,7 +90,7 @@ def test_on_a_host_that_ends_everything_is_stopped_and_counts_as_lost(rig: Rig) 
     rig.exit(JOB, 0, signalled=True)
     rig.exit("exp-stopped-1", 0, signalled=True)
     rig.exit("exp-over-1", 4)  # by itself, just before
-    why = "its pod was told to end"
+    why = "its pod was stopped"
     assert ends(rig) == {
         "exp-waiting-1": ("host_lost", why),
         JOB: ("host_lost", why),
@@ -108,7 +108,7 @@ def test_what_is_to_start_on_a_host_that_ends_does_not(rig: Rig) -> None:
     rig.run(rig.core.host_ends(rig.now, 7.0))
     rig.order(start(2, "e-b-1"))
     assert rig.spawned == [JOB]
-    assert ends(rig) == {"e-b-1": ("host_lost", "its pod was told to end")}
+    assert ends(rig) == {"e-b-1": ("host_lost", "its pod was stopped")}
 
 
 def test_a_keeper_started_anew_on_a_host_that_ends_goes_on_with_that(rig: Rig) -> None:
@@ -134,7 +134,7 @@ def test_a_host_that_ends_is_left_in_time_without_the_server(rig: Rig) -> None:
             rig.fail(channel)
         rig.wait(0.5)
     assert 5.0 <= rig.now - ended_at <= 6.0
-    assert "has not heard" in rig.left
+    assert "has not received" in rig.left
 
 
 def test_an_idle_host_that_ends_is_left_at_once(rig: Rig) -> None:

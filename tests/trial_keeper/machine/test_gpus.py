@@ -86,7 +86,7 @@ def test_a_missing_tool_and_a_failing_one_say_so(smi: Smi, monkeypatch: pytest.M
     smi("echo Driver mismatch; echo more; exit 9")
     assert trouble(gpus.Tool()) == "nvidia-smi fails with code 9: Driver mismatch"
     smi("exit 1")
-    assert trouble(gpus.Tool()) == "nvidia-smi fails with code 1: it says nothing"
+    assert trouble(gpus.Tool()) == "nvidia-smi fails with code 1: no output"
     monkeypatch.setenv("PATH", "/nowhere")
     assert trouble(gpus.Tool()) == "there is no nvidia-smi on the PATH"
 
@@ -162,5 +162,5 @@ def test_a_survey_tells_changes_only_and_can_be_ended(smi: Smi) -> None:
             thread.join(10)
     assert told == [
         [{"index": 0, "memory": 0, "processes": []}],
-        *["nvidia-smi fails with code 3: it says nothing"] * 2,
+        *["nvidia-smi fails with code 3: no output"] * 2,
     ]

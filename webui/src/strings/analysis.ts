@@ -153,7 +153,7 @@ const rungs = {
     step: (rungs: number, total: number, promoted: number, stopped: number, lines: number) =>
       `${counted(total, "trial")} at ${counted(rungs, "rung")}${went(promoted, stopped, total, lines)}`,
   },
-  promotedAs: (sequence: number) => `It goes on as trial ${sequence}.`,
+  promotedAs: (sequence: number) => `It continues as trial ${sequence}.`,
   beaten: (sequences: readonly number[]) =>
     sequences.length === 0
       ? ""

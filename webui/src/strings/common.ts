@@ -15,7 +15,7 @@ export const common = {
   download: "Download",
   csv: "CSV",
   search: "Search",
-  notFoundTitle: "There is no such page",
+  notFoundTitle: "This page does not exist",
   notFoundText: "The address leads nowhere here.",
   pageFailed: "This page failed",
   lost: (since: string) =>

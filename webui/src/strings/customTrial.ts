@@ -23,7 +23,7 @@ export const customTrial = {
   above: (bound: number) => `This is above the search space, which ends at ${bound}.`,
   offGrid: (q: number) => `The search space has steps of ${q} here.`,
   noOption: "This is not an option of the search space.",
-  unknown: "The search space has no such parameter.",
+  unknown: "The search space does not have this parameter.",
   otherValue: "Another value…",
   otherValueOf: (name: string) => `Another value of ${name}, as JSON`,
   range: (type: string, written: readonly number[]) => `${type}(${written.join(", ")})`,

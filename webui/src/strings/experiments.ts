@@ -122,7 +122,7 @@ export const experiments = {
     export: (count: number) => `${some(count)} exported.`,
     delete: (count: number) => `${some(count)} deleted.`,
   },
-  detach: "Leave running trials running; resuming the experiment takes them over",
+  detach: "Leave running trials running; resuming the experiment adopts them",
   leaveUnreachable: "Delete even if files must be left on machines that do not answer",
   running: (done: number, all: number) => `${done} of ${all} done…`,
   failed: (count: number) => (count === 1 ? "One failed:" : `${count} failed:`),

@@ -4,7 +4,7 @@ export const newExperiment = {
   cloneTakesYours: "Take its configuration again",
   cloneLoading: "Reading the configuration to copy…",
   editor: "Configuration, YAML",
-  editorHint: "Tab indents; Escape leaves the field, and then Tab goes on. Ctrl+Enter starts.",
+  editorHint: "Tab indents. After Escape, Tab moves to the next field. Ctrl+Enter starts.",
   templates: "Templates",
   template: {
     local: "Minimal, on this machine",

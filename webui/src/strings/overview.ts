@@ -36,7 +36,7 @@ export const overview = {
         ? "None of its trials is running."
         : `${running} of its trials ${running === 1 ? "is" : "are"} running or waiting.`,
     stopEnd: "Stop its trials; resuming the experiment runs their parameters again",
-    stopDetach: "Leave its trials running; resuming the experiment takes them over",
+    stopDetach: "Leave its trials running; resuming the experiment adopts them",
     stopAction: "Stop the experiment",
     deleteTitle: (name: string) => `Delete ${name}?`,
     deleteText: (trials: string, directory: string) =>

@@ -43,17 +43,17 @@ export const resources = {
   drainTitle: (machine: string) => `Drain ${machine}?`,
   drainText: (count: number) =>
     count === 0
-      ? "Nothing more is placed on it."
-      : `Nothing more is placed on it; the ${trials(count)} there run to their end.`,
+      ? "It gets no more trials."
+      : `It gets no more trials; the ${trials(count)} there continue until their end.`,
   undoTitle: (machine: string) => `Use ${machine} again?`,
   undoText: "Trials are placed there again.",
   removeTitle: (machine: string) => `Remove ${machine}?`,
   removeText: (count: number) =>
     count === 0
-      ? "It is used no longer."
-      : `Nothing more is placed on it, and it is used no longer once the ${trials(count)} there have ended.`,
+      ? "It is no longer used."
+      : `It gets no more trials, and is no longer used once the ${trials(count)} there have ended.`,
   removeAction: "Remove",
-  force: "Stop what runs there now; its trials go on elsewhere",
+  force: "Stop its trials now, and requeue them",
   drained: (machine: string) => `${machine} is being drained.`,
   undone: (machine: string) => `${machine} is used again.`,
   removed: (machine: string) => `${machine} is being removed.`,
@@ -66,7 +66,7 @@ export const resources = {
   gpuFree: "free",
   gpuShare: (trial: string, share: number) => (share === 1 ? trial : `${trial} (${share})`),
   gpuOthers: (count: number) =>
-    count === 1 ? "a process that is no trial" : `${count} processes that are no trials`,
+    count === 1 ? "a process that is not a trial" : `${count} processes that are not trials`,
   gpuMemory: (size: string) => `${size} used by something unseen`,
   noTrials: "No trial is on it.",
   trial: (experiment: string, sequence: number | null, id: string) =>

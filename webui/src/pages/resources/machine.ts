@@ -5,7 +5,7 @@ export const FURTHER = ["gpuIndices", "maxTrialNumberPerGpu", "pythonPath", "pro
 export type Field = (typeof FIRST)[number] | (typeof FURTHER)[number] | "hostKeyPolicy" | "useActiveGpu";
 export type Fields = Partial<Record<Field, string>>;
 
-/** The item of machineList: what is empty is left out; what is no number stays a text, for the server to refuse. */
+/** The item of machineList: what is empty is left out; what is not a number stays a text, for the server to refuse. */
 export function machineOf(fields: Fields): Record<string, string | number | boolean> {
   const machine: Record<string, string | number | boolean> = {};
   for (const [name, text] of Object.entries(fields)) {
