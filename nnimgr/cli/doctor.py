@@ -45,8 +45,9 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
     faults = [finding for finding in findings if finding.level == "FAULT"]
     if terminal.as_json:
         terminal.json([dataclasses.asdict(finding) for finding in findings])
+    errors = "1 error" if len(faults) == 1 else f"{len(faults)} errors"
     machines = ", ".join(sorted({finding.machine for finding in faults}))
-    terminal.say(f"{len(faults)} errors: {machines}" if faults else "No errors found.")
+    terminal.say(f"{errors}: {machines}" if faults else "No errors found.")
     return 1 if faults else 0
 
 
