@@ -90,7 +90,7 @@ class AssessorConformance:
         _report(assessor, assessor.begin(), range(3), slope=1)
         assessor.leave()
 
-    def test_built_anew_it_says_the_same(self, assessor: HostedAssessor) -> None:
+    def test_rebuilt_it_says_the_same(self, assessor: HostedAssessor) -> None:
         """Restart the assessor. It must give the same verdicts on running and on later trials."""
         made = self.make()
         if not callable(getattr(made, "recall", None)) and not getattr(made, "replayable", False):
@@ -98,10 +98,10 @@ class AssessorConformance:
         for number in range(self.trials):
             trial = assessor.begin()
             slope = (number * 7) % 5 - 2
-            others = [assessor.anew()]
+            others = [assessor.restarted()]
             for step in range(_STEPS):
                 if step == _STEPS // 2:
-                    others.append(assessor.anew())
+                    others.append(assessor.restarted())
                 value = _value(step, slope=slope)
                 said = [other.report(trial, value, recorded=False) for other in others]
                 good = assessor.report(trial, value)
@@ -110,12 +110,12 @@ class AssessorConformance:
                     break
             assessor.end(trial, success=number % 4 != 3)
 
-    def test_built_anew_it_goes_on(self, assessor: HostedAssessor) -> None:
+    def test_rebuilt_it_continues(self, assessor: HostedAssessor) -> None:
         ended, running = assessor.begin(), assessor.begin()
         _report(assessor, ended, range(_STEPS), slope=1)
         assessor.end(ended)
         _report(assessor, running, range(3), slope=2)
-        again = assessor.anew()
+        again = assessor.restarted()
         _report(again, running, range(3, _STEPS), slope=2)
         again.end(running)
 

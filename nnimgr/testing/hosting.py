@@ -160,7 +160,7 @@ class HostedTuner(_Hosted):
         self._host = TunerHost(self.heard, start, calls=_Made(self.heard, "tuner", make, builtin=builtin))
         self.do(self._host.build)
 
-    def anew(self, *, up_to: int | None = None) -> HostedTuner:
+    def restarted(self, *, up_to: int | None = None) -> HostedTuner:
         """Return the tuner after a restart of its process, with the facts up to ``up_to``."""
         return HostedTuner(
             self._make,
@@ -261,7 +261,7 @@ class HostedAssessor(_Hosted):
         self._host = AssessorHost(self.heard, start, calls=calls)
         self.do(self._host.build)
 
-    def anew(self) -> HostedAssessor:
+    def restarted(self) -> HostedAssessor:
         """Return the assessor after a restart of its process."""
         found = HostedAssessor(self._make, self.record, builtin=self._builtin, rebuild_to=self.record.number)
         found._reports = dict(self._reports)

@@ -237,9 +237,9 @@ class TunerConformance:
         run(tuner, 3)
         tuner.leave()
 
-    # ---- being built anew ---------------------------------------------------------------------------------
+    # ---- a restarted tuner --------------------------------------------------------------------------------
 
-    def test_built_anew_it_gives_the_same_sets(self, lab: Lab) -> None:
+    def test_rebuilt_it_gives_the_same_sets(self, lab: Lab) -> None:
         tuner = lab.tuner(self.search_space)
         way = way_of(self.make())
         if way is Way.IMPORT:
@@ -257,7 +257,7 @@ class TunerConformance:
             up_to, parameter_id, owes = tuner.record.number, tuner.next_id, bool(tuner.owed)
             given = [trial.text for trial in tuner.ask() if trial.parameter_id == parameter_id]
             if not owes and number not in (1, 2):
-                again = tuner.anew(up_to=up_to).answer(parameter_id)
+                again = tuner.restarted(up_to=up_to).answer(parameter_id)
                 before = given[0] if given else None
                 assert again == before, (
                     f"set {parameter_id} is another one when it is rebuilt {_BY[way]}: it was {before}, "
@@ -267,11 +267,11 @@ class TunerConformance:
                 value = [0.5, {"default": 1.5}, NO_RESULT][number % 3]
                 tuner.end(tuner.trials[0], value, success=value is not NO_RESULT)
 
-    def test_built_anew_it_goes_on(self, lab: Lab) -> None:
+    def test_rebuilt_it_continues(self, lab: Lab) -> None:
         """Restart the tuner. It must accept the results of trials that began before the restart."""
         tuner = lab.tuner(self.search_space)
         run(tuner, 6)
-        again = tuner.anew()
+        again = tuner.restarted()
         again.trials = list(tuner.trials)
         run(again, 6)
         lab.given(again)
@@ -289,7 +289,7 @@ class TunerConformance:
         tuner = HostedTuner(self.make, record, self.search_space, builtin=self.builtin, since=since)
         tuner.next_id = 4
         run(tuner, 6)
-        again = tuner.anew()
+        again = tuner.restarted()
         again.trials = list(tuner.trials)
         run(again, 4)
         assert lab.given(tuner) and lab.given(again), "it has given nothing"

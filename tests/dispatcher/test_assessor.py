@@ -129,7 +129,7 @@ async def test_a_verdict_names_the_metric(host: Host) -> None:
     assert (judged.rung, judged.better) == (None, ())
 
 
-async def test_medianstop_is_built_anew_from_the_database(host: Host, make_past: MakePast) -> None:
+async def test_medianstop_is_rebuilt_from_the_database(host: Host, make_past: MakePast) -> None:
     past = make_past()
     good, failed, open_trial, stopped = (past.suggested(i, {"x": i}) for i in range(4))
     past.reported(good, 0.2, 0.3, attempt=1)

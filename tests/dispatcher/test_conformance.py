@@ -165,7 +165,7 @@ def lab_of(tmp_path: Path) -> Iterator[Callable[[TunerConformance], Lab]]:
 @pytest.mark.parametrize(
     ("kind", "test", "told"),
     [
-        (Unseeded, TunerConformance.test_built_anew_it_gives_the_same_sets, "by the same calls.*: it was "),
+        (Unseeded, TunerConformance.test_rebuilt_it_gives_the_same_sets, "by the same calls.*: it was "),
         (Elsewhere, TunerConformance.test_it_gives_sets_of_the_space, "more"),
         (
             OnlyNumbers,
@@ -223,7 +223,7 @@ class Forgetful(Assessor):
     ("kind", "test", "told"),
     [
         (Mute, AssessorConformance.test_it_judges_trials_one_after_the_other, "must return an AssessResult"),
-        (Forgetful, AssessorConformance.test_built_anew_it_says_the_same, "after a rebuild it judges"),
+        (Forgetful, AssessorConformance.test_rebuilt_it_says_the_same, "after a rebuild it judges"),
     ],
 )
 def test_faults_of_assessors_are_found(
