@@ -130,7 +130,7 @@ def _dumps_numpy(value: Any) -> str:
     return _dumps(array)
 
 
-class _Trial:
+class Trial:
     """State of this process: its parameters, and the number of its reports."""
 
     def __init__(self) -> None:
@@ -141,6 +141,7 @@ class _Trial:
         self._silent = False
         self._logs = False
         self._told = False  # True: this process has said that it does not report
+        self._channel: Any = None  # the user's own channel, which replaces everything else
 
     def get_next_parameter(self, default: Any = None) -> Any:
         """Return the trial's parameters: a dict with the names in the search space.
@@ -151,21 +152,26 @@ class _Trial:
         Call this once. A second call returns None and drops the parameters, unless the experiment is
         multi-phase. Then it waits for the next set, or returns None if there is none.
         """
-        if _standalone():
+        channel = self.custom_channel()
+        if channel is not None:
+            self._record = channel.receive_parameter()
+        elif _standalone():
             if default is None:
-                self._warn()
+                warn_standalone(3)
             self._record = {"parameter_id": "STANDALONE", "parameters": {} if default is None else default}
-            return self._record["parameters"]
-        self._keep_log()
-        if self._index == 0 or os.environ.get("MULTI_PHASE") in ("true", "True"):
-            self._record = self._receive()
-            self._index += 1
         else:
-            if self._index == 1:
-                self._mention()
-            self._index += 1
-            self._record = None
+            self._record = self.receive()
         return None if self._record is None else self._record["parameters"]
+
+    def receive(self) -> dict[str, Any] | None:
+        """Wait for the next parameter record, and return it. Return None for a second one."""
+        self._keep_log()
+        self._index += 1
+        if self._index > 1 and os.environ.get("MULTI_PHASE") not in ("true", "True"):
+            if self._index == 2:
+                self._mention()
+            return None
+        return self._receive(self._index - 1)
 
     def get_current_parameter(self, tag: Any = None) -> Any:
         """Return the last result of ``get_next_parameter``, or one of its values. Raise KeyError."""
@@ -187,23 +193,54 @@ class _Trial:
         record = self._record
         if record is None and os.environ.get("NNI_PLATFORM") is not None:
             raise AssertionError(f"nni.get_next_parameter() needs to be called before {caller}")
-        if _standalone():
-            if kind == "FINAL":
-                self._say(f"Final result: {metric}")
-            else:
-                self._say(f"Intermediate result: {metric}  (Index {sequence})")
-            return
+        channel = self.custom_channel()
+        if channel is not None:
+            channel.send_metric(
+                type=kind,
+                parameter_id=record["parameter_id"] if record else None,
+                trial_job_id=os.environ.get("NNI_TRIAL_JOB_ID"),
+                sequence=sequence,
+                value=metric,
+            )
+        elif _standalone():
+            self.say_result(kind, sequence, metric)
+        else:
+            assert record is not None
+            self.send_metric(kind, record["parameter_id"], get_trial_id(), sequence, metric)
+
+    def send_metric(
+        self, kind: str, parameter_id: Any, trial_job_id: str, sequence: int, metric: Any
+    ) -> None:
+        """Append a result to the file of metrics, if this is the first process of the trial."""
         rank = _rank()
         if rank:
             self._keep_silent(rank)
             return
         self._keep_log()
         value = _dumps(metric)
-        assert record is not None
         self._send(
-            f'{{"parameter_id": {_dumps(record["parameter_id"])}, "trial_job_id": {_quote(get_trial_id())}, '
+            f'{{"parameter_id": {_dumps(parameter_id)}, "trial_job_id": {_quote(trial_job_id)}, '
             f'"type": "{kind}", "sequence": {sequence}, "value": {_quote(value)}}}'
         )
+
+    def overwrite_intermediate_seq(self, value: int) -> None:
+        """Set the number of the next intermediate result."""
+        self._sequence = value
+
+    def use_channel(self, channel: Any) -> None:
+        """Get parameters from, and send results to, a ``TrialCommandChannel``. None: the built-in way."""
+        self._channel = channel
+
+    def custom_channel(self) -> Any:
+        """Return the user's own channel, or None. Create it first if the environment names its class."""
+        if self._channel is None:
+            url = os.environ.get("NNI_TRIAL_COMMAND_CHANNEL", "")
+            if url.startswith("import://"):
+                import importlib
+
+                module, _, name = url[len("import://") :].rpartition(".")
+                self._channel = getattr(importlib.import_module(module), name)()
+        return self._channel
 
     def _keep_silent(self, rank: str) -> None:
         """Print once why this process of a distributed trial does not report."""
@@ -252,13 +289,13 @@ class _Trial:
             os.ftruncate(self._metrics, end - count)
         raise OSError(28, f"{os.strerror(28)}: the metric could not be written")
 
-    def _receive(self) -> dict[str, Any]:
-        name = f"parameter_{self._index}.cfg" if self._index else "parameter.cfg"
+    def _receive(self, index: int) -> dict[str, Any]:
+        name = f"parameter_{index}.cfg" if index else "parameter.cfg"
         path = os.path.join(os.environ["NNI_SYS_DIR"], name)
         text = _text(path)
         if text is None:
-            self._request()
-            if not self._index:
+            self._request(index)
+            if not index:
                 sys.stderr.write(
                     f"nni: waiting for {path}, which does not exist. Did the trial clear its folder before "
                     "it "
@@ -272,10 +309,10 @@ class _Trial:
         record: dict[str, Any] = _loads(text)
         return record
 
-    def _request(self) -> None:
+    def _request(self, index: int) -> None:
         self._send(
             f'{{"trial_job_id": {_quote(get_trial_id())}, "type": "REQUEST_PARAMETER", "sequence": 0, '
-            f'"parameter_index": {self._index}}}'
+            f'"parameter_index": {index}}}'
         )
 
     def _mention(self) -> None:
@@ -284,7 +321,7 @@ class _Trial:
         The experiment does not give a second set, and notes that on the trial.
         """
         try:
-            self._request()
+            self._request(1)
         except OSError:  # the note is optional
             return
 
@@ -292,20 +329,37 @@ class _Trial:
         """Stop printing results outside an experiment."""
         self._silent = True
 
-    def _say(self, sentence: str) -> None:
-        if not self._silent:
+    def say_result(self, kind: str, sequence: int, metric: Any) -> None:
+        """Print a result outside an experiment, and log it if somebody listens to the log."""
+        if self._silent:
+            return
+        index = "" if kind == "FINAL" else f"  (Index {sequence})"
+        sentence = f"{'Final' if kind == 'FINAL' else 'Intermediate'} result: {metric}{index}"
+        printed = False
+        if "logging" in sys.modules:
+            import logging
+
+            handlers = logging.getLogger().handlers
+            log = logging.getLogger("nni")
+            if handlers:
+                log.setLevel(log.level or logging.INFO)
+                log.info(sentence)
+                printed = any(handler.get_name() == "nni" for handler in handlers)
+        if not printed:  # by nni.enable_global_logging
             sys.stdout.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] INFO (nni) {sentence}\n")
             sys.stdout.flush()
 
-    def _warn(self) -> None:
-        import warnings
 
-        warnings.warn(
-            "This trial runs without an experiment, so get_next_parameter() returns {}. To run it alone, "
-            'pass parameters: get_next_parameter(default={"lr": 0.1})',
-            RuntimeWarning,
-            stacklevel=3,
-        )
+def warn_standalone(depth: int = 1) -> None:
+    """Warn the caller's caller, ``depth`` functions up, that there are no parameters."""
+    import warnings
+
+    warnings.warn(
+        "Running trial code without runtime. There is no experiment, so get_next_parameter() returns {}. "
+        'To run the trial alone, pass parameters: get_next_parameter(default={"lr": 0.1})',
+        RuntimeWarning,
+        stacklevel=depth,
+    )
 
 
 def _rank() -> str:
@@ -361,10 +415,14 @@ def get_sequence_id() -> int:
     return int(os.environ.get("NNI_TRIAL_SEQ_ID", "0"))
 
 
-_trial = _Trial()
+_trial = Trial()
 get_next_parameter = _trial.get_next_parameter
 get_next_parameters = _trial.get_next_parameter
 get_current_parameter = _trial.get_current_parameter
 report_intermediate_result = _trial.report_intermediate_result
 report_final_result = _trial.report_final_result
 silence = _trial.silence
+overwrite_intermediate_seq = _trial.overwrite_intermediate_seq
+use_channel = _trial.use_channel
+custom_channel = _trial.custom_channel
+say_result = _trial.say_result

@@ -1,4 +1,4 @@
-"""The trial API under the name of NNI's module; ``import nni`` has the same. Python 3.8 or newer."""
+"""The trial API under the name of NNI's module. Python 3.8 or newer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from nni._trial import (
     get_next_parameters,
     get_sequence_id,
     get_trial_id,
+    overwrite_intermediate_seq,
     report_final_result,
     report_intermediate_result,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "get_next_parameters",
     "get_sequence_id",
     "get_trial_id",
+    "overwrite_intermediate_seq",
     "report_final_result",
     "report_intermediate_result",
 ]

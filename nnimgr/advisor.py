@@ -18,7 +18,7 @@ from typing import Any
 
 from nnimgr.algorithm import Recoverable
 
-__all__ = ["Advisor", "CommandType", "connect", "send"]
+__all__ = ["Advisor", "CommandType", "connect", "is_hosted", "send"]
 
 
 class CommandType(Enum):
@@ -50,6 +50,11 @@ _receivers: list[Receiver] = []  # at most one: a process hosts one advisor
 def connect(receiver: Receiver) -> None:
     """Pass everything that is sent from now on to ``receiver``."""
     _receivers[:] = [receiver]
+
+
+def is_hosted() -> bool:
+    """Return whether this process hosts an advisor of an experiment, so that ``send`` works."""
+    return bool(_receivers)
 
 
 def send(command: CommandType, data: str) -> None:

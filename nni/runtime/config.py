@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nnimgr.dispatcher.registered import registry_file
 
-__all__ = ["get_config_directory", "get_config_file"]
+__all__ = ["get_builtin_config_file", "get_config_directory", "get_config_file"]
 
 
 def get_config_directory() -> Path:
@@ -19,3 +19,11 @@ def get_config_directory() -> Path:
 def get_config_file(name: str) -> Path:
     """Return the path of a file in the directory. The file may not exist."""
     return get_config_directory() / name
+
+
+def get_builtin_config_file(name: str) -> Path:
+    """Return the path that NNI gives to a file of its package. The file does not exist here.
+
+    ``nnictl algo list`` and ``nni.tools.package_utils`` list the built-in algorithms.
+    """
+    return Path(__file__).with_name("default_config") / name

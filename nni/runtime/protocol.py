@@ -1,5 +1,12 @@
-"""NNI 2's import path of the commands between manager and advisor."""
+"""NNI 2's import path of the commands between manager and tuner."""
 
-from nnimgr.advisor import CommandType, send
+from nni.runtime.tuner_command_channel.legacy import (
+    CommandType,
+    _get_out_file,
+    _set_in_file,
+    _set_out_file,
+    receive,
+    send,
+)
 
-__all__ = ["CommandType", "send"]
+__all__ = ["CommandType", "_get_out_file", "_set_in_file", "_set_out_file", "receive", "send"]

@@ -1,0 +1,1 @@
+"""NNI's channels for commands: ``http`` and ``websocket``."""

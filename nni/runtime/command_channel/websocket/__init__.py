@@ -1,0 +1,5 @@
+"""NNI's channel for commands over a WebSocket."""
+
+from nni.runtime.command_channel.websocket.channel import WsChannelClient
+
+__all__ = ["WsChannelClient"]

@@ -1,0 +1,64 @@
+"""Connection of a WebSocket with blocking calls."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from nni._trace import dump, load
+from nni.runtime.command_channel.base import Command
+
+__all__ = ["WsConnection"]
+
+
+class WsConnection:
+    """Connection to ``url``. It needs the package websockets, which nnimgr itself does not need."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._ws: Any = None
+
+    def connect(self) -> None:
+        """Connect to the server.
+
+        Raise RuntimeError without a URL, ModuleNotFoundError if websockets is not installed, or OSError.
+        """
+        if not self._url:
+            raise RuntimeError(
+                "There is no channel to a manager: an advisor can send only inside an experiment, "
+                'or with the URL of a server, such as MsgDispatcherBase("ws://localhost:8080/tuner").'
+            )
+        try:
+            client = importlib.import_module("websockets.sync.client")
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"{self._url} cannot be connected: {error}. Install it: pip install websockets"
+            ) from error
+        self._ws = client.connect(self._url, max_size=None)
+
+    def disconnect(self, reason: str | None = None, code: int | None = None) -> None:
+        """Close the connection, if there is one."""
+        if self._ws is not None:
+            self._ws.close(code or 4000, reason or "")
+            self._ws = None
+
+    def terminate(self, reason: str | None = None) -> None:
+        """Close the connection because of an error."""
+        self.disconnect(reason, 4001)
+
+    def send(self, message: Command) -> None:
+        """Send a message. Do nothing if the server has closed the connection."""
+        closed = importlib.import_module("websockets.exceptions").ConnectionClosed
+        try:
+            self._ws.send(dump(message))
+        except closed:
+            return
+
+    def receive(self) -> Command | None:
+        """Wait for the next message and return it, or None if the server has closed the connection."""
+        closed = importlib.import_module("websockets.exceptions").ConnectionClosed
+        try:
+            message = self._ws.recv()
+        except closed:
+            return None
+        return load(message.decode() if isinstance(message, bytes) else message)
