@@ -37,6 +37,10 @@ _ELSEWHERE = {
         "nnimgr.algorithm": "NoMoreTrialError ClassArgsValidator",
         "nni._trace": "trace dump load",
         "nni._log": "silence_stdout enable_global_logging",
+        "nni.experiment": "Experiment",
+        "nni.runtime.env_vars": "dispatcher_env_vars",
+        "nni.common.framework": "set_default_framework get_default_framework shortcut_module "
+        "shortcut_framework",
         "nni._space": "choice uniform quniform loguniform qloguniform normal qnormal",
     }.items()
     for name in names.split()

@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-__all__ = ["PayloadTooLarge", "Traceable", "dump", "is_traceable", "load", "trace"]
+__all__ = [
+    "PayloadTooLarge",
+    "Traceable",
+    "dump",
+    "is_traceable",
+    "is_wrapped_with_trace",
+    "load",
+    "trace",
+]
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
@@ -102,6 +110,13 @@ def is_traceable(obj: Any, must_be_instance: bool = False) -> bool:
     return all(hasattr(obj, name) for name in _MEMBERS[:4])
 
 
+def is_wrapped_with_trace(cls_or_func: Any) -> bool:
+    """Return whether ``trace`` has made this class or function record how it creates objects."""
+    return getattr(cls_or_func, "_traced", False) is True and (
+        not isinstance(cls_or_func, type) or "_traced" in cls_or_func.__dict__
+    )
+
+
 def trace(cls_or_func: Any = None, *, kw_only: bool = True, inheritable: bool = False) -> Any:
     """Make a class or function record how it creates objects, for ``dump``.
 
@@ -112,7 +127,7 @@ def trace(cls_or_func: Any = None, *, kw_only: bool = True, inheritable: bool = 
         return cls_or_func
 
     def wrap(found: Any) -> Any:
-        if getattr(found, "_traced", False) and "_traced" in getattr(found, "__dict__", {}):
+        if is_wrapped_with_trace(found):
             return found
         if isinstance(found, type):
             return _trace_class(found, kw_only, inheritable)

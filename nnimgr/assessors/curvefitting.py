@@ -29,26 +29,26 @@ class CurvefittingAssessor(JudgingAssessor):
     ) -> None:
         super().__init__(optimize_mode)
         need("the assessor Curvefitting", "scipy")
-        self._target, self._start, self._threshold, self._gap = epoch_num, start_step, threshold, gap
+        self.target_pos, self.start_step, self._threshold, self._gap = epoch_num, start_step, threshold, gap
         self._judged: dict[str, int] = {}  # running trial -> step of its last judgement
         self._best = math.inf
         self._best_id = ""
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
         step = seen.step
-        if self._best == math.inf or not self._start <= step < self._target:
+        if self._best == math.inf or not self.start_step <= step < self.target_pos:
             return None
         if step - self._judged.get(trial_job_id, -self._gap) < self._gap:
             return None
         self._judged[trial_job_id] = step
         from nnimgr.assessors.curves import extrapolated  # loads scipy
 
-        expected = extrapolated(seen.losses, self._target)
+        expected = extrapolated(seen.losses, self.target_pos)
         limit = self._best + (1 - self._threshold) * abs(self._best)
         if expected is None or expected <= limit:
             return None
         return Why(
-            f"after {step} reports {self.shown(expected)} is expected at step {self._target}, which is "
+            f"after {step} reports {self.shown(expected)} is expected at step {self.target_pos}, which is "
             f"{self.worse} {self.shown(limit)}; {self._best_id} has reached {self.shown(self._best)}",
             better=(self._best_id,),
         )

@@ -1,5 +1,8 @@
 """NNI's import path of curve fitting."""
 
+from nni.algorithms.hpo._validators import validator
 from nnimgr.assessors.curvefitting import CurvefittingAssessor
 
-__all__ = ["CurvefittingAssessor"]
+__all__ = ["CurvefittingAssessor", "CurvefittingClassArgsValidator"]
+
+CurvefittingClassArgsValidator = validator("assessor", "Curvefitting")

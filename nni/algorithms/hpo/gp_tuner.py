@@ -1,5 +1,8 @@
 """NNI's import path of GP."""
 
+from nni.algorithms.hpo._validators import validator
 from nnimgr.tuners.gp import GPTuner
 
-__all__ = ["GPTuner"]
+__all__ = ["GPClassArgsValidator", "GPTuner"]
+
+GPClassArgsValidator = validator("tuner", "GP")

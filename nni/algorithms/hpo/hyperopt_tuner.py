@@ -1,11 +1,23 @@
 """NNI's import path of its hyperopt algorithms: TPE, random search, annealing."""
 
-from nnimgr.algorithm import Tuner
+from typing import Any
+
+from nni.algorithms.hpo._validators import validator
+from nnimgr.algorithm import ClassArgsValidator, Tuner
 from nnimgr.tuners.anneal import AnnealTuner
 from nnimgr.tuners.random import RandomTuner
 from nnimgr.tuners.tpe_legacy import TpeLegacyTuner
 
-__all__ = ["HyperoptTuner"]
+__all__ = ["HyperoptClassArgsValidator", "HyperoptTuner"]
+
+
+class HyperoptClassArgsValidator(ClassArgsValidator):
+    """Validator for the arguments of TPE_legacy and Anneal."""
+
+    def validate_class_args(self, **kwargs: Any) -> None:
+        """Raise ValueError if the tuners do not take these arguments."""
+        kwargs.pop("algorithm_name", None)
+        validator("tuner", "Anneal")().validate_class_args(**kwargs)
 
 
 class HyperoptTuner(Tuner):

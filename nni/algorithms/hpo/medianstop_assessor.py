@@ -1,5 +1,8 @@
 """NNI's import path of median stopping."""
 
+from nni.algorithms.hpo._validators import validator
 from nnimgr.assessors.medianstop import MedianstopAssessor
 
-__all__ = ["MedianstopAssessor"]
+__all__ = ["MedianstopAssessor", "MedianstopClassArgsValidator"]
+
+MedianstopClassArgsValidator = validator("assessor", "Medianstop")

@@ -1,5 +1,8 @@
 """NNI's import path of Metis."""
 
+from nni.algorithms.hpo._validators import validator
 from nnimgr.tuners.metis import MetisTuner
 
-__all__ = ["MetisTuner"]
+__all__ = ["MetisClassArgsValidator", "MetisTuner"]
+
+MetisClassArgsValidator = validator("tuner", "Metis")

@@ -7,8 +7,8 @@ from nni.common.hpo_utils.formatting import (
     format_parameters,
     format_search_space,
 )
+from nni.common.hpo_utils.optimize_mode import OptimizeMode
 from nni.common.hpo_utils.validation import validate_search_space
-from nnimgr.algorithm import OptimizeMode
 
 __all__ = [
     "Deduplicator",

@@ -8,13 +8,12 @@ from itertools import count
 from statistics import NormalDist
 from typing import Any
 
-from nni.common.hpo_utils.formatting import ParameterSpec, deformat_parameters
+from nni.common.hpo_utils.formatting import ParameterKey, ParameterSpec, deformat_parameters
 from nnimgr.algorithm import NoMoreTrialError
 from nnimgr.identity import identity
 
 __all__ = ["Deduplicator"]
 
-_Key = tuple[str | int, ...]
 _FINEST = 12  # the finest grid of a parameter without steps has 2 ** 12 points
 
 
@@ -25,13 +24,13 @@ class Deduplicator:
     returned, NoMoreTrialError is raised.
     """
 
-    def __init__(self, formatted_search_space: Mapping[_Key, ParameterSpec]) -> None:
+    def __init__(self, formatted_search_space: Mapping[ParameterKey, ParameterSpec]) -> None:
         self._space = formatted_search_space
         self._endless = any(_has_no_steps(spec) for spec in formatted_search_space.values())
         self._known: set[str] = set()
         self._grid = self._all_sets()
 
-    def __call__(self, formatted_parameters: dict[_Key, Any]) -> dict[_Key, Any]:
+    def __call__(self, formatted_parameters: dict[ParameterKey, Any]) -> dict[ParameterKey, Any]:
         """Return the set, or a new one if this set was returned before."""
         if self._endless or self._is_new(formatted_parameters):
             return formatted_parameters
@@ -40,17 +39,17 @@ class Deduplicator:
                 return found
         raise NoMoreTrialError("all parameter sets of the search space have been suggested")
 
-    def add_history(self, formatted_parameters: dict[_Key, Any]) -> None:
+    def add_history(self, formatted_parameters: dict[ParameterKey, Any]) -> None:
         """Treat this set as if it had been returned."""
         self._is_new(formatted_parameters)
 
-    def _is_new(self, formatted: dict[_Key, Any]) -> bool:
+    def _is_new(self, formatted: dict[ParameterKey, Any]) -> bool:
         text = identity(deformat_parameters(formatted, self._space))
         known = text in self._known
         self._known.add(text)
         return not known
 
-    def _all_sets(self) -> Iterator[dict[_Key, Any]]:
+    def _all_sets(self) -> Iterator[dict[ParameterKey, Any]]:
         specs = list(self._space.values())
         refines = any(spec.q is None and not spec.categorical for spec in specs)
         for level in count(1):
@@ -59,7 +58,9 @@ class Deduplicator:
                 return
 
 
-def _sets(specs: list[ParameterSpec], chosen: dict[_Key, Any], level: int) -> Iterator[dict[_Key, Any]]:
+def _sets(
+    specs: list[ParameterSpec], chosen: dict[ParameterKey, Any], level: int
+) -> Iterator[dict[ParameterKey, Any]]:
     if not specs:
         yield dict(chosen)
         return
@@ -79,6 +80,8 @@ def _values(spec: ParameterSpec, level: int) -> Iterator[Any]:
         low, high = spec.clip
         steps = [low, *(n * spec.q for n in range(math.ceil(low / spec.q), int(high // spec.q) + 1)), high]
         yield from (math.log(value) if spec.log_distributed else value for value in steps if low <= value)
+    elif spec.sigma == 0 or (spec.low is not None and spec.low == spec.high):
+        yield spec.mu if spec.normal_distributed else spec.low
     else:
         shares = [n / 2**level for n in range(1, 2**level)]
         if spec.normal_distributed:

@@ -11,9 +11,17 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["ParameterSpec", "deformat_parameters", "format_parameters", "format_search_space"]
+__all__ = [
+    "FormattedParameters",
+    "FormattedSearchSpace",
+    "ParameterKey",
+    "ParameterSpec",
+    "deformat_parameters",
+    "format_parameters",
+    "format_search_space",
+]
 
-_Key = tuple[str | int, ...]
+ParameterKey = tuple[str | int, ...]
 
 
 class ParameterSpec(NamedTuple):
@@ -26,7 +34,7 @@ class ParameterSpec(NamedTuple):
     name: str
     type: str
     values: list[Any]
-    key: _Key
+    key: ParameterKey
     categorical: bool
     size: int | None = None
     chosen_size: int | None = 1
@@ -43,7 +51,7 @@ class ParameterSpec(NamedTuple):
         """Return whether the parameter belongs to an option of a nested choice."""
         return len(self.key) >= 2 and isinstance(self.key[-2], int)
 
-    def is_activated_in(self, partial_parameters: Mapping[_Key, Any]) -> bool:
+    def is_activated_in(self, partial_parameters: Mapping[ParameterKey, Any]) -> bool:
         """Return whether the option that this parameter belongs to is chosen.
 
         ``partial_parameters`` must contain all parameters that are before this one in the table.
@@ -51,13 +59,18 @@ class ParameterSpec(NamedTuple):
         return not self.is_nested() or partial_parameters.get(self.key[:-2]) == self.key[-2]
 
 
-def format_search_space(search_space: Mapping[str, Any]) -> dict[_Key, ParameterSpec]:
+FormattedParameters = dict[ParameterKey, Any]
+FormattedSearchSpace = dict[ParameterKey, ParameterSpec]
+
+
+def format_search_space(search_space: Mapping[str, Any]) -> dict[ParameterKey, ParameterSpec]:
     """Return the table of a search space. A nested choice is before the parameters of its options."""
     return {spec.key: spec for spec in _specs((), search_space)}
 
 
 def deformat_parameters(
-    formatted_parameters: Mapping[_Key, Any], formatted_search_space: Mapping[_Key, ParameterSpec]
+    formatted_parameters: Mapping[ParameterKey, Any],
+    formatted_search_space: Mapping[ParameterKey, ParameterSpec],
 ) -> dict[str, Any]:
     """Return a parameter set as a trial gets it."""
     found: dict[str, Any] = {}
@@ -75,10 +88,10 @@ def deformat_parameters(
 
 
 def format_parameters(
-    parameters: Mapping[str, Any], formatted_search_space: Mapping[_Key, ParameterSpec]
-) -> dict[_Key, Any]:
+    parameters: Mapping[str, Any], formatted_search_space: Mapping[ParameterKey, ParameterSpec]
+) -> dict[ParameterKey, Any]:
     """Return the formatted form of a parameter set. Raise KeyError or ValueError for one of another space."""
-    found: dict[_Key, Any] = {}
+    found: dict[ParameterKey, Any] = {}
     for key, spec in formatted_search_space.items():
         if not spec.is_activated_in(found):
             continue
@@ -96,7 +109,7 @@ def format_parameters(
     return found
 
 
-def _specs(above: _Key, space: Mapping[str, Any]) -> Iterator[ParameterSpec]:
+def _specs(above: ParameterKey, space: Mapping[str, Any]) -> Iterator[ParameterSpec]:
     for name, described in space.items():
         if name == "_name":
             continue
@@ -107,7 +120,7 @@ def _specs(above: _Key, space: Mapping[str, Any]) -> Iterator[ParameterSpec]:
                 yield from _specs((*key, index), option)
 
 
-def _spec(key: _Key, kind: str, values: list[Any]) -> ParameterSpec:
+def _spec(key: ParameterKey, kind: str, values: list[Any]) -> ParameterSpec:
     base = ParameterSpec(str(key[-1]), kind, values, key, categorical=kind in ("choice", "randint"))
     if kind == "choice":
         return base._replace(size=len(values))
@@ -142,7 +155,7 @@ def _is_nested(options: list[Any]) -> bool:
     return all(isinstance(option, Mapping) and "_name" in option for option in options)
 
 
-def _put(found: dict[str, Any], key: _Key, value: Any) -> None:
+def _put(found: dict[str, Any], key: ParameterKey, value: Any) -> None:
     """Set a value in nested dicts. Indices of options are left out of the path."""
     *above, last = [name for name in key if isinstance(name, str)]
     for name in above:

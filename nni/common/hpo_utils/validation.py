@@ -8,7 +8,9 @@ from typing import Any
 
 from nnimgr.search_space import ParameterType, SearchSpaceError, validate
 
-__all__ = ["validate_search_space"]
+__all__ = ["common_search_space_types", "validate_search_space"]
+
+common_search_space_types = [kind.value for kind in ParameterType]
 
 
 def validate_search_space(

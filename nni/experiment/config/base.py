@@ -16,7 +16,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from nni.experiment.config.utils import PathLike, is_missing
+from nni.experiment.config.utils import (
+    PathLike,
+    camel_case,
+    case_insensitive,
+    get_base_path,
+    is_missing,
+    resolve_path,
+)
 
 __all__ = ["ConfigBase", "InvalidConfig", "PathLike"]
 
@@ -41,14 +48,14 @@ class ConfigBase:
 
     def __init__(self, **kwargs: Any) -> None:
         """Set fields by name. Fields without a default stay missing. Raise InvalidConfig for unknown ones."""
-        given = {_plain_name(name): value for name, value in kwargs.items()}
+        given = {case_insensitive(name): value for name, value in kwargs.items()}
         for name, field in _fields(self).items():
-            value = given.pop(_plain_name(name), _default(field))
+            value = given.pop(case_insensitive(name), _default(field))
             setattr(self, name, _nested(value, _hints(self)[name]))
         for name, value in given.items():
             known = _more_names(type(self)._model).get(name)
             if known is None:
-                names = ", ".join(key for key in kwargs if _plain_name(key) in given)
+                names = ", ".join(key for key in kwargs if case_insensitive(key) in given)
                 raise InvalidConfig(f"{type(self).__name__} does not have field(s) {names}")
             setattr(self, known, value)
 
@@ -107,7 +114,7 @@ class ConfigBase:
 
         Subclasses extend this method.
         """
-        self._resolve_paths(Path.cwd(), deep=False)
+        self._resolve_paths(get_base_path(), deep=False)
         for inner in self._sections():
             inner._canonicalize([self, *parents])
 
@@ -130,7 +137,7 @@ class ConfigBase:
         for name, hint in _hints(self).items():
             value = getattr(self, name)
             if isinstance(value, (str, Path)) and _is_path(hint):
-                setattr(self, name, os.path.realpath(base / os.path.expanduser(value)))
+                setattr(self, name, resolve_path(value, base))
         for inner in self._sections() if deep else ():
             inner._resolve_paths(base)
 
@@ -141,15 +148,6 @@ class ConfigBase:
             for item in value if isinstance(value, list) else [value]:
                 if isinstance(item, ConfigBase):
                     yield item
-
-
-def _plain_name(name: str) -> str:
-    return name.lower().replace("_", "")
-
-
-def _camel(name: str) -> str:
-    first, *others = name.strip("_").split("_")
-    return first + "".join(map(str.title, others))
 
 
 def _fields(config: ConfigBase) -> dict[str, dataclasses.Field[Any]]:
@@ -182,7 +180,7 @@ def _more_names(model: str) -> dict[str, str]:
         return {}
     module, _, name = model.partition(":")
     names = getattr(importlib.import_module(module), name).model_fields
-    return {_plain_name(field): field for field in names}
+    return {case_insensitive(field): field for field in names}
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -238,7 +236,7 @@ def _plain(value: Any) -> Any:
     Unset fields of configurations are left out; dicts keep all keys.
     """
     if isinstance(value, ConfigBase):
-        return {_camel(k): _plain(v) for k, v in vars(value).items() if v is not None and k[0] != "_"}
+        return {camel_case(k): _plain(v) for k, v in vars(value).items() if v is not None and k[0] != "_"}
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, (list, tuple)):

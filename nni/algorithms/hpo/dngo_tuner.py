@@ -1,0 +1,8 @@
+"""NNI's import path of DNGOTuner, which nnimgr does not have: an object cannot be created."""
+
+from nni.algorithms.hpo._left_out import left_out, left_out_validator
+
+__all__ = ["DNGOClassArgsValidator", "DNGOTuner"]
+
+DNGOTuner = left_out("DNGOTuner")
+DNGOClassArgsValidator = left_out_validator("DNGOTuner")

@@ -1,0 +1,8 @@
+"""NNI's import path of PPOTuner, which nnimgr does not have: an object cannot be created."""
+
+from nni.algorithms.hpo._left_out import left_out, left_out_validator
+
+__all__ = ["PPOClassArgsValidator", "PPOTuner"]
+
+PPOTuner = left_out("PPOTuner")
+PPOClassArgsValidator = left_out_validator("PPOTuner")
