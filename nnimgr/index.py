@@ -94,14 +94,14 @@ class Index:
 
     def add(self, entry: IndexEntry) -> None:
         """Add an experiment. Raise ValueError if the id is taken, IndexDamaged, or HomeError."""
-        with self._changing() as raw:
+        with self.changing() as raw:
             if entry.id in raw:
                 raise ValueError(f"Experiment id {entry.id} is taken already.")
             raw[entry.id] = _raw(entry)
 
     def put(self, entry: IndexEntry) -> None:
         """Add or update the entry of an experiment. Keys of other programs are kept."""
-        with self._changing() as raw:
+        with self.changing() as raw:
             before = raw.get(entry.id)
             raw[entry.id] = {**(before if isinstance(before, dict) else {}), **_raw(entry)}
 
@@ -111,14 +111,14 @@ class Index:
         Raise KeyError for an unknown id or field.
         """
         named = {_KEYS[name]: _plain(value, name) for name, value in changes.items()}
-        with self._changing() as raw:
+        with self.changing() as raw:
             if not isinstance(raw.get(experiment_id), dict):
                 raise KeyError(experiment_id)
             raw[experiment_id].update(named)
 
     def remove(self, experiment_id: str) -> bool:
         """Remove the entry. Return False if there was none."""
-        with self._changing() as raw:
+        with self.changing() as raw:
             return raw.pop(experiment_id, None) is not None
 
     def _read(self) -> dict[str, Any]:
@@ -142,7 +142,11 @@ class Index:
         return raw
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[dict[str, Any]]:
+    def changing(self) -> Iterator[dict[str, Any]]:
+        """Yield the content of the file, under its lock. Write the file afterwards if it was changed.
+
+        Raise IndexDamaged or HomeError.
+        """
         self._home.prepare()
         lock = self._home.path / ".experiment.lock"
         try:

@@ -1,0 +1,1 @@
+"""Modules of NNI's command line, for programs that import them. ``nnictl`` itself is ``nnimgr.cli``."""

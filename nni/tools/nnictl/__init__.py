@@ -1,0 +1,1 @@
+"""NNI's import paths of helpers for experiments of this user and machine."""
