@@ -10,8 +10,9 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 
 if TYPE_CHECKING:
+    from nnimgr.cli.progress import Progress
     from nnimgr.client.calls import Client
     from nnimgr.config import Loaded, Problem
 
@@ -46,7 +48,7 @@ class RunMode(Enum):
 
 
 class Experiment:
-    """Experiment of a script.
+    """One experiment.
 
     ``config``: the configuration, which may be changed until the start. ``id``: the experiment's id.
     ``port``: the port of the server and its dashboard, None while the experiment is not open.
@@ -74,11 +76,9 @@ class Experiment:
         A platform, or a list of platforms, makes an empty configuration whose fields can be set. Raise
         ValueError if the id is not valid.
         """
-        self.config: ExperimentConfig | None = None
         if isinstance(config_or_platform, (str, list)):
-            self.config = ExperimentConfig(config_or_platform)
-        else:
-            self.config = config_or_platform
+            config_or_platform = ExperimentConfig(config_or_platform)
+        self.config: ExperimentConfig | None = config_or_platform
         self._home = Home.find()
         self.id: str = (
             new_experiment_id(Index(self._home).entries()) if id is None else check_experiment_id(id)
@@ -86,6 +86,7 @@ class Experiment:
         self.port: int | None = None
         self.url_prefix: str | None = None
         self._after = 0  # number of the last event before the experiment was opened
+        self._run_mode = RunMode.Background
 
     def run(
         self,
@@ -255,8 +256,7 @@ class Experiment:
 
     def get_experiment_metadata(self, exp_id: str) -> dict[str, Any]:
         """Return the entry of an experiment in the index, or an empty dict if there is none."""
-        found = (entry for entry in self.get_all_experiments_metadata() if entry["id"] == exp_id)
-        return next(found, {})
+        return next((each for each in self.get_all_experiments_metadata() if each["id"] == exp_id), {})
 
     def get_all_experiments_metadata(self) -> list[dict[str, Any]]:
         """Return the entries of all experiments in the index."""
@@ -310,14 +310,14 @@ class Experiment:
         return entry
 
     def _opened(self, client: Client, run_mode: RunMode, *, after: int) -> None:
-        self.port, self._after = client.port, after
+        self.port, self._after, self._run_mode = client.port, after, run_mode
         if self.config is None:
             self.load_checkpoint()
         if run_mode is not RunMode.Detach:
             atexit.register(self.stop)
         if run_mode is RunMode.Foreground:
-            events = _Events(self._home, client.port, self.id, after)
-            threading.Thread(target=events.print, name="nni.experiment", daemon=True).start()
+            printer = partial(_print_events, self._home, client.port, self.id, after=after)
+            threading.Thread(target=printer, name="nni.experiment", daemon=True).start()
         _say("Web portal URLs: %s", client.post("server", "login-code")["url"])
 
     def _wait(self) -> bool | None:
@@ -325,11 +325,13 @@ class Experiment:
         assert self.port is not None
         try:
             with _readable():
-                return _Events(self._home, self.port, self.id, self._after).last_status() != "ERROR"
+                status, progress = _follow(self._home, self.port, self.id, after=self._after)
         except KeyboardInterrupt:
             _logger().warning("KeyboardInterrupt detected")
             self.stop()
             return None
+        _report_end(self.id, status, progress, printed=self._run_mode is RunMode.Foreground)
+        return status != "ERROR"
 
     def _nni(self) -> Client:
         """Return a client of NNI's routes for this experiment. Raise ClientError if it is not open."""
@@ -364,33 +366,54 @@ def _loaded(config: ExperimentConfig, *, debug: bool) -> Loaded:
     return loaded
 
 
-@dataclass(frozen=True)
-class _Events:
-    """Events of an experiment after a number, until the experiment ends or the server exits."""
+def _follow(home: Home, port: int, experiment_id: str, *, after: int) -> tuple[str, Progress]:
+    """Wait until the experiment has ended. Return its last status, and what has happened."""
+    from nnimgr.cli.progress import Progress
+    from nnimgr.store.overview import stored_experiment, stored_status
 
-    home: Home
-    port: int
-    id: str
-    after: int
+    status = "STOPPED"
+    progress = Progress({"lastNumber": after, "bestTrial": None, "optimizeMode": "maximize"})
+    for event in experiments.events_to_the_end(home, port, experiment_id, after=after):
+        progress.apply(event)
+        if event.kind == "ExperimentMoved":
+            status = event.fields["status"]
+    entry = Index(home).get(experiment_id)
+    if status not in experiments.ENDED and entry is not None:
+        # the server exits with its last experiment, perhaps before the last events are read
+        stored = stored_experiment(entry.directory)
+        status = progress.status = stored_status(entry.directory) or status
+        progress.reason = "" if stored is None else stored.reason
+    return status, progress
 
-    def last_status(self) -> str:
-        """Wait for the end, and return the experiment's status then."""
-        status = "STOPPED"
-        for event in experiments.events_to_the_end(self.home, self.port, self.id, after=self.after):
-            if event.kind == "ExperimentMoved":
-                status = event.fields["status"]
-        return status
 
-    def print(self) -> None:
-        """Print the events as sentences."""
-        from nnimgr.cli.progress import Progress
+def _report_end(experiment_id: str, status: str, progress: Progress, *, printed: bool) -> None:
+    """Log how the experiment has ended, and the last failed trial unless the experiment is done.
 
-        with contextlib.suppress(ClientError):
-            progress = Progress.of(connect(self.home, self.port).get("experiments", self.id))
-            for event in experiments.events_to_the_end(self.home, self.port, self.id, after=self.after):
-                sentence = progress.apply(event)
-                if sentence is not None:
-                    _say("%s", sentence)
+    ``printed``: the status has been printed already.
+    """
+    from nnimgr.cli.progress import moved
+    from nnimgr.cli.summary import failure_lines
+
+    level = logging.INFO if status == "DONE" else logging.WARNING
+    if not printed:
+        _logger().log(level, "%s", moved(status, progress.reason if progress.status == status else ""))
+    failed = progress.failed
+    if failed is not None and status != "DONE":
+        # the number is unknown if the trial began before the experiment was resumed
+        named = {**failed, "sequence": failed["id"] if failed["sequence"] == "" else failed["sequence"]}
+        _logger().warning("%s", "\n".join(failure_lines(named, experiment_id)))
+
+
+def _print_events(home: Home, port: int, experiment_id: str, *, after: int) -> None:
+    """Print the experiment's events until it ends or the server exits."""
+    from nnimgr.cli.progress import Progress
+
+    with contextlib.suppress(ClientError):
+        progress = Progress.of(connect(home, port).get("experiments", experiment_id))
+        for event in experiments.events_to_the_end(home, port, experiment_id, after=after):
+            sentence = progress.apply(event)
+            if sentence is not None:
+                _say("%s", sentence)
 
 
 def _sentence(problem: Problem) -> str:

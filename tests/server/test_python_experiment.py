@@ -100,6 +100,12 @@ experiment.kill_trial_job(experiment.list_trial_jobs()[0].trialJobId)
 assert experiment._wait() is True
 assert experiment.list_trial_jobs()[0].status == "USER_CANCELED"
 """
+FAILS = """
+experiment = prepared(9, f"{sys.executable} missing.py")
+experiment.config.fail_fast = 2
+assert experiment.run(port) is True
+assert experiment.get_status() == "STOPPED"
+"""
 WRONG = """
 experiment = prepared(1)
 experiment.config.tuner.name = "Rondom"
@@ -183,6 +189,13 @@ def test_a_detached_experiment_survives_the_script(tmp_path: Path, home: Home) -
 
 def test_a_trial_is_cancelled(tmp_path: Path, home: Home) -> None:
     run(tmp_path, KILLS, free_port())
+
+
+def test_the_reason_of_an_early_end_is_printed(tmp_path: Path, home: Home) -> None:
+    said = run(tmp_path, FAILS, free_port())
+    assert re.search(r"\] Experiment STOPPED: .*2 .*failed", said), said
+    assert re.search(r"\] Trial [01] \(\w+\) FAILED: .*missing.py", said), said
+    assert re.search(r"See: nnictl log trial \w+ -T [01] --file stderr", said), said
 
 
 def test_a_wrong_configuration_starts_no_server(tmp_path: Path, home: Home) -> None:
