@@ -34,6 +34,8 @@ __all__ = [
     "is_traceable",
     "is_wrapped_with_trace",
     "load",
+    "named_symbol",
+    "symbol_name",
     "trace",
 ]
 
@@ -259,9 +261,9 @@ def dump(
         if plain is not REST:
             return plain
         if hasattr(value, "_dump") and hasattr(value, "_load") and not isinstance(value, type):
-            return {**value._dump(), "__instance_type__": _name(type(value), pickle_size_limit)}
+            return {**value._dump(), "__instance_type__": symbol_name(type(value), pickle_size_limit)}
         if isinstance(value, (type, *_FUNCTIONS)):
-            return {"__nni_type__": _name(value, pickle_size_limit)}
+            return {"__nni_type__": symbol_name(value, pickle_size_limit)}
         if hasattr(value, "__dict__") or hasattr(value, "__slots__"):
             return {"__nni_obj__": _pickled(value, pickle_size_limit)}
         raise TypeError(f"{value!r} of type {type(value).__name__} has no JSON form")
@@ -292,7 +294,7 @@ def _walk(value: Any, encode: Callable[[Any], Any]) -> Any:
 
 
 def _encode_traced(value: Any, limit: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"__symbol__": _name(value.trace_symbol, limit)}
+    found: dict[str, Any] = {"__symbol__": symbol_name(value.trace_symbol, limit)}
     if value.trace_args:
         found["__args__"] = value.trace_args
     if value.trace_kwargs:
@@ -300,7 +302,7 @@ def _encode_traced(value: Any, limit: int) -> dict[str, Any]:
     return found
 
 
-def _name(symbol: Any, limit: int) -> str:
+def symbol_name(symbol: Any, pickle_size_limit: int = 4096) -> str:
     """Return ``path:module.name`` of a class or function with an import path, else its pickle."""
     path = f"{symbol.__module__}.{symbol.__name__}"
     if symbol.__module__ != "__main__":
@@ -310,7 +312,7 @@ def _name(symbol: Any, limit: int) -> str:
             found = None
         if found is not None and _bare(found) is _bare(symbol):
             return f"path:{path}"
-    return f"bytes:{_pickled(symbol, limit)}"
+    return f"bytes:{_pickled(symbol, pickle_size_limit)}"
 
 
 def _bare(symbol: Any) -> Any:
@@ -366,19 +368,20 @@ def load(
 
 def _decode(found: dict[str, Any]) -> Any:
     if "__symbol__" in found:
-        symbol = trace(_named(found["__symbol__"]))
+        symbol = trace(named_symbol(found["__symbol__"]))
         return symbol(*found.get("__args__", ()), **found.get("__kwargs__", {}))
     if "__instance_type__" in found:
         rest = {key: value for key, value in found.items() if key != "__instance_type__"}
-        return _named(found["__instance_type__"])._load(**rest)
+        return named_symbol(found["__instance_type__"])._load(**rest)
     if "__nni_type__" in found:
-        return _named(found["__nni_type__"])
+        return named_symbol(found["__nni_type__"])
     if "__nni_obj__" in found:
         return _unpickled(found["__nni_obj__"])
     return decode_plain(found)
 
 
-def _named(name: str) -> Any:
+def named_symbol(name: str) -> Any:
+    """Return the class or function of a name that ``symbol_name`` has returned."""
     if name.startswith("bytes:"):
         return _unpickled(name[len("bytes:") :])
     return _imported(name[len("path:") :] if name.startswith("path:") else name)

@@ -22,10 +22,13 @@ _PACKAGES = {
 }
 
 
+PYTHON_VERSION = sys.version_info[:2]
+
+
 def version_dump() -> dict[str, tuple[int, int] | None]:
     """Return major and minor version of Python, of nni and of some packages; None: not installed."""
     found = {name: _installed(package) for name, package in _PACKAGES.items()}
-    return {"python": sys.version_info[:2], **found, "nni": _minor(nni.__version__)}
+    return {"python": PYTHON_VERSION, **found, "nni": _minor(nni.__version__)}
 
 
 def version_check(expect: Mapping[str, Sequence[int] | None], raise_error: bool = False) -> None:

@@ -31,6 +31,8 @@ NAMES = {
     "nni.common.framework": "shortcut_module shortcut_framework DEFAULT_FRAMEWORK framework_from_env",
     "nni.common.serializer": "trace dump load is_traceable is_wrapped_with_trace PayloadTooLarge Traceable "
     "SerializableObject",
+    ALGORITHMS + "curvefitting_assessor.model_factory": "CurveModel",
+    ALGORITHMS + "curvefitting_assessor.curvefitting_assessor": "CurvefittingAssessor",
     "nni.common.version": "version_dump version_check torch_version_is_2",
     "nni.common.hpo_utils.formatting": "FormattedParameters FormattedSearchSpace ParameterKey ParameterSpec",
     "nni.common.hpo_utils.optimize_mode": "OptimizeMode",
@@ -165,6 +167,32 @@ def test_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nni.get_default_framework() == "none"
     with pytest.raises(ValueError, match="'jax' must be one of"):
         nni.set_default_framework("jax")
+
+
+def test_names_of_symbols() -> None:
+    for symbol in (Path, len, lambda: 3):
+        name = serializer.get_hybrid_cls_or_func_name(symbol)
+        found = serializer.import_cls_or_func_from_hybrid_name(name)
+        assert found is symbol or found() == 3
+
+
+def test_a_curve() -> None:
+    factory: Any = importlib.import_module(ALGORITHMS + "curvefitting_assessor.model_factory")
+    assert (
+        factory.CurveModel(20).predict([1, 1, 1, 1, 1]) == 1 and factory.CurveModel(20).predict([1]) is None
+    )
+
+
+def test_ids_of_experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nni.experiment import launcher, management
+
+    monkeypatch.setenv("NNIMGR_HOME", str(tmp_path))
+    made = management.generate_experiment_id()
+    assert management.is_valid_experiment_id(made) and not management.is_valid_experiment_id("a/b")
+    assert management.create_experiment_directory(made) == tmp_path / made and (tmp_path / made).is_dir()
+    assert launcher.get_stopped_experiment_config_json(made) is None
+    with pytest.raises(RuntimeError, match=f"There is no experiment {made}"):
+        launcher.get_stopped_experiment_config(made)
 
 
 def test_what_trace_has_wrapped() -> None:

@@ -7,11 +7,10 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,6 +34,7 @@ from nni.tools.nnictl.launcher_utils import validate_all_content
 from nni.tools.nnictl.nnictl import get_parser
 from nni.tools.nnictl.rest_utils import check_rest_server_quick, rest_get, rest_post
 from nnimgr.config import ConfigError
+from tests.nni.serving import serving
 
 
 @pytest.fixture(autouse=True)
@@ -78,13 +78,8 @@ def port() -> Iterator[int]:
         "/trial-jobs": [finished("a", 0.5), {"id": "b"}, finished("c", {"default": 3}), finished("d", 2)],
         "/trial-jobs/a": "",
     }
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Api)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield server.server_port
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Api) as found:
+        yield found
 
 
 def args(**named: Any) -> Namespace:

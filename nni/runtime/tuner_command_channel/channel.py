@@ -22,7 +22,7 @@ from nni.runtime.tuner_command_channel.command_type import (
 
 __all__ = ["TunerCommandChannel"]
 
-_Callback = Callable[[Any], None]
+TunerCommandCallback = Callable[[Any], None]
 
 
 class TunerCommandChannel:
@@ -33,7 +33,7 @@ class TunerCommandChannel:
 
     def __init__(self, url: str) -> None:
         self._channel = WsChannelClient(url)
-        self._callbacks: dict[CommandType, list[_Callback]] = defaultdict(list)
+        self._callbacks: dict[CommandType, list[TunerCommandCallback]] = defaultdict(list)
 
     def connect(self) -> None:
         """Connect to the manager. Raise OSError."""
@@ -110,27 +110,27 @@ class TunerCommandChannel:
                 raise ValueError(f"Unknown command type: {kind}")
         raise TypeError(f"{kind} cannot have data of type {type(data).__name__}: {text!r:.100}")
 
-    def on_initialize(self, callback: _Callback) -> None:
+    def on_initialize(self, callback: TunerCommandCallback) -> None:
         """Make ``listen`` call ``callback`` for each Initialize."""
         self._callbacks[CommandType.Initialize].append(callback)
 
-    def on_request_trial_jobs(self, callback: _Callback) -> None:
+    def on_request_trial_jobs(self, callback: TunerCommandCallback) -> None:
         """Make ``listen`` call ``callback`` for each RequestTrialJobs."""
         self._callbacks[CommandType.RequestTrialJobs].append(callback)
 
-    def on_update_search_space(self, callback: _Callback) -> None:
+    def on_update_search_space(self, callback: TunerCommandCallback) -> None:
         """Make ``listen`` call ``callback`` for each UpdateSearchSpace."""
         self._callbacks[CommandType.UpdateSearchSpace].append(callback)
 
-    def on_report_metric_data(self, callback: _Callback) -> None:
+    def on_report_metric_data(self, callback: TunerCommandCallback) -> None:
         """Make ``listen`` call ``callback`` for each ReportMetricData."""
         self._callbacks[CommandType.ReportMetricData].append(callback)
 
-    def on_trial_end(self, callback: _Callback) -> None:
+    def on_trial_end(self, callback: TunerCommandCallback) -> None:
         """Make ``listen`` call ``callback`` for each TrialEnd."""
         self._callbacks[CommandType.TrialEnd].append(callback)
 
-    def on_terminate(self, callback: _Callback) -> None:
+    def on_terminate(self, callback: TunerCommandCallback) -> None:
         """Make ``listen`` call ``callback`` for Terminate."""
         self._callbacks[CommandType.Terminate].append(callback)
 
