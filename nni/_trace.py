@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_PLAIN = (str, int, float, list, tuple, dict, set)  # as in NNI, dump writes their values even if traced
 
 
 class PayloadTooLarge(Exception):
@@ -255,7 +256,8 @@ def dump(
     """
 
     def encode(value: Any) -> Any:
-        if use_trace and is_traceable(value, must_be_instance=True):
+        traced = is_traceable(value, must_be_instance=True) and not isinstance(value, _PLAIN)
+        if use_trace and traced:
             return _encode_traced(value, pickle_size_limit)
         plain = encode_plain(value)
         if plain is not REST:
@@ -287,7 +289,7 @@ def _walk(value: Any, encode: Callable[[Any], Any]) -> Any:
         return value
     if kind in (list, tuple):
         return [_walk(item, encode) for item in value]
-    if isinstance(value, dict) and not is_traceable(value):
+    if isinstance(value, dict):
         return {key: _walk(item, encode) for key, item in value.items()}
     encoded = encode(value)
     return encoded if type(encoded) is kind else _walk(encoded, encode)

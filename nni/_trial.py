@@ -164,7 +164,10 @@ class Trial:
         return None if self._record is None else self._record["parameters"]
 
     def receive(self) -> dict[str, Any] | None:
-        """Wait for the next parameter record, and return it. Return None for a second one."""
+        """Wait for the next parameter record, and return it.
+
+        Return None for a second record, unless the trial is multi-phase.
+        """
         self._keep_log()
         self._index += 1
         if self._index > 1 and os.environ.get("MULTI_PHASE") not in ("true", "True"):

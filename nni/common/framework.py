@@ -27,7 +27,7 @@ DEFAULT_FRAMEWORK = framework_from_env()
 
 
 def set_default_framework(framework: str | None) -> None:
-    """Set the framework that ``get_default_framework`` returns. Raise ValueError for an unknown one."""
+    """Set the framework that ``get_default_framework`` returns. Raise ValueError for others."""
     global DEFAULT_FRAMEWORK
     DEFAULT_FRAMEWORK = _checked(framework or "none")
 

@@ -14,6 +14,7 @@ import math
 import pathlib
 import pickle
 import warnings
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -136,7 +137,9 @@ def test_a_copy_can_be_changed_and_made() -> None:
 def test_traced_functions() -> None:
     four: Any = double(2)
     assert four == 4 and four + 1 == 5
-    assert nni.dump(four) == f'{{"__symbol__": "path:{__name__}.double", "__kwargs__": {{"number": 2}}}}'
+    assert is_traceable(four) and nni.dump(four) == "4" and not is_traceable(nni.load("4"))
+    pairs: Any = nni.trace(kw_only=False)(OrderedDict)([("a", 1), ("b", four)])
+    assert pairs.trace_args == [[("a", 1), ("b", four)]] and nni.dump([pairs]) == '[{"a": 1, "b": 4}]'
     made: Any = nothing(a=1)
     assert is_traceable(made) and made.trace_kwargs == {"a": 1}
     kept: Any = nni.trace(kw_only=False)(Plain)(3)
