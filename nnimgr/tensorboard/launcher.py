@@ -67,7 +67,7 @@ def main(parent: int, descriptor: int, logdir: str, prefix: str) -> int | None:
     """Serve the folder below the path ``prefix`` until the process is killed."""
     die_with(parent)
     sys.path.pop(0)  # the folder of this file
-    from tensorboard import program  # type: ignore[import-untyped, unused-ignore]
+    from tensorboard import program  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     board = program.TensorBoard(server_class=lambda application, flags: UnixServer(descriptor, application))
     # The fast loader is a process of its own that listens on a port.
