@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import random
 import signal
@@ -419,6 +420,22 @@ def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
                 os.utime(folder / f"{sha256}.lock", (1, 1))
         assert Path(held.path, "a.py").read_text() == "a" * 1000
     assert [(folder / sha256).is_dir() for sha256, _ in contents] == [True, False, True]
+
+
+def test_a_keeper_that_waits_for_another_one_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    sha256, size = arrived(folder, tmp_path / "source", "text")
+    said: list[str] = []
+    with open(folder / f"{sha256}.lock", "wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)  # another keeper fetches this code
+
+        def say(sentence: str) -> None:
+            said.append(sentence)
+            fcntl.flock(other, fcntl.LOCK_UN)
+
+        with CodeStore(str(folder), manager="none", boot_id="b").held(sha256, size, say) as held:
+            assert Path(held.path, "a.py").read_text() == "text"
+    assert said == ["another keeper of this machine is fetching the trial code"]
 
 
 def test_what_the_machine_lost_is_fetched_again(tmp_path: Path) -> None:

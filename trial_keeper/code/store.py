@@ -65,11 +65,11 @@ class CodeStore:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         lock = os.open(f"{self._folder}/{sha256}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH)
+            self._take(lock, fcntl.LOCK_SH, say)
             entries = self._look(sha256)
             fetched = entries is None
             while entries is None:
-                self._take_alone(lock, say)
+                self._take(lock, fcntl.LOCK_EX, say)
                 entries = self._look(sha256)
                 if entries is None:
                     self._fetch(sha256, size, say)
@@ -84,12 +84,12 @@ class CodeStore:
             os.close(lock)
 
     @staticmethod
-    def _take_alone(lock: int, say: Callable[[str], None]) -> None:
+    def _take(lock: int, kind: int, say: Callable[[str], None]) -> None:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             say("another keeper of this machine is fetching the trial code")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, kind)
 
     def _look(self, sha256: str) -> list[Entry] | None:
         """Return the entries of the unpacked code if it exists and is complete, else None."""
