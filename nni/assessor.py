@@ -1,4 +1,4 @@
-"""NNI's import path of the assessor's base class."""
+"""Base class of assessors, under NNI's import path."""
 
 from nnimgr.algorithm import Assessor, AssessResult
 

@@ -401,7 +401,7 @@ class _Shim:
             time.sleep(RETRY_S)
 
     def _notify(self) -> None:
-        """Send the keeper the attempt's job id and all lines of the claim, whose file may be gone."""
+        """Send the keeper the job id and the content of the claim file, which the trial may have deleted."""
         text = self._lines.rstrip(b"\n").replace(b"\n", claim.SEPARATOR.encode())
         notice = b"%s %s\n" % (self._job, text)
         try:

@@ -17,7 +17,7 @@ def get_config_directory() -> Path:
 
 
 def get_config_file(name: str) -> Path:
-    """Return the path of a file in the directory. The file may not exist."""
+    """Return the path of a file in NNI's configuration directory. The file may not exist."""
     return get_config_directory() / name
 
 

@@ -147,7 +147,7 @@ def _band(lines: Lines, rows: Array, points: int) -> dict[str, Array]:
 
 
 def _places(steps: Array, points: int) -> tuple[Array, Array]:
-    """Return the x values of the band, and for each step the index of its x value."""
+    """Return the distinct x values of the band around a curve, and for each step the index of its x value."""
     if not len(steps):
         return np.empty(0), np.empty(0, np.int64)
     low, high = steps.min(), steps.max()

@@ -39,7 +39,7 @@ _NAME = 24  # most characters of a name in a list of candidates
 
 
 def entries_of(home: Home) -> dict[str, IndexEntry]:
-    """Return the index. Show experiments of a dead manager of NNI itself as stopped."""
+    """Return the experiments in the index. An experiment of NNI whose manager process is dead is STOPPED."""
     try:
         entries = Index(home).entries()
     except HomeError as error:

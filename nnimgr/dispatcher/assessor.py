@@ -68,7 +68,7 @@ class _Reports:
 class AssessorHost:
     """Host of one assessor. Call ``build`` first, then ``handle`` for each line, and ``leave`` at the end.
 
-    ``calls`` constructs the assessor. By default it follows ``start``.
+    ``calls``: the calls into the user's code. By default, they are built from the message ``start``.
     """
 
     def __init__(self, channel: Channel, start: Start, calls: Calls | None = None) -> None:

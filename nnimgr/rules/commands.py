@@ -1,4 +1,4 @@
-"""Commands that the plan sends to the training service and to the tuner."""
+"""Commands to the training service and to the tuner, as ``nnimgr.rules.plan`` decides them."""
 
 from __future__ import annotations
 

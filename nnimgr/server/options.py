@@ -30,7 +30,10 @@ class KeeperOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """Options of ``nnimgr serve``. ``ready_fd``: descriptor that gets one byte when requests are answered."""
+    """Options of ``nnimgr serve``.
+
+    ``ready_fd``: file descriptor to which one byte is written, once, when the server is ready for requests.
+    """
 
     port: int
     host: str = "127.0.0.1"

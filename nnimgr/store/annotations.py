@@ -117,7 +117,10 @@ class AnnotationQueries(DatabaseReader):
         return [(str(tag), int(count)) for tag, count in rows]
 
     def _annotated_like(self, like: str) -> TextClause | None:
-        """Return the condition on trials whose note or tags match the pattern; None if no trial has any."""
+        """Return the SQL condition for trials whose note or tags match the pattern.
+
+        Return None if no trial has a note or tags.
+        """
         if not self._has_table(schema.trial_annotations):
             return None
         condition = " ".join(("trials.trial_id IN (", ANNOTATED_LIKE, ")"))

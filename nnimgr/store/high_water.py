@@ -30,7 +30,7 @@ class HighWaterFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file. Raise OSError."""
+        """Open the high-water file, or create it. Raise OSError if that fails."""
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def read(self) -> HighWater | None:

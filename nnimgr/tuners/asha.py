@@ -13,10 +13,10 @@ __all__ = ["ASHA", "Promotions"]
 
 
 class ASHA(ModelTuner):
-    """Tuner that adds ``TRIAL_BUDGET`` to the parameters. Its meaning depends on ``mode``.
+    """Tuner that adds ``TRIAL_BUDGET`` to the parameters. ``mode`` decides how the budget is chosen.
 
-    ``promotion``: the budget is ``min_budget`` at first. The best 1 / ``eta`` of all trials that have ended
-    with a budget run again with ``eta`` times that budget. The tuner never waits: if no trial can be
+    ``promotion``: each trial begins with ``min_budget``. Of all trials that have ended with the same budget,
+    the best 1 / ``eta`` run again with ``eta`` times that budget. The tuner never waits: if no trial can be
     promoted, a new one begins. ``stopping``: the budget is always ``max_budget``. The assessor ASHA, which
     comes with the tuner, stops the trials that are not among the best 1 / ``eta`` after ``min_budget``
     reports, ``eta`` times as many, and so on. ``searcher``: the source of new configurations: ``random``, or

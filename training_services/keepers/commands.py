@@ -20,7 +20,7 @@ class Commands:
     """Commands for one keeper, in order.
 
     ``acked`` is the last number that the keeper has carried out and recorded; ``seen`` is the last number
-    that it has received. ``restored`` is as in ``KnownKeepers``.
+    that it has received. ``restored``: the database was once replaced by an older copy.
     """
 
     def __init__(self, instance: str | None, *, last: int, restored: bool) -> None:

@@ -42,7 +42,7 @@ class Inventory:
             self._ask_again = True
 
     def clear(self) -> None:
-        """Forget the attempts of a directory instance that was replaced."""
+        """Forget all attempts, because the keeper's directory was deleted and created again."""
         self._unwanted.clear()
 
     def take(self, request: Request, is_wanted: Callable[[str], bool]) -> None:

@@ -452,7 +452,10 @@ def _metadata(belonging: Belonging, name: str, tags: Mapping[str, str]) -> dict[
 
 
 def _variable_key(name: str) -> str:
-    """Return the Secret's key for a variable. Keys with a dot are never ids of keepers."""
+    """Return the key of an environment variable in the Secret.
+
+    The dot in the key distinguishes the key from a keeper's id, which is also a key there.
+    """
     return f"env.{name}"
 
 

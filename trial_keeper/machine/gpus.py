@@ -181,7 +181,10 @@ class Tool:
 
 
 class Survey:
-    """Repeated readings while it is switched on. ``told`` is called from its thread after each change."""
+    """Reads the state of the GPUs at intervals while it is switched on.
+
+    The reading thread calls ``told`` after each change.
+    """
 
     def __init__(
         self,

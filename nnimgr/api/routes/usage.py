@@ -72,7 +72,7 @@ def _sample(line: bytes) -> models.UsageSample | None:
             memory_mb=int(memory),
             gpus=[_gpu(text) for text in gpus],
         )
-    except (ValueError, OverflowError, OSError):  # the line is being written, or is not a keeper's
+    except (ValueError, OverflowError, OSError):  # an incomplete line, or not a line of a keeper
         return None
 
 

@@ -70,7 +70,7 @@ class Draft:
         raise ExperimentConflict(f"experiment {experiment_id} exists with another configuration")
 
     async def opening(self, experiment_id: str) -> list[f.Fact]:
-        """Build the first facts: the experiment's creation and its initial trials."""
+        """Return the first facts of the experiment's log: its creation, and its initial trials."""
         created = f.ExperimentCreated(
             experiment_id=experiment_id,
             config=self.canonical,

@@ -122,7 +122,7 @@ class NniHistory:
         )
 
     def _close(self, trials: int) -> None:
-        """End everything that NNI has left open."""
+        """End the trials and attempts that NNI recorded as still running."""
         for trial in list(self._waiting.values()):
             self._begin(trial)
         for trial in list(self._running.values()):
