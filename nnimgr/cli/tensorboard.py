@@ -87,7 +87,9 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
 def _client(args: argparse.Namespace) -> tuple[Client, str]:
     home = Home.find()
     entry = select(home, args.id, port=args.port)
-    return client_of(home, entry, port=args.port), entry.id
+    client = client_of(home, entry, port=args.port)
+    client.mends = {**client.mends, 409: ""}  # the refusals of TensorBoard name their remedy themselves
+    return client, entry.id
 
 
 def _tasks(client: Client, experiment_id: str) -> list[dict[str, Any]]:
