@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from training_services.private import make_private_folder, open_private
 __all__ = ["Home", "HomeError", "ServerAlreadyRunning", "ServerClaim", "ServerInfo", "check_prefix"]
 
 HOME_VARIABLE = "NNIMGR_HOME"
+START_LIMIT_S = 90.0  # longest wait for another command that starts a server
+_LOOK_S = 0.02
 _PREFIX = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
 
 
@@ -169,12 +172,22 @@ class Home:
 
     @contextlib.contextmanager
     def starting_server(self, port: int) -> Iterator[None]:
-        """Keep other processes from starting a server on this port. Wait for processes that start one now."""
+        """Keep other processes from starting a server on this port. Wait for a process that starts one now.
+
+        Raise HomeError if that process takes longer than START_LIMIT_S.
+        """
         self.prepare()
         with self._writing():
             descriptor = os.open(self.private_path / f"start-{port}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            deadline = time.monotonic() + START_LIMIT_S
+            while not _try_lock(descriptor, fcntl.LOCK_EX):
+                if time.monotonic() > deadline:
+                    raise HomeError(
+                        f"another nnictl has been starting a server on port {port} for more than "
+                        f"{START_LIMIT_S:.0f} s; end that command, then repeat this one"
+                    )
+                time.sleep(_LOOK_S)
             yield
         finally:
             os.close(descriptor)

@@ -32,6 +32,7 @@ DEFAULT_PORT = 8080
 SERVER = (sys.executable, "-P", "-m", "nnimgr.server.main")
 _READY_S = 60.0
 _LEAVE_S = 10.0
+_EXIT_S = 10.0  # longest wait for the exit of a server that was started in vain
 _SOCKET_S = 0.5  # seconds between a server's lock and its listening socket, at most
 _SOCKET_LOOK_S = 0.01
 _MOST_STARTS = 3
@@ -83,9 +84,12 @@ class ServerStart:
     ) -> None:
         with self._stack:
             if self._process is not None and kind is not None:
+                import subprocess
+
                 with contextlib.suppress(ProcessLookupError):
                     self._process.send_signal(signal.SIGTERM)
-                self._process.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):  # it exits by itself later
+                    self._process.wait(_EXIT_S)
 
     def client(self) -> Client:
         """Wait until the server is ready, and return a client of it. Raise ClientError."""

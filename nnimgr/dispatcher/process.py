@@ -29,6 +29,7 @@ __all__ = ["DispatcherChild"]
 
 MOST_PENDING = 8 << 20  # bytes that may wait for a slow child before metrics are dropped
 EXIT_GRACE_S = 2.0
+KILLED_S = 5.0  # longest wait for the end of a killed process
 TAIL_BYTES = 4096
 
 logger = logging.getLogger(__name__)
@@ -176,7 +177,10 @@ class DispatcherChild:
             await asyncio.wait_for(self._gone.wait(), EXIT_GRACE_S)
         except TimeoutError:
             self.kill()
-            await self._gone.wait()
+            try:
+                await asyncio.wait_for(self._gone.wait(), KILLED_S)
+            except TimeoutError:  # the kernel cannot end it now, for example because a disk hangs
+                logger.warning("a process of an algorithm does not end although it was killed")
 
     def kill(self) -> None:
         """Kill the process now, with all processes of its session."""

@@ -7,6 +7,7 @@ on, the server treats it like a process that an earlier server has started.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from training_services.base import ServiceError
 
 __all__ = ["WatchedProcess", "launch", "lock_holder"]
 
+LAUNCH_S = 30.0  # longest wait for the start of a process
 _LAUNCHER = """
 import os, sys
 os.chdir("/")
@@ -107,7 +109,13 @@ async def launch(
         env=dict(environ),
         start_new_session=True,
     )
-    told, complaint = await launcher.communicate()
+    try:
+        async with asyncio.timeout(LAUNCH_S):
+            told, complaint = await launcher.communicate()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            launcher.kill()
+        raise ServiceError(f"{python} has not started it within {LAUNCH_S:.0f} s") from None
     if launcher.returncode != 0 or not told.isdigit():
         lines = complaint.decode(errors="replace").strip().splitlines()
         raise ServiceError(f"{python} cannot start it: {lines[-1] if lines else 'no output'}")
