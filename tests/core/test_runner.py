@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,17 @@ from nnimgr.rules.state import trial_id_of
 from nnimgr.store.errors import StoreError
 from nnimgr.store.location import database_path
 from tests.core.lab import LIMIT_S, Crash, Lab, until, until_status
-from training_services.fake import ended, given, hold, lost, metric, rejected, started, wants_parameters
+from training_services.fake import (
+    FakeService,
+    ended,
+    given,
+    hold,
+    lost,
+    metric,
+    rejected,
+    started,
+    wants_parameters,
+)
 
 E = f.ExperimentStatus
 S = f.TrialStatus
@@ -113,6 +123,24 @@ async def test_a_service_that_cannot_be_opened_says_why_and_is_tried_again(
     lab.service.unavailable = ["the cluster does not answer"]
     async with lab.runner(max_trial_number=1) as runner:
         await until_status(runner, E.DONE)
+
+
+async def test_the_end_of_the_service_is_reported(lab: Lab) -> None:
+    leaves = asyncio.Event()
+
+    class Slow(FakeService):
+        async def close(self, *, detach: bool) -> Sequence[str]:
+            await leaves.wait()
+            return await super().close(detach=detach)
+
+    lab.service = Slow()
+    async with lab.runner(max_trial_number=1) as runner:
+        await until_status(runner, E.DONE)
+        while runner.session.closing is None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        assert runner.now() == "1 of 1 trials; waits until its agents have left all machines"
+        leaves.set()
+    assert lab.service.closed is False
 
 
 async def test_a_tuner_that_dies_is_made_anew_and_asked_again(

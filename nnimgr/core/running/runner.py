@@ -171,6 +171,8 @@ class ExperimentRunner(TakesRequests):
 
     def now(self) -> str:
         """Return one sentence, without a full stop, about what the experiment is doing."""
+        if self.session.closing is not None:
+            return f"{self.state.reason}; waits until its agents have left all machines"
         return happening(
             self.state,
             self._clock(),
