@@ -120,7 +120,7 @@ def test_a_trial_has_no_room_to_begin(tmp_path: Path) -> None:
         here.running()
         trials.fill()
         go.touch()
-        why = f"{NO_SPACE} (the keeper's log says where)"
+        why = f"{NO_SPACE} (see the keeper's log)"
         said = f"the attempt could not be prepared on its host and is tried again: {why}"
         eventually(lambda: said in [trial["note"] for trial in here.trials()], "the note")
         trials.free()

@@ -100,7 +100,10 @@ def test_a_stopped_experiment_on_a_read_only_disk_can_be_looked_at_but_not_resum
         entries = index.entries()
         work.remount("ro")
         with scene(tmp_path, port=server.port) as here:
-            assert (here.said(), here.trial()["status"]) == ("a user stopped it", "SUCCEEDED")
+            assert (here.said(), here.trial()["status"]) == (
+                "it was closed after its end: 1 of 1 trials",
+                "SUCCEEDED",
+            )
             answer = here.server.call("POST", f"{here.url}/resume")
             sentence = f"{here.folder}/db/nnimgr.sqlite: {READ_ONLY}"
             assert (answer.status, answer.body["error"]["message"]) == (503, sentence)

@@ -192,16 +192,18 @@ window.Notification = class {
 
 
 def test_the_browser_notifies_of_better_results_and_ends(view: View, furnished: Stage) -> None:
-    furnished.create("news", TOLD, trialConcurrency=1, maxTrialNumber=2)
+    furnished.create("news", TOLD, trialConcurrency=1, maxTrialNumber=3)
     view.page.add_init_script(NOTIFICATIONS)
     page = view.open("/experiments/news")
     page.get_by_role("button", name="Theme, shortcuts, API and signing out").click()
     page.get_by_role("menuitemcheckbox", name="Notify me in this browser").click()
     expect(page.get_by_role("menuitemcheckbox", name="Notify me in this browser")).to_be_checked()
     page.keyboard.press("Escape")
-    furnished.tell("news", 0, "final 0.5")
+    furnished.tell("news", 0, "final 0.25")
+    expect(page.get_by_text("0.25", exact=True).first).to_be_visible()  # the page follows the experiment
+    furnished.tell("news", 1, "final 0.5")
     eventually(lambda: "news: New best result: 0.5." in page.evaluate("window.shown"), "a better result")
-    furnished.tell("news", 1, "final 0.25")
+    furnished.tell("news", 2, "final 0.125")
     eventually(
         lambda: [each for each in page.evaluate("window.shown") if each.startswith("news is DONE: ")],
         "the end",
