@@ -10,12 +10,13 @@ from typing import Any
 
 from nnimgr.cli.progress import notice_lines, number, parameters_text
 from nnimgr.cli.selection import client_of, entries_of, experiment_line, select
-from nnimgr.cli.summary import best_with_time, counts_text, goal_of
+from nnimgr.cli.summary import best_with_time, counts_text, failure_lines, goal_of, last_failure
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, confirmed, printable, shown_time
 from nnimgr.cli.times import duration_text, when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
+from nnimgr.client.experiments import ENDED
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
 from nnimgr.store.location import is_nnis_own
@@ -166,7 +167,12 @@ def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str
         ("Goal", goal_of(profile)),
     ]
     if profile["bestTrial"] is None:
-        fields.append(("Best", "no trial has a usable result yet"))
+        yet = "" if profile["status"] in ENDED else " yet"
+        fields.append(("Best", f"no trial has a usable result{yet}"))
+        failed = last_failure(client, profile)
+        if failed is not None:
+            why, command = failure_lines(failed, profile["id"])
+            fields += [("Failed", why), ("", command.strip())]
     else:
         fields.append(("Best", best_with_time(client, profile)))
         fields.append(("", printable(parameters_text(profile["bestTrial"]["parameters"]))))
@@ -181,10 +187,11 @@ def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[st
     """Return the lines about the experiment's configuration and its files."""
     limits, config = profile["limits"], profile["config"]
     most, longest = limits["maxTrialNumber"], limits["maxExperimentDurationS"]
+    slots = limits["trialConcurrency"]
     fields = [
         (
             "Limits",
-            f"{limits['trialConcurrency']} slots, {most or 'any number of'} trials, "
+            f"{slots} slot{'' if slots == 1 else 's'}, {most or 'any number of'} trials, "
             f"{duration_text(longest) if longest else 'any duration'}",
         ),
         ("Started", f"{when(profile['createdAt'])}, has run for {duration_text(profile['durationS'])}"),

@@ -23,7 +23,7 @@ _EXAMPLES = (
     "nnictl hello                          write an example to start from",
     "nnictl create --config exp.yml        start an experiment",
     "nnictl top                            watch what runs",
-    "nnictl trial ls --head 5              the five best trials",
+    "nnictl trial ls --head 5              the five largest results",
     "nnictl log trial -T 12                what trial 12 has printed",
     "nnictl trial ls --help                a command with its options and examples",
 )

@@ -86,6 +86,8 @@ Verbs = argparse._SubParsersAction
 def _nearest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that is most similar to ``word``, or None."""
     known = list(names)
+    if word.lower() == "list" and "ls" in known:  # more similar to other verbs
+        return "ls"
     import difflib  # imported only for a message, because it would slow the start of every command
 
     near = difflib.get_close_matches(word.lower(), known, n=1)
