@@ -237,6 +237,8 @@ class Progress:
 
 def moved(status: str, reason: str) -> str:
     """Return a sentence about the new status of an experiment."""
+    if status == "DRAINING" and reason:
+        return f"Experiment {status}: no more trials are created ({reason})"
     return f"Experiment {status}: {reason}" if reason and status != "RUNNING" else f"Experiment {status}"
 
 

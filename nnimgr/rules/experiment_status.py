@@ -57,9 +57,9 @@ def _stopped(state: ExperimentState) -> str:
     """Return why the experiment is STOPPED. If it had ended before, the earlier reason stays visible."""
     match state.status:
         case f.ExperimentStatus.DONE:
-            return f"it was closed after its end: {state.reason}"
+            return f"it had finished ({state.reason}), and was then closed"
         case f.ExperimentStatus.ERROR:
-            return f"it was closed after an error: {state.reason}"
+            return f"it had failed ({state.reason}), and was then closed"
     return "a user stopped it"
 
 

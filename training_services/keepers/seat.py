@@ -164,7 +164,7 @@ class KeeperSeat:
         if self.ready and not self._silent:
             unwanted = self.link.inventory.unwanted
             return f"waits until trials on {name} that count as lost have ended" if unwanted else None
-        sentence = f"waits for the keeper on {name}"
+        sentence = f"waits until the agent (keeper) on {name} has started"
         return sentence if self.trouble is None else f"{sentence}: {self.trouble}"
 
     def passing_obstacle(self) -> str | None:

@@ -154,7 +154,10 @@ async def test_a_waiting_job_can_be_cancelled(platform: LocalPlatform) -> None:
     service.adopted()
     job = CoreDouble().spec("aaaa1")
     waits = service.submit_trial_job(job)
-    assert isinstance(waits, JobWaiting) and waits.reason == "waits for the keeper on this machine"
+    assert (
+        isinstance(waits, JobWaiting)
+        and waits.reason == "waits until the agent (keeper) on this machine has started"
+    )
     order = service.cancel_trial_job(job.id, grace=timedelta(0))
     assert order is not None and order.cmd_seq is None
     assert service.cancel_trial_job(job.id, grace=timedelta(0)) is None
