@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -19,18 +18,21 @@ from nnimgr.dispatcher.tuner import TunerHost
 from tests.dispatcher.hosting import start_line
 from tests.e2e.processes import dispatchers
 from tests.e2e.scene import Scene, eventually
-from tests.server.harness import nothing_left, serving
+from tests.server.harness import Server, nothing_left, serving
 
 SPACE = {
     "n": {"_type": "randint", "_value": [0, 3]},
     "c": {"_type": "choice", "_value": ["a", "b", "c", "d"]},
 }
+# The last trials wait for the file that is named, so that the tuner can be killed before the end.
 REPORT = """
-import time
+import os, sys, time
 import nni
 parameters = nni.get_next_parameter()
 nni.report_intermediate_result(parameters["n"])
 time.sleep(0.05)
+while nni.get_sequence_id() >= 8 and not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
 nni.report_final_result(parameters["n"] + ord(parameters["c"]))
 """
 
@@ -64,16 +66,14 @@ def succeeded(here: Scene, number: int) -> None:
     )
 
 
-def kill_tuner(here: Scene) -> None:
-    """kill -9, once it runs. On a busy machine the experiment may have ended before."""
+def kill_tuner(server: Server) -> None:
+    """kill -9, once it runs."""
 
     def pids() -> list[int]:
-        return [process.pid for process in dispatchers(here.server.home.path)]
+        return [process.pid for process in dispatchers(server.home.path)]
 
-    eventually(lambda: pids() or here.profile()["status"] == "DONE", "the tuner's process")
-    for pid in pids():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    for pid in eventually(pids, "the tuner's process"):
+        os.kill(pid, signal.SIGKILL)
 
 
 def sets_of(trials: list[dict[str, Any]]) -> list[str]:
@@ -91,20 +91,22 @@ def sets_of(trials: list[dict[str, Any]]) -> list[str]:
 def test_each_point_is_tried_once_though_tuner_and_server_are_killed(
     tmp_path: Path, tuner: dict[str, Any]
 ) -> None:
+    go = tmp_path / "go"
     with nothing_left(tmp_path):
         with serving(tmp_path) as server:
             here = Scene(server, tmp_path)
-            create(here, SPACE, here.script(REPORT), tuner=tuner, trialConcurrency=2)
+            create(here, SPACE, f"{here.script(REPORT)} {go}", tuner=tuner, trialConcurrency=2)
             for number in (2, 4):
                 succeeded(here, number)
-                kill_tuner(here)
+                kill_tuner(server)
             succeeded(here, 6)
             server.end(signal.SIGKILL)
         with serving(tmp_path, port=server.port) as server:
             here = Scene(server, tmp_path)
             eventually(lambda: server.call("GET", here.url).status == 200, "the experiment")
             succeeded(here, 8)
-            kill_tuner(here)
+            kill_tuner(server)
+            go.touch()
             trials = here.done()
             assert here.said() == "the tuner has no more parameter sets"
             points: list[dict[str, Any]] = [{"n": n, "c": c} for n in range(3) for c in "abcd"]
@@ -162,7 +164,7 @@ def test_what_waits_when_the_space_is_replaced_is_given_again(tmp_path: Path, na
         assert server.call("PUT", change, {"params": {"searchSpace": space(5)}}).status == 200
         eventually(lambda: here.trials()[1]["status"] == "SYS_CANCELED", "the end of what waited")
         if killed == "tuner":
-            kill_tuner(here)
+            kill_tuner(server)
         elif killed == "server":
             server.end(signal.SIGKILL)
             server = servers.enter_context(serving(tmp_path, port=server.port))
