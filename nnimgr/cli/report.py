@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnimgr.cli.progress import Progress, moved, number
-from nnimgr.cli.summary import counts_text, failure_lines, goal_of, last_failure
+from nnimgr.cli.summary import counts_text, failure_lines, goal_of, last_failure, main_objective
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
@@ -39,12 +39,12 @@ def report(progress: Progress, client: Client, terminal: Terminal) -> None:
         terminal.say("No trial has a usable result.")
     else:
         where = f"{best['sequence']} ({best['trialId']})"
-        objectives = list(profile.get("objectives") or {})
-        by = f" for {objectives[0]}" if len(objectives) > 1 else ""
+        main = main_objective(profile)
+        by = f" for {main}" if main else ""
         terminal.say(f"Best trial{by}: {where} with {number(best['value'])}, goal: {goal_of(profile)}")
         for name, value in _items(best["parameters"]):
             terminal.say(f"  {name}: {value}")
-        if by:
+        if main:
             terminal.say(f"Best for several objectives: nnictl experiment pareto {profile['id']}")
     terminal.say(f"Next: {_next(profile, failed)}")
 

@@ -18,6 +18,7 @@ __all__ = [
     "failure_lines",
     "goal_of",
     "last_failure",
+    "main_objective",
     "result_text",
 ]
 
@@ -47,11 +48,17 @@ def goal_of(profile: Mapping[str, Any]) -> str:
     return mode if profile.get("goalStated", True) else f'{mode} (NNI\'s default; set "goal:")'
 
 
+def main_objective(profile: Mapping[str, Any]) -> str:
+    """Return the objective that decides which trial is the best, "" unless there are several objectives."""
+    objectives = list(profile.get("objectives") or {})
+    return objectives[0] if len(objectives) > 1 else ""
+
+
 def best_line(profile: Mapping[str, Any], *, ended_at: str | None = None) -> str:
     """Return the best result with its trial, such as "0.964, trial 20 (k3x9z), 1 min ago"."""
     best = profile["bestTrial"]
-    objectives = list(profile.get("objectives") or {})
-    by = f" ({objectives[0]})" if len(objectives) > 1 else ""
+    main = main_objective(profile)
+    by = f" ({main})" if main else ""
     text = f"{number(best['value'])}{by}, trial {best['sequence']} ({best['trialId']})"
     return text if ended_at is None else f"{text}, {when(ended_at)}"
 
