@@ -12,12 +12,12 @@ __all__ = ["KeeperDoors", "NoDoors", "PrivateDoor", "Reach"]
 
 
 class Reach(NamedTuple):
-    """Addresses of the server for a keeper, as "https://host:port". The keeper tries them in turn.
+    """Addresses at which a keeper reaches the server, as "https://host:port". The keeper tries them in turn.
 
-    On the server's own machine an address is a Unix socket (``trial_keeper.calls.local_http``).
-    ``fingerprint``: SHA-256 (hex) of the certificate at an https address. ``authorities``: certificate
-    authorities, as PEM, that the keeper also accepts for the address's name, because a proxy may end TLS; "":
-    the authorities that the keeper's machine knows; None: no authority.
+    For a keeper on the server's own machine, the address is a Unix socket (see
+    ``trial_keeper.calls.local_http``). ``fingerprint``: SHA-256 (hex) of the server's certificate.
+    ``authorities``: certificates (PEM) of authorities that the keeper also accepts, because a proxy may end
+    TLS; "": the authorities that the keeper's machine trusts; None: no authority.
     """
 
     urls: Sequence[str]
@@ -26,9 +26,9 @@ class Reach(NamedTuple):
 
 
 class PrivateDoor(NamedTuple):
-    """Unix socket where a tunnel ends.
+    """Unix socket of the server at which an SSH tunnel from a keeper's machine ends.
 
-    ``path`` may be valid in this process only. For ``fingerprint``, see ``Reach``.
+    ``path`` may be valid in this process only. ``fingerprint``: SHA-256 (hex) of the server's certificate.
     """
 
     path: Path
@@ -36,40 +36,40 @@ class PrivateDoor(NamedTuple):
 
 
 class KeeperDoors(Protocol):
-    """Addresses at which a server serves the keepers' routes, and no other routes.
+    """Addresses at which a server answers keepers, and nothing else.
 
     Each address is opened on first use, stays open for the server's life, and is shared by all experiments.
-    ``url``: configured address that leads to the server from other machines, for ``network``; None: not
-    configured.
+    ``url``: configured address at which other machines reach the server, to be passed to ``network``; None:
+    not configured.
     """
 
     url: str | None
 
     async def local(self) -> Reach:
-        """Return the Unix socket for keepers of the server's own machine and user, opened if necessary.
+        """Return the Unix socket for keepers of the server's own machine and user. Open it if necessary.
 
-        Both ends check the user of the other end. Raises ServiceUnavailable.
+        The server and the keeper check that the other side runs as the same user. Raises ServiceUnavailable.
         """
 
     async def private(self) -> PrivateDoor:
-        """Return a Unix socket that only this user can reach. A tunnel from another machine ends there.
+        """Return a Unix socket that only this user can reach. An SSH tunnel from another machine ends there.
 
         The socket speaks TLS, because another user of the remote machine may listen at the tunnel's port
         after the tunnel has ended. Raises ServiceUnavailable.
         """
 
     async def network(self, address: str) -> Reach:
-        """Open a TLS listener at ``nniManagerIp``: an IP address or a name, optionally with a port.
+        """Open a TLS listener at ``address`` (``nniManagerIp``) and return its URL for keepers.
 
-        Without a port, a free port is chosen; after a restart of the server the same port is used if it is
-        still free. An "https://host[:port][/prefix]" is a service or an ingress that leads to the server;
-        then nothing is opened. Raises ServiceUnavailable, with a sentence about what is wrong with the
-        address.
+        ``address`` is an IP address or a name, optionally with a port. Without a port, a free port is chosen;
+        a restarted server takes the same port again if it is still free. If ``address`` is a URL
+        "https://host[:port][/prefix]", a proxy there leads to the server, and no listener is opened. Raises
+        ServiceUnavailable with a sentence that says what is wrong with the address.
         """
 
 
 class NoDoors:
-    """Doors of a server that accepts no keepers."""
+    """Replacement for ``KeeperDoors`` in a server that accepts no keepers: each method raises an error."""
 
     url: str | None = None
 

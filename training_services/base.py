@@ -1,8 +1,8 @@
-"""Interface between the core and the platforms: the types of both, and one abstract class.
+"""Interface between the core and the platforms: the types that both use, and one abstract class.
 
-A service imports everything that it needs from here; the events are defined in ``events.py``. A service never
-decides what runs: it places, starts and stops jobs, and reports what happened. The core may repeat each
-request, so every method is idempotent by job id.
+A training service imports everything that it needs from here; the events are defined in ``events.py``. A
+service never decides which trials run: it places, starts and stops jobs, and reports what happened to them.
+The core may repeat each request, so a method that is called twice for one job id has no second effect.
 
 Exceptions::
 
@@ -114,10 +114,10 @@ class ServiceUnavailable(ServiceError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialJobSpec:
-    """Attempt at a trial that the core wants to run.
+    """Attempt at a trial, which the core asks the training service to run.
 
     ``parameter_text`` is the exact content of ``parameter.cfg``. The last five fields are committed facts
-    about the job. They are set when the job is submitted again after a restart.
+    about the job. They are set when the job is submitted again after a restart of the server.
     """
 
     id: str
@@ -134,13 +134,13 @@ class TrialJobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownKeeper:
-    """Keeper that has already worked for this experiment under an earlier runner."""
+    """Keeper that has already worked for this experiment before the server was restarted."""
 
     keeper_id: str
     token_sha256: str
     instance: str | None
     boot_id: str | None
-    # highest committed command number of the keeper's instance, from a job or an acknowledgement
+    # highest number of a command to this instance of the keeper that is committed in the database
     last_cmd: int
     retired: tuple[str, ...] = ()  # earlier instances, whose reports are ignored
     silent: bool = False  # True: KeeperSilent is committed, and no later KeeperHeard
@@ -148,7 +148,7 @@ class KnownKeeper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownMachine:
-    """Machine whose state differs from the configuration: added, draining or removed.
+    """Machine whose state was changed while the experiment ran: added, draining or removed.
 
     ``added`` is the machine's configuration, as in the fact MachineAdded.
     """
@@ -164,8 +164,8 @@ class KnownMachine:
 class KnownKeepers:
     """Keepers and machines in the experiment's database, with the identity of the database.
 
-    ``restored``: the database was once replaced by an older copy, so keepers may have obeyed commands that
-    the database does not contain.
+    ``restored``: the database was once replaced by an older copy, so keepers may have carried out commands
+    that the database does not contain.
     """
 
     db_id: str
@@ -186,7 +186,7 @@ class TrialJobDetail:
 
 
 class TrialFile(NamedTuple):
-    """Plain file that a trial has written; ``path`` is below its attempt's folder, with slashes."""
+    """Regular file that a trial has written. ``path`` is relative to the attempt's folder."""
 
     path: str
     size: int  # bytes
@@ -195,7 +195,7 @@ class TrialFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileListing:
-    """Files by path; ``complete`` is False if the list was cut, because a listing is bounded."""
+    """List of the files that an attempt has written. ``complete`` is False if there were too many to list."""
 
     files: tuple[TrialFile, ...]
     complete: bool = True
@@ -213,7 +213,7 @@ class MachineStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Machine of an experiment. Values that its keeper has not reported are None.
+    """Machine of an experiment. Values that the machine's keeper has not reported are None.
 
     ``reason``: a sentence that says why the machine is not connected, or which problem its keeper reports.
     ``since``: time of the keeper's last call if the machine is not connected.
@@ -235,7 +235,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """Optional abilities of a platform."""
+    """Optional features of a training service, each with a flag that says whether it is supported."""
 
     updates: bool  # True: update_trial_job works (NNI: isMultiPhaseJobSupported)
     machines: bool = False  # True: the service accepts MachineAdded and the other facts about machines
@@ -244,7 +244,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedFolder:
-    """Storage of all machines: where it is mounted on the server's machine and on the other machines."""
+    """Storage that all machines share: its mount points on the server's machine and on other machines."""
 
     local: str
     remote: str
@@ -252,9 +252,9 @@ class SharedFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentContext:
-    """Description of the experiment that a service works for.
+    """Description of the experiment for which a training service runs jobs.
 
-    ``environ`` may contain secrets: never log it.
+    ``environ`` is the creator's environment and may contain secrets: never log it.
     """
 
     experiment_id: str
@@ -275,21 +275,21 @@ class ExperimentContext:
 
 
 class TrainingService(abc.ABC):
-    """Platform that serves one experiment.
+    """Platform that runs the jobs of one experiment.
 
     ``submit_trial_job``, ``update_trial_job``, ``cancel_trial_job`` and ``committed`` do no I/O: the first
-    three queue an order and return the fact to commit. A start or a stop is sent only after its fact was
-    given to ``committed``. Events are ordered per job and may be repeated. Events that were taken, but not
-    given to ``committed``, may come again after the next ``open``.
+    three queue an order and return a fact for the core to commit. A start or a stop is sent only after its
+    fact was passed to ``committed``. Events of one job are in order, and may be repeated. An event that the
+    core took, but did not pass to ``committed``, may come again after the next ``open``.
     """
 
     capabilities: Capabilities
 
     @abc.abstractmethod
     async def open(self, known: KnownKeepers) -> None:
-        """Connect to the platform and check it.
+        """Connect to the platform and check that it can run jobs.
 
-        If this raises ServiceUnavailable, nothing is left running.
+        If this raises ServiceUnavailable, the service has no open connections or tasks.
         """
 
     def adopted(self) -> None:
@@ -302,31 +302,32 @@ class TrainingService(abc.ABC):
 
     @abc.abstractmethod
     def submit_trial_job(self, job: TrialJobSpec) -> JobPlaced | JobWaiting | None:
-        """Queue the job, and return where it was placed or why it waits.
+        """Queue the job, and return the fact that says where it was placed or why it waits.
 
-        Return None if the core has committed the job's place already (the job is adopted), or if the job was
+        Return None if the core has already committed the job's place (the job is adopted), or if the job was
         submitted before. Raises JobRejected if the platform can never run the job.
         """
 
     @abc.abstractmethod
     def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
-        """Queue parameter set number ``index`` for a running job. Return None if the job is unknown or has
-        ended.
+        """Queue parameter set number ``index`` for a running job, and return the fact to commit.
 
-        Number 0 is the set that the job was started with.
+        Number 0 is the set with which the job was started. Return None if the job is unknown or has ended.
         """
 
     @abc.abstractmethod
     def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
-        """Queue the stop of a job: SIGTERM, ``grace``, SIGKILL.
+        """Queue the stop of a job, and return the fact to commit.
 
-        Return None if the job is unknown, has ended, or was stopped before.
+        The job gets SIGTERM, and SIGKILL after ``grace``. Return None if the job is unknown, has ended, or
+        was stopped before.
         """
 
     @abc.abstractmethod
     def committed(self, facts: Sequence[JobEvent]) -> None:
-        """Send the starts and stops that belong to these durable facts, and acknowledge the keepers'
-        reports.
+        """Take facts that the core has committed, and send the starts and stops that belong to them.
+
+        Keepers whose reports are now committed get an acknowledgement.
         """
 
     @abc.abstractmethod
@@ -335,7 +336,7 @@ class TrainingService(abc.ABC):
 
     @abc.abstractmethod
     def events(self) -> AsyncIterator[Sequence[JobEvent]]:
-        """Yield batches of events until the service is closed. Only one caller may iterate."""
+        """Yield batches of events for the core until the service is closed. Only one caller may iterate."""
 
     @abc.abstractmethod
     def read_log(
@@ -347,23 +348,26 @@ class TrainingService(abc.ABC):
         tail: int | None = None,
         keeper_id: str | None = None,
     ) -> AsyncIterator[bytes]:
-        """Yield chunks of a file of the job: ``stdout``, ``stderr`` or ``trial.log``.
+        """Yield the content of a job's log in chunks: ``stdout``, ``stderr`` or ``trial.log``.
 
-        ``tail``: yield only this number of last lines of the current content; the last line may be
-        incomplete. ``follow``: continue until the job has ended. ``keeper_id``: keeper of the job's place,
-        which finds the files of a job that the service has forgotten. Raises FileNotFoundError, ValueError
-        (bad name) and ServiceUnavailable (the host cannot be reached, or no longer exists).
+        ``tail``: yield only this number of lines from the end; the last line may be incomplete. ``follow``:
+        continue until the job has ended. ``keeper_id``: keeper that ran the job; it still finds the files of
+        a job that the service has forgotten. Raises FileNotFoundError, ValueError (unknown log name) and
+        ServiceUnavailable (the host cannot be reached, or no longer exists).
         """
 
     @abc.abstractmethod
     async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
-        """Return the list of the job's files. For ``keeper_id`` and errors, see ``read_log``."""
+        """Return the list of files that the job has written.
+
+        For ``keeper_id`` and errors, see ``read_log``.
+        """
 
     @abc.abstractmethod
     def read_file(self, job_id: str, path: str, *, keeper_id: str | None = None) -> AsyncIterator[bytes]:
-        """Yield chunks of one of the job's files, up to its current size.
+        """Yield the content of one of the job's files in chunks, up to the file's current size.
 
-        Only plain files are read, not links. For ``keeper_id`` and errors, see ``read_log``.
+        Only regular files are read, not links. For ``keeper_id`` and errors, see ``read_log``.
         """
 
     def machines(self) -> Sequence[Machine]:
@@ -371,15 +375,15 @@ class TrainingService(abc.ABC):
         return ()
 
     def notices(self) -> Mapping[str, str]:
-        """Return the platform's current problems: subject -> one sentence."""
+        """Return the platform's current problems: a short name of the affected part -> one sentence."""
         return {}
 
     async def remove(self, *, only_look: bool = False) -> Sequence[str]:
-        """Remove the experiment's files and objects on the platform, except the experiment's folder on the
+        """Remove the experiment's files and objects on the platform, but not the experiment's folder on the
         server.
 
         The service must be closed. With ``only_look``, only check whether everything can be removed. Return
-        one sentence for each part that is left behind.
+        one sentence for each file or object that cannot be removed.
         """
         return ()
 
@@ -387,6 +391,6 @@ class TrainingService(abc.ABC):
     async def close(self, *, detach: bool) -> Sequence[str]:
         """Close the service. ``detach``: leave jobs and keepers running; otherwise end the keepers.
 
-        Without ``detach``, all jobs have ended before the call. Return one sentence for each part that could
-        not be ended.
+        Without ``detach``, all jobs have ended before the call. Return one sentence for each keeper that
+        could not be ended.
         """

@@ -1,8 +1,8 @@
 """Packs trial code as one archive for machines that do not have the code. Equal content gets an equal name.
 
-The name is a hash of the files' names, modes and contents, but not of their times: after a mere ``touch``
-nothing is sent again. An experiment's archives are in the folder ``code`` of its directory, which the
-keepers' HTTP routes serve.
+The name is a hash of the files' names, modes and contents, but not of their times: after a mere ``touch`` the
+archive is not sent again. An experiment's archives are in the folder ``code`` of its directory. Keepers
+download them over HTTP.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SHOWN = 3  # number of largest entries that an error message names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeLimits:
-    """Limits of a trial's code: number of entries, and bytes of all files together."""
+    """Limits of a trial's code: number of files and folders, and bytes of all files together."""
 
     entries: int = 20_000
     size: int = 1 << 30
@@ -54,7 +54,7 @@ class CodeLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeArchive:
-    """Packed code; ``size``: bytes of the archive; ``content``: bytes of the files in it."""
+    """Archive with the trial code. ``size``: bytes of the archive; ``content``: bytes of the files in it."""
 
     path: Path
     sha256: str
@@ -63,7 +63,9 @@ class CodeArchive:
 
     @property
     def order(self) -> dict[str, Any]:
-        """Return the field ``code`` of a start command, in the format of ``trial_keeper.wire``."""
+        """Return the archive's hash and size for the field ``code`` of a start command (see
+        ``trial_keeper.wire``).
+        """
         return {"sha256": self.sha256, "size": self.size}
 
 
@@ -74,21 +76,25 @@ class _Entry(NamedTuple):
 
 
 def code_folder(directory: Path) -> Path:
-    """Return the folder with an experiment's archives."""
+    """Return the folder with the code archives of an experiment, which is in ``directory``."""
     return directory / "code"
 
 
 def archive_path(directory: Path, sha256: str) -> Path:
-    """Return the path of the archive of this hash in the experiment's directory; the file may not exist."""
+    """Return the path of the code archive with this hash in the experiment's directory.
+
+    The file may not exist.
+    """
     return code_folder(directory) / f"{sha256}.tar.gz"
 
 
 def pack_code(source: Path, directory: Path, *, limits: CodeLimits | None = None) -> CodeArchive:
-    """Pack ``source`` (trialCodeDirectory) for the experiment in ``directory``; return the archive. Blocks.
+    """Pack the folder ``source`` (trialCodeDirectory) and return the archive. This blocks the thread.
 
-    Files that ``.nniignore`` names (in gitignore's syntax) are omitted, as well as experiments inside the
-    code's directory, sockets, pipes and devices. Raises ServiceUnavailable if the directory is missing,
-    cannot be read, keeps changing, or exceeds the limits.
+    The archive is written to ``directory``, the experiment's directory. Experiments' folders inside the code
+    are omitted, as well as sockets, pipes, devices, and files that ``.nniignore`` lists (in gitignore's
+    syntax). Raises ServiceUnavailable if the code is missing, cannot be read, keeps changing, or exceeds the
+    limits.
     """
     folder = code_folder(directory)
     try:
@@ -111,10 +117,10 @@ def pack_code(source: Path, directory: Path, *, limits: CodeLimits | None = None
 
 
 def measure_code(source: Path, shared: Path, *, limits: CodeLimits | None = None) -> tuple[int, int]:
-    """Return the number of entries that ``pack_code`` would pack, and the sum of their files' bytes.
+    """Return the number of files and folders that ``pack_code`` would pack, and the sum of the files' bytes.
 
-    ``shared`` is the folder in which the experiment's folder would be created. Raises ServiceUnavailable as
-    ``pack_code`` does.
+    ``shared`` is the folder in which the experiment's folder would be created. Raises ServiceUnavailable for
+    the same reasons as ``pack_code``.
     """
     try:
         left_out = _left_out(source, shared / "experiment")
@@ -127,12 +133,12 @@ def measure_code(source: Path, shared: Path, *, limits: CodeLimits | None = None
 
 
 def _content(entries: Iterable[_Entry]) -> int:
-    """Return the bytes of the entries' files."""
+    """Return the sum of the sizes of the files among the entries, in bytes."""
     return sum(entry.status.st_size for entry in entries if stat.S_ISREG(entry.status.st_mode))
 
 
 class _Changed(Exception):
-    """Error: a file changed after it was listed."""
+    """Error: a file of the trial code changed after it was listed and before it was packed."""
 
 
 def _pack(source: Path, directory: Path, limits: CodeLimits) -> CodeArchive:
@@ -165,7 +171,7 @@ def _pack(source: Path, directory: Path, limits: CodeLimits) -> CodeArchive:
 
 
 class _Hashing:
-    """File that computes the hash of the content written to it."""
+    """Writable file that also computes the hash of everything written to it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.hash = hashlib.sha256()
@@ -180,8 +186,8 @@ class _Hashing:
 
 
 def _left_out(source: Path, directory: Path) -> set[str]:
-    """Return the folders inside the code that are not packed: this experiment's folder, and the folder of all
-    experiments.
+    """Return the folders inside the trial code that must not be packed: this experiment's folder, and the
+    folder of all experiments.
     """
     root = source.resolve()
     found = {directory.resolve(), directory.resolve().parent}
@@ -200,7 +206,7 @@ def _ignored(source: Path) -> GitIgnoreSpec:
 
 
 def _entries(source: Path, left_out: set[str], ignored: GitIgnoreSpec) -> Iterator[_Entry]:
-    """Yield the folders and files to pack, in an order that depends only on names.
+    """Yield the files and folders of the trial code to pack, sorted by name.
 
     A folder precedes its content.
     """
@@ -225,9 +231,9 @@ def _entries(source: Path, left_out: set[str], ignored: GitIgnoreSpec) -> Iterat
 
 
 def _bounded(source: Path, entries: Iterator[_Entry], limits: CodeLimits) -> Iterator[_Entry]:
-    """Yield the entries.
+    """Yield the given entries (files and folders of the trial code).
 
-    Raise ServiceUnavailable if there are too many entries or they are too large together.
+    Raise ServiceUnavailable if there are too many entries, or if all files together are too large.
     """
     number, size = 0, 0
     numbers: Counter[str] = Counter()
@@ -285,7 +291,7 @@ def _no_link(path: str, flags: int) -> int:
 
 
 def _drop_old(folder: Path, newest: Path) -> None:
-    """Delete all but the last ``KEPT`` archives."""
+    """Delete all archives of the experiment's code except the newest ones (``KEPT``)."""
     found: list[tuple[float, Path]] = []
     for path in folder.glob("*.tar.gz"):
         try:
@@ -298,14 +304,14 @@ def _drop_old(folder: Path, newest: Path) -> None:
 
 
 class PackedCode:
-    """Trial code of an experiment, packed once for all its hosts."""
+    """Trial code of an experiment, packed once for all machines that need a copy."""
 
     def __init__(self, context: ExperimentContext) -> None:
         self._context = context
         self._packing: asyncio.Future[CodeArchive] | None = None
 
     async def pack(self) -> None:
-        """Pack the code in its current state, unless it was packed before. Raises ServiceUnavailable."""
+        """Pack the trial code as it is now, unless it was packed before. Raises ServiceUnavailable."""
         failed = self._packing is not None and self._packing.done() and self._packing.exception() is not None
         if self._packing is None or failed:
             context = self._context
@@ -315,6 +321,6 @@ class PackedCode:
 
     @property
     def archive(self) -> CodeArchive:
-        """The archive; available only after ``pack``."""
+        """Archive with the packed trial code. Available only after ``pack``."""
         assert self._packing is not None
         return self._packing.result()

@@ -1,6 +1,6 @@
 """Facts about jobs, keepers and machines that a training service reports to the core.
 
-The core uses them unchanged (``nnimgr.rules.facts`` imports them into its union).
+The core stores them unchanged: ``nnimgr.rules.facts`` imports these types.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class EndReason(StrEnum):
-    """Reason why an attempt ended, as its keeper saw it."""
+    """Reason why an attempt ended, as reported by the keeper that ran the attempt."""
 
     EXITED = "exited"  # the command ended by itself, or by a signal that did not come from the keeper
     STOPPED = "stopped"  # the command ended after the keeper had signaled it because of a stop order
@@ -53,7 +53,10 @@ class EndReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Place where a job runs. If the host gets another ``boot_id`` or ``instance``, the job is lost."""
+    """Place where a job runs: a keeper, its directory (``instance``), its machine's boot, and the GPUs.
+
+    If the machine is rebooted or the keeper's directory is replaced, the job is lost.
+    """
 
     keeper_id: str
     instance: str
@@ -63,9 +66,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlaced:
-    """Fact: the job has a place.
+    """Fact: a machine was chosen for the job.
 
-    The start order has the command number ``cmd_seq``, and is sent when this fact is committed.
+    The command that starts the job has the number ``cmd_seq``. It is sent when this fact is committed.
     """
 
     job_id: str
@@ -83,7 +86,7 @@ class JobWaiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStarted:
-    """Fact: the command of the attempt runs; ``started_at`` is by the host's clock."""
+    """Fact: the attempt's command is running. ``started_at`` is by the clock of its machine."""
 
     job_id: str
     started_at: datetime
@@ -91,12 +94,12 @@ class JobStarted:
 
 
 class MetricReported(NamedTuple):
-    """Fact: the trial wrote one metric frame.
+    """Fact: the trial reported one metric. Each report is one frame in the attempt's metrics file.
 
     The type is a named tuple because the server creates up to 100,000 of them per second. ``position`` is the
-    frame's number in the attempt's metrics file, from 0. ``text`` is the JSON text of the value as the trial
-    wrote it (it may be NaN). ``value`` is the number in the text (``default`` of a mapping), or None if there
-    is no finite number.
+    frame's number in the file, from 0. ``text`` is the JSON text of the value as the trial wrote it (it may
+    be NaN). ``value`` is the number in the text (``default`` of a mapping), or None if there is no finite
+    number.
     """
 
     job_id: str
@@ -110,7 +113,10 @@ class MetricReported(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameSkipped:
-    """Fact: a frame is not a metric. The frame is counted; ``reason`` is a sentence shown on the trial."""
+    """Fact: a frame (one record) of the trial's metrics file is not a valid metric.
+
+    The frame still counts as received. ``reason`` is a sentence that is shown on the trial.
+    """
 
     job_id: str
     position: int
@@ -128,9 +134,9 @@ class ParametersWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateOrdered:
-    """Fact: a further parameter set was ordered for a running job.
+    """Fact: the core ordered a further parameter set for a running job.
 
-    ``cmd_seq`` is the order's command number.
+    The command that sends the set has the number ``cmd_seq``.
     """
 
     job_id: str
@@ -140,9 +146,9 @@ class UpdateOrdered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopOrdered:
-    """Fact: a stop was ordered for the job.
+    """Fact: the core ordered the job to stop. The command that stops the job has the number ``cmd_seq``.
 
-    Command number None: the job had no place, so no command is sent.
+    ``cmd_seq`` is None if the job had no place, so that no command is sent.
     """
 
     job_id: str
@@ -155,8 +161,8 @@ class JobEnded:
     """Fact: the attempt has ended.
 
     None of its processes run, all its metrics have been reported, and no event about it follows. ``metrics``:
-    number of frames in its metrics file; ``acked_cmd``: highest command number that its keeper has carried
-    out; ``message``: a sentence if there is more to report than the exit code.
+    number of frames in its metrics file; ``acked_cmd``: highest number of a command that its keeper has
+    carried out; ``message``: a sentence if there is more to report than the exit code.
     """
 
     job_id: str
@@ -170,7 +176,7 @@ class JobEnded:
 
 
 def never_started(job_id: str, message: str) -> JobEnded:
-    """Return the end of a job that never got a place. ``message``: a sentence that says why."""
+    """Return the fact that ends a job that never got a place. ``message``: a sentence that says why."""
     return JobEnded(
         job_id=job_id,
         reason=EndReason.NEVER_STARTED,
@@ -188,7 +194,7 @@ class JobLost:
     """Fact: the attempt was lost, and its end was never reported. Later reports about the attempt are
     ignored.
 
-    Either the loss is proven (another boot, a deleted directory, no pod, an expired lease), or a user has
+    Either the loss is proven (a reboot, a deleted directory, a missing pod, an expired lease), or a user has
     declared the machine lost.
     """
 
@@ -198,7 +204,7 @@ class JobLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobNoted:
-    """Fact: a sentence about the job for the user. It does not change the job's state."""
+    """Fact: there is a note about the job for the user. The note does not change the job's state."""
 
     job_id: str
     note: str
@@ -217,10 +223,9 @@ class KeeperEnrolled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperBound:
-    """Fact: a keeper's directory (``instance``) has called for the first time, or for the first time since
-    a boot.
+    """Fact: a keeper has called for the first time with this directory (``instance``) and this boot.
 
-    From now on the keeper's token is valid only for this directory and boot.
+    From now on, calls with the keeper's token are accepted only from this directory and boot.
     """
 
     keeper_id: str
@@ -230,9 +235,9 @@ class KeeperBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperAcknowledged:
-    """Fact: the keeper has carried out all commands up to ``acked_cmd``.
+    """Fact: the keeper has carried out all commands up to number ``acked_cmd``.
 
-    The fact is sent only if an ended job waits for it.
+    The fact is reported only if an ended job waits for it.
     """
 
     keeper_id: str
@@ -256,9 +261,9 @@ class KeeperHeard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperGone:
-    """Fact: the keeper's host was created only for certain jobs, and is gone for good.
+    """Fact: the keeper's host, such as a pod, no longer exists. It was created only for certain jobs.
 
-    The jobs had ended before.
+    These jobs had ended before.
     """
 
     keeper_id: str
@@ -268,8 +273,8 @@ class KeeperGone:
 class MachineAdded:
     """Fact: the machine is used from now on, or again after it was drained or removed.
 
-    ``machine``: an item of ``machineList`` in canonical form, with references in place of secrets; None: the
-    machine is in the configuration.
+    ``machine``: an item of ``machineList`` in normalized form, with references in place of secrets; None: the
+    configuration already contains the machine.
     """
 
     keeper_id: str
@@ -278,16 +283,16 @@ class MachineAdded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineDrained:
-    """Fact: no more jobs are placed on the machine; running jobs end there."""
+    """Fact: no more jobs are placed on the machine. Jobs that run there continue to their end."""
 
     keeper_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRemoved:
-    """Fact: the machine is drained, and then its keeper exits.
+    """Fact: a user has ordered the removal of the machine. No more jobs are placed there.
 
-    ``force``: requeue the trials that run there.
+    The machine's keeper exits after the last job. ``force``: stop and requeue the trials that run there.
     """
 
     keeper_id: str

@@ -1,4 +1,6 @@
-"""Parts of ``nnictl doctor`` that all platforms share: its inputs, and its checks of code and trials."""
+"""Parts of ``nnictl doctor`` that all platforms share: inputs of the checks, and checks of code and
+trials.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,22 @@ TRIAL_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Inputs of a check. ``home`` is the folder of the server's files, whose disk experiments fill."""
+    """Inputs of the checks of ``nnictl doctor``. ``home``: the server's folder, whose disk experiments
+    fill.
+    """
 
     context: ExperimentContext
     tools: ServiceTools
     home: Path
 
     def needs(self, indices: Sequence[int] | None, *, python_path: str | None = None) -> Needs:
-        """Return what each trial needs on a machine with these GPUs."""
+        """Return the requirements of a trial on a machine. ``indices``: GPUs there that trials may use."""
         return Needs(gpus=self.context.trial_gpu_number, gpu_indices=indices, python_path=python_path)
 
     def for_one_trial(self) -> ExperimentContext:
-        """Return the description of an experiment with its own id that needs no GPU, because others may use
-        the GPUs.
+        """Return the description of a new experiment for one test trial without a GPU.
+
+        The trial needs no GPU, because other trials may use the GPUs.
         """
         experiment_id = new_experiment_id()
         return replace(
@@ -45,12 +50,12 @@ class Examination:
 
 
 def new_experiment_id() -> str:
-    """Return the id of an experiment that exists only for one check."""
+    """Return a random id for an experiment that exists only during one check of ``nnictl doctor``."""
     return f"doctor-{secrets.token_hex(4)}"
 
 
 async def look_at_code(context: ExperimentContext) -> AsyncIterator[Finding]:
-    """Pack the trials' code as for a machine, and yield one finding about the code."""
+    """Pack the trial code as for a remote machine, and yield one finding about its size or an error."""
     title = "all machines"
     try:
         packed = await asyncio.to_thread(pack_code, context.trial_code_directory, context.directory)
@@ -65,7 +70,7 @@ async def look_at_code(context: ExperimentContext) -> AsyncIterator[Finding]:
 async def run_one_trial(
     machine: str, service: TrainingService, experiment_id: str, *, limit_s: float = TRIAL_S
 ) -> Finding:
-    """Run a trial whose command does nothing, and return one finding about the result."""
+    """Run a trial whose command does nothing, and return a finding that says whether it succeeded."""
     try:
         took = await rehearse(service, experiment_id=experiment_id, limit_s=limit_s)
     except ServiceError as error:

@@ -1,11 +1,11 @@
 """Training service that follows a script, for tests of the core without processes or waiting.
 
-Every job follows its trial's script as soon as its start is durable::
+Every job follows its trial's script as soon as the job's start is committed::
 
     service.script("abcde", [started(), metric(0.5), metric(0.7, final=True), ended(0)])
     service.script("fghij", [started(), lost("the host burnt")], [started(), ended(0)])  # two attempts
 
-A script pauses at ``hold()`` until ``resume``. A durable stop ends the job in any case. Trials without a
+A script pauses at ``hold()`` until ``resume``. A committed stop ends the job in any case. Trials without a
 script follow ``default``. A closed service can be opened again: its jobs have continued meanwhile, and events
 that the core has not recorded are reported again.
 """
@@ -73,7 +73,7 @@ AT = datetime(2020, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Step of a job's script, made by the functions of this module."""
+    """Step of a job's script. Use the functions of this module, such as ``started``, to make steps."""
 
     kind: str
     value: object = None
@@ -91,7 +91,9 @@ def metric(value: object, *, final: bool = False) -> Step:
 
 
 def skipped(reason: str) -> Step:
-    """Return a step that writes a frame that is no metric."""
+    """Return a step that writes an invalid record to the metrics file. ``reason`` says why it is not a
+    metric.
+    """
     return Step("skipped", reason)
 
 
@@ -100,7 +102,7 @@ def wants_parameters(index: int) -> Step:
 
 
 def given() -> Step:
-    """Return a step that waits for the requested parameter set.
+    """Return a step that waits for the parameter set that the trial has requested.
 
     The metrics of later steps belong to this set.
     """
@@ -112,7 +114,9 @@ def noted(note: str) -> Step:
 
 
 def ended(code: int | None = 0, *, signal: int | None = None) -> Step:
-    """Return a step that ends the command: with an exit code, or by a signal (then ``code`` is None)."""
+    """Return a step that ends the trial's command: with an exit code, or by a signal (then ``code`` is
+    None).
+    """
     return Step("ended", None, None if signal is not None else code, signal)
 
 
@@ -121,12 +125,12 @@ def lost(reason: str) -> Step:
 
 
 def rejected(reason: str) -> Step:
-    """Return a script's first step that makes the platform reject the job."""
+    """Return a step that makes the platform reject the job. It must be the first step of a script."""
     return Step("rejected", reason)
 
 
 def hold() -> Step:
-    """Return a step that stops the script until ``FakeService.resume``."""
+    """Return a step that pauses the script until a test calls ``FakeService.resume``."""
     return Step("hold")
 
 
@@ -138,7 +142,7 @@ class _Job:
     running: bool = False  # True: the job's start is durable
     held: bool = False
     started: bool = False
-    # Further parameter sets that have arrived, as JSON records.
+    # Parameter sets that the job has received while it runs, as JSON records.
     parameters: dict[int, str] = field(default_factory=dict)
     wanted: int = 0  # number of the parameter set that was requested last
     frames: int = 0
@@ -150,10 +154,10 @@ class _Job:
 
 @dataclass(slots=True)
 class FakeService(TrainingService):
-    """Service for tests that follows the scripts of trials. At most ``slots`` jobs have a place (None: no
+    """Service for tests that follows the scripts of trials. At most ``slots`` jobs run at once (None: no
     limit).
 
-    ``orders``: the core's durable orders as ("start" or "stop" or "update", job_id), in order.
+    ``orders``: the core's committed orders as ("start" or "stop" or "update", job_id), in order.
     """
 
     slots: int | None = None
@@ -168,28 +172,28 @@ class FakeService(TrainingService):
     _submitted: set[str] = field(default_factory=set)  # jobs submitted since the service was opened
     _cmd_seq: int = 0
     _acked: int = 0  # highest durable command number; the fake keeper carries out each command at once
-    # Ordered parameter sets, whose orders may not be durable yet.
+    # Parameter sets for running jobs, which the core may not have committed yet.
     _ordered: dict[tuple[str, int], str] = field(default_factory=dict)
     _logs: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
     capabilities = Capabilities(updates=True)
 
     def script(self, trial_id: str, *attempts: Sequence[Step]) -> None:
-        """Set one script for each attempt of the trial. Further attempts follow ``default``."""
+        """Set the scripts of a trial, one for each attempt. Further attempts follow ``default``."""
         self._scripts[trial_id] = deque(attempts)
 
     def resume(self, job_id: str) -> None:
-        """Continue a job that pauses at ``hold``."""
+        """Continue the script of a job that pauses at ``hold``."""
         job = self._jobs[job_id]
         job.held = False
         self._play(job)
 
     def say(self, *events: JobEvent) -> None:
-        """Report these events to the core."""
+        """Report these events to the core, although no script contains them."""
         self._outbox.put(events)
 
     def running(self, trial_id: str) -> int:
-        """Return the number of running attempts of the trial."""
+        """Return the number of attempts of the trial that are running."""
         return sum(
             job.running and not job.over for job in self._jobs.values() if job.spec.trial_id == trial_id
         )
@@ -232,7 +236,7 @@ class FakeService(TrainingService):
         return self._place(job, steps)
 
     def _adopt(self, job: TrialJobSpec, steps: deque[Step]) -> None:
-        """Continue a job that has recorded events, with the rest of its script."""
+        """Continue a job after a restart: skip the steps of its script that the core has recorded."""
         adopted = self._jobs[job.id] = _Job(job, steps, job.place, running=True, stop=job.stop)
         adopted.parameters = {order.index: record for order, record in job.updates}
         while steps and adopted.frames < job.recorded:
@@ -296,7 +300,7 @@ class FakeService(TrainingService):
             self._free_slot()
 
     def _play(self, job: _Job) -> None:
-        """Follow the script until it pauses at ``hold`` or ends."""
+        """Carry out the steps of the job's script until the script pauses or ends."""
         while job.steps and not (job.over or job.held):
             step = job.steps.popleft()
             if step.kind == "hold":
@@ -364,7 +368,7 @@ class FakeService(TrainingService):
         )
 
     def _free_slot(self) -> None:
-        """Give a free slot to the job that has waited longest."""
+        """Place the job that has waited longest, because a slot has become free."""
         if self._waiting:
             job = self._waiting.pop(next(iter(self._waiting)))
             scripts = self._scripts.get(job.trial_id)

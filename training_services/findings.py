@@ -1,4 +1,7 @@
-"""Findings about a machine, derived from its reported facts. The machine is not contacted here."""
+"""Checks of a machine for ``nnictl doctor``, from facts that the machine has reported.
+
+Makes no connection.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from typing import Any
 
 __all__ = ["Check", "Finding", "Level", "Needs", "judge", "shown_bytes"]
 
-# Free bytes on a disk: below the first number trials cannot run; below the second, little space is left.
+# Free bytes on a disk: below the first, trials cannot run; below the second, a warning is shown.
 LEAST_BYTES, FEW_BYTES = 100 << 20, 2 << 30
 LEAST_FILES = 1000
 CLOCK_S = 5.0
 
 
 class Check(StrEnum):
-    """Subject of a check."""
+    """Property of a machine that ``nnictl doctor`` checks."""
 
     CONFIG = "config"
     CONNECTION = "connection"
@@ -41,7 +44,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Sentence about ``machine``. Unless the level is OK, the sentence says what to do."""
+    """Result of one check of ``machine``: a sentence.
+
+    Unless the level is OK, the sentence says what to do.
+    """
 
     machine: str
     check: Check
@@ -51,7 +57,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Requirements of trials for a machine. ``gpu_indices``: GPUs that trials may use; None: all.
+    """Requirements of a trial for its machine. ``gpu_indices``: GPUs that trials may use; None: all GPUs.
 
     ``python_path``: directory that must contain Python on the machine; None: any Python is accepted.
     """
@@ -64,7 +70,7 @@ class Needs:
 def judge(machine: str, facts: Mapping[str, Any], *, needs: Needs, ahead_s: float) -> Iterator[Finding]:
     """Yield findings from ``facts``, which ``trial_keeper.attendant`` has reported about a machine.
 
-    The machine's clock is ``ahead_s`` seconds ahead of this server's clock.
+    ``ahead_s``: number of seconds by which the machine's clock is ahead of this server's clock.
     """
 
     def found(check: Check, level: Level, sentence: str) -> Finding:

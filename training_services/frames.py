@@ -1,7 +1,7 @@
-"""Conversion of each frame of a trial's metrics file into one event. Pure; no function raises.
+"""Converts each frame (record) of a trial's metrics file into one event. The functions never raise an error.
 
-The payloads come from user code and may be anything. This is the hottest loop of the server (100,000 frames a
-second), so it avoids ``json.loads`` and builds named tuples.
+The frames come from user code and may contain anything. This is the hottest loop of the server (100,000
+frames a second), so it avoids ``json.loads`` and builds named tuples.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _LARGEST = 2**63 - 1
 
 
 class _Skip(Exception):
-    """Error: the frame is not a metric; the message is a sentence for the user."""
+    """Error: the frame is not a metric. The message says why, and is shown to the user."""
 
 
 def read_frames(
     job_id: str, trial_id: str, *, position: int, payloads: Sequence[bytes]
 ) -> list[MetricReported | FrameSkipped | ParametersWanted]:
-    """Return the events of consecutive frames. ``position`` is the number of the first frame."""
+    """Return one event for each frame of a trial's metrics file. ``position`` is the first frame's number."""
     return [
         read_frame(job_id, trial_id, position=number, payload=payload)
         for number, payload in enumerate(payloads, position)
@@ -37,7 +37,10 @@ def read_frames(
 def read_frame(
     job_id: str, trial_id: str, *, position: int, payload: bytes
 ) -> MetricReported | FrameSkipped | ParametersWanted:
-    """Return the event of one payload; FrameSkipped with a sentence if it is not a metric."""
+    """Return the event for one frame of a trial's metrics file, whose content is ``payload``.
+
+    If the frame is not a metric, return FrameSkipped with a sentence that says why.
+    """
     try:
         frame = _parse(payload.decode(), "it is not JSON")
         if type(frame) is not dict:
@@ -91,7 +94,7 @@ def _parse(text: str, complaint: str) -> object:
 
 
 def _value(frame: dict[str, object]) -> tuple[str, float | None]:
-    """Return the JSON text of the value, and the number in it or None."""
+    """Return the JSON text of the frame's value, and the number in the value, or None if it has none."""
     if "value" not in frame:
         raise _Skip("it has no value")
     text = frame["value"]

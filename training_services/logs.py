@@ -1,4 +1,4 @@
-"""Files of trials on this machine."""
+"""Reads files of trials in folders of this machine."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ LOG_NAMES = ("stdout", "stderr", "trial.log")
 
 
 def check_log_name(name: str) -> None:
-    """Raise ValueError if this is not a log's name."""
+    """Raise ValueError if the name is not the name of a trial's log, such as ``stdout``."""
     if name not in LOG_NAMES:
         raise ValueError(f"{name!r} is not one of {', '.join(LOG_NAMES)}")
 
 
 class LogFile(PlainFile):
-    """Log file of a trial."""
+    """Log file of a trial on this machine, opened for reading."""
 
     def __init__(self, root: Path, parts: Sequence[str], name: str) -> None:
-        """Open the log.
+        """Open the log file for reading.
 
-        Raises ValueError (not a log's name), FileNotFoundError (also for a link or a pipe).
+        Raises ValueError (unknown name of a log), FileNotFoundError (also for a link or a pipe).
         """
         check_log_name(name)
         super().__init__(str(root), parts, name)
@@ -46,9 +46,10 @@ class LogFile(PlainFile):
 async def folder_file(
     root: Path, parts: Sequence[str], path: str, *, tail: int | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """Yield chunks of a file below the folder at ``parts``, up to its current size, or its last lines.
+    """Yield the content of a file in chunks, up to its current size, or only its last ``tail`` lines.
 
-    Raises ValueError (invalid path), FileNotFoundError (also for a link or a pipe).
+    ``parts`` is the path from ``root`` to the job's folder, and ``path`` the file's path in it. Raises
+    ValueError (invalid path), FileNotFoundError (also for a link or a pipe).
     """
     file = await asyncio.to_thread(PlainFile, str(root), parts, path)
     try:
@@ -63,13 +64,16 @@ async def folder_file(
 
 
 async def folder_listing(root: Path, parts: Sequence[str]) -> FileListing:
-    """Return the list of plain files below that folder. Raises FileNotFoundError."""
+    """Return the list of regular files in the folder with the path ``parts`` below ``root``.
+
+    Raises FileNotFoundError.
+    """
     found, complete = await asyncio.to_thread(list_files, str(root), parts)
     return listing_of(found, complete=complete)
 
 
 def listing_of(found: Iterable[Listed], *, complete: bool) -> FileListing:
-    """Return the files in the form of the interface. A name that is not valid text is shown escaped."""
+    """Convert a list of files to a ``FileListing``. A name that is not valid text is shown escaped."""
     files = tuple(
         TrialFile(
             path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
@@ -82,7 +86,7 @@ def listing_of(found: Iterable[Listed], *, complete: bool) -> FileListing:
 
 
 class FolderFiles:
-    """``KeeperFiles`` for an experiment's directory on this machine."""
+    """Reader of jobs' files (see ``KeeperFiles``) in an experiment's directory on this machine."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -90,7 +94,7 @@ class FolderFiles:
     def read(
         self, parts: Sequence[str], path: str, *, follow: bool = False, tail: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the chunks of a file; ``follow`` is ignored."""
+        """Yield the content of a file in chunks; ``follow`` is ignored."""
         return folder_file(self._directory, parts, path, tail=tail)
 
     async def listing(self, parts: Sequence[str]) -> FileListing:

@@ -1,1 +1,3 @@
-"""Training services on platforms that run shell scripts as named jobs, such as batch systems and clouds."""
+"""Training services on platforms that run shell scripts as jobs with names, such as batch systems and
+clouds.
+"""

@@ -1,4 +1,4 @@
-"""Job of a batch platform, followed from its submission (or from its adoption) to its end."""
+"""Follows one job of a batch platform, from its submission (or its adoption after a restart) to its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ T = TypeVar("T")
 
 
 class Insist(Protocol):
-    """Type of the function that repeats ``work`` on the platform until it succeeds. It raises JobRejected."""
+    """Type of a function that retries ``work``, a call to the platform, until the call succeeds.
+
+    The function raises JobRejected if ``work`` does.
+    """
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T: ...
 
@@ -40,11 +43,11 @@ _SPOILT = "its metrics file has no frame header at byte {}; the rest of the file
 
 
 class FollowedJob:
-    """Job that the service follows on the platform until its end.
+    """Job that the service follows on the platform until the job ends.
 
-    ``news`` is set when the job may have changed. ``put`` takes events for the core. ``insist`` repeats work
-    on the platform until the work succeeds. ``acked`` returns the number of the last command that was carried
-    out on the platform.
+    ``news`` is set when the job may have changed. ``put`` takes events for the core. ``insist`` retries a
+    call to the platform until the call succeeds. ``acked`` returns the number of the last command that was
+    carried out on the platform.
     """
 
     def __init__(
@@ -84,14 +87,14 @@ class FollowedJob:
         while True:
             await self.news.wait()
             self.news.clear()
-            # asked before the files are read: if the platform no longer lists the job, its files are complete
+            # read before the job's files: if the platform no longer lists the job, the files are complete
             listed = self.listed
             await self._insist(self._read_metrics)
             code = await self._insist(self._exit_code)
             if not listed:
                 await self._finish(code)
                 return
-            # End the processes that an ended trial has left behind.
+            # The trial has ended if there is an exit code: end the processes that it has left behind.
             grace = timedelta(0) if code is not None else self.stop
             if grace is not None and grace != told:
                 told = grace

@@ -20,8 +20,8 @@ PIECE = 1 << 20  # bytes of a file per read
 
 
 class BatchJob(NamedTuple):
-    """Job to run. ``script`` is for ``/bin/sh``; it runs the trial only once, even if the script is run
-    several times.
+    """Job for a batch platform. ``script`` is for ``/bin/sh``, and runs the trial only once, even if it is
+    run several times.
 
     The script creates ``directory``, works there, and runs the trial's command in the directory of the
     trial's code. ``id`` is the job's name on the platform. The script exports NNI's variables; the platform
@@ -34,12 +34,12 @@ class BatchJob(NamedTuple):
 
 
 class BatchPlatform(abc.ABC):
-    """Jobs of one experiment on a platform.
+    """Access to a batch platform: submits, lists and cancels the jobs of one experiment.
 
     If a method raises an error, the service calls the method again after ``poll_s`` seconds and shows the
-    error's message as a notice. ``name`` is the platform's name in sentences. A platform that learns of a
-    change calls ``changed`` with the id of the job: the job's metrics file has grown, or the job has started
-    or ended. The service also checks all jobs every ``poll_s`` seconds.
+    error's message as a notice. ``name`` is the platform's name in sentences. A platform that is informed of
+    changes calls ``changed`` with a job's id when the job has started, has ended, or has written metrics. The
+    service also checks all jobs every ``poll_s`` seconds.
     """
 
     name: str
@@ -58,20 +58,22 @@ class BatchPlatform(abc.ABC):
 
     @abc.abstractmethod
     async def list(self) -> Collection[str]:
-        """Return the ids of the experiment's waiting and running jobs, from their submission on."""
+        """Return the ids of the experiment's waiting and running jobs. A job is listed from its submission
+        on.
+        """
 
     @abc.abstractmethod
     async def cancel(self, job_id: str, grace: timedelta) -> None:
-        """End all processes of a job with SIGTERM, then SIGKILL after the grace.
+        """End all processes of a job: send SIGTERM, and SIGKILL after ``grace``.
 
         The job may have ended already.
         """
 
     async def loss(self, job_id: str) -> str | None:
-        """Return one sentence that explains the loss of a job without an exit code, for example a broken
-        machine.
+        """Return a sentence that explains why a job ended without an exit code, for example because of a
+        broken machine.
 
-        A lost job gets another attempt. With None, the job counts as failed.
+        Such a job counts as lost and gets another attempt. If the result is None, the job counts as failed.
         """
         return None
 
@@ -80,14 +82,14 @@ class BatchPlatform(abc.ABC):
 
     @property
     def folder(self) -> Path:
-        """Folder below which the jobs work. The path is valid for the jobs."""
+        """Folder in which each job has a subfolder, as a path that is valid where the jobs run."""
         return self.context.directory
 
     async def read(self, parts: Sequence[str], path: str, offset: int) -> bytes:
-        """Return bytes of a file from ``offset`` on; b"" at the end of the file.
+        """Return bytes of a job's file from ``offset`` on; b"" at the end of the file.
 
-        ``parts`` is the path from ``folder`` to the job's directory. Raises FileNotFoundError, and ValueError
-        for a path that leaves that directory.
+        ``parts`` is the path from ``folder`` to the job's directory, and ``path`` the path from there to the
+        file. Raises FileNotFoundError, and ValueError for a path outside of the job's directory.
         """
         file = PlainFile(str(self.context.directory), parts, path)
         try:
@@ -96,7 +98,10 @@ class BatchPlatform(abc.ABC):
             file.close()
 
     async def files(self, parts: Sequence[str]) -> FileListing:
-        """Return the list of the job's files. Raises FileNotFoundError."""
+        """Return the list of the files in a job's directory. Raises FileNotFoundError.
+
+        ``parts`` is the path from ``folder`` to the job's directory.
+        """
         return await folder_listing(self.context.directory, parts)
 
     def job_folder(self, job_id: str) -> tuple[str, ...]:

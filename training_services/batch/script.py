@@ -10,7 +10,7 @@ from training_services.keepers.host import attempt_folder, start_order
 
 __all__ = ["NOTES", "make_script"]
 
-# folder with <job>.claim and <job>.exit, which trials do not clear as they may clear their own folder
+# folder of the files <job>.claim and <job>.exit; not in the job's folder, whose files a trial may delete
 NOTES = "jobs"
 
 _SCRIPT = """\
@@ -27,7 +27,7 @@ echo $? > {ended}.new && mv {ended}.new {ended}; exit; }}
 
 
 def make_script(context: ExperimentContext, job: TrialJobSpec, folder: Path, *, platform: str) -> str:
-    """Return the script of a job that works below ``folder``, the experiment's folder on the platform."""
+    """Return the shell script of a job. ``folder`` is the experiment's folder on the platform."""
     directory = folder.joinpath(*attempt_folder(job.trial_id, job.attempt))
     order = start_order(context, job, None, platform=platform)
     variables = {**order["environment"], "NNI_SYS_DIR": str(directory), "NNI_OUTPUT_DIR": str(directory)}

@@ -1,4 +1,4 @@
-"""Training service on a platform that can submit, list and cancel jobs and read their files."""
+"""Training service on a platform that can submit, list and cancel jobs and read the files that jobs write."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ T = TypeVar("T")
 class BatchService(TrainingService):
     """Training service on a ``BatchPlatform``, whose own queue decides when the jobs start.
 
-    The core counts commands per keeper, so the platform counts as the only keeper. A job is started at most
-    once, because its script creates a claim file first. A server that was killed before it recorded a
-    submission submits the job again, and the second script does nothing.
+    The core numbers commands per keeper, so the whole platform counts as one keeper. A job is started at most
+    once, because its script first creates a claim file, and exits if this file exists. A server that was
+    killed before it recorded a submission submits the job again, and the second script does nothing.
     """
 
     capabilities = Capabilities(updates=False)
@@ -82,7 +82,7 @@ class BatchService(TrainingService):
         self._look = asyncio.create_task(self._look_on())
 
     async def close(self, *, detach: bool) -> Sequence[str]:
-        """Stop following the jobs, which continue. Return ()."""
+        """Stop following the jobs, which continue on the platform. Return an empty tuple."""
         tasks = [*self._tasks.values(), *([] if self._look is None else [self._look])]
         for task in tasks:
             task.cancel()
@@ -90,7 +90,7 @@ class BatchService(TrainingService):
         self._outbox.close()
         return ()
 
-    # ---- plain calls: no I/O, the answer is the fact to commit --------------------------------------------
+    # ---- calls without I/O, which return the fact to commit -----------------------------------------------
 
     def submit_trial_job(self, job: TrialJobSpec) -> JobPlaced | JobWaiting | None:
         if job.id in self._jobs:
@@ -138,8 +138,8 @@ class BatchService(TrainingService):
         self._push.set()
 
     async def _look_on(self) -> None:
-        """Check all jobs every ``poll_s`` seconds, and a changed job at once when the platform reports the
-        change.
+        """Check all jobs every ``poll_s`` seconds. A job that the platform reports as changed is checked at
+        once.
         """
         loop = asyncio.get_running_loop()
         await self._insist(self._end_strangers)
@@ -160,14 +160,16 @@ class BatchService(TrainingService):
                     job.news.set()
 
     async def _end_strangers(self) -> None:
-        """End jobs of the experiment on the platform that this service does not know."""
+        """Cancel jobs of the experiment that run on the platform and that this service does not know."""
         prefix = f"{self._platform.context.experiment_id}-"
         for job_id in await self._platform.list():
             if job_id.startswith(prefix) and job_id not in self._jobs:
                 await self._platform.cancel(job_id, timedelta(0))
 
     async def _insist(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Repeat the work until it succeeds, and return its result. Raises JobRejected."""
+        """Retry ``work``, a call to the platform, until the call succeeds. Return its result. Raises
+        JobRejected.
+        """
         platform, piece = self._platform, object()
         try:
             while True:
@@ -182,9 +184,10 @@ class BatchService(TrainingService):
             self._troubles.pop(piece, None)
 
     def _say(self, piece: object, trouble: str) -> None:
-        """Show why a piece of work failed.
+        """Show ``trouble``, the reason why a call to the platform failed, as a notice until the call
+        succeeds.
 
-        Log the reason, unless another piece of work failed for the same reason.
+        Log the reason, unless another call is failing for the same reason.
         """
         if trouble not in self._troubles.values():
             logger.warning("experiment %s: %s", self._platform.context.experiment_id, trouble)
@@ -222,7 +225,7 @@ class BatchService(TrainingService):
         offset = 0 if tail is None else await self._tail_offset(job_id, name, tail)
         while True:
             job = self._jobs.get(job_id)
-            # read before the file, so that the last output of an ended job is read below
+            # This is checked before the file is read, so that the last output of an ended job is not missed.
             over = not follow or job is None or job.over.is_set()
             try:
                 async for chunk in self.read_file(job_id, name, offset=offset):
@@ -237,7 +240,7 @@ class BatchService(TrainingService):
                 await asyncio.wait_for(job.over.wait(), self._platform.poll_s)
 
     async def _tail_offset(self, job_id: str, name: str, tail: int) -> int:
-        """Return the byte offset at which the last ``tail`` lines of a log begin."""
+        """Return the byte offset in a job's log at which the last ``tail`` lines begin."""
         end = 0
         starts = deque([0], maxlen=tail + 1)  # offsets of the last lines; the last line may be empty
         with contextlib.suppress(FileNotFoundError):  # the job may not have started

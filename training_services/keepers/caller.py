@@ -11,9 +11,9 @@ Key = tuple[str, ...]  # key of a fact; a call of a keeper is answered after the
 
 
 class Refused(Exception):
-    """Refusal of a keeper that belongs to another server, database or directory.
+    """Error: the server refuses a keeper that belongs to another server, database or directory.
 
-    ``reason`` is the word of the protocol for the refusal.
+    ``reason`` is a short code for the refusal, such as "fenced", which is sent to the keeper.
     """
 
     def __init__(self, reason: str, sentence: str) -> None:
@@ -22,10 +22,11 @@ class Refused(Exception):
 
 
 class Caller:
-    """Identity of the keeper of one host.
+    """Identity of the keeper of one host, by which the server accepts or refuses calls.
 
     ``instance`` names the keeper's directory and ``boot_id`` its machine's boot; both are None before its
-    first call. ``ready``: this instance has called since the runner began, so jobs may be placed on the host.
+    first call. ``ready``: the keeper has called since the server opened the experiment, so jobs may be
+    placed.
     """
 
     def __init__(self, known: KnownKeeper, *, db_id: str, m_epoch: int) -> None:
@@ -42,9 +43,9 @@ class Caller:
         self._waited = -1  # sync_no of the last request that only waited for commands
 
     def check(self, request: Request, *, newest: bool) -> None:
-        """Raise Refused if this server must not answer the request.
+        """Raise Refused if this server must not answer the keeper's request.
 
-        ``newest``: True if the keeper has read the latest version of ``manager.json``.
+        ``newest``: True if the keeper has read the latest version of its ``manager.json``.
         """
         if request.db_id_seen not in (None, self.db_id):
             raise Refused("database", "This keeper has obeyed another database of the experiment.")
@@ -57,24 +58,26 @@ class Caller:
             raise Refused("turn", "This is a new keeper, and manager.json was written since it has read it.")
 
     def is_of_an_earlier_start(self, request: Request) -> bool:
-        """Return True if the keeper sent the request before it was restarted."""
+        """Return True if the keeper sent the request before the keeper was restarted."""
         return request.instance == self.instance and request.k_epoch < self._k_epoch
 
     def is_of_a_restart(self, request: Request) -> bool:
-        """Return True if this is the keeper's first call since its restart."""
+        """Return True if the request is the keeper's first call since the keeper was restarted."""
         return request.instance == self.instance and request.k_epoch > self._k_epoch
 
     def replace(self) -> None:
-        """Retire the current instance of the keeper's directory, because another instance calls."""
+        """Refuse later calls from the keeper's current directory, because another directory has replaced
+        it.
+        """
         if self.instance is not None:
             self._retired.add(self.instance)
             self._k_epoch = -1
             self.ready = False
 
     def begins(self, request: Request) -> bool:
-        """Record the start number of the request.
+        """Record the number of the keeper's start from the request.
 
-        Return True if it is higher than all earlier start numbers.
+        Return True if this number is higher than all earlier ones.
         """
         if request.k_epoch <= self._k_epoch:
             return False
@@ -83,23 +86,23 @@ class Caller:
         return True
 
     def bind(self, instance: str, boot_id: str) -> None:
-        """Make this instance of the keeper's directory the current one.
+        """Accept calls only from this directory (``instance``) and boot of the keeper from now on.
 
-        Its calls wait until the fact is committed.
+        Its calls are answered after this fact is committed.
         """
         self.instance, self.boot_id = instance, boot_id
         self.binding = ("bound", instance, boot_id)
 
     def bound_committed(self, instance: str, boot_id: str) -> None:
-        """Record that the binding of the instance is committed."""
+        """Record that the fact KeeperBound for this directory (``instance``) and boot is committed."""
         if self.binding == ("bound", instance, boot_id):
             self.binding = None
 
     def is_newest(self, request: Request) -> bool:
-        """Return True if no later call of the same kind has arrived. The two kinds are calls with news and
-        calls without.
+        """Return True if this is the newest call of its kind. The kinds are calls that report something and
+        calls that only wait for commands.
 
-        The kinds are counted separately, because they use separate connections.
+        The calls of each kind are counted separately, because each kind uses a connection of its own.
         """
         if request.news:
             newest = request.sync_no > self._reported

@@ -1,6 +1,6 @@
-"""Commands for one keeper.
+"""Commands for one keeper: to start, update or stop jobs.
 
-The commands are numbered for each instance of the keeper's directory, and repeated until they arrive.
+Each directory (instance) of the keeper has its own numbers. A command is repeated until it has arrived.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ MAX_COMMANDS = 500  # most commands in one answer; the keeper calls again at onc
 
 
 class Commands:
-    """Commands for one keeper, in order.
+    """Commands for one keeper, in the order of their numbers.
 
-    ``acked`` is the last number that the keeper has carried out and recorded; ``seen`` is the last number
-    that it has received. ``restored``: the database was once replaced by an older copy.
+    ``acked`` is the number of the last command that the keeper has carried out and recorded; ``seen`` is the
+    last that it has received. ``restored``: the experiment's database was once replaced by an older copy.
     """
 
     def __init__(self, instance: str | None, *, last: int, restored: bool) -> None:
@@ -29,30 +29,29 @@ class Commands:
         self._sent = 0
         self._instance = instance
         self._restored = restored
-        # commands for the current instance of the keeper's directory
+        # commands for the keeper's current directory (instance)
         self._orders = Orders(last=last, committed=last, stored=last)
-        # Commands of adopted jobs that ran in another instance of the keeper's directory: instance ->
-        # commands.
+        # directory (instance) of the keeper -> commands for jobs that an earlier server had placed there
         self._elsewhere: dict[str, Orders] = {}
 
     @property
     def last(self) -> int:
-        """Highest number that was given to a command."""
+        """Highest number that a command to this keeper has."""
         return self._orders.last
 
     @property
     def committed(self) -> int:
-        """Number of the last command that may be sent."""
+        """Number of the last command that may be sent to the keeper."""
         return self._orders.committed
 
     def of(self, job: Job) -> Orders:
-        """Return the commands for the instance of the keeper's directory that the job belongs to."""
+        """Return the commands for the keeper's directory (instance) in which the job was placed."""
         if self.is_here(job):
             return self._orders
         return self._elsewhere.setdefault(job.place.instance, Orders())
 
     def is_here(self, job: Job) -> bool:
-        """Return True if the job belongs to the current instance of the keeper's directory."""
+        """Return True if the job was placed in the current directory (instance) of the keeper."""
         return job.place.instance == self._instance
 
     def is_under_way(self, job: Job) -> bool:
@@ -60,13 +59,13 @@ class Commands:
         return self.is_here(job) and job.last_cmd > self.acked
 
     def put(self, job: Job, seq: int, kind: str, body: Mapping[str, Any], *, committed: bool = False) -> None:
-        """Add a command for the job."""
+        """Add a command for the job, with the number ``seq``. ``kind``: "start", "update" or "stop"."""
         self.of(job).put(seq, Command(kind=kind, job_id=job.id, body=body, committed=committed))
         job.last_cmd = max(job.last_cmd, seq)
         job.commands.append(seq)
 
     def rebind(self, instance: str) -> None:
-        """Switch to another instance of the keeper's directory, and to the commands for that instance."""
+        """Switch to the commands for another directory (instance) of the keeper."""
         known, self._orders = self._orders, self._elsewhere.pop(instance, Orders())
         if self._instance is None:
             self._orders.reach(known.last)
@@ -82,28 +81,29 @@ class Commands:
         """Return True if the keeper may have carried out commands that the experiment's database does not
         contain.
 
-        ``seen``: the last number that the keeper has received. If the database was restored from a copy, the
-        result is always True, because numbers may have been used twice.
+        ``seen``: number of the last command that the keeper has received. If the database was restored from a
+        copy, the result is always True, because numbers may have been used twice.
         """
         return self._restored or seen > self._orders.stored
 
     def take(self, *, seen: int) -> None:
-        """Record the last number that the keeper has received."""
+        """Record the number of the last command that the keeper has received."""
         self._orders.reach(seen)
         self.seen = max(self.seen, min(seen, self._orders.last))
 
     def acknowledge(self, acked: int) -> Iterator[tuple[int, Command | None]]:
-        """Record that the keeper has carried out all commands up to ``acked``.
+        """Record that the keeper has carried out all commands up to the number ``acked``.
 
-        Yield number and command for each number that was not acknowledged before.
+        Yield the number and the command for each command that was not acknowledged before.
         """
         for seq in range(self.acked + 1, min(acked, self._orders.last) + 1):
             self.acked = seq
             yield seq, self._orders.find(seq)
 
     def renumber(self, job: Job, seen: int) -> None:
-        """Move the job's stops and updates with numbers up to ``seen`` to numbers that the keeper has not
-        received.
+        """Give the job's stops and updates with numbers up to ``seen`` new numbers.
+
+        The keeper has already received these numbers with other commands, and would ignore them.
         """
         self._orders.reach(seen)
         for seq in [each for each in job.commands if each <= seen]:
@@ -113,9 +113,9 @@ class Commands:
                 job.commands.append(job.last_cmd)
 
     def repeat_start(self, job: Job) -> bool:
-        """Order the start again under a new number, because the keeper then reports the state of the job.
+        """Send the start of the job again under a new number, so that the keeper reports the job's state.
 
-        Return False if the start was repeated before, or does not exist.
+        Return False if the start was already sent again once, or does not exist.
         """
         start = self._orders.find(job.start_cmd)
         if job.sought or start is None:
@@ -127,17 +127,17 @@ class Commands:
         return True
 
     def waiting(self, *, arrived: bool) -> bool:
-        """Return True if a committed command waits to be sent, or with ``arrived``, was sent but has not
-        arrived.
+        """Return True if a committed command was not sent yet; with ``arrived``, if one has not arrived
+        yet.
         """
         return self._orders.committed > (self.seen if arrived else max(self.seen, self._sent))
 
     def outgoing(self, jobs: Mapping[str, Job]) -> list[Sequence[Any]]:
-        """Return the committed commands that the keeper has not received, in order. A void command is sent as
-        "nop".
+        """Return the committed commands that the keeper has not received, in order.
 
-        The start of a lost job is void unless the keeper has received it before. A keeper that has lost its
-        record of such a start gets the start again, so that it knows which attempt to stop.
+        A command without effect is sent as "nop": the start of a lost job, unless the keeper has received it
+        before. A keeper that has lost its record of such a start gets the start again, so that it knows which
+        attempt to stop.
         """
         commands: list[Sequence[Any]] = []
         for seq in range(self.seen + 1, min(self._orders.committed, self.seen + MAX_COMMANDS) + 1):
@@ -151,7 +151,10 @@ class Commands:
         return commands
 
     def _is_void(self, seq: int, command: Command, job: Job) -> bool:
-        """Return True if the command has no effect any more and is sent as "nop". This never changes back."""
+        """Return True if the command no longer has an effect, so that it is sent as "nop".
+
+        Once this is True for a command, it stays True.
+        """
         if not job.lost or command.kind == "stop" or job.started:
             return False
         command.withdrawn = command.withdrawn or seq > self.acked

@@ -1,6 +1,6 @@
 """Background tasks for the hosts of an experiment, such as adding or removing a host.
 
-Each host has at most one.
+Each host has at most one background task.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Errands"]
 
 
 class Errands:
-    """Background tasks of one experiment, by the id of the keeper that they are for."""
+    """Background tasks of one experiment, at most one for each keeper."""
 
     def __init__(self, experiment_id: str) -> None:
         self._experiment_id = experiment_id
@@ -23,7 +23,7 @@ class Errands:
         return keeper_id in self._tasks
 
     def spawn(self, keeper_id: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work`` in the background for this keeper."""
+        """Run the coroutine ``work`` as the background task of this keeper."""
         task = asyncio.create_task(work, name=f"{self._experiment_id}:{keeper_id}")
         self._tasks[keeper_id] = task
 
@@ -34,17 +34,17 @@ class Errands:
         task.add_done_callback(over)
 
     def finish(self, keeper_id: str) -> None:
-        """Remove the keeper's finished task from the table. The task itself calls this."""
+        """Remove the keeper's task from the table. The task calls this itself when it has finished."""
         del self._tasks[keeper_id]
 
     def cancel(self, keeper_id: str) -> None:
-        """Cancel the keeper's task, if it has one."""
+        """Cancel the keeper's background task, if there is one."""
         task = self._tasks.pop(keeper_id, None)
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """Cancel all work and wait until it has ended."""
+        """Cancel all background tasks and wait until they have ended."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

@@ -13,14 +13,16 @@ __all__ = ["FilesOfJobs"]
 
 
 class FilesOfJobs(TrainingService):
-    """Mixin of a keeper service with the methods that read files.
+    """Part of a keeper service that reads the files of jobs.
 
-    ``_files`` returns where a job's files are.
+    Subclasses implement ``_files``, which returns the host that has a job's files.
     """
 
     @abc.abstractmethod
     def _files(self, job_id: str, keeper_id: str | None) -> tuple[KeeperHost, JobFiles]:
-        """Return the host that reads the job's files, and where they are. Raises FileNotFoundError."""
+        """Return the host that has the job's files, and a description of where they are. Raises
+        FileNotFoundError.
+        """
 
     async def read_log(
         self,

@@ -1,4 +1,4 @@
-"""Interface to a machine whose jobs are run by a keeper, as a platform implements it."""
+"""Interface to a machine that runs jobs through a keeper. Each platform implements it."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ LOG_CAP = 1 << 30  # bytes of output kept per trial
 
 
 class HostGone(ServiceError):
-    """Error: the host has vanished for good with all jobs on it.
+    """Error: the host no longer exists, and neither do the jobs that ran on it.
 
-    ``failed``: True if the jobs caused this themselves, for example because they used too much memory, so
-    that a retry on another host would not help.
+    ``failed``: True if the jobs caused this themselves, for example because they used too much memory. Then a
+    retry on another host would not help.
     """
 
     def __init__(self, reason: str, *, failed: bool = False) -> None:
@@ -53,31 +53,32 @@ class HostGone(ServiceError):
 
 
 class KeeperFiles(Protocol):
-    """Reader of a host's files, through the keeper there or without one.
+    """Reader of the files that jobs have written on a host, with or without the help of its keeper.
 
-    ``parts`` is the path of a job's folder below the experiment's directory. The methods raise the same
-    errors as ``TrainingService.read_log``.
+    ``parts`` is the path from the experiment's directory to a job's folder. The methods raise the same errors
+    as ``TrainingService.read_log``.
     """
 
     def read(
         self, parts: Sequence[str], path: str, *, follow: bool = False, tail: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield chunks of a file below the folder ``parts``: the whole file, or its last ``tail`` lines.
+        """Yield the content of a job's file in chunks: the whole file, or its last ``tail`` lines.
 
-        With ``follow``, continue until the job has ended. Only a keeper can follow.
+        ``parts``: path to the job's folder. With ``follow``, continue until the job has ended; only a keeper
+        can do this.
         """
 
     async def listing(self, parts: Sequence[str]) -> FileListing:
-        """Return the list of plain files below the folder ``parts``."""
+        """Return the list of regular files in a job's folder, whose path is ``parts``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFiles:
-    """Job whose files are to be read.
+    """Location of a job's files, and the means to read them.
 
-    ``parts`` is the path of the job's folder below the experiment's directory on its host. ``is_open``
-    returns True while the job waits or runs; ``ended(seconds)`` waits at most this long for the job's end.
-    ``keeper`` reads the files if the server cannot.
+    ``parts`` is the path from the experiment's directory on the host to the job's folder. ``is_open()`` is
+    True while the job waits or runs; ``ended(seconds)`` waits at most this long for the job's end. ``keeper``
+    reads the files if the server has no direct access.
     """
 
     job_id: str
@@ -88,13 +89,13 @@ class JobFiles:
 
 
 class KeeperHost(abc.ABC):
-    """Machine that has a keeper of this experiment, as the platform sees it.
+    """Machine on which a keeper of this experiment runs jobs. Each platform has a subclass.
 
     ``wants``: needs of each job; None: the needs that the experiment gives. The platform calls ``changed``
     when ``obstacle`` has changed. ``passing``: the machine was created for certain jobs and is removed after
-    them. A second keeper is never started there, so its ``manager.json`` needs no turn number, and it does
-    not count as silent before its first call. ``call_margin``: a healthy keeper calls again within this time
-    after an answer.
+    them. No second keeper is ever started there, so ``manager.json`` needs no write number, and the keeper
+    does not count as silent before its first call. ``call_margin``: a healthy keeper calls again within this
+    time after an answer.
     """
 
     keeper_id: str
@@ -105,44 +106,48 @@ class KeeperHost(abc.ABC):
     changed: Callable[[], None] = staticmethod(lambda: None)
 
     async def open(self) -> None:
-        """Prepare the data that start commands need.
+        """Prepare the data that the commands that start jobs will need, such as the packed code.
 
-        The service calls this first. Raises ServiceUnavailable.
+        The service calls this before all other methods. Raises ServiceUnavailable.
         """
         return None
 
     @abc.abstractmethod
     async def read_manager(self) -> Mapping[str, Any] | None:
-        """Return the keeper's ``manager.json`` as last written, or None if it is missing or unreadable.
+        """Return the last version of the keeper's ``manager.json``, or None if it is missing or unreadable.
 
-        This does not wait for the machine.
+        This does not wait for a connection to the machine.
         """
 
     def new_token(self) -> str:
-        """Return a new token for the keeper. The service calls this if no token is committed."""
+        """Return a new secret token for the keeper. The service calls this if no token is committed."""
         return secrets.token_urlsafe(32)
 
     @abc.abstractmethod
     async def reach(self) -> Reach:
-        """Connect to the machine if necessary, and return how its keeper reaches the server.
+        """Connect to the machine if necessary, and return the addresses at which its keeper reaches the
+        server.
 
         Raises OSError, ServiceError.
         """
 
     @abc.abstractmethod
     async def write_manager(self, manager: Mapping[str, Any]) -> None:
-        """Replace the keeper's ``manager.json``. Raises OSError, ServiceError."""
+        """Replace ``manager.json``, the file with the server's address and the token for the keeper.
+
+        Raises OSError, ServiceError.
+        """
 
     @abc.abstractmethod
     async def keep(self) -> None:
-        """Keep a keeper running, and return when it has ended. Raises OSError, ServiceError.
+        """Start the keeper unless it runs, and return when it has ended. Raises OSError, ServiceError.
 
-        Raises HostGone if the host has vanished for good.
+        Raises HostGone if the host no longer exists.
         """
 
     @abc.abstractmethod
     async def end(self, *, told: bool) -> None:
-        """End the keeper. ``told``: the keeper was asked to exit, and gets some time to exit by itself."""
+        """End the keeper. ``told``: the keeper was asked to exit, so give it some time to exit by itself."""
 
     async def revive(self) -> None:
         """Kill a keeper that does not answer, so that ``keep`` returns and the keeper is started again.
@@ -157,60 +162,60 @@ class KeeperHost(abc.ABC):
         return False
 
     async def close(self) -> None:
-        """Release the host. Its keeper continues."""
+        """Release the server's resources for this host. The host's keeper continues."""
         return None
 
     def obstacle(self) -> str | None:
-        """Return a sentence that says why no job can start here now, or None.
+        """Return a sentence that says why no job can start on this host now, or None.
 
         The queue asks before each start.
         """
         return None
 
     def verdict(self) -> str | None:
-        """Return why the host ends, if its own job has caused this; else None.
+        """Return a sentence that says why the host ends, if the job on it has caused this; else None.
 
-        Such a job has failed, and is not lost.
+        Such a job counts as failed, not as lost.
         """
         return None
 
     @abc.abstractmethod
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
-        """Return the start command of a job on these GPUs."""
+        """Return the command that starts the job on these GPUs."""
 
     def files(self) -> KeeperFiles:
-        """Return a reader of the experiment's files on this host that needs no keeper.
+        """Return a reader for the experiment's files on this host that works without a keeper.
 
         Raises ServiceUnavailable.
         """
         raise ServiceUnavailable(f"files on {self.host.name} can only be read while the experiment runs")
 
     async def remove(self, *, only_look: bool = False) -> None:
-        """Remove the experiment's files on this host after its keeper has ended. The folder on the server
-        stays.
+        """Remove the experiment's files on this host after its keeper has ended.
 
-        With ``only_look``, only check that the files can be removed. Raises ServiceError.
+        The experiment's folder on the server stays. With ``only_look``, only check that the files can be
+        removed. Raises ServiceError.
         """
         return None
 
     def read_log(
         self, job: JobFiles, name: str, *, follow: bool, tail: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Read a log through the keeper. See ``TrainingService.read_log``."""
+        """Read a job's log through the host's keeper. See ``TrainingService.read_log``."""
         check_log_name(name)
         return job.keeper.read(job.parts, name, follow=follow, tail=tail)
 
     def read_file(self, job: JobFiles, path: str) -> AsyncGenerator[bytes, None]:
-        """Read a file through the keeper. See ``TrainingService.read_file``."""
+        """Read a job's file through the host's keeper. See ``TrainingService.read_file``."""
         return job.keeper.read(job.parts, path)
 
     async def list_files(self, job: JobFiles) -> FileListing:
-        """List files through the keeper. See ``TrainingService.list_files``."""
+        """List a job's files through the host's keeper. See ``TrainingService.list_files``."""
         return await job.keeper.listing(job.parts)
 
 
 def attempt_folder(trial_id: str, attempt: int) -> tuple[str, ...]:
-    """Return the path of an attempt's directory below the experiment's directory."""
+    """Return the path from the experiment's directory to the directory of an attempt."""
     first = ("trials", trial_id)
     return first if attempt == 1 else (*first, f"attempt-{attempt}")
 
@@ -225,11 +230,12 @@ def start_order(
     directory: str | None = None,
     storage: str | None = None,
 ) -> StartOrder:
-    """Return the start command of a job, with the environment variables that NNI's trials expect.
+    """Return the command that starts a job, with the environment variables that NNI's trials expect.
 
-    ``gpus`` None: the platform itself decides which GPUs the trial sees. ``code``: archive of which the trial
-    gets a copy; None: the trial runs in the code's own directory on the host, at ``directory`` if its path
-    differs there. ``storage``: mount point of the shared storage, where the trial writes its output.
+    ``gpus`` None: the platform itself decides which GPUs the trial sees. ``code``: archive from which the
+    trial gets a copy of the code; None: the trial runs in the original code directory on the host, or in
+    ``directory`` if its path differs there. ``storage``: mount point of the shared storage, where the trial
+    writes its output.
     """
     directory = directory or str(context.trial_code_directory)
     environment: dict[str, str | None] = {
@@ -267,7 +273,7 @@ def start_order(
 
 
 def read_manager_file(directory: Path) -> Mapping[str, Any] | None:
-    """Return the ``manager.json`` of a local directory, or None if it is missing or unreadable."""
+    """Return the content of ``manager.json`` in a local directory, or None if it is missing or unreadable."""
     try:
         manager = json.loads((directory / "manager.json").read_bytes())
     except (OSError, ValueError):

@@ -1,4 +1,5 @@
-"""Bare ASGI application for the keepers' routes below ``/keepers/v1/{experiment_id}/{keeper_id}/``.
+"""ASGI application without a framework for the keepers' HTTP routes, which are below
+``/keepers/v1/{experiment_id}/{keeper_id}/``.
 
 ``POST sync`` delivers metrics and ends of trials. It is called so often that a web framework would cost too
 much time. ``GET code/{sha256}`` returns the packed code of the trials. ``POST reads/{read_no}`` delivers the
@@ -45,7 +46,7 @@ _TOO_LARGE = _no(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A sync may have at most 
 
 
 class _Gone(Exception):
-    """Error: the caller has closed the connection."""
+    """Error: the caller has closed the connection before it got an answer."""
 
 
 class KeeperDoor:
@@ -66,13 +67,13 @@ class KeeperDoor:
         body = encode_answer(answer)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         if answer.status is HTTPStatus.GONE:
-            # the rest of the request is not read, so the connection cannot be used again
+            # Close the connection: the rest of this request is not read, so no other request can follow.
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Answer | None:
-        """Return the answer, or None if it was sent already."""
+        """Answer a keeper's request. Return the answer, or None if it was sent already."""
         path: str = scope["path"]
         names = path[len(_PREFIX) :].split("/")
         kind = names[2] if path.startswith(_PREFIX) and len(names) > 2 else ""
@@ -96,7 +97,7 @@ class KeeperDoor:
             return _TOO_LARGE
         taken = desk.receive(body, token=token)
         if isinstance(taken, Answer):
-            # Deliver the call's events before the answer, because a verdict is urgent and the answer is not.
+            # Let the core handle the call's events before the answer is sent: stopping trials is more urgent.
             await asyncio.sleep(0)
             return taken
         try:
@@ -106,7 +107,7 @@ class KeeperDoor:
 
 
 def _credentials(scope: Scope) -> tuple[str, int]:
-    """Return the bearer token, and the length of the body that the header gives (0 if there is none)."""
+    """Return the bearer token of a request, and the length of its body by the header (0 without a header)."""
     token, length = "", 0
     for name, value in scope["headers"]:
         if name == b"authorization":
@@ -119,7 +120,7 @@ def _credentials(scope: Scope) -> tuple[str, int]:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """Return the body, or None if it is too large."""
+    """Return the body of a request, or None if the body is too large. Raises _Gone."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -138,7 +139,10 @@ async def _read(receive: Receive) -> bytes | None:
 async def _send_code(
     desk: KeeperDesk, sha256: str, scope: Scope, receive: Receive, send: Send
 ) -> Answer | None:
-    """Send the code archive in pieces of bounded size, or only its end if the request asks for a range."""
+    """Send the archive with the trial code to a keeper, in small pieces.
+
+    If the request asks for a range, send only the rest of the archive from there on.
+    """
     await _read(receive)
     try:
         if not _HASH.fullmatch(sha256):
@@ -188,7 +192,10 @@ async def _take_read(desk: KeeperDesk, number: str, receive: Receive) -> Answer:
 
 
 async def _held(call: Call, receive: Receive) -> Answer:
-    """Wait for the call's answer and return it. Raises _Gone if the caller closes the connection."""
+    """Wait until the keeper's call can be answered, and return the answer.
+
+    Raises _Gone if the keeper closes the connection.
+    """
     gone = asyncio.ensure_future(receive())
     try:
         either: set[asyncio.Future[Any]] = {gone, call.answer}

@@ -1,8 +1,8 @@
-"""Hub between the keepers' calls and the services. It decides who may call, and when each call is answered.
+"""Hub that takes the keepers' calls. It decides who may call, and when each call is answered.
 
-The protocol itself is in ``link`` (pure). A ``KeeperDesk`` serves one keeper of one experiment: it passes
-requests to the link and events to the service, and holds a call until there is something to answer. The hub
-is the server's table of desks. Nothing is stored here.
+The protocol is in the module ``link``. A ``KeeperDesk`` serves one keeper of one experiment: it passes the
+keeper's requests to the link and the resulting events to the training service, and holds a call until there
+is something to answer. The hub is the server's table of desks. Nothing is stored on disk.
 """
 
 from __future__ import annotations
@@ -38,30 +38,34 @@ logger = logging.getLogger(__name__)
 MAX_BACKLOG = 20_000  # uncommitted frames of an experiment; with more, reports wait for their commit
 MAX_READS = 16  # simultaneous reads through one keeper
 MAX_LISTING = 16 << 20  # bytes
-# Longest wait of a call while the keeper must exit or stop unwanted attempts, so that its report comes soon.
+# longest time that a call is held while the keeper must exit or stop lost attempts; it is short so that the
+# keeper's report comes soon
 ENDING_S = 0.5
 LONG_WAIT_S = 5.0  # remaining wait below which a call is not rounded to a full second
 
 
 def token_digest(token: str) -> str:
-    """Return the SHA-256 (hex) of a token, as it is stored."""
+    """Return the SHA-256 (hex) of a keeper's token. Only this hash is stored."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def with_turn(token: str, turn: str) -> str:
-    """Return the token for ``manager.json`` with the number of that file's write appended."""
+    """Return the token for ``manager.json``: the secret token, a dot, and ``turn``.
+
+    ``turn`` is the number of the write of this file. It shows whether a keeper has read the newest version.
+    """
     return f"{token}.{turn}"
 
 
 def split_turn(written: str) -> tuple[str, str]:
-    """Split a token from ``manager.json`` into the token itself and the turn."""
+    """Split a token from ``manager.json`` into the secret token and the number of the file's write."""
     token, _, turn = written.partition(".")
     return token, turn
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """HTTP answer: its status and its JSON body."""
+    """HTTP answer to a keeper: its status and its JSON body."""
 
     status: HTTPStatus
     body: dict[str, Any]
@@ -84,10 +88,9 @@ _UNCOMMITTED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The content of this cal
 
 
 def _whole(at: float, wait_s: float) -> float:
-    """Return the time at which to answer: the full second before ``at``, or exactly ``at`` for a short
-    wait.
+    """Return the time at which to answer a call that may wait until ``at``, on the event loop's clock.
 
-    The times are of the loop's clock. An idle server with many experiments then wakes up once for all calls
+    Long waits end at a full second. So an idle server with many experiments wakes up only once for all calls
     whose waits end within the same second.
     """
     return at if wait_s < LONG_WAIT_S else math.floor(at)
@@ -95,7 +98,7 @@ def _whole(at: float, wait_s: float) -> float:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """Call of a keeper that is not answered yet, with the facts that must be committed first."""
+    """Call of a keeper that is not answered yet. ``needs``: facts to commit before it is answered."""
 
     request: Request
     needs: set[Key]
@@ -106,11 +109,11 @@ class Call:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class KeeperDesk:
-    """Desk for the calls of one keeper.
+    """Server's side of the calls of one keeper: takes, holds and answers them.
 
     ``deliver`` receives the desk and the result of each request. A waiting call is held for at most
     ``wait_s`` seconds, so that a keeper without news still calls often enough. ``archive`` returns the path
-    of the packed code with a given hash; the file may not exist.
+    of the archive of trial code with a given hash; the file may not exist.
     """
 
     link: KeeperLink
@@ -129,10 +132,10 @@ class KeeperDesk:
     _reads: dict[int, ReadStream] = field(default_factory=dict)
 
     def receive(self, body: bytes, *, token: str = "") -> Answer | Call:
-        """Take one call. Return its answer, or the call if it must wait; ``release`` the call if the caller
-        disconnects.
+        """Take one call of the keeper. Return its answer, or the held call if it must wait.
 
-        ``token`` is the caller's token with its turn, as in ``manager.json``.
+        ``release`` the held call if the caller disconnects. ``token`` is the caller's token with the number
+        of the write of its ``manager.json``.
         """
         if not self.open:
             return _CLOSED
@@ -162,23 +165,23 @@ class KeeperDesk:
         return call
 
     def settle(self, key: Key) -> None:
-        """Record that the fact is durable, so that no call waits for its commit any longer."""
+        """Record that the fact with this key is committed. Calls no longer wait for its commit."""
         for call in self._calls:
             call.needs.discard(key)
 
     def flush(self) -> None:
-        """Answer every call that can be answered now.
+        """Answer every held call that can be answered now.
 
-        Reports come first, so that commands are sent only once.
+        Calls that report something are answered first, so that commands are not sent in two answers.
         """
         for call in sorted(self._calls, key=lambda call: not call.request.news):
             if self._is_answerable(call):
                 self._finish(call, self._answer(call))
 
     async def dismiss(self, limit_s: float) -> None:
-        """Ask the keeper to stop its trials and exit.
+        """Order the keeper to stop its trials and exit.
 
-        Wait until an answer was sent, for at most ``limit_s``.
+        Wait until the order was sent in an answer, for at most ``limit_s`` seconds.
         """
         self.link.leaving = True
         self.flush()
@@ -189,11 +192,11 @@ class KeeperDesk:
 
     @property
     def dismissed(self) -> bool:
-        """True after an answer has asked the keeper to exit."""
+        """True if an answer has ordered the keeper to exit."""
         return self._told.is_set()
 
     def close(self) -> None:
-        """Answer all held calls, refuse later calls, and end all reads."""
+        """Answer all held calls, refuse later calls, and end the transfers of files."""
         self.open = False
         for stream in self._reads.values():
             stream.finish(ServiceUnavailable("the experiment was closed while the file was read"))
@@ -201,7 +204,7 @@ class KeeperDesk:
             self._finish(call, _CLOSED)
 
     def release(self, call: Call) -> None:
-        """Drop a held call whose caller has closed the connection."""
+        """Drop a held call, because its caller has closed the connection."""
         if call in self._calls:
             self._drop(call)
             call.answer.cancel()
@@ -209,13 +212,13 @@ class KeeperDesk:
     async def read(
         self, parts: Sequence[str], path: str, *, follow: bool = False, tail: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """See ``KeeperFiles.read``."""
+        """Read a job's file through the keeper. See ``KeeperFiles.read``."""
         async with aclosing(self._read(wire.FILE, parts, path, follow=follow, tail=tail)) as stream:
             async for chunk in stream:
                 yield chunk
 
     async def listing(self, parts: Sequence[str]) -> FileListing:
-        """See ``KeeperFiles.listing``."""
+        """List a job's files through the keeper. See ``KeeperFiles.listing``."""
         text = b""
         stream = ReadStream(self.link.keeper_id)
         async with aclosing(self._read(wire.LISTING, parts, "", stream=stream)) as chunks:
@@ -256,9 +259,9 @@ class KeeperDesk:
             del self._reads[number]
 
     def take_read(self, number: int) -> ReadStream | None:
-        """Return the stream of the read for which the keeper calls; None if no reader waits for the file.
+        """Return the stream that passes a requested file from the keeper's call to the waiting reader.
 
-        Only the first call for a read gets its stream.
+        Return None if no reader waits for the file, or if the keeper has called for this read before.
         """
         self.link.drop_read(number)
         stream = self._reads.get(number)
@@ -274,9 +277,9 @@ class KeeperDesk:
         return self.link.has_word(call.request, arrived=False)
 
     def _overtaken(self, request: Request) -> bool:
-        """Answer all waiting calls that are older than this request.
+        """Answer all waiting calls that the keeper sent before this request.
 
-        Return True if a call that is newer than this request is already waiting.
+        Return True if a call that it sent after this request is already waiting.
         """
         number = request.k_epoch, request.sync_no
         overtaken = False
@@ -288,7 +291,7 @@ class KeeperDesk:
         return overtaken
 
     def _give_up(self, call: Call) -> None:
-        """Answer a call whose wait is over. Its content is acknowledged only if it is durable."""
+        """Answer a call that has waited long enough. If a fact it needs is not committed, send an error."""
         self._finish(call, _UNCOMMITTED if call.needs else self._answer(call))
 
     def _answer(self, call: Call) -> Answer:
@@ -310,19 +313,22 @@ class KeeperDesk:
 
 
 class KeeperHub:
-    """Table of all keepers of the server: (experiment, keeper) -> desk."""
+    """Table of the desks that answer the server's keepers: (experiment, keeper) -> desk."""
 
     def __init__(self) -> None:
         self._desks: dict[tuple[str, str], KeeperDesk] = {}
-        # keepers of removed machines -> digests of their tokens
+        # keepers of removed machines -> hashes of their tokens
         self._barred: dict[tuple[str, str], str] = {}
 
     def bar(self, experiment_id: str, keeper_id: str, *, token_sha256: str) -> None:
-        """Refuse the keeper, whose machine was removed; the refusal makes it stop its trials and exit."""
+        """Refuse the keeper of a removed machine from now on.
+
+        The refusal makes it stop its trials and exit.
+        """
         self._barred[experiment_id, keeper_id] = token_sha256
 
     def add(self, experiment_id: str, desk: KeeperDesk) -> None:
-        """Serve this keeper. A desk of the same keeper is closed and replaced."""
+        """Serve the keeper of this desk. An earlier desk of the same keeper is closed and replaced."""
         key = experiment_id, desk.link.keeper_id
         if (old := self._desks.get(key)) is not None:
             old.close()
@@ -330,16 +336,17 @@ class KeeperHub:
         self._desks[key] = desk
 
     def remove(self, experiment_id: str, desk: KeeperDesk) -> None:
-        """Stop serving the desk's keeper: held calls are answered, later ones get status 401."""
+        """Stop serving the desk's keeper. Held calls are answered; later calls get status 401."""
         desk.close()
         key = experiment_id, desk.link.keeper_id
         if self._desks.get(key) is desk:
             del self._desks[key]
 
     def find(self, experiment_id: str, keeper_id: str, *, token: str) -> KeeperDesk | Answer:
-        """Return the desk of the keeper if the token is correct, else the answer that refuses the call.
+        """Return the desk of the keeper if the token is correct, or else an answer that refuses the call.
 
-        A caller without the keeper's token gets the same refusal whether the experiment exists or not.
+        A caller without the keeper's token cannot find out whether the experiment exists: the refusal is the
+        same.
         """
         desk = self._desks.get((experiment_id, keeper_id))
         barred = self._barred.get((experiment_id, keeper_id))
@@ -349,7 +356,7 @@ class KeeperHub:
         return _REMOVED if desk is None else desk
 
     def close(self) -> None:
-        """Answer all held calls, because the server stops."""
+        """Close all desks and answer all held calls, because the server stops."""
         for desk in self._desks.values():
             desk.close()
         self._desks.clear()

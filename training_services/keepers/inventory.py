@@ -1,6 +1,6 @@
-"""Inventory of a keeper's attempts.
+"""Inventory: the attempts that a keeper has, as the keeper lists them.
 
-The server requests an inventory once, and again while unwanted attempts may run there.
+The server requests the list once after its start, and again while attempts may run there that must end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Inventory"]
 
 
 class Inventory:
-    """Attempts that a keeper has. ``named``: the keeper has listed all its attempts to this runner."""
+    """Attempts that a keeper has. ``named``: the keeper has listed all of them since the server's start."""
 
     def __init__(self) -> None:
         self.named = False
@@ -23,20 +23,20 @@ class Inventory:
 
     @property
     def unwanted(self) -> bool:
-        """True while attempts may still run there that belong to no job. The keeper is asked to stop them."""
+        """True while attempts may still run on the host that belong to no job. The keeper must stop them."""
         return bool(self._unwanted)
 
     @property
     def due(self) -> bool:
-        """True if the keeper must be asked for its attempts at once."""
+        """True if the server must ask the keeper at once for the list of its attempts."""
         return self._ask_again or not (self.named or self._asked)
 
     def lists(self, job_id: str) -> bool:
-        """Return True if the attempt may still run on the host although no job owns it."""
+        """Return True if the attempt may still run on the host, although it belongs to no job any longer."""
         return job_id in self._unwanted
 
     def doubt(self, job_id: str) -> None:
-        """Record an attempt that the server has given up and that may still run."""
+        """Record an attempt that counts as lost, but that may still run on the host."""
         if job_id not in self._unwanted:
             self._unwanted.add(job_id)
             self._ask_again = True
@@ -46,9 +46,9 @@ class Inventory:
         self._unwanted.clear()
 
     def take(self, request: Request, is_wanted: Callable[[str], bool]) -> None:
-        """Record the attempts on the host that no job owns.
+        """Update the attempts that run on the host but belong to no job, from the keeper's request.
 
-        Their places are not given to jobs before these attempts end.
+        No jobs are placed on the host before these attempts have ended.
         """
         if request.all:
             self.named = True
@@ -60,9 +60,9 @@ class Inventory:
                 self.doubt(job_id)
 
     def ask(self, *, waiting: bool) -> bool:
-        """Return True if an answer must ask for all attempts.
+        """Return True if the answer to this call must ask the keeper to list all its attempts.
 
-        ``waiting``: the call only waits for commands.
+        ``waiting``: the call reports nothing and only waits for commands.
         """
         self._asked = not self.named
         if waiting:

@@ -1,4 +1,4 @@
-"""Job of a keeper: the keeper's reports about the job, and the part of them that is recorded."""
+"""State of one job of a keeper: what the keeper has reported, and which part of it is committed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["End", "Job"]
 
 
 class End(Enum):
-    """Progress of a job's end, from the keeper's report to the commit."""
+    """Progress of a job's end: not reported, reported to the core, or committed."""
 
     NONE = auto()
     TOLD = auto()  # the event of the end was passed to the core
@@ -31,9 +31,9 @@ class End(Enum):
 
 @dataclass(slots=True)
 class Job:
-    """Job of a keeper.
+    """Job that was placed on a keeper.
 
-    ``commands`` has the numbers of all commands for the job, ``start_cmd`` the number of its start.
+    ``commands`` has the numbers of all commands for the job; ``start_cmd`` is the number of its start.
     """
 
     id: str
@@ -54,7 +54,7 @@ class Job:
 
     @classmethod
     def adopted(cls, spec: TrialJobSpec) -> Job:
-        """Return the job in the state that the previous runner has committed.
+        """Return a job that was placed before the server's restart, in the state that is committed.
 
         Raises ValueError if the job has no place.
         """
@@ -74,11 +74,11 @@ class Job:
 
     @property
     def is_open(self) -> bool:
-        """True if no end of the job was reported."""
+        """True as long as the job's end was not reported to the core."""
         return self.end is End.NONE
 
     def report(self, attempt: Attempt) -> list[JobEvent]:
-        """Record the keeper's report, except the end of the job. Return the new events."""
+        """Record what the keeper reports about this attempt, except its end. Return the new events."""
         events: list[JobEvent] = []
         if attempt.started is not None and not self.started:
             self.started = True
@@ -93,14 +93,14 @@ class Job:
         return events
 
     def note(self, note: str) -> list[JobEvent]:
-        """Return a note for the job, unless the same note was returned before."""
+        """Return a note about the job as a list of events; empty if the same note was returned before."""
         if note in self.notes:
             return []
         self.notes.add(note)
         return [JobNoted(job_id=self.id, note=note)]
 
     def missing(self, final: Final) -> list[JobEvent]:
-        """Return a note for the job if the host lacks metrics that the server has recorded."""
+        """Return a note if the keeper's metrics file has fewer metrics than the server has received."""
         lost = self.received - final.frames
         if lost <= 0:
             return []
@@ -108,7 +108,10 @@ class Job:
         return [JobNoted(job_id=self.id, note=note)]
 
     def finish(self, final: Final, reason: EndReason, *, acked_cmd: int) -> JobEnded:
-        """End the job as reported by its keeper, which has applied all commands up to ``acked_cmd``."""
+        """Record the job's end that its keeper has reported, and return the event.
+
+        ``acked_cmd``: number of the last command that the keeper has carried out.
+        """
         self.end = End.TOLD
         return JobEnded(
             job_id=self.id,
@@ -122,6 +125,6 @@ class Job:
         )
 
     def lose(self, reason: str) -> JobLost:
-        """End the job as lost, without a report of its end."""
+        """Record that the job was lost, so that its end will not be reported. Return the event."""
         self.end, self.lost = End.TOLD, True
         return JobLost(job_id=self.id, reason=reason)

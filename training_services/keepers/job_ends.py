@@ -1,4 +1,4 @@
-"""Table of tasks that wait for the end of a job."""
+"""Table of the tasks that wait for the ends of jobs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["JobEnds"]
 
 
 class JobEnds:
-    """Tasks that wait for the end of jobs, as reported by the jobs' keepers."""
+    """Table of the tasks that wait for jobs to end. A keeper's report of the end wakes them."""
 
     def __init__(self) -> None:
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
 
     async def wait(self, job_id: str, seconds: float) -> None:
-        """Wait until the job has ended, at most this number of seconds."""
+        """Wait until the job has ended, for at most this number of seconds."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiters = self._waiters.setdefault(job_id, [])
         waiters.append(waiter)
@@ -27,7 +27,7 @@ class JobEnds:
                     self._waiters.pop(job_id, None)
 
     def came(self, job_id: str) -> None:
-        """Wake all tasks that wait for the end of the job, which its keeper has reported."""
+        """Wake all tasks that wait for the end of this job, because its end was reported."""
         for waiter in self._waiters.pop(job_id, ()):
             if not waiter.done():
                 waiter.set_result(None)

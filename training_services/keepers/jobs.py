@@ -1,4 +1,6 @@
-"""Jobs of one keeper. The service orders them, the keeper reports them, and the core records them."""
+"""Jobs of one keeper: the service starts and stops them, the keeper reports on them, the core commits
+facts.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ StartOrder = Mapping[str, Any]  # ``start`` of trial_keeper.wire without its boo
 
 @dataclass(slots=True)
 class Backlog:
-    """Number of metric frames of an experiment, over all its keepers, that the core has not committed yet."""
+    """Number of metric frames that all keepers of an experiment have reported and the core has not
+    committed.
+    """
 
     frames: int = 0
 
@@ -41,9 +45,9 @@ class Backlog:
 class Jobs:
     """Table of the jobs of one keeper.
 
-    ``untold``: number of frames that were committed since the last answer with acknowledgements; ``fresh``:
-    the jobs of these frames. ``ended``: jobs whose end came with the current request. ``verdict``: as in
-    ``KeeperHost``.
+    ``untold``: number of metric frames that were committed, but not acknowledged to the keeper yet;
+    ``fresh``: the jobs of these frames. ``ended``: jobs whose end came with the current request. ``verdict``:
+    see ``KeeperHost.verdict``.
     """
 
     def __init__(
@@ -63,10 +67,10 @@ class Jobs:
         self._backlog, self._leased, self._verdict = backlog, leased, verdict
         self.by_id: dict[str, Job] = {}
 
-    # ---- orders of the service ----------------------------------------------------------------------------
+    # ---- methods that the training service calls to start and stop jobs -----------------------------------
 
     def adopt(self, spec: TrialJobSpec, start: StartOrder) -> None:
-        """Add a job whose place is committed, after a restart of the runner."""
+        """Add a job that was placed before the server's restart, with its commands."""
         job = self.by_id[spec.id] = Job.adopted(spec)
         put = self._commands.put
         put(job, job.start_cmd, "start", self._start_body(start, boot_id=job.place.boot_id), committed=True)
@@ -79,7 +83,10 @@ class Jobs:
     def order_start(
         self, job_id: str, trial_id: str, *, gpus: tuple[int, ...], start: StartOrder
     ) -> JobPlaced:
-        """Give the job a place here and return it. Raises ValueError before the keeper's first call."""
+        """Place the job on this keeper, and order its start. Return the fact to commit.
+
+        Raises ValueError if the keeper has not called yet.
+        """
         caller = self._caller
         if not caller.ready or caller.instance is None or caller.boot_id is None:
             raise ValueError(f"keeper {caller.keeper_id} has not called this runner yet")
@@ -93,9 +100,9 @@ class Jobs:
         return {**start, "boot_id": boot_id, **({"lease": True} if self._leased else {})}
 
     def order_update(self, job_id: str, *, index: int, parameter: str) -> UpdateOrdered | None:
-        """Order a further parameter set for the job.
+        """Order to send a further parameter set to the running job. Return the fact to commit.
 
-        Return None if the job has ended or is not on this host.
+        Return None if the job has ended or is not in this table.
         """
         job = self.by_id.get(job_id)
         if job is None or not job.is_open:
@@ -105,10 +112,10 @@ class Jobs:
         return UpdateOrdered(job_id=job_id, index=index, cmd_seq=seq)
 
     def order_stop(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
-        """Order the job to stop. Return None if the job has ended, is not on this host, or has been ordered
-        to stop.
+        """Order the job to stop, and return the fact to commit.
 
-        If the job's place is not committed yet, its start is withdrawn and nothing is sent.
+        Return None if the job has ended, is not in this table, or was ordered to stop before. If the job's
+        place is not committed yet, its start is withdrawn and no command is sent.
         """
         job = self.by_id.get(job_id)
         if job is None or job.stopped or not job.is_open:
@@ -125,16 +132,16 @@ class Jobs:
         return StopOrdered(job_id=job_id, cmd_seq=seq, grace=grace)
 
     def give_up(self, reason: str) -> list[JobEvent]:
-        """Count every open job as lost; return the events.
+        """Count every job without an end as lost, and return the events.
 
-        The jobs do not run, and no start is sent any more.
+        The jobs no longer run, and their starts are no longer sent.
         """
         return [event for job in self.by_id.values() if job.is_open for event in self.lose(job, reason)]
 
     def fail(self, reason: str, at: datetime) -> list[JobEvent]:
-        """End every open job as failed; return the events.
+        """End every job without an end as failed, and return the events.
 
-        The jobs themselves have caused the end of their host.
+        Call this when the jobs themselves have caused the end of their host.
         """
         final = Final(reason=EndReason.EXITED, code=None, signal=None, frames=0, message=reason, at=at)
         return [
@@ -144,16 +151,16 @@ class Jobs:
             for event in self._seal(job, final._replace(frames=job.received))
         ]
 
-    # ---- facts that were committed ------------------------------------------------------------------------
+    # ---- methods to call when the core has committed facts ------------------------------------------------
 
     def command_committed(self, job_id: str, seq: int) -> None:
-        """Allow sending the start, update or stop with this number."""
+        """Record that the fact of this command is committed, so that the command may be sent."""
         job = self.by_id.get(job_id)
         if job is not None:
             self._commands.of(job).commit(seq)
 
     def frames_committed(self, job_id: str, count: int) -> None:
-        """Record that the job's first ``count`` frames are durable."""
+        """Record that the first ``count`` frames of the job's metrics file are committed."""
         job = self.by_id.get(job_id)
         if job is None or count <= job.committed:
             return
@@ -164,9 +171,10 @@ class Jobs:
         self.fresh[job_id] = None
 
     def end_committed(self, job_id: str, *, lost: bool) -> list[JobEvent]:
-        """Record that the end is durable. Return an acknowledgement, unless the event of the end was one.
+        """Record that the job's end is committed. ``lost``: the job counts as lost.
 
-        ``lost``: the job counts as lost, perhaps by the core's own decision.
+        Return the fact KeeperAcknowledged if the core still needs it to know that the job's commands are
+        done.
         """
         job = self.by_id.get(job_id)
         if job is None or job.end is End.COMMITTED:
@@ -180,13 +188,13 @@ class Jobs:
         self._backlog.frames -= job.received - job.committed
         job.committed = job.received
         self.fresh.pop(job_id, None)
-        # the event of the end has reported the acknowledgement already
+        # the event of the job's end already contains the number of the last command that was carried out
         return [] if told and not lost else self._acknowledged(job)
 
     def forget_ended(self, job_id: str) -> bool:
-        """Forget a job when its end is committed, all its commands are carried out, and it no longer runs.
+        """Remove a job from the table if its end is committed, its commands are done, and it no longer runs.
 
-        Return False if the job must be kept.
+        Return False if the job must stay in the table.
         """
         job = self.by_id.get(job_id)
         if job is None:
@@ -197,10 +205,10 @@ class Jobs:
         del self.by_id[job_id]
         return True
 
-    # ---- reports of the keeper ----------------------------------------------------------------------------
+    # ---- methods to call when the keeper has reported -----------------------------------------------------
 
     def report(self, job: Job, attempt: Attempt) -> list[JobEvent]:
-        """Record what the keeper reports about an open job. Return the new events."""
+        """Record what the keeper reports about a job that has not ended. Return the new events."""
         before = job.received
         events = job.report(attempt)
         self._backlog.frames += job.received - before
@@ -218,18 +226,21 @@ class Jobs:
         return [*events, job.finish(final, final.reason, acked_cmd=self._commands.acked)]
 
     def lose(self, job: Job, reason: str) -> list[JobEvent]:
-        """Count an open job as lost; return the events."""
+        """Count a job as lost that has not ended, and return the events."""
         self.ended.append(job.id)
         return [job.lose(reason), *self._acknowledged(job)]
 
     def _acknowledged(self, job: Job) -> list[JobEvent]:
-        """Return the acknowledgement for the core if the lost job has no command that is still being sent."""
+        """Return the fact KeeperAcknowledged if the keeper has carried out all commands for the lost job."""
         if not self._commands.is_here(job) or self._commands.is_under_way(job):
             return []
         return [KeeperAcknowledged(keeper_id=self._caller.keeper_id, acked_cmd=self._commands.acked)]
 
     def lose_others(self, instance: str) -> list[JobEvent]:
-        """Count open jobs of other instances of the keeper's directory as lost; return the events."""
+        """Count all jobs as lost that ran in other directories (instances) of the keeper.
+
+        Return the events.
+        """
         return [
             event
             for job in self.by_id.values()
@@ -240,8 +251,8 @@ class Jobs:
     def note_losses(self, seen: int) -> list[JobEvent]:
         """Return notes for the jobs whose acknowledged commands a restarted keeper has lost.
 
-        The commands are sent again. Only a restarted keeper has lost commands: a call that arrives late also
-        reports lower numbers.
+        The commands are sent again. Call this only after a restart of the keeper, because a call that arrives
+        late also reports a lower number (``seen``).
         """
         events: list[JobEvent] = []
         for job in self.by_id.values():
@@ -254,18 +265,19 @@ class Jobs:
         """Give the jobs' stops and updates new numbers, because the keeper knows more commands than the
         database.
 
-        The keeper ignores all numbers up to ``seen``, also numbers that this server has used a second time. A
-        stop or an update that is carried out twice has no second effect.
+        The keeper ignores all commands with numbers up to ``seen``, also if this server has used a number a
+        second time. A stop or an update that is carried out twice has no second effect.
         """
         for job in self.by_id.values():
             if job.is_open and self._commands.is_here(job):
                 self._commands.renumber(job, seen)
 
     def seek_missing(self, request: Request) -> list[JobEvent]:
-        """Repeat the starts of jobs that the keeper has forgotten, under new numbers. Return events.
+        """Send the starts of jobs that the keeper does not list again, with new numbers. Return events.
 
-        The database is older than the keeper's state, in which the job had ended. The trial's command does
-        not run a second time: the keeper reports the job's end from the job's claim file and metrics.
+        This happens if the database was replaced by an older copy, and the job had ended before. The trial's
+        command does not run a second time: the keeper reports the job's end from the job's claim file and
+        metrics.
         """
         events: list[JobEvent] = []
         for job_id, job in self.by_id.items():
@@ -278,22 +290,22 @@ class Jobs:
     # ---- questions ----------------------------------------------------------------------------------------
 
     def is_wanted(self, job_id: str) -> bool:
-        """Return True if the table has the job and no end of the job is recorded."""
+        """Return True if the table has the job and its end is not committed."""
         job = self.by_id.get(job_id)
         return job is not None and job.end is not End.COMMITTED
 
     def is_astray(self, job_id: str) -> bool:
-        """Return True if the job was given up and may still run."""
+        """Return True if the job counts as lost, but may still run."""
         job = self.by_id.get(job_id)
         return job is not None and job.astray
 
     def is_open(self, job_id: str) -> bool:
-        """Return True if the job is in the table and no end of the job was reported."""
+        """Return True if the table has the job and its end was not reported to the core."""
         job = self.by_id.get(job_id)
         return job is not None and job.is_open
 
     def details(self) -> list[TrialJobDetail]:
-        """Return a list of all jobs."""
+        """Return a description of each job in the table."""
         return [
             TrialJobDetail(job_id=job_id, place=job.place, started=job.started, ended=not job.is_open)
             for job_id, job in self.by_id.items()

@@ -1,5 +1,6 @@
-"""Server's side of a lease: decides when no trial can run any longer on a host without contact to the
-server.
+"""Server's side of a lease: decides when no trial can be running any longer on a silent host.
+
+A host loses its lease, and stops its trials, after some time without contact to the server.
 """
 
 from __future__ import annotations
@@ -18,9 +19,7 @@ LEASE_CLOCKS, LEASE_KILL_S = 1.1, 5.0
 
 
 class LeaseWatch:
-    """Timer that calls ``over`` when a silent host's lease has expired and no trial can run there any
-    longer.
-    """
+    """Timer that calls ``over`` when a host was silent for so long that its trials must have ended."""
 
     def __init__(self, desk: KeeperDesk, lease: timedelta, over: Callable[[timedelta], None]) -> None:
         self._desk, self._lease, self._over = desk, lease, over
@@ -28,12 +27,15 @@ class LeaseWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Start the watch from now, because an earlier server may have answered until now."""
+        """Start the timer.
+
+        The lease counts from now, because the server may have answered until its restart.
+        """
         self._desk.answered_at = asyncio.get_running_loop().time()
         self._look()
 
     def cancel(self) -> None:
-        """Stop the watch."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 

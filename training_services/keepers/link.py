@@ -1,13 +1,14 @@
-"""Server's side of ``sync`` with one keeper of one experiment, as a pure state machine.
+"""Server's side of the protocol with one keeper (``sync``), as a pure state machine.
 
-Inputs: requests, orders of the service (start, update, stop), and committed facts. Outputs: job events for
-the core, and answers. The link uses no clock, no I/O and no asyncio: ``hub`` drives it in the server, and a
-simulator drives it through failures. It stores nothing: after a restart, a new link learns its commands from
-the jobs that the core submits again.
+Inputs: requests of the keeper, orders of the training service (start, update, stop), and committed facts.
+Outputs: events for the core, and answers to the keeper. The link uses no clock, no I/O and no asyncio:
+``hub`` drives it in the server, and a simulator drives it through failures. It stores nothing on disk: after
+a restart, a new link learns its commands from the jobs that the core submits again.
 
 Rules (the reasons are in docs/architecture.md): no command is sent before its fact is committed; commands are
-numbered without a gap and repeated until they have arrived; frames are counted by position; metrics precede
-the end; the first end counts; the keeper kills attempts that the link does not know.
+numbered without a gap and repeated until they have arrived; metrics are counted by their position in the
+trial's metrics file; metrics are reported before the trial's end; only the first end counts; the keeper kills
+attempts that the link does not know.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ MAX_UNTOLD = 2000  # committed frames that make an answer with acknowledgements 
 
 
 class Received(NamedTuple):
-    """Result of a request.
+    """Result of a keeper's request.
 
-    ``events``: events in order; ``needs``: facts to commit before the request is answered; ``ended``: jobs
-    that no longer hold their places; ``gpus``: a new reading of the host's GPUs; ``facts``: the keeper's
-    report on its host.
+    ``events``: events for the core; ``needs``: facts to commit before the request is answered; ``ended``:
+    jobs that no longer occupy their places; ``gpus``: a new reading of the host's GPUs; ``facts``: the
+    keeper's report on its host.
     """
 
     events: list[JobEvent]
@@ -46,10 +47,10 @@ class Received(NamedTuple):
 
 
 class KeeperLink:
-    """Link to one keeper of one experiment, for one start of the experiment's runner.
+    """Server's side of the protocol with one keeper, from one start of the server to the next.
 
     ``status`` is the keeper's sentence about its own state; ``facts`` is its last report on its host. While
-    ``leaving``, answers tell the keeper to exit. ``verdict`` is as in ``Jobs``.
+    ``leaving`` is True, answers order the keeper to exit. ``verdict``: see ``KeeperHost.verdict``.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class KeeperLink:
         self.status: str | None = None
         self.facts: HostFacts | None = None
         self.leaving = False
-        # True: a waiting call was told to exit; if the keeper calls again, it still has attempts
+        # True: the keeper was ordered to exit; if it calls again, some of its attempts have not ended yet
         self.leave_told = False
         self._reads_gpus = reads_gpus  # True: the keeper must read its host's GPUs
         self._lease_s = None if lease is None else lease.total_seconds()
@@ -91,30 +92,30 @@ class KeeperLink:
 
     @property
     def ready(self) -> bool:
-        """True if the keeper has called since the runner began."""
+        """True if the keeper has called since the server opened the experiment."""
         return self.caller.ready
 
-    # ---- files to read ------------------------------------------------------------------------------------
+    # ---- orders to send files -----------------------------------------------------------------------------
 
     def order_read(
         self, number: int, kind: str, directory: str, name: str, *, follow: bool, tail: int | None
     ) -> None:
         """Order the keeper to send a file.
 
-        Every answer repeats the order until the keeper calls with the file.
+        Every answer repeats the order until the keeper makes the call that delivers the file.
         """
         self._reads[number] = (number, kind, directory, name, 0, follow, tail)
         self._unsent.add(number)
 
     def drop_read(self, number: int) -> None:
-        """Withdraw the read order, because the keeper has called or no reader waits any longer."""
+        """Withdraw the order to send a file, because the keeper has called or no reader waits for it."""
         self._reads.pop(number, None)
         self._unsent.discard(number)
 
     # ---- requests -----------------------------------------------------------------------------------------
 
     def receive(self, request: Request, *, newest: bool = True) -> Received:
-        """Apply a request and return its result. A request that is repeated or arrives late changes
+        """Apply a keeper's request and return the result. A request that arrives again or late changes
         nothing.
 
         For ``newest`` and the error Refused, see ``Caller.check``.
@@ -173,7 +174,7 @@ class KeeperLink:
         commands.take(seen=request.seen_cmd)
         if not self.ready:
             self.caller.ready = True
-            # Ended jobs that were not submitted again may wait for this acknowledgement.
+            # Jobs that ended before the server's restart may wait for this acknowledgement in the core.
             awaited = commands.last > 0
             commands.acked = request.acked_cmd
         for seq, command in commands.acknowledge(request.acked_cmd):
@@ -193,7 +194,10 @@ class KeeperLink:
     # ---- answers ------------------------------------------------------------------------------------------
 
     def has_word(self, request: Request, *, arrived: bool) -> bool:
-        """Return True if a waiting call should be answered now. ``arrived``: the call has just arrived."""
+        """Return True if there is something to answer to a waiting call.
+
+        ``arrived``: the call has just arrived.
+        """
         return (
             (self.leaving and not self.leave_told)
             or self.commands.waiting(arrived=arrived)
@@ -205,7 +209,7 @@ class KeeperLink:
         )
 
     def answer(self, request: Request) -> dict[str, Any]:
-        """Return the answer to a request from the current state, as ``trial_keeper.wire`` describes it."""
+        """Return the answer to a keeper's request, in the format of ``trial_keeper.wire``."""
         jobs = self.jobs.by_id
         acks = {job_id: jobs[job_id].committed for job_id in self.jobs.fresh}
         rewind: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Names of keepers, and the parts that can be read from a name without a configuration."""
+"""Names of keepers, and functions that read a machine's host from the name of its keeper."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ODD = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def keeper_name(user: str | None, host: str, port: int) -> str:
-    """Return the name of a machine's keeper. It is stable and has only letters, digits, ``.``, ``_`` and
+    """Return the name of a machine's keeper. It never changes, and has only letters, digits, ``.``, ``_`` and
     ``-``.
 
-    A host contains no ``_``, so the part between the last two ``_`` is the host.
+    A host contains no ``_``, so the text between the last two ``_`` of the name is the host.
     """
     name = "_".join(filter(None, (user, host, str(port))))
     if _PLAIN_HOST.fullmatch(host) and (user is None or _PLAIN_USER.fullmatch(user)):
@@ -30,10 +30,9 @@ def keeper_name(user: str | None, host: str, port: int) -> str:
 
 
 def host_of(keeper_id: str) -> str | None:
-    """Return the host from the name of a machine's keeper; None if the name is not a machine's keeper.
+    """Return the host from the name of a machine's keeper; None if the name does not belong to a machine.
 
-    The host is as in the configuration. An IPv6 address is restored; in other hosts, characters that are not
-    allowed in names stay replaced.
+    An IPv6 address is restored. In other hosts, characters that names cannot contain stay replaced by ``-``.
     """
     names = keeper_id.split("_")
     digested = len(names) > 2 and bool(_DIGEST.fullmatch(names[-1]))
@@ -50,5 +49,5 @@ def host_of(keeper_id: str) -> str | None:
 
 
 def experiment_folder(experiment_id: str, keeper_id: str) -> str:
-    """Return the path of an experiment's files on the keeper's machine, relative to the home directory."""
+    """Return the folder of an experiment's files on the keeper's machine, relative to the home directory."""
     return f"nni-experiments/{experiment_id}/environments/{keeper_id}"

@@ -1,7 +1,7 @@
-"""Numbered commands for one instance of a keeper's directory, which are sent in the order of their numbers.
+"""Numbered commands for one directory (instance) of a keeper, which are sent in the order of their numbers.
 
-A command is kept after its acknowledgement, until its job is forgotten, because a keeper that has lost the
-end of its journal acknowledges less than before and needs the commands again.
+A command is kept until its job is forgotten, even after the keeper has acknowledged it: a keeper that has
+lost the end of its journal acknowledges less than before, and needs the commands again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ class Command:
 
 @dataclass(slots=True)
 class Orders:
-    """Numbered commands. ``last`` is the highest number in use. Commands up to ``committed`` may be sent.
+    """Numbered commands for a keeper. ``last``: highest number in use.
 
-    ``stored`` is the highest number in the experiment's stored facts when this runner began.
+    Commands with numbers up to ``committed`` may be sent. ``stored``: highest number in the experiment's
+    database when the server opened the experiment.
     """
 
     last: int = 0
@@ -36,9 +37,9 @@ class Orders:
     _renumbered: dict[int, int] = field(default_factory=dict)  # old number to new number
 
     def put(self, seq: int, command: Command) -> None:
-        """Add a command.
+        """Add a command with the number ``seq``.
 
-        If the command is committed already, an earlier runner has committed it and all commands before it.
+        If the command is committed, an earlier server has committed it and all commands before it.
         """
         self._commands[seq] = command
         self.last = max(self.last, seq)
@@ -50,7 +51,7 @@ class Orders:
         return self._commands.get(seq)
 
     def commit(self, seq: int) -> None:
-        """Mark the command as committed. It may be sent once all commands before it may be sent."""
+        """Mark the command as committed. It may be sent when all commands with lower numbers may be sent."""
         command = self._commands.get(self._renumbered.get(seq, seq))
         if command is None:
             return
@@ -65,14 +66,16 @@ class Orders:
         self.committed = reach
 
     def reach(self, seq: int) -> None:
-        """Record that all numbers up to ``seq`` are in use and may be sent."""
+        """Record that all numbers up to ``seq`` are in use, and that commands with these numbers may be
+        sent.
+        """
         self.last = max(self.last, seq)
         self.committed = max(self.committed, seq)
 
     def renumber(self, seq: int) -> int:
-        """Give a command the next free number, and return this number.
+        """Give the command with the number ``seq`` the next free number, and return this number.
 
-        If the command's fact is not committed yet, its later commit still names the old number.
+        If the command's fact is not committed yet, ``commit`` will be called with the old number.
         """
         number = self._renumbered[seq] = self.last + 1
         command = self._commands[number] = self._commands.pop(seq)
@@ -82,7 +85,7 @@ class Orders:
         return number
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Delete these commands, which are no longer needed."""
+        """Delete the commands with these numbers, because their job is forgotten."""
         for seq in numbers:
             self._commands.pop(seq, None)
             self._renumbered.pop(seq, None)

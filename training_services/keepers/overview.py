@@ -1,4 +1,4 @@
-"""Summary of all hosts of an experiment: their state and their problems."""
+"""Descriptions of the hosts of an experiment for users: their state and their problems."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def machines(seats: Iterable[KeeperSeat], ledger: HostLedger) -> Sequence[Machin
 
 
 def notices(seats: Iterable[KeeperSeat], ledger: HostLedger) -> Mapping[str, str]:
-    """Return the problems of keepers and GPUs: "keeper <id>" or "gpus <id>" -> one sentence."""
+    """Return the current problems of keepers and GPUs: "keeper <id>" or "gpus <id>" -> one sentence."""
     found: dict[str, str] = {}
     for seat in seats:
         if (notice := seat.notice()) is not None:

@@ -1,4 +1,4 @@
-"""Table of the jobs of an experiment, with the seats on which they were placed."""
+"""Table of the placed jobs of an experiment, and the seat of each (a seat is a host with its keeper)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ __all__ = ["Placements"]
 
 
 class Placements:
-    """Seats of jobs, by job id. ``queue`` gets the places that become free."""
+    """Table of the seats (hosts with keepers) on which jobs were placed, by job id.
+
+    ``queue`` gives places that become free to waiting jobs.
+    """
 
     def __init__(self, queue: JobPlacing) -> None:
         self._queue = queue
@@ -30,17 +33,17 @@ class Placements:
         seat.jobs.add(job_id)
 
     def release(self, job_id: str, seat: KeeperSeat) -> None:
-        """Free the place of a job, and give it to a waiting job."""
+        """Free the place of an ended job on the seat, and give it to a waiting job."""
         if self._queue.release(job_id, seat):
             self._queue.left(seat)
 
     def release_all(self) -> None:
-        """Free the places of all jobs, and give them to no other job."""
+        """Free the places of all jobs, without giving them to waiting jobs."""
         for job_id, seat in self._seats.items():
             self._queue.release(job_id, seat)
 
     def forget_ended(self, job_id: str, seat: KeeperSeat) -> None:
-        """Forget an ended job if its keeper needs no more commands for it."""
+        """Remove an ended job from the table if its keeper needs no more commands for it."""
         if seat.link.jobs.forget_ended(job_id):
             self.release(job_id, seat)
             self._seats.pop(job_id, None)
@@ -48,7 +51,7 @@ class Placements:
             seat.closing.pop(job_id, None)
 
     def forget_all(self, seat: KeeperSeat) -> None:
-        """Forget the jobs of a seat that is no longer used."""
+        """Remove all jobs of a seat from the table, because the seat is no longer used."""
         for job_id in seat.jobs:
             self._queue.release(job_id, seat)
             self._seats.pop(job_id, None)

@@ -1,4 +1,4 @@
-"""Interface between a keeper service and the queue that places its jobs."""
+"""Interface between a keeper service and the queue that decides on which host each job runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ __all__ = ["JobPlacing"]
 
 
 class JobPlacing(Protocol):
-    """Queue of the experiment's jobs without a place, and table of the seats (hosts with a keeper) that
-    take jobs.
+    """Queue of the experiment's jobs that wait for a place, and table of the seats that take jobs.
 
-    Iteration yields the ids of the waiting jobs.
+    A seat is a host with its keeper. Iteration yields the ids of the waiting jobs.
     """
 
     def __contains__(self, job_id: object) -> bool: ...
@@ -24,42 +23,39 @@ class JobPlacing(Protocol):
     def __iter__(self) -> Iterator[str]: ...
 
     def listen(self) -> None:
-        """Start to place jobs."""
+        """Start to place waiting jobs when resources become free."""
 
     def close(self) -> None:
         """Stop placing jobs."""
 
     def add(self, seat: KeeperSeat) -> None:
-        """Allow the queue to place jobs on the seat."""
+        """Allow the queue to place jobs on this seat (a host with its keeper)."""
 
     def remove(self, seat: KeeperSeat) -> None:
-        """Place no more jobs on the seat."""
+        """Stop placing jobs on this seat (a host with its keeper)."""
 
     def ready(self, seat: KeeperSeat) -> None:
-        """Offer the seat to waiting jobs: its keeper has called for the first time, or again after a
+        """Offer the seat to waiting jobs, because its keeper has become ready or calls again after a
         silence.
         """
 
     def left(self, seat: KeeperSeat) -> None:
-        """Offer the seat to waiting jobs, because a job has left the seat."""
+        """Offer the seat to waiting jobs, because another job has left the seat."""
 
     def reasons_changed(self) -> None:
-        """Check all seats again, because the reasons why jobs wait may have changed on any of them."""
+        """Offer all seats to the waiting jobs again, because reasons for waiting may have changed."""
 
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
-        """Place the job, or queue it. Raises JobRejected if no seat can ever take it."""
+        """Place the job, or add it to the queue. Raises JobRejected if no seat can ever take the job."""
 
     def withdraw(self, job_id: str) -> bool:
-        """Remove the job from the queue. Return False if it is not there."""
+        """Remove a waiting job from the queue. Return False if the queue does not have the job."""
 
     def hold(self, job_id: str, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
-        """Record that the job had its place on the seat before the service was opened."""
+        """Record that the job was placed on the seat before the server's restart."""
 
     def release(self, job_id: str, seat: KeeperSeat) -> bool:
-        """Free the resources that the job holds on the seat.
-
-        The job has ended. Return False if it held nothing.
-        """
+        """Free the resources that an ended job holds on the seat. Return False if it held no resources."""
 
     def told(self, seat: KeeperSeat, capacity: Capacity | None, gpus: GpuReading | None) -> None:
-        """Record the capacity and the GPUs that the seat's keeper reports; None if it reports none."""
+        """Record the host's capacity and GPUs, as its keeper reports them. None: not part of this report."""

@@ -1,6 +1,7 @@
-"""Reads of files through a keeper: the keeper's call brings the data, and the waiting reader takes them.
+"""Reads files of a host through its keeper: the keeper makes an HTTP call that delivers the data to the
+reader.
 
-A read holds only a few pieces in memory, so the keeper sends no faster than the reader takes.
+Only a few pieces are held in memory, so the keeper sends no faster than the reader takes the data.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Receive = Callable[[], Awaitable[Message]]
 
 
 class ReadStream:
-    """Stream of one read.
+    """Stream that passes a file's data from the keeper's call to the reader.
 
     The keeper's call uses ``put``, the reader uses ``chunks``. Either may come first.
     """
@@ -48,9 +49,9 @@ class ReadStream:
     # ---- the reader ---------------------------------------------------------------------------------------
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Yield the pieces until the end.
+        """Yield the file's data in pieces until its end.
 
-        Raises the error of the read, or ServiceUnavailable for a lost connection.
+        Raises the error with which the read ended, or ServiceUnavailable if the keeper does not call.
         """
         try:
             async with asyncio.timeout(OPEN_S):
@@ -72,9 +73,9 @@ class ReadStream:
             await self._news.wait()
 
     def close(self) -> None:
-        """End the read, because the reader wants no more data.
+        """End the transfer, because the reader wants no more data.
 
-        The call is answered, and the keeper stops reading.
+        The keeper's call is answered, and the keeper stops reading the file.
         """
         self._left = True
         self._pieces.clear()
@@ -85,9 +86,9 @@ class ReadStream:
     # ---- the call -----------------------------------------------------------------------------------------
 
     def open(self) -> bool:
-        """Accept the keeper's call.
+        """Accept the keeper's call that delivers the file.
 
-        Return False if another call was accepted before, or the read has ended.
+        Return False if another call was accepted before, or if the transfer has ended.
         """
         if self._opened.is_set() or self._over or self._left:
             return False
@@ -95,7 +96,10 @@ class ReadStream:
         return True
 
     async def put(self, piece: bytes) -> None:
-        """Pass on a piece when there is room. Drop the piece if the reader wants no more data."""
+        """Wait until there is room, and add a piece of data for the reader.
+
+        The piece is dropped if the reader wants no more data.
+        """
         while len(self._pieces) >= PIECES and not self._left:
             self._room.clear()
             await self._room.wait()
@@ -104,15 +108,16 @@ class ReadStream:
             self._news.set()
 
     def finish(self, failure: Exception | None) -> None:
-        """End the stream with this failure, or None for success; only the first end counts."""
+        """End the stream with an error, or without one (None). Only the first call has an effect."""
         if not self._over:
             self._over, self._failure = True, failure
             self._opened.set()
             self._news.set()
 
     async def next_message(self, receive: Receive) -> Message | None:
-        """Return the connection's next message; None if the connection has ended or the reader wants no more
-        data.
+        """Return the next ASGI message of the keeper's call.
+
+        Return None if the connection has ended, or if the reader wants no more data.
         """
         try:
             async with asyncio.timeout(SILENT_S) as self._wait:
@@ -131,12 +136,15 @@ class ReadStream:
         return message
 
     def lose(self, how: str) -> None:
-        """End the stream with an error. ``how`` says what the keeper did, for example "broke off"."""
+        """End the stream with an error. ``how`` completes the sentence "keeper NAME ..."."""
         self.finish(ServiceUnavailable(f"keeper {self.keeper_id} {how}"))
 
 
 async def receive_read(stream: ReadStream, receive: Receive) -> bool:
-    """Receive a keeper's stream. Return False if it broke off: then the connection cannot be used again."""
+    """Receive the body of a keeper's call that delivers a file, and pass it on to the stream.
+
+    Return False if the body ended too early. Then the connection must be closed.
+    """
     kind, head, end, left = b"", b"", b"", 0
     while (message := await stream.next_message(receive)) is not None:
         content: bytes = message.get("body", b"")
@@ -188,7 +196,7 @@ def _finish(stream: ReadStream, end: bytes) -> None:
 
 
 def read_listing(text: bytes, *, complete: bool) -> FileListing:
-    """Parse a listing as the keeper sends it. Raises ServiceUnavailable if it is malformed."""
+    """Parse a list of files as the keeper sends it. Raises ServiceUnavailable if it is malformed."""
     try:
         found = [
             Listed(str(path), int(size), float(at)) for path, size, at in map(json.loads, text.splitlines())

@@ -1,4 +1,4 @@
-"""Request of a keeper as typed records. The body of a call is parsed once and completely when it arrives."""
+"""Typed records of a keeper's request. The body of a call is parsed completely when it arrives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Started(NamedTuple):
 
 
 class Final(NamedTuple):
-    """End of an attempt as reported by its keeper. ``reason`` None: the host was lost."""
+    """End of an attempt as reported by its keeper. ``reason`` is None if its machine was restarted."""
 
     reason: EndReason | None
     code: int | None
@@ -43,12 +43,14 @@ class Attempt(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """Number of frames that the keeper expects the server to have after this report."""
+        """Number of metric frames that the server must have received before this report counts as
+        complete.
+        """
         return max(self.first + len(self.payloads), self.final.frames if self.final else 0)
 
 
 class HostFacts(NamedTuple):
-    """Keeper's report on its machine, with the keeper's own version."""
+    """Keeper's report on its machine's capacity, with the keeper's own version."""
 
     capacity: Capacity
     version: str
@@ -72,12 +74,14 @@ class Request(NamedTuple):
 
     @property
     def news(self) -> bool:
-        """True if the call reports something. A call without news waits until there is an answer to send."""
+        """True if the call reports something. A call that does not is held until there is something to
+        answer.
+        """
         return not self.wait or self.all or bool(self.attempts)
 
 
 def read_request(body: bytes) -> Request:
-    """Parse a body. Raises WireError for every kind of malformed body."""
+    """Parse the body of a keeper's call. Raises WireError for every kind of malformed body."""
     header, payloads = wire.decode_request(body)
     try:
         return Request(
@@ -149,8 +153,9 @@ def _facts(raw: Any) -> HostFacts:
 
 
 def _job(value: Any) -> str | None:
-    """Return the job id of a process, or None if it is malformed, because a user can set any environment
-    variable.
+    """Return the job id of a process on a GPU, or None if it is malformed.
+
+    It comes from an environment variable, which any user can set.
     """
     return value if type(value) is str and _JOB_ID.fullmatch(value) else None
 

@@ -1,6 +1,6 @@
-"""Seat: a host of one experiment with its keeper.
+"""Seat: a host of one experiment together with its keeper.
 
-The seat registers the keeper's token, keeps the keeper running and notices when it falls silent.
+The seat registers the keeper's token, keeps the keeper running, and detects when it no longer calls.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = ["KeeperSeat", "Platform"]
 logger = logging.getLogger(__name__)
 
 OBEY_S = 2.0  # seconds in which a keeper must fetch a stop order; after that it counts as hanging
-# longest wait for a call of a keeper that may run a lost job; longer than the keeper's own back-off
+# seconds to wait for a call of a keeper that may run a lost job; longer than the pause between its calls
 FAREWELL_S = 15.0
 
 
 class Platform(Protocol):
-    """Methods of the service that a seat calls."""
+    """Methods of the training service that a seat calls. A seat is a host with its keeper."""
 
     context: ExperimentContext
 
@@ -48,16 +48,16 @@ class Platform(Protocol):
         """Pass these events to the core."""
 
     def reasons_changed(self) -> None:
-        """Check again why jobs wait, and report changed reasons."""
+        """Check again why jobs wait, and report reasons that have changed."""
 
     def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
-        """Handle the loss of the seat's host, which has vanished for good."""
+        """Handle the loss of the seat's host, which no longer exists."""
 
 
 class KeeperSeat:
-    """Host of one experiment with its keeper.
+    """Host of one experiment together with its keeper.
 
-    ``token`` is the keeper's; ``enrolled``: the token is committed.
+    ``token`` is the keeper's secret token; ``enrolled``: the fact that allows this token is committed.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class KeeperSeat:
 
     @property
     def host(self) -> Host:
-        """Machine of the seat, in the form that placement uses."""
+        """Machine of the seat, in the form that the placement of jobs uses."""
         return self.keeper_host.host
 
     @property
@@ -114,17 +114,20 @@ class KeeperSeat:
 
     @property
     def trouble(self) -> str | None:
-        """Return a sentence that says why the keeper does not run, or None."""
+        """Return a sentence that says why the keeper does not run, or None if it runs."""
         return self._upkeep.trouble
 
     def enrol(self) -> None:
-        """Report the token to the core so that it is committed, unless it is committed already."""
+        """Report the keeper's token to the core, which commits it, unless the token is committed already."""
         if not self._enrolled:
             event = KeeperEnrolled(keeper_id=self.id, token_sha256=token_digest(self._token))
             self._platform.put([event])
 
     def open(self) -> None:
-        """Start to answer the keeper and to keep it running. Call this when all earlier jobs are known."""
+        """Start to answer the keeper and to keep it running.
+
+        Call this after all earlier jobs were submitted.
+        """
         self.desk.open = True
         if self._platform.context.lease is not None:
             self._lease = LeaseWatch(self.desk, self._platform.context.lease, self._lease_over)
@@ -133,7 +136,7 @@ class KeeperSeat:
             self._tend()
 
     def enrolled(self, fact: KeeperEnrolled) -> None:
-        """Record that a token is committed."""
+        """Record that a keeper's token is committed. If it is this seat's token, start the keeper."""
         if not self._enrolled and fact.token_sha256 == token_digest(self._token):
             self._enrolled = True
             self.desk.token_sha256 = fact.token_sha256
@@ -155,7 +158,7 @@ class KeeperSeat:
 
     @property
     def arriving(self) -> bool:
-        """True while it is not known yet whether the keeper can be reached."""
+        """True as long as the server does not know whether the keeper can be reached."""
         return not self.ready and self.trouble is None and not self._silent
 
     def obstacle(self) -> str | None:
@@ -168,14 +171,14 @@ class KeeperSeat:
         return sentence if self.trouble is None else f"{sentence}: {self.trouble}"
 
     def passing_obstacle(self) -> str | None:
-        """Return an obstacle whose end the platform does not report, or None.
+        """Return a sentence that says why no job can start, if the end of this reason is not reported.
 
-        The caller must check it again later.
+        Else return None. The caller must check again later.
         """
         return self.keeper_host.obstacle()
 
     def machine(self, *, gpus: int | None) -> Machine:
-        """Return the description of the machine for users."""
+        """Return the description of the machine for users. ``gpus``: number of its GPUs, if known."""
         host, facts = self.host, self.link.facts
         obstacle = self.keeper_host.obstacle() or self.trouble
         if obstacle is None and self._silent:
@@ -205,14 +208,17 @@ class KeeperSeat:
         )
 
     def notice(self) -> str | None:
-        """Return the keeper's problem as a sentence, or None."""
+        """Return the keeper's current problem as a sentence, or None if it has none."""
         name = self.host.name
         if self.trouble is not None:
             return f"the keeper on {name}: {self.trouble}"
         return None if self.link.status is None else f"on {name}: {self.link.status}"
 
     def expect_obedience(self) -> None:
-        """Restart the keeper if it does not fetch the stop order soon. Called when a stop may be sent."""
+        """Watch whether the keeper fetches a stop order soon, and restart the keeper if it does not.
+
+        Call this when a stop order may be sent.
+        """
         if self._obey_timer is None:
             loop = asyncio.get_running_loop()
             self._obey_timer = loop.call_later(OBEY_S, self._check_obedience, self.link.commands.committed)
@@ -225,17 +231,17 @@ class KeeperSeat:
             self.expect_obedience()
 
     async def stop(self) -> None:
-        """Stop supervising the keeper; the keeper itself continues."""
+        """Stop watching and restarting the keeper. The keeper itself continues."""
         for timer in (self._timer, self._lease, self._obey_timer):
             if timer is not None:
                 timer.cancel()
         await self._upkeep.stop()
 
     async def dismiss(self, *, patient: bool) -> str | None:
-        """Ask the keeper to stop its trials and exit. Return a sentence about steps that failed, or None.
+        """Order the keeper to stop its trials and exit. Return a sentence about errors, or None.
 
-        ``patient``: wait for the next call of a keeper that may run a lost job, because this is the last
-        chance to stop that job.
+        ``patient``: if a lost job may still run on the host, wait for the keeper's next call, because this is
+        the last chance to stop that job.
         """
         await self.desk.dismiss(FAREWELL_S if patient and self._may_run_given_up() else 0.0)
         await self.stop()
@@ -248,25 +254,25 @@ class KeeperSeat:
         return None
 
     def _may_run_given_up(self) -> bool:
-        """Return True if a job that counts as lost may run on the host, where only the keeper can stop it."""
+        """Return True if a lost job may still run on the host, where only the keeper can stop it."""
         if self.keeper_host.passing or self.link.caller.instance is None:
             return False
-        # and no keeper will be started there
+        # no keeper runs on the host, and the server will not start one
         if not self._upkeep.begun and self.keeper_host.is_without_keeper():
             return False
         return not self.link.ready or any(self.link.jobs.is_astray(job_id) for job_id in self.jobs)
 
     def _tend(self) -> None:
-        """Keep the keeper running, and watch for its silence."""
+        """Start the keeper, keep it running, and start to watch for its silence."""
         if not self._upkeep.begun:
             self._heard_at = asyncio.get_running_loop().time()
             self._listen()
         self._upkeep.begin()
 
     def _listen(self) -> None:
-        """Check whether the keeper is silent, and set the timer for the next check.
+        """Report the keeper as silent if it has not called for too long, and set a timer for the next check.
 
-        Calls do not move the timer.
+        A call of the keeper does not change this timer.
         """
         loop = asyncio.get_running_loop()
         limit = self._platform.context.silent_after.total_seconds()

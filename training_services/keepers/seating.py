@@ -1,4 +1,4 @@
-"""Function that makes the seat of a host, with its token, its link and its desk."""
+"""Function that makes a seat: the object that combines a host of an experiment with its keeper."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def make_seat(
     backlog: Backlog,
     deliver: Callable[[KeeperDesk, Received], None],
 ) -> KeeperSeat:
-    """Return a seat for the host. ``record``: the committed record of its keeper, or None.
+    """Return a seat for the host. ``record``: the committed record of the host's keeper, or None.
 
     The token in ``manager.json`` is used again if it is the committed token. For ``deliver``, see
     ``KeeperDesk``.
@@ -62,8 +62,9 @@ async def make_seat(
 
 
 def _longest_call(context: ExperimentContext, host: KeeperHost) -> float:
-    """Return the seconds that a call may wait without making a keeper seem silent or letting a lease
-    expire.
+    """Return the number of seconds for which a keeper's call may be held.
+
+    A longer wait would make the keeper seem silent, or would let its lease expire.
     """
     lease, silent_after = context.lease, context.silent_after
     longest = WAIT_S if lease is None else min(WAIT_S, lease.total_seconds() / 3)

@@ -1,8 +1,9 @@
 """Training service shared by all platforms whose jobs are run by keepers.
 
-A platform provides its ``KeeperHost``s, which know how to start a keeper and what a start command contains,
-and the queue that decides which host takes a job. This class does the rest: tokens, orders, silence. The
-package ``machines`` is for machines that stay, ``kubernetes`` for pods that are created and removed.
+A platform provides its hosts (``KeeperHost``), which can start a keeper and make the commands that start
+jobs, and the queue that decides which host takes a job. This class does the rest: tokens, commands, and the
+detection of silent keepers. The package ``machines`` is for machines that stay, ``kubernetes`` for pods that
+are created and removed.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ __all__ = ["KeeperService"]
 class KeeperService(FilesOfJobs):
     """Training service that runs the jobs of one experiment on hosts with keepers.
 
-    A platform defines which hosts exist when it is opened (``_known_hosts``), how jobs are placed on them
-    (``_make_queue``), and what happens when a job has left a seat (``_vacated``).
+    A platform defines which hosts exist when the service is opened (``_known_hosts``), how jobs are placed on
+    them (``_make_queue``), and what happens when a job has left a host (``_vacated``).
     """
 
     def __init__(self, context: ExperimentContext, *, hub: KeeperHub, ledger: HostLedger) -> None:
@@ -78,21 +79,21 @@ class KeeperService(FilesOfJobs):
 
     @abc.abstractmethod
     def _make_queue(self) -> JobPlacing:
-        """Return the queue of waiting jobs. The constructor calls this once."""
+        """Return a new queue for waiting jobs. The constructor calls this once."""
 
     @abc.abstractmethod
     def _known_hosts(self, known: KnownKeepers) -> Iterable[KeeperHost]:
-        """Return the hosts that the experiment has when it is opened. Raises ServiceUnavailable."""
+        """Return the hosts that the experiment has when the service is opened. Raises ServiceUnavailable."""
 
     def _vacated(self, seat: KeeperSeat) -> None:
-        """Release the seat if it is no longer needed.
+        """Release the seat (a host with its keeper) if it is no longer needed.
 
         Called when a job has left the seat, and when the service opens it.
         """
         return None
 
     def _parted(self, seat: KeeperSeat) -> None:
-        """Clean up after the end of the seat's keeper, or after the keeper was asked to exit."""
+        """Clean up after the keeper of this seat has ended, or was ordered to exit."""
         return None
 
     # ---- life ---------------------------------------------------------------------------------------------
@@ -199,7 +200,7 @@ class KeeperService(FilesOfJobs):
         seat = self._placed.get(job_id)
         return None if seat is None else seat.link.jobs.order_stop(job_id, grace=grace)
 
-    # ---- facts that were committed ------------------------------------------------------------------------
+    # ---- facts that the core has committed ----------------------------------------------------------------
 
     def committed(self, facts: Sequence[JobEvent]) -> None:
         frames: dict[str, int] = {}
@@ -222,7 +223,7 @@ class KeeperService(FilesOfJobs):
             seat.desk.flush()
 
     def _take_fact(self, fact: JobEvent) -> KeeperSeat | None:
-        """Apply one fact. Return the seat whose held calls may now be answered."""
+        """Apply one committed fact. Return the seat of the keeper whose held calls may now be answered."""
         if isinstance(fact, MachineEvent | KeeperSilent | KeeperHeard | KeeperGone):
             return None
         if isinstance(fact, KeeperEnrolled | KeeperBound | KeeperAcknowledged):
@@ -264,7 +265,7 @@ class KeeperService(FilesOfJobs):
     def _leave(self, job_id: str, seat: KeeperSeat) -> None:
         """Free the place of a job that has ended.
 
-        Forget the job if its keeper needs no more commands for it.
+        Remove the job from the tables if its keeper needs no more commands for it.
         """
         if not seat.link.jobs.is_astray(job_id):
             self._placed.release(job_id, seat)
@@ -278,20 +279,23 @@ class KeeperService(FilesOfJobs):
         return overview.machines(self._seats.values(), self._ledger)
 
     async def _join(self, host: KeeperHost) -> KeeperSeat:
-        """Return the seat of a new host, for which no fact is committed yet. Raises OSError, ServiceError."""
+        """Return a seat for a new host, which no committed fact mentions yet.
+
+        Raises OSError, ServiceError.
+        """
         await host.open()
         return await self._seat(host, None)
 
     def _begin(self, seat: KeeperSeat) -> None:
-        """Start to place jobs on the seat."""
+        """Start to place jobs on the seat of a new host."""
         self._admit(seat)
         if self._adopted:
             seat.open()
 
     async def _let_go(self, seat: KeeperSeat) -> str | None:
-        """Stop using the seat and ask its keeper to exit.
+        """Stop using the seat's host and order its keeper to exit.
 
-        Return a sentence about steps that failed, or None.
+        Return a sentence about errors, or None.
         """
         note = await seat.dismiss(patient=False)
         self._hub.remove(self.context.experiment_id, seat.desk)
@@ -342,6 +346,6 @@ class KeeperService(FilesOfJobs):
         return seat.keeper_host, files
 
     def _is_open(self, job_id: str) -> bool:
-        """Return True if the job waits or runs."""
+        """Return True while the job waits or runs."""
         seat = self._placed.get(job_id)
         return job_id in self._queue if seat is None else seat.link.jobs.is_open(job_id)

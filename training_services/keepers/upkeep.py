@@ -1,4 +1,4 @@
-"""Keeps the keeper of one host running."""
+"""Task that starts the keeper of one host, and restarts it whenever it has ended."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PAUSES_S = (0.05, 5.0)  # first and longest pause before a restart
 
 
 class Upkeep:
-    """Task that starts the keeper of one host, and restarts it when it has ended.
+    """Task that starts the keeper of one host, and restarts it whenever it has ended.
 
-    ``on_trouble`` is called after each end of the keeper and each failed start. ``on_gone`` is called after
-    the host has vanished for good.
+    ``on_trouble`` is called after each end of the keeper and each failed start. ``on_gone`` is called when
+    the host no longer exists.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Upkeep:
         self._on_trouble, self._on_gone = on_trouble, on_gone
         self._written = 0  # number of writes of manager.json
         self._task: asyncio.Task[None] | None = None
-        # tasks of this keeper, including replaced tasks that are still ending
+        # all tasks that start or restart this keeper, including replaced ones that have not ended yet
         self._tasks: set[asyncio.Task[None]] = set()
         self._revived_at = float("-inf")  # on the loop's clock
 
     @property
     def begun(self) -> bool:
-        """True once the server keeps the keeper running."""
+        """True after ``begin``: the server keeps the keeper running."""
         return self._task is not None
 
     def begin(self) -> None:
@@ -66,13 +66,13 @@ class Upkeep:
         self._task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Stop all tasks. The keeper itself continues."""
+        """Cancel all tasks. The keeper itself continues."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def revive(self) -> None:
-        """Kill the keeper, which may hang; the task of ``begin`` starts the keeper again."""
+        """Kill the keeper, because it may hang. The task that ``begin`` started then starts it again."""
         loop = asyncio.get_running_loop()
         if self._task is not None and loop.time() >= self._revived_at + REVIVE_PAUSE_S:
             self._revived_at = loop.time()
@@ -111,9 +111,9 @@ class Upkeep:
                 await asyncio.sleep(pause)  # back-off
 
     async def _run_keeper(self) -> str:
-        """Start the keeper if it does not run.
+        """Start the keeper if it does not run, and wait until it ends.
 
-        Return one sentence: why the start failed, or later, how the keeper ended.
+        Return one sentence that says why the start failed, or how the keeper ended.
         """
         try:
             reach = await self._host.reach()
@@ -135,9 +135,9 @@ class Upkeep:
         return "it has ended and is being restarted"
 
     def _what_for(self, failed: str, error: Exception) -> str:
-        """Return a sentence about the failure.
+        """Return a sentence for the notice about an error. ``failed`` says what did not work.
 
-        For a host that is not created yet, return the error's own text.
+        For a host that is created on demand, such as a pod, return only the error's own text.
         """
         return str(error) if self._host.passing else f"{failed}: {error}"
 
