@@ -1,1 +1,1 @@
-"""Kubernetes as a platform: one pod with a keeper per job, or a pool of pods for all jobs."""
+"""Kubernetes as a platform: each job gets its own pod with a keeper, or all jobs share a pool of pods."""

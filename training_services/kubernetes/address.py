@@ -1,4 +1,4 @@
-"""Search for an address of this machine that pods may reach, for configurations that give none."""
+"""Finds an address at which pods may reach this machine, if the configuration gives none."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _HTTPS = 443
 
 
 def own_address(server_url: str) -> str | None:
-    """Return the address that this machine uses to reach the API server, because pods may reach it there.
+    """Return the address of this machine from which it reaches the API server at ``server_url``.
 
-    Return None if there is no such address: the server's name is unknown, no route leads to it, or it runs on
-    this machine's loopback. Looks up the name, which may take some time, and sends nothing else.
+    Pods can probably reach this machine there. Return None if there is no such address: the server's name is
+    unknown, no route leads to it, or it runs on this machine. Only looks up the name; sends no packet to it.
     """
     url = urlsplit(server_url)
     try:

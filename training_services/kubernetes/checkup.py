@@ -1,4 +1,4 @@
-"""Checks of ``nnictl doctor`` for a cluster: is it reachable, does it accept our Jobs, can it run a trial."""
+"""Checks of ``nnictl doctor`` for a cluster: is it reachable, does it accept our Jobs, can it run a trial?"""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TRIAL_S = 180.0  # an image may have to be pulled
 
 
 def examine(examination: Examination, config: KubernetesConfig) -> Sequence[AsyncIterator[Finding]]:
-    """Yield findings about the cluster, and about the trial code that all pods get."""
+    """Return iterators of findings: one for the trial code that all pods get, one for the cluster."""
     return [look_at_code(examination.context), _cluster(examination, config)]
 
 
 async def _cluster(examination: Examination, config: KubernetesConfig) -> AsyncIterator[Finding]:
-    """Yield findings about the cluster, one after the other. No objects stay in the cluster."""
+    """Yield findings about the cluster. A test trial is run, and its objects are removed afterwards."""
     context = examination.for_one_trial()
 
     def finding(check: Check, sentence: str, level: Level = Level.FAULT) -> Finding:

@@ -1,4 +1,4 @@
-"""Coroutines for the cluster's API, over threads. Objects are plain dicts, and each error is one sentence.
+"""Asynchronous client for a cluster's API. Objects are plain dicts, and each error is one sentence.
 
 Each request is sent by its own thread, so a request that hangs delays neither other requests nor the end of
 the process. ``login.py`` sends the requests; a thread imports that module, because its library is large.
@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 
 class Resource(NamedTuple):
-    """Kind of objects: its name in URLs, and the path before the namespace there."""
+    """Kind of Kubernetes objects: its plural name in URLs, and the part of the URL before the namespace."""
 
     plural: str
     prefix: str
@@ -80,7 +80,7 @@ EVENTS = Resource("events", "/api/v1")
 
 
 class WatchEvent(NamedTuple):
-    """Event of a watch; ``type``: ADDED, MODIFIED, DELETED or BOOKMARK (its object has only a version)."""
+    """Event of a watch. ``type``: ADDED, MODIFIED, DELETED, or BOOKMARK, whose object has only a version."""
 
     type: str
     object: Object
@@ -90,20 +90,20 @@ WatchEvents = list[WatchEvent]
 
 
 class Listing(NamedTuple):
-    """Objects of a list, and the version of the cluster's state at which they were listed."""
+    """Objects of one kind, and the ``resourceVersion`` of the cluster at which they were listed."""
 
     items: Objects
     resource_version: str
 
 
 class Cluster:
-    """Cluster, with the rights of one user.
+    """Client for a Kubernetes cluster, with the permissions of one user.
 
-    ``kubeconfig``: a file; None: the files in ``KUBECONFIG`` of ``environ``, else ``~/.kube/config``, else,
-    in a pod, its service account. ``context`` None: the context that is current at the login; it is kept from
-    then on. Login commands run with ``environ``, which may contain secrets.
+    ``kubeconfig``: a file; None: the files in ``KUBECONFIG`` of ``environ``, else ``~/.kube/config``, else
+    the service account of this pod. ``context`` None: the context that is current at the first login; it is
+    kept from then on. Login commands run with ``environ``, which may contain secrets.
 
-    Methods that ask the cluster raise ``ServiceUnavailable`` (unreachable, overloaded, no way to log in) or
+    Methods that send a request raise ``ServiceUnavailable`` (unreachable, overloaded, no way to log in) or
     ``ApiError`` (the cluster refuses), with one sentence each. Requests other than POST are repeated once
     after a broken connection. When a login is no longer accepted, the client logs in again.
     """
@@ -127,7 +127,7 @@ class Cluster:
 
     @property
     def namespace(self) -> str:
-        """Namespace of the context. Available after ``connect``."""
+        """Namespace of the kubeconfig's context. Available after ``connect``."""
         return self._known().namespace
 
     @property
@@ -137,7 +137,9 @@ class Cluster:
 
     @property
     def context(self) -> str | None:
-        """Name of the context; None: the pod's service account. Available after ``connect``."""
+        """Name of the kubeconfig's context; None if the pod's service account is used. Available after
+        ``connect``.
+        """
         return self._known().context
 
     def _known(self) -> Login:
@@ -146,27 +148,33 @@ class Cluster:
         return self._first
 
     async def connect(self) -> None:
-        """Read how to log in, unless that was read before.
+        """Read the kubeconfig and the user's credentials, unless they were read before.
 
-        The cluster is not asked. Raises ServiceUnavailable.
+        This sends no request to the cluster. Raises ServiceUnavailable.
         """
         await self._logged_in()
 
     async def create(
         self, resource: Resource, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False
     ) -> Object:
-        """Create the object and return it as stored. With ``dry_run`` it is only checked, strictly."""
+        """Create the object in the cluster, and return it as the cluster has stored it.
+
+        With ``dry_run``, the cluster only checks the object and creates nothing.
+        """
         query: dict[str, str | int] = {"dryRun": "All", "fieldValidation": "Strict"} if dry_run else {}
         request = self._request("creating", "POST", resource, namespace, query=query, body=body)
         return _object(await self._ask(request))
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
-        """Merge ``body`` into the object and return the object. None deletes a key; lists are replaced."""
+        """Merge ``body`` into the object in the cluster, and return the result.
+
+        None deletes a key; lists are replaced.
+        """
         request = self._request("changing", "PATCH", resource, namespace, name, body=body)
         return _object(await self._ask(request._replace(content_type="application/merge-patch+json")))
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Return the object, or None if it does not exist."""
+        """Return the object with this name from the cluster, or None if it does not exist."""
         try:
             return _object(await self._ask(self._request("reading", "GET", resource, namespace, name)))
         except ApiError as error:
@@ -182,7 +190,7 @@ class Cluster:
         label_selector: str | None = None,
         field_selector: str | None = None,
     ) -> Listing:
-        """Return all objects that match the selectors. They are read page by page, as they are now."""
+        """Return all objects in the cluster that match the selectors. Long lists are read in pages."""
         request = self._request("listing", "GET", resource, namespace)
         for attempt in itertools.count(1):
             items: Objects = []
@@ -209,7 +217,10 @@ class Cluster:
         propagation: str = "Background",
         uid: str | None = None,
     ) -> bool:
-        """Delete the object. Return False if it does not exist or does not have this ``uid``."""
+        """Delete the object.
+
+        Return False if there is no object of this name, or if its uid is not ``uid``.
+        """
         body: dict[str, Any] = {"propagationPolicy": propagation}
         if uid is not None:
             body["preconditions"] = {"uid": uid}
@@ -229,9 +240,9 @@ class Cluster:
         container: str | None = None,
         tail_lines: int | None = None,
     ) -> str:
-        """Return the end of a container's output, at most 1 MiB.
+        """Return the end of the output of a pod's container, at most 1 MiB.
 
-        ``container`` may be None if the pod has only one.
+        ``container`` may be None if the pod has only one container.
         """
         request = self._request("reading the logs of", "GET", PODS, namespace, pod)
         query: dict[str, str | int] = {"limitBytes": LOG_LIMIT}
@@ -252,12 +263,12 @@ class Cluster:
         field_selector: str | None = None,
         timeout_s: int = WATCH_S,
     ) -> AsyncGenerator[WatchEvents]:
-        """Yield the changes after ``resource_version`` in batches, for ``timeout_s`` seconds.
+        """Yield the changes of objects after ``resource_version`` in batches, for ``timeout_s`` seconds.
 
         The first batch is empty: it shows that the watch is open. Raises ApiError (410: the version is too
-        old, list again) and ServiceUnavailable (the connection broke, or was silent for too long). Ends
-        without an error after the timeout; continue then from the last version seen. Close the generator with
-        ``aclose``.
+        old, list the objects again) and ServiceUnavailable (the connection broke, or was silent for too
+        long). After the timeout it ends without an error; call it again with the last version. Close the
+        generator with ``aclose``.
         """
         request = self._request("watching", "GET", resource, namespace)
         query = {
@@ -284,7 +295,7 @@ class Cluster:
             reading.close()
 
     async def close(self) -> None:
-        """Close the connections that no request uses at present."""
+        """Close the connections that no request uses."""
         if self._login is not None:
             self._login.close()
             self._login = None
@@ -310,7 +321,10 @@ class Cluster:
         )
 
     async def _ask(self, request: Request) -> Answer:
-        """Send the request until it succeeds, and return the answer. Raises ApiError, ServiceUnavailable."""
+        """Send the request, retry it after temporary errors, and return the answer.
+
+        Raises ApiError, ServiceUnavailable.
+        """
         again = broken = False
         for attempt in itertools.count(1):
             login = await self._logged_in()
@@ -333,7 +347,7 @@ class Cluster:
                 continue
             if (answer.status == 429 or answer.pause_s is not None) and attempt < TRIES:
                 pause_s = min(LONGEST_PAUSE_S, 0.5 * attempt if answer.pause_s is None else answer.pause_s)
-                # random pause, so that clients do not all retry at the same time
+                # The pause is random, so that clients do not all retry at the same time.
                 await asyncio.sleep(pause_s * random.uniform(1, 1.25))
                 continue
             raise refusal(answer, request.doing, login.server)
@@ -350,7 +364,7 @@ class Cluster:
                         f"the login command of the kubeconfig has not ended within {ANSWER_S:g} s"
                     ) from None
                 self._first = self._first or self._login
-                # keep this context even if another one becomes current
+                # keep this context, even if the user makes another context current in the kubeconfig
                 self._context = self._first.context
             return self._login
 
@@ -366,7 +380,7 @@ class Cluster:
 
 
 class _Reading:
-    """Thread that reads a watch to its end and passes its events on."""
+    """Thread that reads the events of a watch and passes them on to the event loop."""
 
     def __init__(self, response: urllib3.HTTPResponse) -> None:
         self.failure: BaseException | None = None
@@ -378,7 +392,7 @@ class _Reading:
         threading.Thread(target=self._read, name="kubernetes watch", daemon=True).start()
 
     async def batch(self) -> list[WatchEvent] | None:
-        """Return the next events, at least one, or None at the end of the watch."""
+        """Wait for events of the watch and return all that have come; None at the end of the watch."""
         while not self._events and not self._ended:
             await self._come.wait()
             self._come.clear()
@@ -386,7 +400,7 @@ class _Reading:
         return [self._events.popleft() for _ in range(len(self._events))] or None
 
     def close(self) -> None:
-        """Let the thread stop waiting. The thread closes the connection itself."""
+        """Make the thread end soon. It closes the connection itself."""
         with contextlib.suppress(OSError, RuntimeError, ValueError):  # the thread has ended already
             self._response.shutdown()
 
@@ -415,8 +429,9 @@ class _Reading:
 
 
 def _in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
-    """Run the call in its own thread, so that a hanging call delays neither other calls nor the end of the
-    process.
+    """Run the function ``call`` in its own thread and return a future for its result.
+
+    A call that hangs delays neither other calls nor the end of the process.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -443,7 +458,11 @@ def _in_thread(call: Callable[[], T]) -> asyncio.Future[T]:
 
 
 def _object(answer: Answer) -> Object:
-    """Return the answer's object. Raises ServiceUnavailable if the server is not a Kubernetes API server."""
+    """Return the object in the server's answer.
+
+    Raises ServiceUnavailable if the answer is not an object, because the server is not a Kubernetes API
+    server.
+    """
     if not isinstance(answer.value, dict):
         raise ServiceUnavailable(
             "the server's answer is not an object of the Kubernetes API: check the server's address"

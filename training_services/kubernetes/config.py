@@ -1,4 +1,4 @@
-"""``trainingService`` with ``platform: kubernetes``: the content of a trial's pod."""
+"""Configuration of the platform: ``trainingService`` with ``platform: kubernetes``."""
 
 from __future__ import annotations
 
@@ -140,14 +140,18 @@ def _only_one(model: BaseModel, fields: tuple[str, ...]) -> None:
 
 
 class Requests(_Model):
-    """Resources that the scheduler reserves for a trial, if they are less than the trial's limits."""
+    """Resources that the scheduler reserves for a trial (Kubernetes: requests), if less than the trial's
+    limits.
+    """
 
     cpu: _Cpu | None = None
     memory: _Memory | None = None
 
 
 class Resources(_Model):
-    """Limits of a trial. Missing values are taken from trialCpuNumber, trialMemorySize and trialGpuNumber."""
+    """Resources that a trial may use. Missing values are taken from trialCpuNumber, trialMemorySize and
+    trialGpuNumber.
+    """
 
     cpu: _Cpu | None = None
     memory: _Memory | None = None
@@ -175,7 +179,7 @@ class Toleration(_Model):
 
 
 class EnvironmentSource(_Model):
-    """Key of a Secret or a ConfigMap whose value becomes a variable."""
+    """Key of a Secret or ConfigMap. Its value becomes an environment variable of the trials."""
 
     secret: Name | None = None
     config_map: Name | None = None
@@ -189,7 +193,7 @@ class EnvironmentSource(_Model):
 
 
 class EnvironmentValues(_Model):
-    """All keys of a Secret or ConfigMap as variables."""
+    """Secret or ConfigMap, of which each key becomes an environment variable of the trials."""
 
     secret: Name | None = None
     config_map: Name | None = None
@@ -203,7 +207,10 @@ class EnvironmentValues(_Model):
 
 
 def _environment_value(value: Any) -> SecretStr | EnvironmentSource:
-    """Return a variable's value: a text, which may be a secret, or the place of the value in the cluster."""
+    """Parse a variable's value in ``env``: a text, or a reference to a key of a Secret or ConfigMap.
+
+    A text may be a password or the like, so it is wrapped as a secret.
+    """
     if isinstance(value, SecretStr | EnvironmentSource):
         return value
     if isinstance(value, str):
@@ -239,7 +246,7 @@ _VOLUME_SOURCES = ("pvc", "config_map", "secret", "empty_dir", "host_path", "nfs
 
 
 class PodVolume(_Model):
-    """Volume of the pod, and the path where it is mounted in the trial's container."""
+    """Volume of a trial's pod, and the path where it is mounted in the trial's container."""
 
     name: Annotated[str, AfterValidator(syntax.check_namespace)]
     mount_path: MountPath
@@ -263,7 +270,7 @@ class PodVolume(_Model):
 
 
 class CodeSource(_Model):
-    """Source of the trial code if the manager does not send it: a volume of the cluster, or the image."""
+    """Place of the trial code if the server does not send the code: a volume of the cluster, or the image."""
 
     pvc: Name | None = None
     config_map: Name | None = None
@@ -290,12 +297,13 @@ def _code(value: Any) -> Any:
 
 
 class KubernetesConfig(_Model, PlatformConfig):
-    """Pods that an experiment's trials run in.
+    """Description of the pods in which an experiment's trials run.
 
-    ``namespace``, ``context`` and ``kubeconfig`` None: the values that kubectl would use, or, in a pod, its
-    own. ``trialCode`` None: the manager sends ``trialCodeDirectory``. ``keepJobs``: how long a Job is kept
-    after its end. ``reuseMode``: each pod runs many trials in turn, and ends after ``reuseIdle`` without a
-    trial. ``orphanedAfter``: time without contact to the server after which trials are stopped; None: never.
+    ``namespace``, ``context`` and ``kubeconfig`` None: the values that kubectl would use; a server in a pod
+    uses the values of its pod. ``trialCode`` None: the server sends ``trialCodeDirectory``. ``keepJobs``: how
+    long a Job is kept after its end. ``reuseMode``: each pod runs many trials in turn, and ends after
+    ``reuseIdle`` without a trial. ``orphanedAfter``: time without contact to the server after which trials
+    are stopped; None: never.
     """
 
     platform: Literal["kubernetes"] = "kubernetes"
@@ -355,7 +363,7 @@ class KubernetesConfig(_Model, PlatformConfig):
 
     @property
     def code_directory(self) -> str | None:
-        """Directory of the trial code in a pod; None: the manager sends the code."""
+        """Directory of the trial code in a pod; None if the server sends the code."""
         if self.trial_code is None:
             return None
         return self.trial_code.image or f"{OWN_FOLDER}/code"
@@ -376,12 +384,12 @@ class KubernetesConfig(_Model, PlatformConfig):
 
     @property
     def kept(self) -> timedelta:
-        """Time for which an ended Job is kept."""
+        """Time for which a Job is kept in the cluster after its end (``keepJobs``)."""
         return parse_duration(self.keep_jobs)
 
     @property
     def idle(self) -> timedelta:
-        """Time for which a pod of the pool is kept without a trial."""
+        """Time without a trial after which a reused pod is removed (``reuseIdle``)."""
         return parse_duration(self.reuse_idle)
 
     @property

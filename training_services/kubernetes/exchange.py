@@ -1,4 +1,4 @@
-"""Request to the cluster's API server and its answer, with one sentence for each kind of error."""
+"""Types for a request to the cluster's API server and for its answer, and sentences for its errors."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ LONGEST = 500  # characters of a message that are shown
 
 
 class Request(NamedTuple):
-    """Request. ``doing`` names the request in sentences; ``stream``: do not read the body of a successful
-    answer.
+    """Request to the API server. ``doing`` names the request in error messages, such as "listing pods".
+
+    ``stream``: do not read the body of a successful answer.
     """
 
     doing: str
@@ -34,7 +35,9 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Answer. ``pause_s``: pause before the next attempt that the server demands, or None."""
+    """Answer of the API server. ``pause_s``: seconds to wait before a retry, if the server demands a
+    pause.
+    """
 
     status: int
     pause_s: float | None
@@ -44,9 +47,9 @@ class Answer(NamedTuple):
 
 
 class ApiError(ServiceError):
-    """Refusal of a request by the API server.
+    """Error: the API server has refused a request.
 
-    ``status``: of HTTP; ``reason``: one word, such as AlreadyExists; ``message``: the server's own text.
+    ``status``: HTTP status; ``reason``: one word, such as AlreadyExists; ``message``: the server's own text.
     """
 
     def __init__(self, status: int, reason: str, message: str, sentence: str | None = None) -> None:
@@ -57,7 +60,7 @@ class ApiError(ServiceError):
 
 
 def refusal(answer: Answer, doing: str, server: str) -> ApiError | ServiceUnavailable:
-    """Return the error for an answer that is not a success; ``doing`` says what was requested."""
+    """Return the exception for an answer with an error status. ``doing`` says what was requested."""
     status, said = answer.status, answer.value
     told = said if isinstance(said, dict) and said.get("kind") == "Status" else {}
     error = status_error({**told, "code": status}, doing)
@@ -67,7 +70,7 @@ def refusal(answer: Answer, doing: str, server: str) -> ApiError | ServiceUnavai
 
 
 def status_error(told: Mapping[str, Any], doing: str) -> ApiError:
-    """Return the error for a ``Status`` object. ``doing`` says what was requested."""
+    """Return the exception for a ``Status`` object of Kubernetes. ``doing`` says what was requested."""
     code = told.get("code")
     status = code if isinstance(code, int) else 500
     reason, message = _text(told.get("reason")), _text(told.get("message"))
@@ -82,7 +85,7 @@ def status_error(told: Mapping[str, Any], doing: str) -> ApiError:
 
 
 def unreachable(server: str, error: BaseException, read_s: float) -> str:
-    """Return a sentence that says why there is no answer."""
+    """Return a sentence that says why the API server did not answer. ``error``: error of the connection."""
     return f"{_title(server)} cannot be reached: {_why(error, read_s)}"
 
 
@@ -111,7 +114,7 @@ def _why(error: BaseException, read_s: float) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and all errors that caused it, also errors among its arguments."""
+    """Yield the error, its causes, and the errors among its arguments, each only once."""
     seen: set[int] = set()
     todo = [error]
     while todo:

@@ -1,4 +1,4 @@
-"""Errors in a configuration that appear only when a pod's manifest is made."""
+"""Check that finds errors in a Kubernetes configuration by making the manifest of a pod."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_CLIENT = (
 
 
 def faults(config: KubernetesConfig, wants: Wants) -> Iterator[ConfigFault]:
-    """Yield the errors in the configuration, given the needs of each job."""
+    """Yield the errors in a Kubernetes configuration. ``wants``: resources that each job needs."""
     if find_spec("kubernetes") is None:
         yield ConfigFault(("platform",), _NO_CLIENT)
         return

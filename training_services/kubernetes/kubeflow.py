@@ -1,8 +1,8 @@
-"""NNI's platforms ``kubeflow`` and ``frameworkcontroller``: with a single role they are run as plain Jobs.
+"""NNI's platforms ``kubeflow`` and ``frameworkcontroller``: trials with one role are run as plain Jobs.
 
-NNI needed an operator in the cluster, and an NFS server that the manager had mounted. Here neither is needed:
-the keeper exchanges code and results with the manager. The NFS export is mounted only in the trials'
-containers, where trials may expect it.
+NNI needed an operator in the cluster, and an NFS server that was also mounted on the manager's machine. Here
+neither is needed: the keeper exchanges code and results with the server. An NFS export in the configuration
+is mounted only in the trials' containers, because trials may use it.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ class _Model(BaseModel):
 
 
 class AsJobs(NamedTuple):
-    """Kubernetes configuration that replaces a configuration for NNI's platforms.
+    """Kubernetes configuration that replaces one for NNI's platforms kubeflow or frameworkcontroller.
 
-    ``shared``: fields that all training services share, by their names in a file; ``origins``: the place
-    where each field was written; ``sentence``: a note for the author.
+    ``shared``: values of fields that all training services have, by field name; ``origins``: for each of
+    these fields, its path in the user's configuration; ``sentence``: a note for the user about the
+    replacement.
     """
 
     config: KubernetesConfig
@@ -89,7 +90,7 @@ class Storage(_Model):
 
 
 class RoleConfig(_Model):
-    """Fields that all roles of NNI share."""
+    """Fields that NNI's platforms have for each role (a group of equal pods, such as "worker")."""
 
     command: Annotated[str, Field(min_length=1)] | None = None
     docker_image: Image = "msranni/nni:latest"
@@ -99,8 +100,9 @@ class RoleConfig(_Model):
     memory_size: _Size | None = None
 
     def shared(self) -> dict[str, tuple[str, Any]]:
-        """Return the role's values of the fields that all training services have: field -> (field of the
-        role, value).
+        """Return values for the fields that all training services have, such as trialCommand.
+
+        Each field is mapped to its name in the role and its value there.
         """
         said = {
             "trialCommand": ("command", self.command),
@@ -117,7 +119,7 @@ class ReplicaConfig(RoleConfig):
 
 
 class CompletionPolicy(_Model):
-    """Numbers of tasks that decide the result of a trial; with a single task its exit code decides."""
+    """Numbers of tasks that decide the result of a trial. They have no effect with a single task."""
 
     min_failed_task_count: int | None = None
     min_succeed_task_count: int | None = None
@@ -130,7 +132,7 @@ class TaskConfig(RoleConfig):
 
 
 class _WithRoles(_Model, abc.ABC):
-    """Configuration of one of NNI's platforms that becomes plain Jobs."""
+    """Configuration of kubeflow or frameworkcontroller, which is converted to plain Jobs."""
 
     storage: Storage | None = None
     namespace: Namespace = "default"
@@ -140,7 +142,7 @@ class _WithRoles(_Model, abc.ABC):
 
     @abc.abstractmethod
     def role(self) -> tuple[str, tuple[str | int, ...], RoleConfig]:
-        """Return the only role: its name, its place in the configuration, and its fields."""
+        """Return the only role of the trials: its name, its path in the configuration, and its fields."""
 
     def as_jobs(self) -> AsJobs:
         name, place, role = self.role()
@@ -166,7 +168,7 @@ class _WithRoles(_Model, abc.ABC):
 
 
 def _refuse_several(found: list[tuple[str, int]], count: str) -> None:
-    """Raise ValueError if there are several roles or pods; ``found``: each role with its number of pods."""
+    """Raise ValueError if there are several roles or pods. ``found``: each role with its number of pods."""
     if len(found) > 1:
         names = ", ".join(name for name, _ in found)
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Login to a cluster and sending of one request. No other module uses the ``kubernetes`` library.
+"""Logs in to a cluster and sends requests. No other module uses the ``kubernetes`` library.
 
 A thread imports this module on first use, because the library is large. All functions here block.
 """
@@ -24,7 +24,7 @@ from training_services.kubernetes.exchange import Answer, Request
 
 __all__ = ["Login", "log_in"]
 
-# The library's classes have no type annotations.
+# The type is Any because these classes of the kubernetes library have no type annotations.
 KubeConfigMerger: Any = kube_config.KubeConfigMerger
 KubeConfigLoader: Any = kube_config.KubeConfigLoader
 InClusterConfigLoader: Any = incluster_config.InClusterConfigLoader
@@ -34,7 +34,7 @@ CONNECTIONS = 32
 
 
 class Login:
-    """Address of the API server, and the library's client, which can log in there."""
+    """Connection to the API server as one user. The ``kubernetes`` library adds the user's credentials."""
 
     failures = (urllib3.exceptions.HTTPError, ApiException, ConfigException, OSError)
 
@@ -48,7 +48,10 @@ class Login:
         self._api: Any = ApiClient(configuration)
 
     def send(self, request: Request) -> Answer:
-        """Send the request and return the answer, with any status. Raises one of ``failures``."""
+        """Send the request and return the answer, also if its status is an error.
+
+        Raises one of ``failures``.
+        """
         sent = self._api.param_serialize(
             request.method,
             request.path,
@@ -65,20 +68,20 @@ class Login:
 
     @staticmethod
     def was_cut(error: BaseException) -> bool:
-        """Return True if the connection ended before an answer, as after a long idle time."""
+        """Return True if the error says that the connection was closed before an answer came."""
         return isinstance(error, urllib3.exceptions.ProtocolError)
 
     def close(self) -> None:
-        """Close the connections that no request uses at present."""
+        """Close the connections that no request uses."""
         self._api.close()
 
 
 def log_in(
     kubeconfig: str | None, context: str | None, environ: Mapping[str, str], service_account: Path
 ) -> Login:
-    """Log in by the kubeconfig and its login command, or the service account.
+    """Log in with the credentials in the kubeconfig, or else with the service account of this pod.
 
-    Raises ServiceUnavailable.
+    The kubeconfig may name a command that returns the credentials. Raises ServiceUnavailable.
     """
     home = Path(environ.get("HOME") or Path.home())
     named = kubeconfig or environ.get("KUBECONFIG") or ""
@@ -129,9 +132,9 @@ def _from_files(paths: list[Path], context: str | None, environ: Mapping[str, st
 
 
 def _login_command(loader: Any, environ: Mapping[str, str]) -> str | None:
-    """Return the login command of the user's entry.
+    """Return the command in the kubeconfig that returns the user's credentials, or None.
 
-    The command is set to run in the creator's environment.
+    The command is changed to run with the environment of the experiment's creator.
     """
     user = loader._user
     if not user or "exec" not in user:

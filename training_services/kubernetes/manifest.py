@@ -1,4 +1,4 @@
-"""Manifests of an experiment's objects in the cluster, as plain mappings. Pure."""
+"""Makes the manifests of an experiment's objects in the cluster, as plain dicts. Does no I/O."""
 
 from __future__ import annotations
 
@@ -70,15 +70,18 @@ _KEEPER_VOLUME = f"{OWN_VOLUMES}keeper"
 _MANAGER_VOLUME = f"{OWN_VOLUMES}manager"
 _WORK_VOLUME = f"{OWN_VOLUMES}work"
 _CODE_VOLUME = f"{OWN_VOLUMES}code"
-# time for which a pod waits for a manager that is away, to report the ends of its trials
+# time for which a pod waits for a server that does not answer, to report the ends of its trials
 _UNREPORTED = timedelta(days=1)
 _LAST_STEPS = timedelta(seconds=10)  # seconds that the keeper gets after the grace of its trial
-# Readable by any user that the image sets: only the trial and its keeper are in the container.
+# File mode of the Secret in the container: readable by all users, because an image may set any user.
 _READABLE = 0o444
 
 
 class ResourceFault(ValueError):
-    """Error: a trial's resources contradict each other. ``path``: the field, below the platform's section."""
+    """Error: a trial's resources contradict each other.
+
+    ``path``: path of the wrong field in the configuration.
+    """
 
     def __init__(self, path: tuple[str, ...], message: str) -> None:
         super().__init__(message)
@@ -87,7 +90,10 @@ class ResourceFault(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belonging:
-    """Owner of an object. ``owner_uid``: uid of the experiment's ConfigMap, None before it exists."""
+    """Experiment to which an object in the cluster belongs.
+
+    ``owner_uid``: uid of the ConfigMap that owns all other objects; None before it exists.
+    """
 
     experiment_id: str
     database_id: str
@@ -101,7 +107,7 @@ def shared_name(experiment_id: str) -> str:
 
 
 def labels(belonging: Belonging) -> dict[str, str]:
-    """Return the labels of all objects of an experiment."""
+    """Return the labels that all objects of an experiment get."""
     return {
         MANAGED_LABEL: MANAGER,
         EXPERIMENT_LABEL: label_value(belonging.experiment_id),
@@ -110,9 +116,9 @@ def labels(belonging: Belonging) -> dict[str, str]:
 
 
 def owner(belonging: Belonging) -> dict[str, Any]:
-    """Return the reference to the experiment's ConfigMap.
+    """Return the manifest of the ConfigMap that owns all other objects of the experiment.
 
-    When it is deleted, all other objects are deleted as well.
+    When it is deleted, Kubernetes deletes all other objects as well.
     """
     return {
         "apiVersion": "v1",
@@ -126,7 +132,7 @@ def owner(belonging: Belonging) -> dict[str, Any]:
 
 
 def archive_name(experiment_id: str, content: bytes) -> str:
-    """Return the name of the ConfigMap that contains this version of the keeper.
+    """Return the name of the ConfigMap that contains this version of the keeper program.
 
     The name depends on the content, because running pods have the ConfigMap mounted and keep reading from it.
     """
@@ -134,9 +140,9 @@ def archive_name(experiment_id: str, content: bytes) -> str:
 
 
 def archive(belonging: Belonging, content: bytes) -> dict[str, Any]:
-    """Return the ConfigMap with the keeper, used without ``keeperImage``.
+    """Return the manifest of the ConfigMap with the keeper program. It is not used with ``keeperImage``.
 
-    Raises ServiceUnavailable if it is larger than a ConfigMap may be.
+    Raises ServiceUnavailable if the program is too large for a ConfigMap.
     """
     if len(content) > MOST_ARCHIVE:
         raise ServiceUnavailable(f"the keeper has {len(content):,} bytes, more than a ConfigMap can contain")
@@ -150,7 +156,10 @@ def archive(belonging: Belonging, content: bytes) -> dict[str, Any]:
 
 
 def secret(belonging: Belonging, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the experiment's Secret: ``manager.json`` by keeper id, and the texts of ``secret_texts``."""
+    """Return the manifest of the experiment's Secret, which contains these texts.
+
+    It holds the ``manager.json`` of each keeper, and secret values of the user's environment variables.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -161,7 +170,7 @@ def secret(belonging: Belonging, texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def secret_texts(config: KubernetesConfig) -> dict[str, str]:
-    """Return the values of the user's own variables, by their keys in the experiment's Secret."""
+    """Return the values of the user's variables in ``env``, by their keys in the experiment's Secret."""
     return {
         _variable_key(name): value.get_secret_value()
         for name, value in config.env.items()
@@ -170,7 +179,7 @@ def secret_texts(config: KubernetesConfig) -> dict[str, str]:
 
 
 def secret_patch(texts: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return a merge patch of the Secret that sets keys, or removes keys whose text is None."""
+    """Return a merge patch for the Secret that sets keys, or removes the keys whose text is None."""
     return {"data": {key: None if text is None else _encoded(text) for key, text in texts.items()}}
 
 
@@ -184,11 +193,11 @@ def job(
     trial: tuple[str, int] | None = None,
     archive: str | None = None,
 ) -> dict[str, Any]:
-    """Return the Job of this keeper's pod. Raises ResourceFault, TemplateError.
+    """Return the manifest of the Job that runs a keeper's pod. Raises ResourceFault, TemplateError.
 
-    ``keeper_id``: a name that ``object_name`` leaves unchanged. ``archive``: name of the ConfigMap with the
-    keeper; None with ``keeperImage``. ``trial``: id of the only trial of the pod, and number of its attempt;
-    None: the pod runs many trials. ``grace``: time that a stopped trial has to end.
+    ``keeper_id``: a valid name for a Job. ``archive``: name of the ConfigMap with the keeper program; None
+    with ``keeperImage``. ``trial``: id of the pod's only trial, and number of its attempt; None: the pod runs
+    many trials. ``grace``: time that a stopped trial has to end.
     """
     tags = {**config.labels, **labels(belonging), KEEPER_LABEL: keeper_id}
     if trial is not None:
@@ -210,9 +219,9 @@ def job(
 
 
 def container_resources(config: KubernetesConfig, wants: Wants) -> dict[str, Any]:
-    """Return limits and requests of a trial. Values that the configuration omits are taken from ``wants``.
+    """Return the limits and requests of a trial's container.
 
-    Raises ResourceFault.
+    Values that the configuration omits are taken from ``wants``. Raises ResourceFault.
     """
     own = config.resources
     gpus = own.gpu if own.gpu is not None else wants.gpus or 0
@@ -277,7 +286,7 @@ def _pod(
 
 
 def _install(config: KubernetesConfig, image: str) -> dict[str, Any]:
-    """Return the init container that installs the keeper with its own Python."""
+    """Return the init container that copies the keeper program and its own Python into the pod."""
     return {
         "name": f"{OWN_VOLUMES}install",
         "image": image,
@@ -291,7 +300,7 @@ def _install(config: KubernetesConfig, image: str) -> dict[str, Any]:
 def _python(folder: str) -> list[str]:
     """Return the command that starts the Python of a keeper's image.
 
-    It has its own loader, so it works in any image.
+    This Python has its own dynamic loader, so it works in any image.
     """
     loader = [f"{folder}/lib/ld.so", "--inhibit-cache", "--library-path", f"{folder}/lib"]
     return [*loader, f"{folder}/bin/python3", "-I", "-S"]
@@ -452,9 +461,9 @@ def _metadata(belonging: Belonging, name: str, tags: Mapping[str, str]) -> dict[
 
 
 def _variable_key(name: str) -> str:
-    """Return the key of an environment variable in the Secret.
+    """Return the key in the Secret for the value of an environment variable.
 
-    The dot in the key distinguishes the key from a keeper's id, which is also a key there.
+    The other keys there are ids of keepers, which contain no dot.
     """
     return f"env.{name}"
 
@@ -468,5 +477,5 @@ def _seconds(duration: timedelta) -> int:
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Return the arguments that are not None."""
+    """Return those arguments that are not None, as a dict."""
     return {name: value for name, value in fields.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Host in a pod, with one keeper."""
+"""Pod as a host of an experiment: it runs one keeper, which runs trials."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = ["COMING", "PodHost"]
 COMING = "waits for its pod, which is being created"
 RETRY_S = 5.0  # seconds before the cluster is asked again after a failure
 LEAVE_S = 30.0  # limit for a pod to end after its keeper was told to leave
-# causes that the last lines of the keeper's output may explain
+# causes of a pod's end for which the error message quotes the last lines of the keeper's output
 _MUTE = {Cause.COMPLETED, Cause.FAILED, Cause.NEVER_RAN}
-# Causes after which another attempt would end in the same way.
+# causes of a pod's end after which a retry of the trial would end in the same way
 _OF_ITS_OWN = {Cause.OUT_OF_MEMORY, Cause.DEADLINE}
 
 
 class PodHost(KeeperHost):
-    """Keeper of one experiment in one pod. The pod's Job has the keeper's name.
+    """Pod with a keeper of one experiment. The pod belongs to a Job with the keeper's name.
 
     ``trial``: the only trial of the pod and the number of its attempt; None: the pod runs many trials.
     ``known``: an earlier server may have created the Job. ``spoken``: the keeper has called before, so the
@@ -62,9 +62,9 @@ class PodHost(KeeperHost):
         self.spoken = spoken
         self._made = known  # True: the Job was created, or may have been created
         self._awaited = False  # True: the Job was created just now, and the watch has not shown it yet
-        # creation of the Job, which continues without a caller
+        # task that creates the Job; it continues even if its caller is canceled
         self._creating: asyncio.Future[None] | None = None
-        # time of the Job's creation, if this server has created it; by the loop's clock
+        # time at which this server created the Job, by the loop's clock; None: it did not create the Job
         self._made_at: float | None = None
         self._written: str | None = None
 
@@ -104,19 +104,19 @@ class PodHost(KeeperHost):
             pod = self._seen().pod
             said = None if pod is None else await self._site.last_words(pod)
             reason = f"{reason}, before its keeper had called"
-            # a keeper that ended normally may have waited for a server that was away
+            # A keeper that exited normally may have found no server. Then the trial has not failed.
             failed = over.cause is not Cause.COMPLETED
             raise HostGone(reason if said is None else f"{reason}; its last output: {said}", failed=failed)
         raise HostGone(reason, failed=over.cause in _OF_ITS_OWN)
 
     def heard(self) -> None:
-        """Record a call of the pod's keeper."""
+        """Record that the pod's keeper has called."""
         self.spoken = True
 
     def verdict(self) -> str | None:
-        """Return why the pod's trial ran too long, or None.
+        """Return a sentence that says by how much the pod's trial exceeded ``activeDeadline``, or None.
 
-        This may be known before the cluster reports it.
+        The server may know this before the cluster reports it.
         """
         if (ending := self._seen().ending) is not None:
             return ending.reason
@@ -129,7 +129,7 @@ class PodHost(KeeperHost):
         return f"the Job {self.keeper_id} ran longer than its activeDeadlineSeconds of {math.ceil(seconds)} s"
 
     async def _end(self) -> Over:
-        """Wait for the end of the pod, and return it."""
+        """Wait until the pod has ended, and return how it ended."""
         name = self.keeper_id
         news = self._site.news(name)
         while True:
@@ -161,7 +161,7 @@ class PodHost(KeeperHost):
             await asyncio.sleep(RETRY_S)
 
     def _may_run(self) -> bool:
-        """Return True if a pod of the Job may exist, because a Job replaces a deleted pod."""
+        """Return True if a pod of the Job may still run. A Job replaces a pod that was deleted."""
         sight = self._seen()
         if sight.over is None:
             return True
@@ -179,7 +179,7 @@ class PodHost(KeeperHost):
         self._site.forget(self.keeper_id)
 
     def obstacle(self) -> str | None:
-        """Return why its keeper has not called yet, as the cluster reports it, or None."""
+        """Return a sentence that says why the pod's keeper has not called yet, or None if it has called."""
         if self.spoken:
             return None
         sight = self._seen()
@@ -192,7 +192,7 @@ class PodHost(KeeperHost):
 
     @property
     def doubt(self) -> str | None:
-        """Sentence that says why the pod may no longer run, or None."""
+        """Sentence that says why the pod may no longer run; None if there is no sign of that."""
         doubt = self._seen().doubt
         return None if doubt is None else doubt.sentence
 

@@ -1,5 +1,5 @@
-"""Queues that decide which pod takes which job: one pod per job, or any pod of a pool that runs jobs in
-turn.
+"""Queues that decide which pod runs which job: each job gets its own pod, or the jobs share a pool of
+pods.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = ["Acts", "OwnPods", "PodQueue", "SharedPods"]
 
 FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds the cost of an event
 FAILURES = 3  # consecutive pods that may fail to start; after that the job is not retried
-# first and longest pause before the next pod after pods that never worked
+# first and longest pause before a new pod is created, after pods whose keepers have never called
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 
 
 class Acts(NamedTuple):
-    """Functions that a queue calls.
+    """Functions of the training service that a queue calls.
 
-    ``start`` gives a job a place on a seat; ``put`` takes events for the core; ``bring(keeper_id, trial)``
-    creates a pod; ``send_away`` releases a pod.
+    ``start`` places a job on a seat (a pod with its keeper); ``put`` passes events to the core;
+    ``bring(keeper_id, trial)`` creates a pod; ``send_away`` removes a pod.
     """
 
     start: Callable[[TrialJobSpec, KeeperSeat, tuple[int, ...]], JobPlaced]
@@ -49,7 +49,7 @@ class Acts(NamedTuple):
 
 
 class PodQueue(abc.ABC):
-    """``JobPlacing`` on pods. A pod runs one job at a time."""
+    """Queue of jobs that wait for pods (see ``JobPlacing``). A pod runs one job at a time."""
 
     def __init__(self, acts: Acts) -> None:
         self._start, self._put, self._bring, self._send_away = acts
@@ -88,23 +88,25 @@ class PodQueue(abc.ABC):
 
     @abc.abstractmethod
     def gone(self, keeper_id: str, gone: HostGone) -> None:
-        """Handle the end of a pod. The service handles the jobs that were placed there."""
+        """Handle the end of a pod. Jobs that were placed on the pod are handled by the service."""
 
     @abc.abstractmethod
     def expects(self, seat: KeeperSeat) -> bool:
-        """Return True if a job runs on the pod or may still be placed on it."""
+        """Return True if a job runs on the seat's pod, or may still be placed on it."""
 
     @abc.abstractmethod
     def awaits(self, keeper_id: str) -> bool:
-        """Return True if a job still waits for the pod, which does not exist yet."""
+        """Return True if a job still waits for this pod, whose creation has failed so far."""
 
     @abc.abstractmethod
     def explain(self, keeper_id: str, reason: str) -> None:
-        """Show the reason to the jobs that wait for this pod."""
+        """Show ``reason`` on the jobs that wait for this pod."""
 
     @abc.abstractmethod
     def tell(self, keeper_ids: Sequence[str]) -> None:
-        """Report changed reasons to the waiting jobs, after these pods have changed."""
+        """Report new reasons for waiting to the jobs that wait for these pods, because the pods have
+        changed.
+        """
 
     def reasons_changed(self) -> None:
         self.tell(list(self._seats))
@@ -211,23 +213,26 @@ class OwnPods(PodQueue):
                 self._say(job_id, _reason(seat))
 
     def _job_of(self, keeper_id: str) -> str | None:
-        """Return the job that waits for this pod, or None."""
+        """Return the job that waits for this pod, or None if no job waits for it."""
         job_id = self._owners.get(keeper_id)
         return job_id if job_id in self._jobs else None
 
 
 class SharedPods(PodQueue):
-    """Pool with at most one pod per job; a pod without a job is released after ``idle``."""
+    """Queue whose jobs share a pool of pods. A pod that has no job for the time ``idle`` is removed.
+
+    There is at most one pod per job.
+    """
 
     def __init__(self, acts: Acts, experiment_id: str, *, idle: timedelta) -> None:
         super().__init__(acts)
         self._experiment_id = experiment_id
         self._idle_s = idle.total_seconds()
-        # keepers that have not called yet, although their pods were created
+        # keepers of new pods, which have not called yet
         self._coming: dict[str, None] = {}
         self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
         self._gone = 0  # number of pods in a row that never worked
-        # number of these pods that failed for a lasting reason, and not because of the cluster
+        # number of these pods for which a retry would not help, because the cluster was not the cause
         self._failed = 0
         self._pause: asyncio.TimerHandle | None = None
 
@@ -257,7 +262,7 @@ class SharedPods(PodQueue):
 
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         while self._free:
-            # the seat that was used last, so that the other pods can become idle
+            # Take the seat that became free last, so that the other pods stay idle and can be removed.
             seat, timer = self._free.popitem()
             timer.cancel()
             if seat.obstacle() is None:
@@ -306,7 +311,7 @@ class SharedPods(PodQueue):
             self.explain(coming, _reason(self._seats[coming]))
 
     def _offer(self, seat: KeeperSeat) -> None:
-        """Give the seat the first waiting job, or keep it free for the next job."""
+        """Place the first waiting job on the seat, or keep the seat free for the next job."""
         if seat.obstacle() is not None:
             return
         if self._jobs:
@@ -324,7 +329,7 @@ class SharedPods(PodQueue):
         self._call()
 
     def _call(self) -> None:
-        """Create a pod for each waiting job that has no starting pod yet."""
+        """Create pods until as many pods are starting as jobs are waiting."""
         if self._pause is not None:
             return
         for _ in range(len(self._jobs) - len(self._coming)):

@@ -1,4 +1,4 @@
-"""Preview of the objects for a cluster, and the cluster's answer to them in a dry run."""
+"""Preview of the objects that an experiment creates in a cluster, and a dry run that checks them there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOT_YET = "00000000-0000-0000-0000-000000000000"  # placeholder for an id that 
 
 
 class Asked(Protocol):
-    """Methods of a ``Cluster`` that the preview uses."""
+    """Methods of ``Cluster``, the client for a cluster's API, that the preview uses."""
 
     @property
     def namespace(self) -> str: ...
@@ -42,8 +42,8 @@ def first_job(
 ) -> dict[str, Any]:
     """Return the manifest of an experiment's first Job. Raises ResourceFault, TemplateError.
 
-    Ids that only the cluster and the experiment's database assign are replaced by placeholders. ``job_id`` is
-    the id of the experiment's first trial job.
+    ``job_id`` is the id of the experiment's first trial job. Ids that the cluster or the experiment's
+    database will assign are replaced by placeholders.
     """
     experiment_id, trial_id, attempt = job_id.rsplit("-", 2)
     belonging = _belonging(experiment_id, namespace)
@@ -69,9 +69,10 @@ async def usual_namespace(cluster: Asked) -> str:
 
 
 async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any]) -> tuple[bool | None, str]:
-    """Return True if the cluster would accept an experiment's objects with this Job, and a sentence about it.
+    """Check in a dry run whether the cluster accepts an experiment's objects with this Job.
 
-    Return None instead of True or False if the cluster could not be asked. Nothing is created there.
+    Return True if it does, False if not, or None if the cluster does not answer; and a sentence about it.
+    Nothing is created in the cluster.
     """
     namespace = manifest["metadata"]["namespace"]
     belonging = _belonging(experiment_id, namespace)
@@ -88,11 +89,11 @@ async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any
             await cluster.create(CONFIG_MAPS, namespace, owner(belonging), dry_run=True)
             await cluster.create(SECRETS, namespace, secret(belonging, {}), dry_run=True)
             await cluster.create(JOBS, namespace, manifest, dry_run=True)
-            # Quotas, service accounts and admission policies take effect only when the Job creates its pod.
+            # Check the Job's pod, too: quotas and admission policies are applied only when a pod is created.
             try:
                 await cluster.create(PODS, namespace, pod, dry_run=True)
             except ApiError as error:
-                # this client may not create pods itself, because the cluster creates them for Jobs
+                # Ignore that this user may not create pods: the cluster itself creates the pods of Jobs.
                 if "cannot create resource" not in error.message:
                     raise
     except TimeoutError:

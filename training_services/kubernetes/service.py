@@ -1,8 +1,8 @@
 """Kubernetes as a training service: one Job of the cluster per trial job, or a pool of pods for all.
 
 A pod is a host with its own keeper; it is created for its jobs and removed after them. The cluster needs no
-add-on. The watch shows what the keeper cannot report: why a pod has not started, and that it was evicted,
-deleted, or killed for lack of memory.
+add-on. The service watches the cluster for what a keeper cannot report: why a pod has not started, and that
+it was evicted, deleted, or killed for lack of memory.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class KubernetesService(KeeperService):
         self._config = config
         self._site = Site(context, config, tools.doors, changed=self._seen)
         super().__init__(context, hub=tools.hub, ledger=tools.ledger)
-        # Copies of logs that are being made: pod -> ended job -> task.
+        # tasks that copy the logs of ended jobs to the server: pod -> ended job -> task
         self._fetches: dict[str, dict[str, asyncio.Task[None]]] = {}
-        # timers that delete the pods of disobedient keepers, by job
+        # timers that delete a job's pod if its keeper does not stop the job, by job id
         self._insistence: dict[str, asyncio.TimerHandle] = {}
         self._leaving: set[str] = set()  # keepers whose pods are being released
 
@@ -142,7 +142,7 @@ class KubernetesService(KeeperService):
             try:
                 seat = await self._join(self._host(keeper_id, trial))
                 break
-            # the user may be able to remove the cause, for example code that cannot be packed
+            # Retry, because the user may be able to fix the error, such as trial code that cannot be packed.
             except (ServiceError, OSError) as error:
                 logger.warning("experiment %s: a pod: %s", self.context.experiment_id, error)
                 self._queue.explain(keeper_id, f"waits: {error}")
@@ -153,7 +153,10 @@ class KubernetesService(KeeperService):
         self._vacated(seat)  # the job may have been canceled in the meantime
 
     def _seen(self, names: Collection[str]) -> None:
-        """Report changed Jobs to the waiting jobs. Without names, the cluster itself has changed."""
+        """Report new reasons to the jobs that wait for these Jobs of the cluster.
+
+        Without names, the state of the cluster itself has changed, and all waiting jobs are updated.
+        """
         self._queue.tell(list(names) or list(self._seats))
 
     def _deliver(self, desk: KeeperDesk, received: Received) -> None:
@@ -175,13 +178,13 @@ class KubernetesService(KeeperService):
 
     def _vacated(self, seat: KeeperSeat) -> None:
         if self._adopted and not self._queue.expects(seat):
-            # the pod's trial may have ended before the server's restart
+            # Copy the logs of the pod's trial, which may have ended before the server's restart.
             if (trial := _pod(seat).trial) is not None:
                 self._fetch(f"{self.context.experiment_id}-{trial[0]}-{trial[1]}", seat)
             self._send_away(seat)
 
     def _send_away(self, seat: KeeperSeat) -> None:
-        """Release the pod after the logs of its trials have been copied to the server."""
+        """Stop using the pod, and remove it after the logs of its trials have been copied to the server."""
         if seat.id in self._leaving or seat.id not in self._seats:
             return
         self._leaving.add(seat.id)
@@ -209,7 +212,7 @@ class KubernetesService(KeeperService):
             self._insist(job.stop)
 
     def _insist(self, fact: StopOrdered) -> None:
-        """Delete the pod after a while if its keeper cannot be reached, or does not carry out the stop."""
+        """Delete the job's pod after a while if its keeper does not carry out the order to stop."""
         seat = self._placed.get(fact.job_id)
         if seat is not None and fact.job_id not in self._insistence:
             patience = fact.grace.total_seconds() + INSIST_S
@@ -231,7 +234,7 @@ class KubernetesService(KeeperService):
             self._insistence[job_id] = loop.call_later(INSIST_S, self._lose_patience, job_id, seat)
 
     def machines(self) -> Sequence[Machine]:
-        """Return the pods, each with its node."""
+        """Return a description of each pod, with the name of its node."""
         found = []
         for machine in super().machines():
             sight = self._site.sighting(machine.keeper_id)
@@ -244,7 +247,7 @@ class KubernetesService(KeeperService):
         doubts = {f"pod {seat.id}": doubt for seat in self._seats.values() if (doubt := _pod(seat).doubt)}
         return {**super().notices(), **doubts, **({} if trouble is None else {"kubernetes": trouble})}
 
-    # ---- what trials have written -------------------------------------------------------------------------
+    # ---- files of trials ----------------------------------------------------------------------------------
 
     def _fetch(self, job_id: str, seat: KeeperSeat) -> None:
         """Copy the logs of an ended job to the experiment's folder, where they stay when the pod is gone."""
@@ -276,7 +279,7 @@ class KubernetesService(KeeperService):
             logger.warning("experiment %s: the logs of %s: %s", self.context.experiment_id, job_id, error)
 
     async def _fetched(self, job_id: str) -> None:
-        """Wait until the ended job's logs have been copied."""
+        """Wait until the logs of the ended job have been copied to the server."""
         fetches = [jobs[job_id] for jobs in self._fetches.values() if job_id in jobs]
         await asyncio.gather(*map(asyncio.shield, fetches), return_exceptions=True)
 
@@ -319,7 +322,9 @@ class KubernetesService(KeeperService):
         return await FolderFiles(self.context.directory).listing(_parts(job_id))
 
     def _is_in_pod(self, job_id: str, keeper_id: str | None = None) -> bool:
-        """Return True if the job's files are in its pod, and not yet on the server."""
+        """Return True if the job's files must be read from its pod, because they are not on the server
+        yet.
+        """
         seat = self._placed.get(job_id) or self._seats.get(keeper_id or "")
         return seat is not None and _pod(seat).over is None and seat.id not in self._leaving
 
@@ -335,15 +340,16 @@ def _parts(job_id: str) -> tuple[str, ...]:
 
 
 def _trial_of(keeper: KnownKeeper) -> tuple[str, int] | None:
-    """Return the trial of a pod with a single job, read from the keeper's name, or None if the name was
-    shortened.
+    """Return the id of the pod's only trial and the number of its attempt, from the keeper's name.
+
+    Return None if the name was shortened.
     """
     _, trial_id, attempt = ("--" + keeper.keeper_id).rsplit("-", 2)
     return (trial_id, int(attempt)) if attempt.isdecimal() else None
 
 
 async def _copy(seat: KeeperSeat, parts: Sequence[str], name: str, folder: Path) -> None:
-    """Copy a log to the folder. Raises OSError, ServiceError."""
+    """Copy the trial's log ``name`` from the pod to the folder. Raises OSError, ServiceError."""
     fresh = folder / f".{name}.part"
     file = await asyncio.to_thread(fresh.open, "wb")
     try:  # if the copy breaks off, keep the part that has arrived

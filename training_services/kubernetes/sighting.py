@@ -1,12 +1,11 @@
-"""State of one trial job, derived from its Job, its pods and the cluster's events. Pure; accepts any
-content.
+"""State of one trial job, derived from its Job, its pods and the cluster's events.
 
-A pod is over when none of its processes run any longer: its container has ended, the node has refused it, or
-the pod is gone. A pod that is being deleted still runs during its grace period, so its state is doubtful. A
-silent node makes the state doubtful, too.
+The functions do no I/O, and accept objects with any content. A pod is over when none of its processes run any
+longer: its container has ended, the node has refused it, or the pod is gone. A pod that is being deleted
+still runs during its grace period, so its state is doubtful. A silent node makes the state doubtful, too.
 
-Only the first pod of a Job counts. A Job replaces a deleted pod, even before the first is over, but the job
-was not placed on the replacement.
+Only the first pod of a Job counts. Kubernetes replaces a deleted pod of a Job, sometimes before it has ended,
+but the trial was not placed on the replacement.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ LONGEST = 500  # characters of a message that are shown
 UNPULLED = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"}
 BACKED_OFF = {"ImagePullBackOff"}  # less informative than the failure before it
 UNSTARTED = {"StartError", "ContainerCannotRun"}
-# Reasons in a pod's status when kubelet or the control plane has ended it.
+# reasons in a pod's status which say that kubelet or the control plane has ended the pod -> text for users
 EVICTED = {
     "Evicted": "was evicted from",
     "Preempting": "made room for a more important pod on",
@@ -53,7 +52,7 @@ EVICTED = {
     "NodePorts": "was refused by",
     "UnexpectedAdmissionError": "was refused by",
 }
-# The same reasons, which clusters from version 1.26 on report in the condition DisruptionTarget.
+# such reasons in a pod's condition DisruptionTarget, which Kubernetes 1.26 and later report -> text for users
 DISRUPTED = {
     "PreemptionByScheduler": "made room for a more important pod on",
     "DeletionByTaintManager": "had to leave",
@@ -61,13 +60,13 @@ DISRUPTED = {
     "TerminationByKubelet": "was ended by",
 }
 MADE_NO_POD = {"FailedCreate"}  # events of a Job that could not create a pod
-# the pod's name is removed from the sentence, because it differs in each attempt
+# Beginning of an event's message. It is removed, because its pod name differs each time the Job tries again.
 ATTEMPT = re.compile(r'^Error creating: (pods "[^"]*" is forbidden: )?')
 HELD_UP = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox"}  # events of a pod
 
 
 class Cause(enum.Enum):
-    """Cause of a pod's end."""
+    """Cause for which a pod has ended."""
 
     COMPLETED = "completed"
     FAILED = "failed"  # its container ended by itself with an exit code other than 0
@@ -80,7 +79,7 @@ class Cause(enum.Enum):
 
 
 class Phase(enum.Enum):
-    """Progress of a job in the cluster."""
+    """Progress of a trial job in the cluster."""
 
     ABSENT = "absent"  # it has no pod yet
     PENDING = "pending"
@@ -98,7 +97,7 @@ class Over:
 
 
 class Sign(enum.Enum):
-    """Sign that a pod may no longer run."""
+    """Sign that a pod may no longer run, or will end soon."""
 
     SILENT_NODE = "silent node"
     DELETION = "deletion"
@@ -106,7 +105,7 @@ class Sign(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Doubt whether a pod still runs. ``sentence`` says why; the sign is no proof that the pod has ended."""
+    """Doubt whether a pod still runs. ``sentence`` says why; the pod has not certainly ended."""
 
     sign: Sign
     sentence: str
@@ -114,11 +113,11 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """State of one job in the cluster.
+    """State of one trial job in the cluster.
 
-    ``uid``: uid of the Job; None: the Job was not seen, or is gone. ``waiting``: a sentence that says why the
-    job does not run yet. ``doubt``: why the job may no longer run. ``ending``: end of a Job that ran too long
-    while its pod still runs.
+    ``uid``: uid of its Job; None: the Job was not seen, or is gone. ``waiting``: a sentence that says why it
+    does not run yet. ``doubt``: why it may no longer run. ``ending``: the Job ran too long, but its pod still
+    runs. ``over``: how it has ended.
     """
 
     uid: str | None
@@ -133,7 +132,10 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSight:
-    """Fields of a Job. ``over``: end as reported by the Job; the pods' own reports take precedence."""
+    """Relevant fields of a Kubernetes Job.
+
+    ``over``: how the Job has ended; it counts only if the pods do not report an end themselves.
+    """
 
     name: str
     uid: str
@@ -143,9 +145,10 @@ class JobSight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSight:
-    """Fields of a pod.
+    """Relevant fields of a pod.
 
-    ``job``: name of its Job, or None; ``vague``: an event may explain better why it waits.
+    ``job``: name of its Job, or None. ``waiting``: a sentence that says why it does not run yet; ``vague``:
+    an event of the cluster may explain this better.
     """
 
     name: str
@@ -161,7 +164,7 @@ class PodSight:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Warning, in one sentence, about a Job or a pod (``kind``) that cannot continue."""
+    """Warning about a Job or pod (``kind``) that cannot continue, as one sentence."""
 
     kind: str
     name: str
@@ -191,7 +194,8 @@ def read_job(job: Mapping[str, Any]) -> JobSight:
 def read_pod(pod: Mapping[str, Any], before: PodSight | None = None) -> PodSight:
     """Return the relevant fields of a pod. ``before`` is the pod's previous state.
 
-    The first end is kept, because a pod that has ended by itself may be deleted afterwards.
+    Once the pod has ended, later changes do not replace its end, because an ended pod may be deleted
+    afterwards.
     """
     meta, spec, status = (_mapping(pod.get(key)) for key in ("metadata", "spec", "status"))
     name = _text(meta.get("name"))
@@ -215,7 +219,7 @@ def read_pod(pod: Mapping[str, Any], before: PodSight | None = None) -> PodSight
 
 
 def pod_gone(sight: PodSight) -> PodSight:
-    """Return the state of a pod that no longer exists in the cluster."""
+    """Return the final state of a pod that no longer exists in the cluster. ``sight``: its last state."""
     if sight.over is not None:
         return sight
     if sight.doubt is not None and sight.doubt.sign is Sign.SILENT_NODE:
@@ -226,7 +230,7 @@ def pod_gone(sight: PodSight) -> PodSight:
 
 
 def read_note(event: Mapping[str, Any]) -> Note | None:
-    """Return the warning in an Event about a Job or pod that cannot continue; None for other Events."""
+    """Return the warning in a Kubernetes Event if a Job or pod cannot continue; None for other Events."""
     about = _mapping(event.get("involvedObject"))
     kind, name, reason = _text(about.get("kind")), _text(about.get("name")), _text(event.get("reason"))
     message = _text(event.get("message")) or reason
@@ -245,9 +249,9 @@ def fold(
     job_note: str | None = None,
     pod_note: str | None = None,
 ) -> Sighting:
-    """Return the combined state of one job.
+    """Return the state of a trial job, combined from its Job and pods.
 
-    ``job``: None if the Job is gone; ``pods``: all its pods, the first one first.
+    ``job``: None if the Job is gone; ``pods``: all pods of the Job, the first one first.
     """
     uid = None if job is None else job.uid
     ended = None if job is None else job.over
@@ -278,7 +282,7 @@ def fold(
 
 
 def _over(name: str, node: str | None, pod: Mapping[str, Any]) -> Over | None:
-    """Return the pod's end if none of its processes can run any longer, or None."""
+    """Return how the pod has ended; None if one of its processes may still run."""
     meta, status = _mapping(pod.get("metadata")), _mapping(pod.get("status"))
     ended = _terminated(status)
     code = _number(ended.get("exitCode"))
@@ -312,7 +316,7 @@ def _over(name: str, node: str | None, pod: Mapping[str, Any]) -> Over | None:
 
 
 def _taken(name: str, node: str | None, status: Mapping[str, Any]) -> Over | None:
-    """Return the pod's end if the node or the cluster has ended the pod, or None."""
+    """Return how the node or the cluster has ended the pod; None if neither has ended it."""
     target = _true_conditions(status).get("DisruptionTarget", {})
     place = node or "its node"
     reason = _text(status.get("reason"))
@@ -330,7 +334,7 @@ def _taken(name: str, node: str | None, status: Mapping[str, Any]) -> Over | Non
 
 
 def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | None) -> tuple[str, bool]:
-    """Return why the pod does not run yet, and whether an event may give a better reason."""
+    """Return why the pod does not run yet, and whether an event of the cluster may give a better reason."""
     for container in (*_items(status.get("initContainerStatuses")), *_items(status.get("containerStatuses"))):
         state = _mapping(_mapping(container.get("state")).get("waiting"))
         reason, message = _text(state.get("reason")), _text(state.get("message"))
@@ -366,7 +370,7 @@ def _doubt(
     """Return why the pod may no longer run, or will end soon; None if there is no sign of that."""
     conditions = {_text(item.get("type")): item for item in _items(status.get("conditions"))}
     ready, containers = conditions.get("Ready", {}), conditions.get("ContainersReady", {})
-    # Kubelet sets both conditions together; only the control plane clears Ready alone, for a silent node.
+    # If only Ready is False, the control plane has set it because the node is silent: kubelet sets both.
     apart = ready.get("status") == "False" and containers.get("status") == "True"
     silent = "Unknown" in (status.get("phase"), ready.get("status")) or status.get("reason") == "NodeLost"
     if silent or (apart and not spec.get("readinessGates")):
@@ -387,7 +391,7 @@ def _job_of(meta: Mapping[str, Any]) -> str | None:
 
 
 def _terminated(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the end of the trial's container; empty if it has not ended or its end is unknown."""
+    """Return the status of the trial's container after its end; empty if it runs or its state is unknown."""
     for container in _items(status.get("containerStatuses")):
         if container.get("name") == CONTAINER:
             return _mapping(_mapping(container.get("state")).get("terminated"))
@@ -420,12 +424,12 @@ def _true_conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _exit(code: int) -> str:
-    """Return a text for an exit status, such as "exit code 1"."""
+    """Return a text for an exit code, such as "exit code 1" or "exit code 137 (signal 9)"."""
     return f"exit code {code} (signal {code - 128})" if 128 < code < 193 else f"exit code {code}"
 
 
 def _said(sentence: str, said: Mapping[str, Any]) -> str:
-    """Return the sentence, followed by the message or reason that the cluster gives for it."""
+    """Append the cluster's message or reason in ``said`` to the sentence, if there is one."""
     message = _text(said.get("message")) or _text(said.get("reason"))
     return f"{sentence}: {message}" if message else sentence
 

@@ -1,7 +1,7 @@
-"""Objects of an experiment in a cluster, the state of its Jobs, and the server's address for pods.
+"""Connection of an experiment to its cluster: creates the objects there, and watches the experiment's Jobs.
 
 The number of requests per trial is bounded: one creates the Job, and one changes the keepers' Secret for all
-keepers that come and go at the same time. The watch brings everything else.
+keepers that are added or removed at the same time. All other information comes from a watch of the Jobs.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class ImpossibleJob(ServiceError):
 
 
 class _Kept(NamedTuple):
-    """Values that the experiment stores: the key from which tokens are derived, its context and its
-    namespace.
+    """Values for an experiment that are stored on disk: the key from which tokens are derived, and its
+    cluster.
 
-    Context and namespace stay as they were for the first Job, even if the kubeconfig changes.
+    The kubeconfig's context and the namespace stay as they were for the first Job, even if the kubeconfig
+    changes.
     """
 
     key: str  # hex
@@ -57,8 +58,8 @@ class _Kept(NamedTuple):
 class Site:
     """Connection of an experiment to its cluster.
 
-    ``changed`` is called with the names of Jobs that have changed; without names, the news is about the
-    cluster.
+    ``changed`` is called with the names of Jobs that have changed. It is called without names when the
+    cluster stops or starts to answer.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Site:
         self._news: dict[str, asyncio.Event] = {}  # name of a Job -> event that is set when the Job changes
         self._making: asyncio.Future[Belonging] | None = None
         self._archive: str | None = None  # name of the ConfigMap with the keeper
-        # entries of the Secret that are not written yet; None: to be removed
+        # changes of the Secret that are not written yet: keeper id -> manager.json, or None to remove it
         self._entries: dict[str, str | None] = {}
         self._writing: asyncio.Task[None] | None = None
 
@@ -89,9 +90,10 @@ class Site:
     # ---- life ---------------------------------------------------------------------------------------------
 
     def open(self, database_id: str) -> None:
-        """Read the stored values, or create them.
+        """Read the experiment's stored values, such as the key for tokens, or create them.
 
-        The cluster is not asked, so that keepers are answered even without the cluster.
+        This sends no request to the cluster, so that the server answers keepers even if the cluster is
+        unreachable.
         """
         self._database_id = database_id
         path = self._context.directory / _FILE
@@ -115,19 +117,22 @@ class Site:
         await self._cluster.close()
 
     def token(self, keeper_id: str) -> str:
-        """Return the keeper's token. It is derived from one key, so tokens need not be stored."""
+        """Return the secret token of a keeper.
+
+        It is derived from a stored key, so tokens need not be stored.
+        """
         assert self._kept is not None
         return hmac.new(bytes.fromhex(self._kept.key), keeper_id.encode(), hashlib.sha256).hexdigest()
 
     @property
     def trouble(self) -> str | None:
-        """Sentence that says why no news comes from the cluster, and since when; else None."""
+        """Sentence that says why the cluster does not answer, and since when; None if it answers."""
         return None if self._watch is None else self._watch.trouble
 
     async def reach(self) -> Reach:
-        """Return the server's address for pods, and listen there from now on. This works without the cluster.
+        """Return the server's address for pods, and start to listen there.
 
-        Raises ServiceError.
+        This also works while the cluster is unreachable. Raises ServiceError.
         """
         address = self._context.nni_manager_ip or self._doors.url
         if address is None:
@@ -139,21 +144,21 @@ class Site:
             )
         return await self._doors.network(address)
 
-    # ---- what is there ------------------------------------------------------------------------------------
+    # ---- state of the Jobs --------------------------------------------------------------------------------
 
     def sighting(self, name: str) -> Sighting | None:
         return None if self._watch is None else self._watch.sighting(name)
 
     def news(self, name: str) -> asyncio.Event:
-        """Return the event that is set whenever the Job changes."""
+        """Return the event that is set whenever the Job of this name changes."""
         return self._news.setdefault(name, asyncio.Event())
 
     def forget(self, name: str) -> None:
-        """Delete the Job's event, which no task uses any longer."""
+        """Delete the event of the Job of this name, because no task uses it any longer."""
         self._news.pop(name, None)
 
     async def is_there(self, name: str) -> bool:
-        """Return True if the Job exists in the cluster and belongs to this experiment.
+        """Return True if the Job of this name exists in the cluster and belongs to this experiment.
 
         Raises ServiceError.
         """
@@ -167,19 +172,22 @@ class Site:
                 event.set()
         self._tell(names)
 
-    # ---- what is done -------------------------------------------------------------------------------------
+    # ---- changes in the cluster ---------------------------------------------------------------------------
 
     async def admit(self, keeper_id: str, text: str) -> None:
-        """Write a keeper's ``manager.json`` to the Secret. Raises ServiceError."""
+        """Write a keeper's ``manager.json`` to the experiment's Secret in the cluster.
+
+        Raises ServiceError.
+        """
         self._entries[keeper_id] = text
         await self._write(keeper_id)
 
     def dismiss(self, keeper_id: str) -> None:
-        """Remove the keeper's entry from the Secret with the next write."""
+        """Remove the keeper's ``manager.json`` from the Secret, together with the next write."""
         self._entries[keeper_id] = None
 
     async def create(self, keeper_id: str, *, wants: Wants, trial: tuple[str, int] | None) -> None:
-        """Create the keeper's Job if it does not exist. Raises ImpossibleJob, ServiceError."""
+        """Create the Job for a keeper's pod if it does not exist. Raises ImpossibleJob, ServiceError."""
         belonging = await self._belonging()
         try:
             job = manifest.job(
@@ -200,14 +208,14 @@ class Site:
             raise
 
     async def delete(self, name: str) -> None:
-        """Delete the Job; its pod gets the grace of its trial. Raises ServiceError."""
+        """Delete the Job of this name. Its pod gets time to stop its trial. Raises ServiceError."""
         sight = self.sighting(name)
         namespace = await self._namespace()
         uid = None if sight is None else sight.uid
         await self._cluster.delete(JOBS, namespace, name, propagation="Foreground", uid=uid)
 
     async def last_words(self, pod: str) -> str | None:
-        """Return the last lines of the pod's output, joined to one line, or None."""
+        """Return the last lines of the pod's output, joined to one line, or None if it cannot be read."""
         try:
             namespace = await self._namespace()
             text = await self._cluster.pod_log(namespace, pod, container=CONTAINER, tail_lines=_LOG_LINES)
@@ -216,12 +224,18 @@ class Site:
         return " | ".join(line.strip() for line in text.splitlines() if line.strip()) or None
 
     async def remove_credentials(self) -> None:
-        """Delete the keepers' Secret; call after the last keeper has left. Raises ServiceError."""
+        """Delete the Secret with the keepers' tokens; call after the last keeper has ended.
+
+        Raises ServiceError.
+        """
         namespace = await self._namespace()
         await self._cluster.delete(SECRETS, namespace, manifest.shared_name(self._context.experiment_id))
 
     async def remove(self, *, only_look: bool) -> None:
-        """Remove all objects of the experiment from the cluster. Raises ServiceError."""
+        """Remove all objects of the experiment from the cluster. Raises ServiceError.
+
+        ``only_look``: only check that the cluster can be reached.
+        """
         self._kept = _read(self._context.directory / _FILE)
         if self._kept is None or self._kept.namespace is None:
             return  # the experiment has no objects in the cluster
@@ -236,10 +250,9 @@ class Site:
             await self._cluster.delete(CONFIG_MAPS, namespace, name, propagation="Foreground", uid=uid)
 
     async def _belonging(self) -> Belonging:
-        """Create the objects that all others need, unless this was done before, and return the owner of
-        the others.
+        """Create the objects that all pods need, unless this was done before. Raises ServiceError.
 
-        Raises ServiceError.
+        Return the owner that all other objects of the experiment must name.
         """
         if self._making is None or (self._making.done() and not _succeeded(self._making)):
             self._making = asyncio.ensure_future(self._begin())
@@ -293,7 +306,10 @@ class Site:
         return belonging
 
     async def _make(self, resource: Resource, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Create the object, or return the existing one if it is this experiment's. Raises ServiceError."""
+        """Create the object, or return the existing object if it belongs to this experiment.
+
+        Raises ServiceError.
+        """
         name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
         try:
             return await self._cluster.create(resource, namespace, body)
@@ -317,9 +333,9 @@ class Site:
         return bool(tags.get(manifest.DATABASE_LABEL) == label_value(self._database_id))
 
     async def _write(self, keeper_id: str) -> None:
-        """Write all waiting entries of the Secret in one request.
+        """Write all waiting changes of the Secret in one request.
 
-        Return when this keeper's entry is written.
+        Return when the change for this keeper is written.
         """
         while keeper_id in self._entries:
             if self._writing is None:
@@ -335,7 +351,7 @@ class Site:
                 await self._cluster.patch(SECRETS, belonging.namespace, name, manifest.secret_patch(entries))
             except BaseException as error:
                 self._entries = {**entries, **self._entries}
-                # the Secret was deleted by someone else: create it again
+                # 404: another client has deleted the Secret; create it again with the next write
                 if isinstance(error, ApiError) and error.status == 404:
                     self._making = None
                 raise
@@ -348,7 +364,7 @@ def _succeeded(future: asyncio.Future[Belonging]) -> bool:
 
 
 def _read(path: Path) -> _Kept | None:
-    """Read the stored values; None if there are none. Raises ServiceUnavailable."""
+    """Read the stored values from the file; None if there is no file. Raises ServiceUnavailable."""
     try:
         said = json.loads(path.read_bytes())
         return _Kept(**{name: said[name] for name in _Kept._fields})
@@ -363,7 +379,7 @@ def _read(path: Path) -> _Kept | None:
 
 
 def _keep(path: Path, kept: _Kept) -> None:
-    """Store the values. Raises ServiceUnavailable."""
+    """Write the values to the file. Raises ServiceUnavailable."""
     fresh = path.with_suffix(".new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -30,14 +30,14 @@ __all__ = [
     "parse_quantity",
 ]
 
-# Prefixes of the names in a pod that belong to nnimgr.
+# Prefixes of names in a pod that are reserved for nnimgr: of paths, volumes, variables and labels.
 OWN_FOLDER = "/nnimgr"
 OWN_VOLUMES = "nnimgr-"
 OWN_VARIABLES = "NNIMGR_"
 OWN_LABELS = ("nnimgr.io/", "app.kubernetes.io/managed-by")
 
 EXPERIMENT_LABEL = "nnimgr.io/experiment"
-# the trial's container; when it ends, the pod counts as ended, even if other containers run
+# name of the container that runs the trial; when it ends, the pod counts as ended, even if others run
 CONTAINER = "trial"
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -59,7 +59,7 @@ _LONGEST_OBJECT = 52  # a pod's name, at most 63 characters, is the Job's name a
 
 
 def check_namespace(text: str) -> str:
-    """Check a namespace or the name of a volume, a DNS label."""
+    """Raise ValueError if the text is not a valid namespace or name of a volume (a DNS label)."""
     if len(text) > _LONGEST_LABEL or not _DNS_LABEL.fullmatch(text):
         raise ValueError(
             f"{text!r} must be 1 to {_LONGEST_LABEL} lower-case letters, digits and '-', with a letter or a "
@@ -69,7 +69,7 @@ def check_namespace(text: str) -> str:
 
 
 def check_name(text: str) -> str:
-    """Check the name of a Secret, a service account or a similar object."""
+    """Raise ValueError if the text is not a valid name of a Secret, service account or similar object."""
     if len(text) > _LONGEST_NAME or not _DNS_SUBDOMAIN.fullmatch(text):
         raise ValueError(
             f"{text!r} is not a valid Kubernetes name: use lower-case letters, digits, '-' and "
@@ -79,7 +79,7 @@ def check_name(text: str) -> str:
 
 
 def check_secret_key(text: str) -> str:
-    """Check a key of a Secret or a ConfigMap."""
+    """Raise ValueError if the text is not a valid key in a Secret or ConfigMap."""
     if len(text) > _LONGEST_NAME or not _SECRET_KEY.fullmatch(text):
         raise ValueError(
             f"{text!r} is not a valid key of a Secret or ConfigMap: use letters, digits, '-', '_', '.'"
@@ -88,7 +88,9 @@ def check_secret_key(text: str) -> str:
 
 
 def check_label_key(text: str) -> str:
-    """Check a label's key: at most 63 characters, with an optional domain and slash before them."""
+    """Raise ValueError if the text is not a valid label key: at most 63 characters, with an optional domain
+    and slash before them.
+    """
     domain, slash, name = text.rpartition("/")
     if slash:
         check_name(domain)
@@ -105,7 +107,7 @@ check_resource_name = check_label_key  # for names such as nvidia.com/gpu
 
 
 def check_label(text: str) -> str:
-    """Check the value of a label, which may be empty."""
+    """Raise ValueError if the text is not a valid value of a label. It may be empty."""
     if text and (len(text) > _LONGEST_LABEL or not _LABEL.fullmatch(text)):
         raise ValueError(
             f"{text!r} is not a valid label value: use up to {_LONGEST_LABEL} letters, digits, '-', "
@@ -141,7 +143,7 @@ def parse_quantity(value: Any) -> Decimal:
 
 
 def cpu_quantity(value: Any) -> str:
-    """Return CPUs as Kubernetes writes them (``2``, ``500m``), rounded up to thousandths."""
+    """Return a number of CPUs as Kubernetes writes it (``2``, ``500m``), rounded up to thousandths."""
     if isinstance(value, str) and value.endswith("i"):
         raise ValueError(f"{value!r} is not a number of CPUs; write one like 2, 0.5 or 500m")
     millis = int((parse_quantity(value) * 1000).to_integral_value(rounding=ROUND_CEILING))
@@ -149,14 +151,16 @@ def cpu_quantity(value: Any) -> str:
 
 
 def memory_quantity(value: Any) -> str:
-    """Check memory as Kubernetes writes it, with a unit: ``512Mi``, ``8Gi``."""
+    """Return the amount of memory unchanged if it is valid in Kubernetes, such as ``512Mi`` or ``8Gi``."""
     if not isinstance(value, str) or parse_quantity(value) < 1024:
         raise ValueError(f"{value!r} is not an amount of memory; write one like 512Mi or 8Gi")
     return value
 
 
 def object_name(text: str) -> str:
-    """Return a name for a Job: ``text`` if it is valid, or a similar name that ends with its hash."""
+    """Return a name for a Job: ``text`` if it is valid, or a similar name that ends with a hash of
+    ``text``.
+    """
     if len(text) <= _LONGEST_OBJECT and _DNS_LABEL.fullmatch(text):
         return text
     digest = _digest(text)
@@ -165,7 +169,9 @@ def object_name(text: str) -> str:
 
 
 def label_value(text: str) -> str:
-    """Return a label's value: ``text`` if it is valid, or a similar value that ends with its hash."""
+    """Return a value for a label: ``text`` if it is valid, or a similar one that ends with a hash of
+    ``text``.
+    """
     if len(text) <= _LONGEST_LABEL and _LABEL.fullmatch(text):
         return text
     digest = _digest(text)

@@ -1,8 +1,8 @@
-"""Merge of the user's ``podTemplate`` into the rendered pods. Pure.
+"""Merges the user's ``podTemplate`` into the pods that nnimgr creates. Does no I/O.
 
-Mappings are merged key by key; null deletes a key. Lists whose items have an identity are merged by it:
-``volumeMounts`` by ``mountPath``, ``tolerations`` by ``key``, all others by ``name``; new items come last.
-Other lists are replaced.
+Mappings are merged key by key; null deletes a key. Some lists are merged item by item: ``volumeMounts`` match
+by ``mountPath``, ``tolerations`` by ``key``, items of other lists by ``name``; new items come last. Lists
+whose items have no such key are replaced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PARTS = ("metadata", "spec")
 
 
 class TemplateError(ValueError):
-    """Error: the podTemplate cannot be merged at ``path``; one sentence."""
+    """Error: the podTemplate cannot be merged. ``path``: path of the wrong field in it."""
 
     def __init__(self, path: Sequence[str | int], message: str) -> None:
         super().__init__(message)
@@ -29,12 +29,12 @@ class TemplateError(ValueError):
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with ``over`` merged into it; both are unchanged. Raises TemplateError."""
+    """Return a copy of ``base`` into which ``over`` is merged. Raises TemplateError."""
     return _merge_mapping(base, over, ())
 
 
 def check_affinity(found: dict[str, Any]) -> dict[str, Any]:
-    """Check the kinds of affinity; their contents are left to the cluster. Raises ValueError."""
+    """Raise ValueError for unknown kinds of affinity, and return ``found``. The cluster checks the rest."""
     for key, value in found.items():
         if key not in _AFFINITIES:
             raise ValueError(f"unknown kind {key!r}; valid are {', '.join(_AFFINITIES)}")
@@ -44,7 +44,7 @@ def check_affinity(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_template(found: dict[str, Any]) -> dict[str, Any]:
-    """Raise ValueError if the template changes parts that trials' pods need; return it otherwise."""
+    """Raise ValueError if the podTemplate changes parts of a pod that nnimgr needs; else return it."""
     for key, part in found.items():
         if key not in _PARTS:
             raise ValueError(f"unknown key {key!r}; valid are metadata and spec, as in a pod's template")
@@ -143,7 +143,9 @@ def _merge_lists(
 
 
 def _named(items: Any, identity: str) -> bool:
-    """Return True for a list of mappings with different texts under ``identity``."""
+    """Return True if ``items`` is a list of mappings that each have a different text under the key
+    ``identity``.
+    """
     if not isinstance(items, Sequence) or isinstance(items, str):
         return False
     if not all(isinstance(item, Mapping) and isinstance(item.get(identity), str) for item in items):
@@ -152,7 +154,7 @@ def _named(items: Any, identity: str) -> bool:
 
 
 def _without_null(value: Any) -> Any:
-    """Return the value without null entries, which have nothing to delete here."""
+    """Return the value without null entries: they delete keys, and there is nothing to delete here."""
     if isinstance(value, Mapping):
         return {key: _without_null(item) for key, item in value.items() if item is not None}
     if isinstance(value, list | tuple):

@@ -1,8 +1,8 @@
-"""Watch of an experiment's Jobs and pods. They are listed once, then watched, and listed again after a
-failure.
+"""Watch of an experiment's Jobs and pods in the cluster. The objects are listed once and then watched.
 
-There are three streams: Jobs, pods and warnings. An event is processed only for its own job, so its cost does
-not depend on the number of jobs. Events of different streams come in any order; names connect them.
+After an error they are listed again. There are three streams: Jobs, pods and warnings. An event is processed
+only for its own job, so its cost does not depend on the number of jobs. Events of different streams come in
+any order; the names of objects connect them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ KEPT_EARLY = 1_000  # warnings that are kept until the object they are about is 
 
 @dataclass(slots=True)
 class _Known:
-    """Everything that was seen of one job. ``pods``: uid -> state, the first pod first."""
+    """Everything that is known about one Job. ``pods``: uid -> state of the pod, in the order of creation."""
 
     job: JobSight | None = None
     pods: dict[str, PodSight] = field(default_factory=dict)
@@ -70,10 +70,10 @@ class _Known:
 
 
 class JobWatch:
-    """Watch of the Jobs and pods that have the experiment's label and ``labels``.
+    """Watch of the Jobs and pods in the cluster that have the experiment's label and ``labels``.
 
-    ``changed`` is called on the event loop with the names of all Jobs whose sighting has changed. It is
-    called without names when ``trouble`` or ``known`` has changed.
+    ``changed`` is called on the event loop with the names of all Jobs whose state has changed. It is called
+    without names when ``trouble`` or ``known`` has changed.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class JobWatch:
         self._cluster = cluster
         self._changed = changed
         self._jobs: dict[str, _Known] = {}
-        # Names of deleted jobs that are remembered, the oldest first.
+        # names of deleted Jobs whose last state is still remembered, the oldest first
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._pod_jobs: dict[str, str] = {}  # pod name -> Job name, for pods in the cluster
-        # (kind, name) -> warning about an object that was not seen yet
+        # (kind, name) of a Job or pod that was not seen yet -> warning about it
         self._early: OrderedDict[tuple[str, str], str] = OrderedDict()
         chosen = {EXPERIMENT_LABEL: experiment_id, **labels}
         label = ",".join(f"{name}={value}" for name, value in chosen.items())
@@ -105,7 +105,7 @@ class JobWatch:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Start to watch. Return when everything is listed, or the first attempt has failed."""
+        """Start to watch. Return when all Jobs and pods are listed, or when the first attempt has failed."""
         self._tasks = [asyncio.create_task(stream.run()) for stream in self._streams]
         await asyncio.gather(*(stream.tried.wait() for stream in self._streams[:2]))
 
@@ -117,28 +117,30 @@ class JobWatch:
 
     @property
     def known(self) -> bool:
-        """True after all objects were listed once.
+        """True after all Jobs and pods were listed once.
 
-        From then on, an object that was not seen does not exist.
+        From then on, a Job or pod that was not seen does not exist.
         """
         return all(stream.listed for stream in self._streams[:2])
 
     @property
     def trouble(self) -> str | None:
-        """Sentence that says why the cluster sends no news, and since when, or None."""
+        """Sentence that says why the cluster does not answer, and since when; None if it answers."""
         return next((stream.trouble for stream in self._streams[:2] if stream.trouble is not None), None)
 
     def sighting(self, job_name: str) -> Sighting | None:
-        """Return the state of the Job; None if it was never seen or was deleted long ago."""
+        """Return the last known state of the Job; None if it was never seen or was deleted long ago."""
         known = self._jobs.get(job_name)
         return None if known is None else known.sighting
 
     def told(self) -> None:
-        """Report that ``trouble`` or ``known`` has changed."""
+        """Call ``changed`` without names, because ``trouble`` or ``known`` has changed."""
         self._changed(())
 
     def saw(self, names: Collection[str | None]) -> None:
-        """Process changes of these jobs (None is ignored), and report the jobs whose state has changed."""
+        """Compute the states of these Jobs again, and report those that have changed. None among them is
+        ignored.
+        """
         different = []
         for name in (name for name in names if name is not None):
             known = self._jobs[name]
@@ -161,7 +163,10 @@ class JobWatch:
             del self._jobs[self._gone.popitem(last=False)[0]]
 
     def job(self, sight: JobSight) -> str:
-        """Record a Job. Return its name. The methods below return the name of the job concerned as well."""
+        """Record the state of a Job, and return its name.
+
+        The methods below return the name of the Job to which their object belongs as well.
+        """
         known = self._at(sight.name)
         known.job = sight
         known.job_note = self._early.pop(("Job", sight.name), None) or known.job_note
@@ -175,7 +180,7 @@ class JobWatch:
         return name
 
     def pod(self, pod: Object) -> PodSight:
-        """Record a pod and return its state."""
+        """Record a pod of the cluster and return its state."""
         sight = read_pod(pod)
         job = sight.job
         if job is None:
@@ -205,7 +210,7 @@ class JobWatch:
             return None
         name = note.name if note.kind == "Job" else self._pod_jobs.get(note.name)
         known = None if name is None else self._jobs.get(name)
-        # other streams may show this object before its stream does, or the object has another owner
+        # The warning may come before its object was seen, or the object belongs to another owner.
         if known is None:
             self._early[note.kind, note.name] = note.sentence
             while len(self._early) > KEPT_EARLY:
@@ -222,7 +227,7 @@ class JobWatch:
         return [name for name, known in self._jobs.items() if known.job is not None and name not in names]
 
     def pods_beside(self, uids: Collection[str]) -> list[tuple[str, str]]:
-        """Return (job, uid) of the known pods whose uid is not in ``uids``."""
+        """Return the Job and the uid of each known pod whose uid is not in ``uids``."""
         return [(name, uid) for name, known in self._jobs.items() for uid in known.alive if uid not in uids]
 
     def _at(self, name: str) -> _Known:
@@ -233,7 +238,7 @@ class JobWatch:
 
 
 class _Stream:
-    """Endless stream of one kind of objects, which are listed and then watched."""
+    """Task that lists all objects of one kind, and then follows their changes without end."""
 
     def __init__(
         self,
@@ -283,11 +288,16 @@ class _Stream:
                 await self._failed(error)
 
     def one(self, event: WatchEvent) -> str | None:
-        """Record the change of one object. Return the name of its job, or None."""
+        """Record the change of one object.
+
+        Return the name of its Job, or None if it belongs to no known Job.
+        """
         raise NotImplementedError
 
     def missing(self, items: Sequence[Object]) -> Iterator[str | None]:
-        """Record that only ``items`` exist. Yield the names of the jobs whose objects are gone."""
+        """Record that only the objects in ``items`` exist. Yield the names of the Jobs whose objects are
+        gone.
+        """
         raise NotImplementedError
 
     async def _list(self) -> None:
@@ -329,7 +339,7 @@ class _Stream:
                     self._owner.saw(names)
 
     async def _failed(self, error: Exception) -> None:
-        """Record why no news comes from the cluster, and pause.
+        """Record the error for which the cluster sends no events, and pause before the next attempt.
 
         The pause grows with each failure in a row.
         """
