@@ -1,4 +1,4 @@
-"""Queue of a service's events. The core, its only consumer, takes them in batches."""
+"""Queue of the events that a training service reports. The core, its only consumer, takes them in batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ __all__ = ["Outbox"]
 
 
 class Outbox:
-    """Unbounded queue. It stays small, because keepers are answered only while the core keeps up."""
+    """Unbounded queue of events for the core.
+
+    It stays small, because the server answers keepers' reports only while the core keeps up.
+    """
 
     def __init__(self) -> None:
         self._events: list[JobEvent] = []
@@ -24,7 +27,7 @@ class Outbox:
             self._filled.set()
 
     async def take(self) -> list[JobEvent] | None:
-        """Wait for events and return all of them; None when the queue is closed and empty."""
+        """Wait for events and return all that are in the queue; None if the queue is closed and empty."""
         await self._filled.wait()
         events, self._events = self._events, []
         if not self._closed:

@@ -1,4 +1,4 @@
-"""Base class of the platforms' configurations: methods for code that does not know the concrete platform."""
+"""Base class for the configurations of platforms, for code that does not know the concrete platform."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ KeyPath = tuple[str | int, ...]  # path of a field below the platform's section,
 
 
 class ConfigFault(NamedTuple):
-    """Error in a configuration.
+    """Error in a configuration, with the path of the wrong field.
 
-    ``shared``: the path starts at the top level, unless the training service itself sets the field.
-    ``harmless``: only a warning, because the field is not used.
+    ``shared``: the field is one that all training services have, so its path starts at the top level, unless
+    the section ``trainingService`` sets it. ``harmless``: only a warning, because the field is not used.
     """
 
     path: KeyPath
@@ -27,7 +27,7 @@ class ConfigFault(NamedTuple):
 
 
 class PlatformConfig(BaseModel):
-    """Base class for platforms' ``CONFIG``. The defaults suit a platform without these features.
+    """Base class for the configurations of platforms. The defaults suit a platform without the features.
 
     ``shares_storage``: jobs can use ``sharedStorage``. ``beside_server``: jobs run on the server's machine,
     so they cannot lose the connection to it.
@@ -37,7 +37,7 @@ class PlatformConfig(BaseModel):
     beside_server: ClassVar[bool] = False
 
     def sends_code(self) -> bool:
-        """Return True if ``trialCodeDirectory`` is copied to where the jobs run."""
+        """Return True if ``trialCodeDirectory`` is copied to the machines or pods that run the jobs."""
         return False
 
     def places(self) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ class PlatformConfig(BaseModel):
         return ()
 
     def key_files(self) -> Iterator[tuple[KeyPath, Path]]:
-        """Yield the field and the path of each file that a key is read from."""
+        """Yield each file from which a key for a login is read: the field that names it, and its path."""
         yield from ()
 
 
@@ -53,12 +53,18 @@ _NOTHING = PlatformConfig()
 
 
 def describe(config: BaseModel) -> PlatformConfig:
-    """Return the configuration, or a default one if a third party's model has another base class."""
+    """Return the configuration if it has this base class, or else one with the default answers.
+
+    A third party's configuration may have another base class.
+    """
     return config if isinstance(config, PlatformConfig) else _NOTHING
 
 
 def gpu_faults(machine: BaseModel, at: KeyPath, gpus: float | None) -> Iterator[ConfigFault]:
-    """Yield errors in the GPU fields of the machine at the path ``at``, by NNI's rules."""
+    """Yield errors in the GPU fields of a machine, whose path in the configuration is ``at``.
+
+    ``gpus``: number of GPUs that each trial needs. The rules are those of NNI.
+    """
     per_gpu = getattr(machine, "max_trial_number_per_gpu", 1)
     if per_gpu != 1 and gpus is None:
         yield ConfigFault((*at, "maxTrialNumberPerGpu"), "needs trialGpuNumber")

@@ -1,4 +1,4 @@
-"""Files and folders that only their owner may use, whatever the umask of the process is.
+"""Creates files and folders that only their owner may use, whatever the umask of the process is.
 
 This module uses only the standard library and is quick to import.
 """
@@ -42,7 +42,7 @@ def open_private(path: str | os.PathLike[str], flags: int) -> int:
 
 
 def tighten(path: Path, mode: int) -> None:
-    """Remove permissions beyond ``mode`` from the file or folder, if it exists and belongs to us."""
+    """Remove permissions beyond ``mode`` from the file or folder, if it exists and belongs to this user."""
     with contextlib.suppress(FileNotFoundError, PermissionError):
         found = path.stat().st_mode & 0o7777
         if found & ~mode:
@@ -50,5 +50,8 @@ def tighten(path: Path, mode: int) -> None:
 
 
 def forbid_writing(path: Path) -> None:
-    """Remove the write permission of group and others. Other permissions are not changed."""
+    """Remove the write permission of group and others from the file or folder.
+
+    Other permissions are not changed.
+    """
     tighten(path, 0o7777 & ~_WRITING)

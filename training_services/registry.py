@@ -1,4 +1,4 @@
-"""Registry of platforms: name -> configuration and service. A platform is imported on first use.
+"""Registry of platforms: name -> configuration and training service. A platform is imported on first use.
 
 Third parties add platforms by entry points of the group ``nnimgr.training_services``. The entry point's name
 is the platform's name. It names a module with ``CONFIG`` (a pydantic model) and ``SERVICE`` (called with
@@ -49,7 +49,7 @@ GROUP = "nnimgr.training_services"
 
 
 class _BuiltIn(NamedTuple):
-    """Places of a platform's parts as "module:name". The configuration is imported without the service."""
+    """Import paths ("module:name") of the parts of a built-in platform. Each part is imported on its own."""
 
     config: str
     service: str
@@ -80,7 +80,7 @@ _BUILT_IN = {
         faults="training_services.kubernetes.faults:faults",
         examine="training_services.kubernetes.checkup:examine",
     ),
-    # These two are converted to the platform kubernetes when a configuration is read.
+    # A configuration for kubeflow or frameworkcontroller is converted to the platform kubernetes when read.
     "kubeflow": _BuiltIn("training_services.kubernetes.kubeflow:KubeflowConfig", _IN_CLUSTER),
     "frameworkcontroller": _BuiltIn(
         "training_services.kubernetes.kubeflow:FrameworkControllerConfig", _IN_CLUSTER
@@ -95,21 +95,24 @@ HostsClass = Callable[[ExperimentContext, Any, "ServiceTools"], "KeeperHosts"]
 
 
 class BrokenPlatform(ValueError):
-    """Error: a third party's training service cannot be used; one sentence."""
+    """Error: a third party's training service cannot be used. The message says why."""
 
 
 class KeeperHosts(Protocol):
-    """Machines of a platform whose jobs are run by keepers; such platforms can be used together."""
+    """Machines of a platform whose jobs are run by keepers.
+
+    An experiment can use several such platforms together.
+    """
 
     def all(self) -> Sequence[KeeperHost]: ...
 
 
 class UnknownPlatform(ValueError):
-    """Error: there is no training service of this name; the message lists the valid names."""
+    """Error: there is no training service of this name. The message lists the valid names."""
 
 
 class Platform(NamedTuple):
-    """Configuration and service of a platform. ``hosts`` is None if its jobs are not run by keepers."""
+    """Configuration class and service of a platform. ``hosts`` is None if keepers do not run its jobs."""
 
     config: type[BaseModel]
     service: ServiceClass
@@ -117,12 +120,15 @@ class Platform(NamedTuple):
 
 
 def platforms() -> list[str]:
-    """Return the names of all platforms that can be used."""
+    """Return the names of all platforms: built in, installed or registered."""
     return sorted({*_BUILT_IN, *(point.name for point in _entry_points()), *_registered()})
 
 
 def create(platform: str) -> Platform:
-    """Return the configuration and the service of a platform. Raises UnknownPlatform, BrokenPlatform."""
+    """Import the platform of this name, and return its configuration class and service.
+
+    Raises UnknownPlatform, BrokenPlatform.
+    """
     if platform in _BUILT_IN:
         config, service, hosts, *_ = _BUILT_IN[platform]
         return Platform(_named(config), _named(service), None if hosts is None else _named(hosts))
@@ -136,7 +142,10 @@ def create(platform: str) -> Platform:
 
 
 def load(package: str) -> tuple[str, Platform]:
-    """Return the name and the platform that a third party's module defines. Raises BrokenPlatform."""
+    """Import a third party's module, and return the name and the platform that it defines.
+
+    Raises BrokenPlatform.
+    """
     try:
         module = import_module(package)
     except Exception as error:  # a third party's module may raise any error
@@ -154,9 +163,10 @@ def load(package: str) -> tuple[str, Platform]:
 
 
 def register(package: str) -> str:
-    """Register a module's training service, and return the name under which it can be used.
+    """Register the training service of a third party's module, and return its name.
 
-    Raises BrokenPlatform, ValueError (the name is taken), UserFileError.
+    The module is named in a file of this user. Raises BrokenPlatform, ValueError (the name is taken),
+    UserFileError.
     """
     name, _ = load(package)
     if name in _BUILT_IN:
@@ -168,9 +178,9 @@ def register(package: str) -> str:
 
 
 def unregister(name: str) -> bool:
-    """Remove the platform, by its name or its package. Return False if there is none.
+    """Remove the registration of a platform, by its name or its package.
 
-    Raises UserFileError.
+    Return False if it is not registered. Raises UserFileError.
     """
     with userfile.changing(_file(), lists=(_KEY,), what=_CONTENT) as raw:
         entries = raw.get(_KEY) or []
@@ -179,7 +189,7 @@ def unregister(name: str) -> bool:
 
 
 def sources() -> dict[str, str]:
-    """Return the origin of each platform: "built in", an installed package or a registered package."""
+    """Return where each platform comes from: "built in", an installed package or a registered package."""
     return {
         **{name: f"registered: {package}" for name, package in _registered().items()},
         **{point.name: f"installed: {point.value}" for point in _entry_points()},
@@ -188,19 +198,22 @@ def sources() -> dict[str, str]:
 
 
 def config_class(platform: str) -> type[BaseModel]:
-    """Return the model of the platform's ``trainingService``. Raises UnknownPlatform."""
+    """Return the class that parses ``trainingService`` for this platform. Raises UnknownPlatform."""
     return _named(_BUILT_IN[platform].config) if platform in _BUILT_IN else create(platform).config
 
 
 def hosts_class(platform: str) -> HostsClass | None:
-    """Return the factory of the platform's machines; None without keepers. Raises UnknownPlatform."""
+    """Return the function that makes the platform's machines with keepers (``HOSTS``).
+
+    Return None if keepers do not run the platform's jobs. Raises UnknownPlatform.
+    """
     if platform in _BUILT_IN and _BUILT_IN[platform].hosts is None:
         return None
     return create(platform).hosts
 
 
 def faults(platform: str, config: BaseModel, wants: Wants) -> Iterable[ConfigFault]:
-    """Return the errors in a configuration of the platform, given the needs of each job."""
+    """Return the errors in a configuration of the platform. ``wants``: resources that each job needs."""
     if platform not in _BUILT_IN:
         return ()
     place = _BUILT_IN[platform].faults
@@ -211,7 +224,10 @@ def faults(platform: str, config: BaseModel, wants: Wants) -> Iterable[ConfigFau
 def examine(
     platform: str, examination: Examination, config: BaseModel
 ) -> Sequence[AsyncIterator[Finding]] | None:
-    """Return iterators of findings, one per machine; None if the platform cannot be checked."""
+    """Return the checks of ``nnictl doctor`` for the platform, as iterators of findings.
+
+    Return None if the platform has no checks.
+    """
     place = _BUILT_IN[platform].examine if platform in _BUILT_IN else None
     if place is None:
         return None
@@ -220,7 +236,7 @@ def examine(
 
 
 def service_class(platform: str) -> ServiceClass:
-    """Return the factory of the platform's service. Raises UnknownPlatform."""
+    """Return the function that makes the platform's training service. Raises UnknownPlatform."""
     return create(platform).service
 
 
@@ -234,7 +250,7 @@ def _entry_points() -> list[EntryPoint]:
 
 
 def _registered() -> dict[str, str]:
-    """Return the registered platforms: name -> package."""
+    """Return the platforms that this user has registered: name -> package."""
     file = _file()
     if not file.is_file():
         return {}  # usually there is no file, and reading a file would import the YAML library

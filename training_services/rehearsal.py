@@ -1,4 +1,4 @@
-"""Rehearsal: one trial that does nothing, from its placement to its end, as a test of a service."""
+"""Runs one trial that does nothing, from its placement to its end, to test a training service."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ _RESULTS = [1.0, 2.0]
 
 
 async def rehearse(service: TrainingService, *, experiment_id: str, limit_s: float) -> float:
-    """Run one trial of ``COMMAND`` and return its duration in seconds. Raises ServiceError if it fails.
+    """Run one trial that only reports two results, and return its duration in seconds.
 
-    The service is opened and closed, and the trial's files are removed.
+    The service is opened first, and closed at the end, which ends its keepers. Raises ServiceError if the
+    trial fails.
     """
     began = time.monotonic()
     said = ["it has not reported anything"]

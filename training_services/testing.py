@@ -57,7 +57,7 @@ E = TypeVar("E")
 
 
 class Behaviour(Enum):
-    """Kinds of trials that the contract's tests need."""
+    """What a trial does in the contract's tests."""
 
     REPORTS = auto()  # prints "hello", reports 1 and 2, then 3 as the final result; exits with 0
     REPORTS_LATER = auto()  # does the same after ``ContractPlatform.release``
@@ -65,28 +65,28 @@ class Behaviour(Enum):
 
 
 class ContractPlatform(abc.ABC):
-    """Experiment on the platform under test."""
+    """Platform under test, with one experiment. A test of a training service implements it."""
 
     @abc.abstractmethod
     def make(self) -> TrainingService:
-        """Return a service of the experiment, not opened; called again after the last service was closed."""
+        """Return a new, unopened service of the experiment. The test has closed the last one before."""
 
     @abc.abstractmethod
     def behave(self, trial_id: str, behaviour: Behaviour) -> None:
-        """Set the behaviour of the trial's next attempts."""
+        """Set what the trial does in its next attempts."""
 
     @abc.abstractmethod
     def release(self, trial_id: str) -> None:
-        """Let a trial that REPORTS_LATER continue."""
+        """Let a trial with the behaviour REPORTS_LATER continue."""
 
     @abc.abstractmethod
     def processes(self, trial_id: str) -> int:
-        """Return the number of living processes of the trial."""
+        """Return the number of running processes of the trial."""
 
 
 @dataclass(slots=True)
 class _Kept:
-    """Committed facts about one job, as the next start of the service needs them."""
+    """Committed facts about one job, which the service gets when it is opened again."""
 
     spec: TrialJobSpec
     place: JobPlaced | None = None
@@ -98,19 +98,19 @@ class _Kept:
 
 @dataclass(slots=True)
 class CoreDouble:
-    """Small core that commits events in order, and submits its jobs again when a service is opened again."""
+    """Replacement for the core: commits events in order, and submits its jobs again to a reopened service."""
 
     facts: list[JobEvent] = field(default_factory=list)  # all committed facts, in order
     taken: list[JobEvent] = field(default_factory=list)  # events taken since the service was opened
     commits: bool = True  # False: events that are taken are never committed
-    # Jobs whose places must not be committed -> the offered place, or None before the offer.
+    # jobs whose places must not be committed -> the place that the service has offered, or None
     withheld: dict[str, JobPlaced | None] = field(default_factory=dict)
     m_epoch: int = 0
     machines: tuple[KnownMachine, ...] = ()  # committed state of machines
     service: TrainingService | None = None
     _jobs: dict[str, _Kept] = field(default_factory=dict)
     _keepers: dict[str, KnownKeeper] = field(default_factory=dict)
-    # keeper -> highest command number of its instance
+    # keeper -> highest number of a committed command for its current directory (instance)
     _last_cmds: dict[str, int] = field(default_factory=dict)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _pump: asyncio.Task[None] | None = None
@@ -118,7 +118,7 @@ class CoreDouble:
     # ---- life ---------------------------------------------------------------------------------------------
 
     async def open(self, service: TrainingService) -> None:
-        """Open the service as a runner does: earlier jobs are submitted again."""
+        """Open the service as the server does after a restart: earlier jobs are submitted again."""
         self.service, self.commits, self.taken = service, True, []
         self.m_epoch += 1
         keepers = tuple(
@@ -159,7 +159,9 @@ class CoreDouble:
             self.commit(*batch)
 
     def _admits(self, event: JobEvent) -> bool:
-        """Return False for a repeated frame or end, which the core ignores too."""
+        """Return False if the event repeats a metric, start or end that is committed; the core ignores these
+        too.
+        """
         kept = self._jobs.get(getattr(event, "job_id", ""))
         if kept is None:
             return True
@@ -172,7 +174,7 @@ class CoreDouble:
     # ---- orders -------------------------------------------------------------------------------------------
 
     def submit(self, trial_id: str, *, attempt: int = 1, withhold: bool = False) -> str:
-        """Submit a new job, and return its id.
+        """Submit a new job to the service, and return its id.
 
         The job's place is committed, unless ``withhold`` is True.
         """
@@ -194,14 +196,14 @@ class CoreDouble:
         )
 
     def cancel(self, job_id: str) -> StopOrdered | None:
-        """Order a stop, commit the order, and return it; None if no job needs to be stopped."""
+        """Order the job to stop, commit the order, and return it; None if the job need not be stopped."""
         assert self.service is not None
         order = self.service.cancel_trial_job(job_id, grace=GRACE)
         self.commit(order)
         return order
 
     def commit(self, *facts: JobEvent | None) -> None:
-        """Commit these facts (None is ignored), unless ``commits`` is False."""
+        """Commit these facts and pass them to the service (None is ignored), unless ``commits`` is False."""
         if self.commits and self.service is not None:
             found = [fact for fact in facts if fact is not None and self._record(fact)]
             self.facts += found
@@ -209,7 +211,7 @@ class CoreDouble:
         self._news.set()
 
     def _record(self, fact: JobEvent) -> bool:
-        """Record the fact. Return False if it is a repetition, or must not be committed."""
+        """Record the fact. Return False if it repeats a committed fact, or must not be committed."""
         if not self._admits(fact):
             return False
         if isinstance(fact, JobPlaced) and fact.job_id in self.withheld:
@@ -273,14 +275,14 @@ class CoreDouble:
     # ---- questions ----------------------------------------------------------------------------------------
 
     def of(self, job_id: str) -> list[JobEvent]:
-        """Return the committed facts of a job."""
+        """Return the committed facts about a job."""
         return [fact for fact in self.facts if getattr(fact, "job_id", None) == job_id]
 
     def metrics(self, job_id: str) -> list[MetricReported]:
         return [fact for fact in self.of(job_id) if isinstance(fact, MetricReported)]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until the facts satisfy the condition."""
+        """Wait until the condition is true. It is checked after each new event."""
         async with asyncio.timeout(DEADLINE_S):
             while not condition():
                 self._news.clear()
@@ -292,14 +294,14 @@ class CoreDouble:
         return next(fact for fact in self.of(job_id) if isinstance(fact, kind))
 
     async def offered(self, job_id: str) -> JobPlaced:
-        """Wait until the job is offered a place. Return the place, which is not committed."""
+        """Wait until the service offers the job a place, and return the place, which is not committed."""
         await self.until(lambda: self.withheld[job_id] is not None)
         placed = self.withheld[job_id]
         assert placed is not None
         return placed
 
     async def waits(self, job_id: str, reason: str) -> None:
-        """Wait until the last fact about the job is that it waits for the reason ``reason``."""
+        """Wait until the last fact about the job is a JobWaiting with this reason."""
         try:
             await self.until(lambda: self.of(job_id)[-1:] == [JobWaiting(job_id=job_id, reason=reason)])
         except TimeoutError:
@@ -307,7 +309,7 @@ class CoreDouble:
 
 
 class TrainingServiceContract:
-    """Tests of a training service; a subclass provides the fixture ``platform``."""
+    """Tests that a training service must pass. A subclass provides the fixture ``platform``."""
 
     async def test_metrics_come_in_order_and_before_the_end(self, platform: ContractPlatform) -> None:
         core = CoreDouble()
@@ -352,7 +354,7 @@ class TrainingServiceContract:
         await core.open(platform.make())
         platform.behave("aaaa1", Behaviour.REPORTS)
         platform.behave("bbbb2", Behaviour.SLEEPS)
-        # lets the platform start, so that later starts are quick
+        # The first job starts the platform's own processes, so that the starts of later jobs are quick.
         await core.seen(JobEnded, core.submit("aaaa1"))
         assert core.service is not None
         job_id = core.submit("bbbb2", withhold=True)

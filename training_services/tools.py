@@ -1,4 +1,4 @@
-"""Objects of a server that every training service gets."""
+"""Objects of the server that every training service gets, such as the table of resources in use."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ __all__ = ["ServiceTools"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceTools:
-    """Objects of the server that all services share.
+    """Objects of the server that all training services share.
 
-    ``doors``: addresses for keepers; ``machines``: SSH connections.
+    ``hub`` answers the calls of keepers; ``ledger`` records which jobs hold which resources; ``doors``:
+    addresses for keepers; ``machines``: SSH connections.
     """
 
     hub: KeeperHub

@@ -16,7 +16,10 @@ _LONGEST = timedelta(days=36500)
 
 
 def parse_duration(value: Any) -> timedelta:
-    """Parse a duration: a whole number of seconds, or a number with s, m, h or d; rounded up to seconds."""
+    """Parse a duration: a whole number of seconds, or a number with the unit s, m, h or d.
+
+    The result is rounded up to full seconds.
+    """
     if isinstance(value, int):
         seconds = int(value)
     else:
@@ -29,7 +32,10 @@ def parse_duration(value: Any) -> timedelta:
 
 
 def parse_size(value: Any) -> int:
-    """Parse an amount of memory into MB: a whole number, or a number with b, kb, mb, gb or tb; rounded up."""
+    """Parse an amount of memory and return it in MB, rounded up.
+
+    The value is a whole number of MB, or a number with the unit b, kb, mb, gb or tb.
+    """
     megabytes = (
         int(value)
         if isinstance(value, int)
@@ -41,7 +47,7 @@ def parse_size(value: Any) -> int:
 
 
 def parse_gpu_number(value: Any) -> int | float:
-    """Parse the GPUs of a trial: a whole number, or a fraction below 1 of one GPU."""
+    """Parse the number of GPUs of a trial: a whole number, or a fraction below 1 of one GPU."""
     if not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a number of GPUs; write 0, 0.5 or 2")
     if not value >= 0:
@@ -54,7 +60,7 @@ def parse_gpu_number(value: Any) -> int | float:
 
 
 def parse_cpu_number(value: Any) -> int | float:
-    """Parse the CPUs of a trial: a number above 0, which may be a fraction."""
+    """Parse the number of CPUs of a trial: a number above 0, which may be a fraction."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a number of CPUs; write 0.5, 1 or 4")
     if not 0 < value < 1_000_000:
@@ -63,7 +69,7 @@ def parse_cpu_number(value: Any) -> int | float:
 
 
 def parse_gpu_indices(value: Any) -> list[int]:
-    """Parse GPU numbers: a list, one number, or text such as '0,2'."""
+    """Parse the numbers (indices) of GPUs: a list, one number, or text such as '0,2'."""
     if isinstance(value, str):
         try:
             indices = [int(part) for part in value.split(",")]

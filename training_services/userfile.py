@@ -1,4 +1,7 @@
-"""Users' registrations: YAML files in NNI's configuration directory, replaced as a whole under a lock."""
+"""Reads and changes the YAML files with a user's registrations, in NNI's configuration directory.
+
+A file is replaced as a whole, under a lock.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ __all__ = ["UserFileError", "changing", "config_directory", "read"]
 
 
 class UserFileError(ValueError):
-    """Error: the file cannot be read or written; the message is a sentence for the user."""
+    """Error: the file with a user's registrations cannot be read or written."""
 
 
 def config_directory(environ: Mapping[str, str] | None = None, *, python: str | None = None) -> Path:
-    """Return the directory of the files for this environment and interpreter; by default for this process.
+    """Return the directory of a user's files for this environment and this Python interpreter.
 
-    It is ``$NNI_CONFIG_DIR``, or the folder ``nni`` of the virtual or conda environment, or
-    ``~/.config/nni``.
+    The defaults are those of this process. The directory is ``$NNI_CONFIG_DIR``, or the folder ``nni`` of the
+    interpreter's virtual or conda environment, or ``~/.config/nni``.
     """
     environ = os.environ if environ is None else environ
     named = environ.get("NNI_CONFIG_DIR")
@@ -37,7 +40,7 @@ def config_directory(environ: Mapping[str, str] | None = None, *, python: str | 
 
 
 def read(file: Path, *, lists: Collection[str], what: str) -> dict[str, Any]:
-    """Return the mapping in the file, empty if there is no file. Raises UserFileError.
+    """Return the mapping in the YAML file; empty if there is no file. Raises UserFileError.
 
     ``lists``: keys whose values must be lists; ``what``: description of the expected content, for the error.
     """
@@ -62,7 +65,10 @@ def read(file: Path, *, lists: Collection[str], what: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def changing(file: Path, *, lists: Collection[str], what: str) -> Iterator[dict[str, Any]]:
-    """Yield the content of the file, and write it back if the caller has changed it. Raises UserFileError."""
+    """Yield the mapping in the YAML file, and write it back if the caller has changed it.
+
+    Raises UserFileError.
+    """
     import yaml
 
     try:
@@ -76,7 +82,7 @@ def changing(file: Path, *, lists: Collection[str], what: str) -> Iterator[dict[
             if (after := yaml.safe_dump(raw, sort_keys=False)) != before:
                 fresh = file.with_suffix(".new")
                 fresh.write_text(after, encoding="utf-8")
-                # other users who share this environment may read the file, but not change it
+                # Other users who share this virtual environment may read the file, but not change it.
                 forbid_writing(fresh)
                 fresh.replace(file)
     except OSError as error:

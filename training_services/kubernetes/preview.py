@@ -97,7 +97,7 @@ async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any
                 if "cannot create resource" not in error.message:
                     raise
     except TimeoutError:
-        return None, f"the cluster could not be asked: it no answer within {ANSWER_S:g} s"
+        return None, f"the cluster could not be asked: it has given no answer within {ANSWER_S:g} s"
     except ServiceUnavailable as error:
         return None, f"the cluster could not be asked: {error}"
     except ApiError as error:

@@ -158,10 +158,7 @@ class Site:
         self._news.pop(name, None)
 
     async def is_there(self, name: str) -> bool:
-        """Return True if the Job of this name exists in the cluster and belongs to this experiment.
-
-        Raises ServiceError.
-        """
+        """Return True if the cluster has this Job and it belongs to this experiment. Raises ServiceError."""
         namespace = (await self._belonging()).namespace
         found = await self._cluster.get(JOBS, namespace, name)
         return found is not None and self._is_ours(found)
@@ -232,10 +229,7 @@ class Site:
         await self._cluster.delete(SECRETS, namespace, manifest.shared_name(self._context.experiment_id))
 
     async def remove(self, *, only_look: bool) -> None:
-        """Remove all objects of the experiment from the cluster. Raises ServiceError.
-
-        ``only_look``: only check that the cluster can be reached.
-        """
+        """Remove the experiment's objects from the cluster, unless ``only_look``. Raises ServiceError."""
         self._kept = _read(self._context.directory / _FILE)
         if self._kept is None or self._kept.namespace is None:
             return  # the experiment has no objects in the cluster
@@ -306,10 +300,7 @@ class Site:
         return belonging
 
     async def _make(self, resource: Resource, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Create the object, or return the existing object if it belongs to this experiment.
-
-        Raises ServiceError.
-        """
+        """Create the object, or return the existing one if this experiment owns it. Raises ServiceError."""
         name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
         try:
             return await self._cluster.create(resource, namespace, body)

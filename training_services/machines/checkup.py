@@ -21,13 +21,13 @@ HERE = "this machine"
 
 
 def examine_remote(examination: Examination, config: RemoteConfig) -> Sequence[AsyncIterator[Finding]]:
-    """Yield findings about each machine over SSH, and about the trial code that all of them get."""
+    """Return iterators of findings: one for the trial code, and one for each machine over SSH."""
     machines = [_remote(examination, config, machine) for machine in config.machine_list]
     return [look_at_code(examination.context), *machines]
 
 
 def examine_local(examination: Examination, config: LocalConfig) -> Sequence[AsyncIterator[Finding]]:
-    """Yield findings about the server's own machine."""
+    """Return an iterator of findings about the server's own machine."""
     return [_local(examination, config)]
 
 

@@ -1,4 +1,4 @@
-"""This machine as a platform: one keeper per experiment, beside the server."""
+"""The server's own machine as a platform: one keeper per experiment runs its trials there."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LOOK_S = 0.1  # pause between two checks of a file that is followed
 
 
 def _indices(value: Any) -> Any:
-    """Return the GPU indices as a list. NNI accepts a list, a number, or a text like "0, 1"."""
+    """Convert GPU indices to a list and check them. NNI accepts a list, a number, or a text like "0, 1"."""
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
         if not all(part.isdecimal() for part in value):
@@ -59,7 +59,7 @@ def _indices(value: Any) -> Any:
 
 
 class LocalConfig(PlatformConfig):
-    """``trainingService`` with ``platform: local``: NNI's fields.
+    """Configuration of the platform: ``trainingService`` with ``platform: local``. It has NNI's fields.
 
     ``reuseMode`` is accepted and has no effect: trials are always started from a warm process.
     """
@@ -79,14 +79,14 @@ class LocalConfig(PlatformConfig):
 
 
 def faults(config: LocalConfig, wants: Wants) -> Iterator[ConfigFault]:
-    """Yield the errors in the configuration, given what each job needs."""
+    """Yield the errors in a configuration for this machine. ``wants``: resources that each job needs."""
     if wants.gpus and config.use_active_gpu is None:
         yield ConfigFault(("useActiveGpu",), "must be set to true or false if trialGpuNumber is above 0")
     yield from gpu_faults(config, (), wants.gpus)
 
 
 class LocalKeeper(KeeperHost):
-    """Keeper of one experiment on this machine, in ``<experiment>/keeper``."""
+    """Keeper of one experiment on this machine. Its directory is ``keeper`` in the experiment's folder."""
 
     keeper_id = LOCAL
     call_margin = timedelta(seconds=10)  # calls are not delayed by a network
@@ -114,7 +114,7 @@ class LocalKeeper(KeeperHost):
 
     async def write_manager(self, manager: Mapping[str, Any]) -> None:
         folder = self._directory.parent
-        # The user may want to move the old folder back, so do not create a new folder.
+        # Do not create a missing folder: the user may have moved the experiment's folder, and move it back.
         if not folder.is_dir():
             raise FileNotFoundError(
                 errno.ENOENT, "the experiment's folder is missing; move it back", str(folder)
@@ -128,7 +128,7 @@ class LocalKeeper(KeeperHost):
         try:
             await process.ended()
         except asyncio.CancelledError:
-            # this process may not hold the lock yet, by which ``_find`` finds a keeper
+            # Remember the process, because ``_find`` finds a keeper only after it has locked its file.
             self._launched = process
             raise
         process.close()
@@ -197,7 +197,7 @@ class LocalKeeper(KeeperHost):
             if tail is not None:
                 await asyncio.to_thread(file.seek_tail, tail)
             while True:
-                # read before the file, so that the last output of an ended trial is read below
+                # This is checked before the file is read, so that a trial's last output is not missed.
                 running = follow and job.is_open()
                 while chunk := file.read():
                     yield chunk
@@ -220,9 +220,9 @@ class LocalKeeper(KeeperHost):
         return [self._context.python, "-S", "-E", str(package), str(self._directory)]
 
     async def _launch(self) -> WatchedProcess | None:
-        """Start a keeper.
+        """Start a keeper and return its process.
 
-        A cancelled caller waits until it is started, so that no keeper starts unnoticed.
+        If the caller is canceled, wait until the keeper has started, so that it does not run unnoticed.
         """
         launching = asyncio.ensure_future(
             launch(
@@ -241,9 +241,9 @@ class LocalKeeper(KeeperHost):
             raise
 
     def _knows_only_ports(self) -> bool:
-        """Return True if the running keeper may be of an earlier version that cannot use Unix sockets.
+        """Return True if a keeper of an earlier version of nnimgr may run, which cannot use Unix sockets.
 
-        Such a keeper was given an address with a port, and calls there until it ends.
+        Such a keeper calls the server at an address with a port, until the keeper ends.
         """
         manager = read_manager_file(self._directory) or {}
         if not any(str(url).startswith(("http://", "https://")) for url in manager.get("urls", ())):
@@ -255,12 +255,12 @@ class LocalKeeper(KeeperHost):
         return True
 
     def _taken(self) -> WatchedProcess | None:
-        """Return the running keeper, or None. The caller must close the returned object."""
+        """Return the process of the running keeper, or None. The caller must close the returned object."""
         process, self._launched = self._launched, None
         return process or self._find()
 
     def _find(self) -> WatchedProcess | None:
-        """Return the keeper that runs for this experiment, whichever server has started it, or None."""
+        """Return the process of this experiment's keeper, whichever server has started it, or None."""
         process = lock_holder(self._directory / "lock")
         if process is None or process.arguments()[-1:] == [str(self._directory)]:
             return process
@@ -276,7 +276,7 @@ class LocalService(MachineService):
 
 
 class LocalHosts:
-    """Hosts of the platform: this machine only, with one keeper."""
+    """Hosts of the local platform: only this machine, with one keeper per experiment."""
 
     def __init__(self, context: ExperimentContext, config: LocalConfig, tools: ServiceTools) -> None:
         self._context, self._config, self._tools = context, config, tools

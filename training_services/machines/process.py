@@ -1,4 +1,4 @@
-"""Processes of this machine that are not children of the server: started detached, watched by pidfd.
+"""Starts and watches processes of this machine that are not children of the server, such as keepers.
 
 A keeper outlives the server and must not become its zombie, so a short-lived launcher starts it. From then
 on, the server treats it like a process that an earlier server has started.
@@ -40,17 +40,18 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class WatchedProcess:
-    """Process that is identified by a descriptor, so that it is not confused with a later process of the same
-    pid.
+    """Process that is identified by a pidfd, a file descriptor for it.
+
+    So it is not confused with a later process that gets the same pid.
     """
 
     def __init__(self, pid: int) -> None:
-        """Open the process. Raises ProcessLookupError."""
+        """Open a pidfd for the process. Raises ProcessLookupError."""
         self.pid = pid
         self._descriptor = os.pidfd_open(pid)
 
     async def ended(self) -> None:
-        """Return once the process has ended."""
+        """Wait until the process has ended."""
         loop = asyncio.get_running_loop()
         over = asyncio.Event()
         loop.add_reader(self._descriptor, over.set)
@@ -64,7 +65,7 @@ class WatchedProcess:
         signal.pidfd_send_signal(self._descriptor, number)
 
     def arguments(self) -> list[str]:
-        """Return its command line; empty if it has ended."""
+        """Return the command line of the process; empty if the process has ended."""
         try:
             return os.fsdecode(Path(f"/proc/{self.pid}/cmdline").read_bytes()).split("\0")[:-1]
         except OSError:
@@ -75,15 +76,15 @@ class WatchedProcess:
 
 
 def lock_holder(path: Path) -> WatchedProcess | None:
-    """Return the process that holds ``flock`` on the file, or None if there is none or it cannot be found."""
+    """Return the process that holds ``flock`` on the file, or None if no such process can be found."""
     try:
         inode = os.stat(path).st_ino
         locks = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except OSError:
         return None
     for line in locks:
-        # A line is "1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF"; "->" before FLOCK marks a waiting
-        # process.
+        # A line is "1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF", with pid and inode. "->" before FLOCK
+        # marks a process that waits for the lock.
         words = line.split()
         if len(words) == 8 and words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode):
             try:
@@ -96,10 +97,9 @@ def lock_holder(path: Path) -> WatchedProcess | None:
 async def launch(
     command: Sequence[str], *, environ: Mapping[str, str], python: str, output: Path
 ) -> WatchedProcess | None:
-    """Start a command detached, in its own session, with its output appended to a file.
+    """Start a command as a detached process in its own session, with its output appended to a file.
 
-    ``command[0]`` is a full path. Returns None if the process has ended already. Raises ServiceError,
-    OSError.
+    ``command[0]`` is a full path. Return None if the process has ended already. Raises ServiceError, OSError.
     """
     launcher = await asyncio.create_subprocess_exec(
         *(python, "-S", "-E", "-c", _LAUNCHER, str(output), *command),

@@ -1,4 +1,7 @@
-"""Machines over SSH: one keeper per experiment and machine, started and reached over one connection."""
+"""Machines over SSH as a platform: each experiment has one keeper on each of its machines.
+
+All experiments that use a machine share one SSH connection to it.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +47,11 @@ REMOVE_S = 600.0
 
 
 class RemoteKeeper(KeeperHost):
-    """Keeper of one experiment on one machine.
+    """Keeper of one experiment on one machine over SSH.
 
     On the machine, all files of the experiment are in
-    ``~/nni-experiments/<experiment>/environments/<keeper_id>``. The server's own files about it are in
-    ``<experiment's directory>/keepers/<keeper_id>``.
+    ``~/nni-experiments/<experiment>/environments/<keeper_id>``. On the server, the files about this keeper
+    are in ``<experiment's directory>/keepers/<keeper_id>``.
     """
 
     def __init__(
@@ -140,9 +143,9 @@ class RemoteKeeper(KeeperHost):
         await self._ask_at_rest("remove", limit=REMOVE_S, directory=self._directory, only_look=only_look)
 
     async def _ask_at_rest(self, what: str, **fields: Any) -> Mapping[str, Any]:
-        """Ask the attendant and return its answer.
+        """Send a request to the attendant on the machine while no keeper runs, and return the answer.
 
-        If the machine cannot be reached, the error names the folder on that machine.
+        If the machine cannot be reached, the error names the experiment's folder on that machine.
         """
         try:
             attendant = await self._soon()
@@ -172,7 +175,10 @@ class RemoteKeeper(KeeperHost):
         return await self._shared().link()
 
     async def _soon(self) -> AttendantClient:
-        """Return the attendant. Connect at once, without the pause that follows a failed connection."""
+        """Return the client of the machine's attendant.
+
+        Connect at once if necessary, without the pause that otherwise follows a failed connection.
+        """
         share = self._shared()
         try:
             async with asyncio.timeout(REACH_S):
@@ -193,7 +199,9 @@ class RemoteService(MachineService):
 
 
 class RemoteHosts:
-    """Keepers for the machines of ``machineList`` and for machines that are added later."""
+    """Hosts of the platform ``remote``: the machines of ``machineList``, and machines that are added
+    later.
+    """
 
     def __init__(self, context: ExperimentContext, config: RemoteConfig, tools: ServiceTools) -> None:
         self._context, self._config, self._tools = context, config, tools

@@ -1,6 +1,6 @@
-"""Training service for machines with keepers.
+"""Training service for machines that stay while the experiment runs, in contrast to pods.
 
-The machines stay while the experiment runs; jobs are spread over all.
+Each machine has a keeper. The jobs are spread over all machines.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 class MachineService(KeeperService):
     """Training service that runs the jobs of one experiment on machines.
 
-    ``make_host`` makes the host for a machine that is added while the experiment runs (see MachineAdded). It
-    may raise ServiceUnavailable.
+    ``make_host`` returns the host for a machine that is added while the experiment runs (see MachineAdded).
+    It may raise ServiceUnavailable.
     """
 
     capabilities = Capabilities(updates=True, machines=True)
@@ -68,7 +68,7 @@ class MachineService(KeeperService):
         )
 
     def hosts(self, added: Iterable[Mapping[str, Any]] = ()) -> list[KeeperHost]:
-        """Return the hosts of the configuration and the hosts of added machines.
+        """Return a host for each machine in the configuration, and for each machine in ``added``.
 
         Raises ServiceUnavailable.
         """
@@ -87,7 +87,10 @@ class MachineService(KeeperService):
         return hosts.values()
 
     def _host(self, keeper_id: str, machine: Mapping[str, Any] | None) -> KeeperHost:
-        """Return the host of an added machine, or the configured host. Raises ServiceUnavailable."""
+        """Return the host for an added machine, or, if ``machine`` is None, the host from the configuration.
+
+        Raises ServiceUnavailable.
+        """
         if machine is None:
             return self._hosts[keeper_id]
         if self._make_host is None:
@@ -131,7 +134,7 @@ class MachineService(KeeperService):
             self._drained.add(name)
 
     async def _bring(self, fact: MachineAdded) -> None:
-        """Add a machine and begin to place jobs on it."""
+        """Connect to a machine that was added, and begin to place jobs on it."""
         name = fact.keeper_id
         try:
             seat = await self._join(self._host(name, fact.machine))
@@ -150,7 +153,9 @@ class MachineService(KeeperService):
             self._errands.spawn(seat.id, self._remove(seat))
 
     async def _remove(self, seat: KeeperSeat) -> None:
-        """Release a removed machine, which has no jobs any more."""
+        """End the keeper of a removed machine on which no jobs run any more, and report that the machine is
+        gone.
+        """
         note = await self._let_go(seat)
         if seat.desk.token_sha256 is not None:  # the keeper may still call
             token = seat.desk.token_sha256

@@ -1,1 +1,1 @@
-"""Placement: which job goes to which machine, and which resources it holds there."""
+"""Placement of jobs: which machine runs which job, and which GPUs, CPUs and memory the job holds there."""

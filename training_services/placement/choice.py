@@ -1,4 +1,4 @@
-"""Order in which the machines of an experiment are asked to take a job, and their reasons to refuse.
+"""Order in which an experiment's machines are asked to take a job, and their reasons to refuse.
 
 All jobs of an experiment need the same resources. So a machine that has refused one job would refuse all
 others, and is not asked again until its state changes. The cost per job does not depend on the number of
@@ -26,7 +26,10 @@ S = TypeVar("S", bound=Seat)
 
 
 class Choice(Generic[S]):
-    """Choice of the seat to ask next: the seat with the smallest ``load(seat)`` comes first."""
+    """Chooses which of an experiment's machines (seats) to ask for a place for the next job.
+
+    The seat with the smallest ``load(seat)`` comes first.
+    """
 
     def __init__(self, load: Callable[[S], float]) -> None:
         self._load = load
@@ -37,7 +40,7 @@ class Choice(Generic[S]):
         self._rejected = 0  # number of refusals that are rejections for good
 
     def offer(self, seat: S) -> None:
-        """Let the queue ask the seat for a place. Call this when the seat is new or its state has changed."""
+        """Let this seat (machine) be asked for a place. Call this when it is new or its state has changed."""
         number = self._current[seat] = next(self._number)
         heapq.heappush(self._heap, (self._load(seat), number, seat))
         if len(self._heap) > 2 * len(self._current) + _SLACK:
@@ -45,12 +48,12 @@ class Choice(Generic[S]):
             heapq.heapify(self._heap)
 
     def drop(self, seat: S) -> None:
-        """Never ask the seat for a place again."""
+        """Remove the seat (machine), so that it is never asked for a place again."""
         self._current.pop(seat, None)
         self._forget(seat)
 
     def best(self) -> S | None:
-        """Return the seat to ask next; None if all seats have refused."""
+        """Return the seat (machine) to ask next for a place; None if all seats have refused."""
         while self._heap:
             load, number, seat = self._heap[0]
             if self._current.get(seat) != number:
@@ -62,13 +65,18 @@ class Choice(Generic[S]):
         return None
 
     def refuse(self, seat: S, why: Refusal) -> None:
-        """Note that the seat refuses the job. The seat is not asked again until it is offered again."""
+        """Record why the seat refuses the job.
+
+        The seat is not asked again until ``offer`` is called for it.
+        """
         self._current.pop(seat, None)
         self._rejected += isinstance(why, JobRejected) - isinstance(self._refusals.get(seat), JobRejected)
         self._refusals[seat] = why
 
     def verdict(self) -> Waits:
-        """Explain why no machine accepts the job. Raise JobRejected if no machine ever can."""
+        """Return the reasons why all machines refuse the job. Raise JobRejected if no machine can ever run
+        it.
+        """
         if not self._refusals:
             return Waits("waits for a machine: the experiment has none left. See: nnictl machine add")
         if self._rejected == len(self._refusals):

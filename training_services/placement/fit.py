@@ -31,7 +31,7 @@ _ROUNDING = 0.001  # tolerance, so that three thirds of a GPU add up to one
 
 
 class _Slot(NamedTuple):
-    """GPU as a job finds it: the share in use, the jobs that hold it, and other programs that use it."""
+    """State of a GPU: the share in use, the jobs that hold it, and other programs that use it."""
 
     gpu: Gpu
     taken: float
@@ -50,11 +50,11 @@ def place(
     left: Collection[int] = (),
     gone: Collection[int] = (),
 ) -> tuple[int, ...] | Waits:
-    """Choose GPUs of the host for the job, the least used first, or return why the job waits.
+    """Choose GPUs of the host for the job, the least used first, or return why the job must wait.
 
-    ``reading`` or ``capacity`` is None if it is not known yet. ``over`` has jobs that have ended, although
-    the reading may still show them; ``left`` has the GPUs that they held. ``gone`` has GPUs that have
-    vanished. Raises JobRejected if the part of the host that the experiment may use is too small.
+    ``held``: resources that jobs hold there. ``reading`` or ``capacity`` is None if it is not known yet.
+    ``over``: jobs that have ended, although the GPU reading may still show them; ``left``: GPUs that ended
+    jobs held. ``gone``: GPUs that have vanished. Raises JobRejected if the host is too small for the job.
     """
     if need.nothing:
         return ()
@@ -82,7 +82,9 @@ def _refuse(need: Need, host: Host, capacity: Capacity | None) -> None:
 
 
 def _lacking(need: Need, host: Host, held: Sequence[Holding], capacity: Capacity | None) -> str | None:
-    """Return a sentence about missing CPUs or memory, or None if there are enough for the job."""
+    """Return a sentence that says how much CPU or memory is missing for the job, or None if there is
+    enough.
+    """
     if not (need.cpus or need.memory):
         return None
     if capacity is None:
@@ -115,7 +117,7 @@ def _scarce(
     amount: Callable[[Holding], float],
     text: Callable[[float], str],
 ) -> str:
-    """Return a sentence that names the jobs that hold the scarce resource, the largest first."""
+    """Return a sentence that says how much of a resource is free, and which jobs hold most of it."""
     holders = sorted(filter(amount, held), key=lambda each: (each.kept, -amount(each)))
     free = max(0.0, total - sum(map(amount, holders)))
     told = [f"{text(free)} {'is' if free == 1 else 'are'} free" if free >= _ROUNDING else "nothing is free"]
@@ -140,7 +142,7 @@ def _choose(
     left: Collection[int],
     gone: Collection[int],
 ) -> tuple[int, ...] | str:
-    """Return the GPUs for the job, or a sentence that says why there are none."""
+    """Return the GPUs for the job, or a sentence that says why there are not enough."""
     wanted, text = need.whole_gpus, need.gpus_text
     if reading is None:
         return f"waits for {text} until the GPUs of {host.name} have been read"
@@ -175,9 +177,9 @@ def keep(
     over: Collection[str],
     left: Collection[int],
 ) -> Holding | None:
-    """Return the holding to reserve for the waiting job: the GPUs that will probably become free first.
+    """Return the resources to reserve for a waiting job, with the GPUs that will probably become free first.
 
-    Return None if the job waits for something other than the ends of trials, which may take any time.
+    Return None if the job waits for something other than the end of trials, because this may take any time.
     """
     gpus: tuple[int, ...] = ()
     if (need.cpus or need.memory) and capacity is None:
@@ -206,7 +208,7 @@ def _slots(
     over: Collection[str],
     left: Collection[int],
 ) -> list[_Slot]:
-    """Return the GPUs that the experiment may use."""
+    """Return the states of the host's GPUs that the experiment may use."""
     return [
         _slot(gpu, held, over, left)
         for gpu in reading.gpus

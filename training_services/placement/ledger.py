@@ -1,7 +1,7 @@
 """Resources that jobs of all experiments of a server hold on machines, and the experiment whose turn is next.
 
-The ``HostLedger`` is only in memory. It is rebuilt from the live jobs of all experiments before any GPU, CPU
-or memory is granted. The pure functions of ``fit`` decide whether a job fits.
+The ``HostLedger`` is only in memory. It is rebuilt from the running jobs of all experiments before any GPU,
+CPU or memory is given to a new job. The functions of ``fit`` decide whether a job fits on a machine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
     "place",
 ]
 
-# Parts per GPU or machine. Integer weights can be added and subtracted without rounding errors.
+# Weights are integers: parts of a GPU or of a machine. Sums of integers have no rounding errors.
 _PARTS = 1_000_000
 
 Freed = Callable[[Collection[str] | None], None]
@@ -47,18 +47,18 @@ Freed = Callable[[Collection[str] | None], None]
 
 @dataclass(slots=True)
 class _Machine:
-    """Record of one host."""
+    """Resources of one machine, the jobs that hold them, and the experiments that wait for them."""
 
     capacity: Capacity | None = None
-    # all jobs on the host, whether they hold scarce resources or not
+    # all jobs on the machine, also those that hold no GPU, CPU or memory
     jobs: set[str] = field(default_factory=set)
-    # job -> holding; only jobs that hold GPUs, CPUs or memory
+    # job -> the GPUs, CPUs and memory that it holds; only for jobs that hold any
     held: dict[str, Holding] = field(default_factory=dict)
     weights: dict[str, int] = field(default_factory=dict)  # job -> weight of its holding, in parts
-    # Last GPU reading of each reader, the newest reading last.
+    # last GPU reading that each experiment's keeper has reported, the newest reading last
     readings: dict[object, GpuReading] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)  # indices of all GPUs that were ever read
-    # Jobs that have ended, but that the last GPU reading may still show.
+    # jobs that have ended, although the last GPU reading may still show their processes
     ended: set[str] = field(default_factory=set)
     ended_since: set[str] = field(default_factory=set)  # jobs that have ended since the last reading
     left_since: set[int] = field(default_factory=set)  # GPUs that those ended jobs held
@@ -91,9 +91,9 @@ class _Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostUse:
-    """Snapshot of a host: its capacity, its last GPU reading and the jobs on it.
+    """Snapshot of a machine: its capacity, its last GPU reading and the jobs on it.
 
-    ``held`` has the jobs that hold GPUs, CPUs or memory, by job id.
+    ``held`` has the resources of the jobs that hold GPUs, CPUs or memory, by job id.
     """
 
     capacity: Capacity | None
@@ -110,14 +110,14 @@ class _Listener:
 
 @dataclass(slots=True)
 class HostLedger:
-    """Table of which job holds which GPUs, CPUs and memory of which host, over all experiments.
+    """Table that says which job holds which GPUs, CPUs and memory on which machine, over all experiments.
 
-    While a job waits, the resources that it lacks are kept for it: jobs whose turn comes later cannot take
-    them. Otherwise a job that needs several GPUs, or a whole machine, would wait forever while smaller jobs
-    take every part that becomes free.
+    While a job waits, the resources that it lacks are reserved for it: jobs whose turn comes later cannot
+    take them. Otherwise a job that needs several GPUs, or a whole machine, would wait forever while smaller
+    jobs take every part that becomes free.
 
     A server that reopens experiments calls ``expect`` for all of them before it opens the first. No GPU, CPU
-    or memory is granted until each of them has submitted its jobs again (``rebuilt``).
+    or memory is given to a new job until each experiment has submitted its jobs again (``rebuilt``).
     """
 
     _machines: dict[str, _Machine] = field(default_factory=dict)
@@ -130,11 +130,15 @@ class HostLedger:
     _waits_at: dict[str, dict[str, None]] = field(
         default_factory=dict
     )  # experiment -> hosts that it waits for
-    # set of hosts that several experiments wait for
+    # machines that several experiments wait for (used as an ordered set)
     _contended: dict[str, None] = field(default_factory=dict)
 
     def expect(self, experiment_ids: Iterable[str]) -> None:
-        """Grant no scarce resources until these experiments, which may hold some, are rebuilt."""
+        """Give no GPUs, CPUs or memory to new jobs until ``rebuilt`` was called for each of these
+        experiments.
+
+        Jobs of these experiments may be running and hold resources that are not recorded here yet.
+        """
         self._expected.update(dict.fromkeys(experiment_ids))
 
     def rebuilt(self, experiment_id: str) -> None:
@@ -145,47 +149,49 @@ class HostLedger:
                 self._notify(None)
 
     def listen(self, owner: object, freed: Freed, *, experiment_id: str) -> None:
-        """Register ``freed``. It is called with the hosts whose resources may have become free; None: all
-        hosts.
+        """Register the function ``freed`` of an experiment's queue (``owner``). It replaces the owner's
+        earlier one.
 
-        It replaces the owner's earlier listener.
+        It is called with the machines on which resources may have become free; None: on all machines.
         """
         self._listeners[owner] = _Listener(experiment_id, freed)
 
     def ignore(self, owner: object) -> None:
-        """Remove the owner's listener and its GPU readings."""
+        """Remove the owner's listener, its GPU readings, and the resources reserved for its experiment."""
         listener = self._listeners.pop(owner, None)
         for machine in self._machines.values():
             machine.readings.pop(owner, None)
         if listener is not None:
             self.withdraw(listener.experiment_id)
 
-    # ---- what machines are --------------------------------------------------------------------------------
+    # ---- state of the machines ----------------------------------------------------------------------------
 
     def read(self, host_id: str, owner: object, reading: GpuReading) -> None:
-        """Record a GPU reading of the host. The owner's keeper reports every change of its GPUs."""
+        """Record a GPU reading of the machine. ``owner``: the queue of the experiment whose keeper reports
+        it.
+        """
         self._machine(host_id).read(owner, reading)
         self._notify(host_id)
 
     def told(self, host_id: str, capacity: Capacity) -> None:
-        """Record the total capacity of the host as its keeper reports it."""
+        """Record the total capacity of the machine as a keeper reports it."""
         machine = self._machine(host_id)
         known, machine.capacity = machine.capacity, capacity
         if known is None or known[:2] != capacity[:2]:
             self._notify(host_id)
 
     def capacity(self, host_id: str) -> Capacity | None:
-        """Return the total capacity of the host, or None if no keeper has reported it."""
+        """Return the total capacity of the machine, or None if no keeper has reported it."""
         machine = self._machines.get(host_id)
         return None if machine is None else machine.capacity
 
     def reading(self, host_id: str) -> GpuReading | None:
-        """Return the last GPU reading of the host, or None."""
+        """Return the last GPU reading of the machine, or None if there is none."""
         machine = self._machines.get(host_id)
         return None if machine is None else machine.reading
 
     def use(self, host_id: str) -> HostUse:
-        """Return a snapshot of the host, over all experiments."""
+        """Return a snapshot of the machine's resources and of the jobs of all experiments on it."""
         machine = self._machines.get(host_id) or _Machine()
         return HostUse(
             capacity=machine.capacity,
@@ -195,14 +201,14 @@ class HostLedger:
         )
 
     def load(self, host_id: str) -> float:
-        """Return the host's number of jobs per CPU, over all experiments."""
+        """Return the number of jobs per CPU on the machine, over all experiments."""
         machine = self._machines.get(host_id)
         if machine is None:
             return 0.0
         return len(machine.jobs) / (1.0 if machine.capacity is None else machine.capacity.cpus)
 
     def trouble(self, host: Host) -> str | None:
-        """Return a sentence about what is wrong with the host's GPUs, or None."""
+        """Return a sentence that says what is wrong with the machine's GPUs, or None if they work."""
         machine = self._machine(host.id)
         reading = machine.reading
         if reading is not None and reading.trouble is not None:
@@ -214,14 +220,17 @@ class HostLedger:
         of = f" (used by {all_of(users)})" if users else ""
         return f"{names} of {host.name} {'has' if len(machine.gone) == 1 else 'have'} vanished{of}"
 
-    # ---- what is given away -------------------------------------------------------------------------------
+    # ---- placement of jobs on machines --------------------------------------------------------------------
 
     def check(self, need: Need, host: Host) -> None:
-        """Raise JobRejected if the host can never grant what the job needs."""
+        """Raise JobRejected if the machine can never provide the resources that the job needs."""
         place(need, host, None, (), capacity=self.capacity(host.id))
 
     def place(self, need: Need, host: Host) -> tuple[int, ...] | Waits:
-        """Choose GPUs for the job and reserve its resources, or return why it waits. Raises JobRejected."""
+        """Choose GPUs for the job and reserve its resources, or return why it must wait.
+
+        Raises JobRejected.
+        """
         if need.nothing:
             self.hold(need, host, ())
             return ()
@@ -254,7 +263,9 @@ class HostLedger:
         return chosen
 
     def _ahead(self, need: Need, machine: _Machine) -> list[tuple[Need, Host]]:
-        """Return the waiting needs of other experiments that are to be served before this need, in order."""
+        """Return the needs of waiting jobs of other experiments whose turn comes before this job, in
+        order.
+        """
         waiting = [
             pair
             for name, pair in machine.waiting.items()
@@ -294,9 +305,9 @@ class HostLedger:
         return True
 
     def pass_on(self, experiment_id: str, job_id: str | None) -> None:
-        """Keep the experiment's reserved resources for this job, which has the same needs.
+        """Transfer the experiment's reserved resources to this job, which needs the same amounts.
 
-        None: free them.
+        None: the experiment has no waiting job, so free the resources.
         """
         hosts = self._waits_at.get(experiment_id)
         if not hosts:
@@ -309,11 +320,10 @@ class HostLedger:
             self._notify(*others)
 
     def withdraw(self, experiment_id: str, *, host_id: str | None = None) -> None:
-        """Free the resources reserved for the experiment on this host, or on all hosts if ``host_id`` is
-        None.
+        """Free the resources that are reserved for the experiment's waiting jobs on this machine.
 
-        The waiting experiments are asked at once, so the caller's own queue must be consistent before the
-        call.
+        ``host_id`` None: on all machines. Listeners of waiting experiments are called at once, so the
+        caller's own queue must be in a consistent state.
         """
         at = self._waits_at.get(experiment_id, ())
         gone = [each for each in (list(at) if host_id is None else [host_id]) if each in at]
@@ -323,8 +333,9 @@ class HostLedger:
             self._notify(*gone)
 
     def hold(self, need: Need, host: Host, gpus: tuple[int, ...]) -> None:
-        """Record that the job holds these GPUs and its other resources, even if other jobs hold them as
-        well.
+        """Record that the job holds these GPUs, and the CPUs and memory that it needs.
+
+        It may be recorded even if other jobs hold the same resources.
         """
         machine = self._machine(host.id)
         machine.jobs.add(need.job_id)
@@ -335,7 +346,7 @@ class HostLedger:
             self._holds[need.experiment_id] = self._holds.get(need.experiment_id, 0) + weight - before
 
     def release(self, host_id: str, job_id: str) -> bool:
-        """Free everything that the job holds. The job has ended. Return False if it held nothing."""
+        """Free all resources of an ended job on the machine. Return False if the job was not there."""
         machine = self._machine(host_id)
         if job_id not in machine.jobs:
             return False
@@ -355,13 +366,15 @@ class HostLedger:
         return self._machines.setdefault(host_id, _Machine())
 
     def _turn(self, experiment_id: str) -> tuple[int, int]:
-        """Return the sort key of the experiment: smallest total weight first, then the oldest last grant."""
+        """Return the experiment's key in the order of turns: fewest resources held, then longest without a
+        grant.
+        """
         return self._holds.get(experiment_id, 0), self._grants.get(experiment_id, 0)
 
     def _notify(self, *hosts: str | None) -> None:
-        """Call all listeners with the changed hosts and with the hosts that several experiments wait for.
+        """Call all listeners with the changed machines, and with machines that several experiments wait for.
 
-        A change on one host can change whose turn it is on another.
+        A change on one machine can change whose turn it is on another machine.
         """
         changed = None if None in hosts else list(dict.fromkeys([*filter(None, hosts), *self._contended]))
         for listener in sorted(self._listeners.values(), key=lambda each: self._turn(each.experiment_id)):

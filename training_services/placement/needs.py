@@ -1,4 +1,6 @@
-"""Values of placement: the needs of a job, the capacity of a machine, and the resources that a job holds."""
+"""Types for placing jobs: the needs of a job, the capacity of a machine, and the resources that a job
+holds.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ __all__ = [
 
 
 class GpuProcess(NamedTuple):
-    """Process that computes on a GPU; ``job_id`` is None if no trial started it."""
+    """Process that uses a GPU. ``job_id``: the job that started it; None if no trial started it."""
 
     pid: int
     job_id: str | None
@@ -37,7 +39,7 @@ class GpuProcess(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """GPU at one reading. ``memory``: MiB in use that belong to none of ``processes``."""
+    """State of a GPU when it was read. ``memory``: MiB in use that belong to none of ``processes``."""
 
     index: int
     memory: int = 0
@@ -45,14 +47,19 @@ class Gpu:
 
 
 class GpuReading(NamedTuple):
-    """GPUs of a host; ``trouble`` is a sentence that says why they cannot be read, or None."""
+    """States of all GPUs of a machine at one time.
+
+    ``trouble``: a sentence that says why they cannot be read, or None.
+    """
 
     gpus: tuple[Gpu, ...]
     trouble: str | None = None
 
 
 class Capacity(NamedTuple):
-    """Total capacity of a machine: CPUs and MiB of memory; ``disk`` is the free MiB where keepers work."""
+    """Total capacity of a machine: CPUs and MiB of memory. ``disk``: free MiB on the disk that keepers
+    use.
+    """
 
     cpus: float
     memory: int
@@ -60,16 +67,20 @@ class Capacity(NamedTuple):
 
 
 class TooLarge(JobRejected):
-    """Rejection of a job because the machine is too small. ``has``: text that says what the machine has."""
+    """Error: a job is rejected because the machine is too small.
+
+    ``wanted``: text that says what the job needs; ``has``: text that says how much the machine has.
+    """
 
     def __init__(self, wanted: str, host: Host, has: str, *, size: float) -> None:
         super().__init__(f"The trial asks for {wanted}, but {host.name} has {has}.")
         self.wanted, self.host, self.has, self.size = wanted, host, has, size
 
     def of(self, machines: int) -> JobRejected:
-        """Build the rejection for the case that all machines are too small.
+        """Return the rejection to raise when all machines are too small and this one (``self``) is the
+        largest.
 
-        ``self`` is about the largest machine.
+        ``machines``: number of the machines.
         """
         if machines == 1:
             return self
@@ -82,9 +93,9 @@ class TooLarge(JobRejected):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """Machine, and the part of the machine that an experiment may use.
+    """Machine, and the GPUs that an experiment may use there.
 
-    ``name``: the machine in sentences ("this machine").
+    ``name``: name of the machine in sentences, such as "this machine".
     """
 
     id: str
@@ -95,7 +106,7 @@ class Host:
 
 
 class Wants(NamedTuple):
-    """Needs of each job on a host: GPUs, CPUs, MiB of memory. None: the user gave no number."""
+    """GPUs, CPUs and MiB of memory that each job of an experiment needs. None: the user gave no number."""
 
     gpus: float | None
     cpus: float | None
@@ -108,10 +119,10 @@ class Wants(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Resources that a job needs.
+    """GPUs, CPUs and MiB of memory that one job needs.
 
     ``gpus`` None: no GPU is reserved and the job's environment is not changed; 0: the job sees no GPU.
-    ``cpus`` and ``memory`` (MiB) are subtracted from the machine's capacity; 0: nothing is reserved.
+    ``cpus`` and ``memory`` are subtracted from the machine's capacity; 0: nothing is reserved.
     """
 
     experiment_id: str
@@ -126,17 +137,17 @@ class Need:
 
     @property
     def nothing(self) -> bool:
-        """True if the job fits on any machine at any time."""
+        """True if the job needs no GPU, CPU or memory, so that it fits on any machine at any time."""
         return not (self.gpus or self.cpus or self.memory)
 
     def share(self, host: Host) -> float:
-        """Return the share of each GPU that the job takes on this host, at most 1."""
+        """Return the share that the job takes of each of its GPUs on this machine, at most 1."""
         if self.gpus and self.gpus < 1:
             return self.gpus
         return 1 / host.max_jobs_per_gpu
 
     def on(self, host: Host, gpus: tuple[int, ...], *, kept: bool = False) -> Holding:
-        """Return the holding of the job on a host that gives it these GPUs."""
+        """Return the resources that the job holds on a machine that gives it these GPUs."""
         return Holding(
             experiment_id=self.experiment_id,
             job_id=self.job_id,
@@ -161,7 +172,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """Resources of one host that a job holds: ``share`` of each of its GPUs, CPUs, and MiB of memory.
+    """Resources of one machine that a job holds: a ``share`` of each of its GPUs, CPUs, and MiB of memory.
 
     ``kept``: the job still waits, and the resources are reserved for it.
     """
@@ -175,7 +186,9 @@ class Holding:
     kept: bool = False
 
     def weight(self, capacity: Capacity | None) -> float:
-        """Return the number of GPUs held, or the fraction of CPUs or memory held, whichever is larger."""
+        """Return the number of GPUs held, or the fraction of the machine's CPUs or memory held if it is
+        larger.
+        """
         gpus = self.share * len(self.gpus)
         if capacity is None:
             return max(gpus, 1.0 if self.cpus or self.memory else 0.0)
@@ -186,7 +199,7 @@ class Holding:
 class Waits:
     """Reason why a job cannot be placed now, as a sentence.
 
-    ``behind``: the sentence for the jobs behind this job.
+    ``behind``: the sentence for jobs that wait behind this job in the queue; None: the same sentence.
     """
 
     reason: str

@@ -1,4 +1,6 @@
-"""Queue of the jobs of one experiment that have no place yet, in order of arrival, with their reasons."""
+"""Queue of an experiment's jobs that wait for a place, in order of arrival, with the reasons why they
+wait.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,11 @@ LOOK_AGAIN_S = 5.0  # seconds before an obstacle is checked again whose end no e
 
 
 class JobQueue(Generic[S]):
-    """Queue of waiting jobs. All need the same resources, so if the first must wait, all must wait.
+    """Queue of an experiment's waiting jobs. A seat is a machine that takes jobs.
 
-    ``start`` gives a job a place on a seat, with these GPUs. ``put`` takes events for the core. ``placed``
-    returns the number of jobs that have a place.
+    All jobs need the same resources, so if the first must wait, all must wait. ``start`` gives a job a place
+    on a seat, with these GPUs. ``put`` passes events to the core. ``placed`` returns the number of jobs that
+    have a place.
     """
 
     def __init__(
@@ -45,15 +48,15 @@ class JobQueue(Generic[S]):
         self._experiment_id = experiment_id
         self._ledger = ledger
         self._start, self._put, self._placed = start, put, placed
-        # an OrderedDict finds its first entry at once
+        # waiting jobs by id; an OrderedDict returns its first entry quickly, also after many deletions
         self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
         self._told: dict[str, str] = {}  # last reason reported for each waiting job
         self._seats: dict[S, None] = {}  # seats that take jobs
         self._on: dict[str, list[S]] = {}  # host -> seats on it that take jobs
         self._choice: Choice[S] = Choice(lambda seat: ledger.load(seat.host.id))
         self._arriving: dict[S, None] = {}  # seats whose keepers have not called yet
-        # Seats that have got their share of the jobs. They get no more until the keepers of all other seats
-        # have called.
+        # Seats that have got their share of the jobs. They get no more jobs until the keepers of all other
+        # seats have called.
         self._full: dict[S, None] = {}
         self._hindered: dict[S, None] = {}  # seats that had an obstacle when they were last asked
         self._look: asyncio.TimerHandle | None = None  # timer that checks obstacles again
@@ -67,11 +70,11 @@ class JobQueue(Generic[S]):
     # ---- seats --------------------------------------------------------------------------------------------
 
     def listen(self) -> None:
-        """Listen for resources that become free in the ledger."""
+        """Start to place waiting jobs when resources become free (see ``HostLedger.listen``)."""
         self._ledger.listen(self, self._freed, experiment_id=self._experiment_id)
 
     def add(self, seat: S) -> None:
-        """Let the seat take jobs."""
+        """Allow jobs to be placed on this seat (a machine that takes jobs)."""
         if seat in self._seats:
             return
         self._seats[seat] = None
@@ -82,7 +85,7 @@ class JobQueue(Generic[S]):
         self.place(tell_all=True)
 
     def remove(self, seat: S) -> None:
-        """Let the seat take no more jobs."""
+        """Place no more jobs on this seat (a machine that takes jobs)."""
         if seat in self._seats:
             del self._seats[seat]
             self._on[seat.host.id].remove(seat)
@@ -92,20 +95,20 @@ class JobQueue(Generic[S]):
             self.place(tell_all=True)
 
     def left(self, seat: S) -> None:
-        """Offer the seat to waiting jobs, because a job has left it."""
+        """Offer the seat to waiting jobs, because another job has left it."""
         if seat in self._seats:
             self._choice.offer(seat)
             self.place()
 
     def ready(self, seat: S) -> None:
-        """Offer the seat to waiting jobs, because its keeper has called for the first time."""
+        """Offer the seat to waiting jobs, because its keeper has become ready for jobs."""
         if seat in self._seats:
             self._choice.offer(seat)
         self._arrive(seat)
         self.place(tell_all=True)
 
     def reasons_changed(self) -> None:
-        """Offer all seats again, because the reasons may have changed."""
+        """Offer all seats to the waiting jobs again, because reasons for waiting may have changed."""
         for seat in [seat for seat in self._arriving if not seat.arriving]:
             self._arrive(seat)
         for seat in self._seats:
@@ -137,7 +140,7 @@ class JobQueue(Generic[S]):
     # ---- jobs ---------------------------------------------------------------------------------------------
 
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
-        """Place the job, or queue it with a reason. Raises JobRejected if no host ever fits."""
+        """Place the job, or queue it with a reason. Raises JobRejected if no machine can ever run it."""
         if self._jobs and self._choice.best() is not None:
             self.place()
         outcome = self._choice.verdict() if self._jobs else self._try(job)
@@ -153,7 +156,7 @@ class JobQueue(Generic[S]):
         return JobWaiting(job_id=job.id, reason=reason)
 
     def withdraw(self, job_id: str) -> bool:
-        """Remove the job from the queue. Return False if it is not there."""
+        """Remove a waiting job from the queue. Return False if the queue does not have the job."""
         first = next(iter(self._jobs), None) == job_id
         if self._jobs.pop(job_id, None) is None:
             return False
@@ -163,9 +166,9 @@ class JobQueue(Generic[S]):
         return True
 
     def place(self, *, tell_all: bool = False) -> None:
-        """Place jobs as long as they fit.
+        """Place waiting jobs in order of arrival as long as they fit.
 
-        Report the reason to the first of the remaining jobs, or with ``tell_all`` to all.
+        Report why the others wait: to the first few jobs in the queue, or with ``tell_all`` to all.
         """
         while self._jobs:
             job = next(iter(self._jobs.values()))
@@ -185,17 +188,21 @@ class JobQueue(Generic[S]):
         self._leave_to_others()
 
     def _next(self) -> None:
-        """Pass the resources reserved for the first job, which has left the queue, to the next job."""
+        """Transfer the resources that were reserved for the first job, which has left the queue, to the next
+        job.
+        """
         self._ledger.pass_on(self._experiment_id, next(iter(self._jobs), None))
 
     def _leave_to_others(self) -> None:
-        """Free the resources reserved on seats where an obstacle prevents jobs from starting."""
+        """Free the resources reserved on seats where no job can start now because of an obstacle."""
         hindered, self._hindered = self._hindered, {}
         for seat in hindered:
             self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
 
     def _try(self, job: TrialJobSpec) -> JobPlaced | Waits:
-        """Place the job on the best seat, or return why it waits. Raises JobRejected if no host ever fits."""
+        """Place the job on the best seat, or return why it waits. Raises JobRejected if no machine can ever
+        run it.
+        """
         while (seat := self._choice.best()) is not None:
             try:
                 answer = self._ask(job, seat)
@@ -211,7 +218,9 @@ class JobQueue(Generic[S]):
         return self._choice.verdict()
 
     def _ask(self, job: TrialJobSpec, seat: S) -> tuple[int, ...] | Waits:
-        """Return the GPUs that the seat grants, or why the job waits for it. Raises JobRejected."""
+        """Return the GPUs that the seat gives to the job, or why the job cannot start there. Raises
+        JobRejected.
+        """
         need, host = self._need(job.id, seat), seat.host
         if (obstacle := self._obstacle(seat)) is not None:
             self._hindered[seat] = None
@@ -226,22 +235,25 @@ class JobQueue(Generic[S]):
         return self._ledger.place(need, host)
 
     def hold(self, job_id: str, seat: S, gpus: tuple[int, ...]) -> None:
-        """Record that the job had its place on the seat before the service was opened."""
+        """Record that the job was placed on the seat before the server's restart."""
         self._ledger.hold(self._need(job_id, seat), seat.host, gpus)
 
     def release(self, job_id: str, seat: S) -> bool:
-        """Free the resources of an ended job on the seat. Return False if it held nothing."""
+        """Free the resources of an ended job on the seat. Return False if the job was not there."""
         return self._ledger.release(seat.host.id, job_id)
 
     def told(self, seat: S, capacity: Capacity | None, gpus: GpuReading | None) -> None:
-        """Record the capacity and the GPUs that the seat's keeper reports; None if it reports none."""
+        """Record the machine's capacity and GPUs, as its keeper reports them.
+
+        None: not part of this report.
+        """
         if capacity is not None:
             self._ledger.told(seat.host.id, capacity)
         if gpus is not None:
             self._ledger.read(seat.host.id, self, gpus)
 
     def _need(self, job_id: str, seat: S) -> Need:
-        """Return the needs of a job of the experiment on this seat."""
+        """Return the resources that a job of the experiment needs on this seat."""
         wants = seat.wants
         return Need(
             experiment_id=self._experiment_id,
@@ -252,14 +264,17 @@ class JobQueue(Generic[S]):
         )
 
     def _share(self) -> int:
-        """Return the number of jobs that each seat may get until all keepers have called.
+        """Return the number of jobs that each seat may get before the keepers of all seats have called.
 
         Without this limit, the first machines to connect would take all jobs.
         """
         return max(1, (self._placed() + len(self._jobs)) // len(self._seats))
 
     def _obstacle(self, seat: S) -> str | None:
-        """Return the seat's obstacle, or None. If no event reports the obstacle's end, check again later."""
+        """Return why no job can start on the seat now, or None.
+
+        If no event will report the end of this reason, set a timer that asks again.
+        """
         obstacle = seat.passing_obstacle()
         if obstacle is not None and self._look is None:
             self._look = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)

@@ -1,4 +1,4 @@
-"""Machine that takes jobs of one experiment, in the form that the queue uses."""
+"""Interface of a machine that takes jobs of one experiment, as the queue of waiting jobs uses it."""
 
 from __future__ import annotations
 
@@ -11,23 +11,30 @@ __all__ = ["Seat"]
 
 
 class Seat(Protocol):
-    """Machine for jobs; ``jobs`` has the ids of the experiment's jobs there, ``wants`` what each needs."""
+    """Machine that takes jobs of one experiment.
+
+    ``jobs``: ids of the experiment's jobs there; ``wants``: resources that each of them needs.
+    """
 
     wants: Wants
 
     @property
     def host(self) -> Host:
-        """Machine and the part of it that the experiment may use."""
+        """Machine of this seat, with the GPUs that the experiment may use there."""
 
     @property
     def jobs(self) -> Collection[str]: ...
 
     @property
     def arriving(self) -> bool:
-        """True while it is not known yet whether the machine can be reached."""
+        """True as long as it is not known whether the machine can be reached."""
 
     def obstacle(self) -> str | None:
-        """Return a sentence that says why no job can start there now, or None."""
+        """Return a sentence that says why no job can start on this machine now, or None."""
 
     def passing_obstacle(self) -> str | None:
-        """Return an obstacle whose end no event reports, or None. The caller must check again later."""
+        """Return a sentence that says why no job can start now, if no event will report the end of the
+        reason.
+
+        Else return None. The caller must check again later.
+        """

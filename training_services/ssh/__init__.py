@@ -1,1 +1,3 @@
-"""Connections to machines over SSH: one per machine, shared by all experiments, with an attendant there."""
+"""SSH connections to machines. All experiments share one connection per machine, which runs an attendant
+there.
+"""

@@ -1,4 +1,7 @@
-"""Server's side of the attendant on a machine: starts the attendant if necessary, and sends it JSON lines."""
+"""Client for the attendant, the program that starts and watches keepers on a machine for the server.
+
+The client starts the attendant if necessary, and sends it requests as lines of JSON.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ UNHEARD = 4  # missed checks after which the machine considers the connection de
 
 
 class AttendantClient:
-    """Client of a running attendant. ``ended`` is called with a sentence when the attendant ends."""
+    """Client of an attendant that runs on a machine.
+
+    ``ended`` is called with a sentence when the attendant ends.
+    """
 
     def __init__(
         self, process: asyncssh.SSHClientProcess[bytes], target: Target, ended: Callable[[str], None]
@@ -43,7 +49,7 @@ class AttendantClient:
     async def start(
         cls, connection: asyncssh.SSHClientConnection, target: Target, ended: Callable[[str], None]
     ) -> AttendantClient:
-        """Start the attendant over a connection and return its client. Raises Unreachable."""
+        """Start the attendant over an SSH connection and return its client. Raises Unreachable."""
         import asyncssh
 
         made = await asyncio.to_thread(program)
@@ -89,9 +95,9 @@ class AttendantClient:
         raise Unreachable(f"the login shell on {self._target.title} prints endless output", lasting=True)
 
     async def _no_hello(self, last: bytes) -> Unreachable:
-        """Explain why the program did not start.
+        """Return an error that says why the attendant did not start.
 
-        ``last``: last line on standard output, where nologin prints.
+        ``last``: last line of standard output, where the program nologin prints its message.
         """
         title = self._target.title
         said = (last + await self._process.stderr.read()).decode(errors="replace").strip().splitlines()
@@ -114,9 +120,9 @@ class AttendantClient:
         )
 
     async def ask(self, do: str, *, limit: float | None = ANSWER_S, **fields: Any) -> Mapping[str, Any]:
-        """Send the attendant a request and return its answer.
+        """Send the request ``do`` with these fields to the attendant, and return its answer.
 
-        Raises ServiceUnavailable if the attendant cannot do it, has ended, or does not answer in time.
+        Raises ServiceUnavailable if the attendant reports an error, has ended, or does not answer in time.
         """
         if self._trouble is not None:
             raise ServiceUnavailable(self._trouble)
@@ -137,7 +143,7 @@ class AttendantClient:
             self._asked.pop(number, None)
 
     def close(self) -> None:
-        """Close the connection to the attendant, which then ends by itself."""
+        """Close the connection to the attendant, which makes the attendant exit."""
         self.fail(f"the connection to {self._target.title} was closed")
         self._process.close()
 
@@ -181,7 +187,7 @@ class AttendantClient:
         self._on_end(trouble)
 
     def fail(self, trouble: str) -> None:
-        """Give up the attendant: all waiting and later requests fail with this reason."""
+        """Mark the attendant as unusable: all waiting and later requests fail with this reason."""
         if self._trouble is None:
             self._trouble = trouble
         current = asyncio.current_task()

@@ -1,8 +1,8 @@
-"""Command that starts an attendant on a machine, for any login shell and any Python 3.8 or newer.
+"""Builds the command that starts an attendant on a machine, for any login shell and any Python 3.8 or newer.
 
-The command contains no secret. ``sh`` looks for a Python. A short program, which even Python 2.7 understands,
-looks for the zipapp, reads its bytes from standard input only if the file does not exist, and becomes the
-attendant.
+The command contains no secret. ``sh`` looks for a Python. This Python runs a short program, which even Python
+2.7 understands. It reads the attendant's zipapp from standard input if the file is not on the machine yet,
+and then runs it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from trial_keeper import zipapp
 
 __all__ = ["HELLO", "NO_PYTHON", "Program", "command", "program"]
 
-# Marks the line with the attendant's first JSON object, because a login shell may print other lines.
+# Prefix of the attendant's first line of JSON. It is needed because a login shell may print other lines.
 HELLO = b"nnimgr-attendant "
 NO_PYTHON = 90  # exit code
 
-# The current directory is removed from the import path because it is a user's home.
+# The current directory, a user's home, is removed from the import path: it may contain modules.
 _RUN = "import sys;sys.path=sys.path[1:];import base64;exec(base64.b64decode(sys.argv[1]))"
 
 _BOOTSTRAP = f"""
@@ -104,7 +104,10 @@ main()
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Zipapp for machines: its SHA-256 in hex, its compressed bytes, and its path below the home."""
+    """Zipapp with the attendant and the keeper: its SHA-256 in hex, and its compressed bytes.
+
+    ``path``: path of the file on the machine, relative to the home directory.
+    """
 
     digest: str
     packed: bytes
@@ -116,16 +119,14 @@ class Program:
 
 @cache
 def program() -> Program:
-    """Return the program that machines run.
-
-    It is built once, because it depends only on the version of nnimgr.
-    """
+    """Return the zipapp that machines run. It is built once per process."""
     content = zipapp.content()
     return Program(hashlib.sha256(content).hexdigest(), zlib.compress(content))
 
 
 def command(program: Program, *, python_path: str | None = None) -> str:
-    """Return a command line that bash, dash, fish, csh and others read alike: one word and quoted texts.
+    """Return the command line that starts the attendant. All shells parse it alike, such as bash, fish and
+    csh.
 
     ``python_path``: a directory to search first; it must not contain characters that shells interpret.
     """

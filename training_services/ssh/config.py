@@ -1,4 +1,7 @@
-"""``trainingService`` with ``platform: remote``: NNI's fields, and further fields for SSH."""
+"""Configuration of the platform: ``trainingService`` with ``platform: remote``.
+
+It has NNI's fields and more.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from training_services.units import parse_duration, parse_gpu_indices
 __all__ = ["DEFAULT_PORT", "HostKeyPolicy", "MachineConfig", "RemoteConfig", "faults"]
 
 DEFAULT_PORT = 22
-# Characters that shells interpret differently. The directory becomes part of a shell command.
+# Characters that ``pythonPath`` may not contain: it becomes part of a command, and shells differ in them.
 _READ_BY_SHELLS = re.compile(r"""['"`\\$!\x00-\x1f\x7f]""")
 
 
@@ -82,8 +85,8 @@ class _Model(BaseModel):
 class MachineConfig(_Model):
     """Machine of ``machineList``.
 
-    ``host`` may be a name of ~/.ssh/config, which then provides the values that are not given here.
-    ``sshKeyFile`` None: the agent's keys and the keys in ~/.ssh are used, as by ssh itself.
+    ``host`` may be a name from ~/.ssh/config, which then provides values that are not given in this section.
+    ``sshKeyFile`` None: the agent's keys and the keys in ~/.ssh are used, as the ssh command does.
     """
 
     host: Annotated[str, AfterValidator(_host)]
@@ -103,12 +106,12 @@ class MachineConfig(_Model):
 
     @property
     def keeper_id(self) -> str:
-        """Name of the machine's keeper."""
+        """Name of the keeper on this machine, made from user, host and port."""
         return keeper_name(self.user, self.host, self.port or DEFAULT_PORT)
 
     @property
     def address(self) -> str:
-        """Id of the machine in the ledger that all experiments share, as "host:port"."""
+        """Name of the machine in the ledger of resources that all experiments share, as "host:port"."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port or DEFAULT_PORT}"
 
@@ -120,12 +123,12 @@ class MachineConfig(_Model):
 
 
 class RemoteConfig(_Model, PlatformConfig):
-    """Machines that an experiment's trials run on.
+    """Configuration of the machines on which an experiment's trials run.
 
-    ``keepAliveInterval``: interval in which a connection is checked; it is given up after three missing
-    answers. ``cleanUp``: remove the experiment's directory from each machine once it has stopped; otherwise
-    it stays. ``orphanedAfter``: time without contact to the server after which trials are stopped; None:
-    never. ``reuseMode`` is accepted and has no effect.
+    ``keepAliveInterval``: time between two checks of a connection; it is closed after three missing answers.
+    ``cleanUp``: remove the experiment's directory from each machine when the experiment has stopped.
+    ``orphanedAfter``: time without contact to the server after which trials are stopped; None: never.
+    ``reuseMode`` is accepted and has no effect.
     """
 
     shares_storage: ClassVar[bool] = True
@@ -168,11 +171,13 @@ class RemoteConfig(_Model, PlatformConfig):
         return None if self.orphaned_after is None else parse_duration(self.orphaned_after)
 
     def policy(self, machine: MachineConfig) -> HostKeyPolicy:
-        """Return the host key policy of this machine, or the policy of all machines."""
+        """Return the host key policy for this machine: its own, or else the policy for all machines."""
         return machine.host_key_policy or self.host_key_policy
 
 
 def faults(config: RemoteConfig, wants: Wants) -> Iterator[ConfigFault]:
-    """Yield the errors in the configuration, given what each job needs."""
+    """Yield the errors in a configuration with machines over SSH. ``wants``: resources that each job
+    needs.
+    """
     for number, machine in enumerate(config.machine_list):
         yield from gpu_faults(machine, ("machineList", number), wants.gpus)

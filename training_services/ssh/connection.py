@@ -1,6 +1,6 @@
-"""Connection to a machine.
+"""SSH connection to a machine. The experiments that use the machine share it.
 
-The experiments that use the machine share it; it is opened again when it breaks.
+It is opened again after it has broken.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.5  # pause after a failure; doubled by each further failure
 LAST_PAUSE_S = 15.0
-# pause in seconds if a person must act first, because machines lock out clients that retry too often
+# longest pause after an error that a person must fix; machines lock out clients that retry too often
 LASTING_PAUSE_S = 60.0
 STEADY_S = 10.0  # seconds; a connection that lasted longer was stable
 LOOPBACK = "127.0.0.1"
@@ -35,7 +35,10 @@ Key = tuple[str | None, str, int | None]  # user, host, port
 
 
 class Link:
-    """Open connection to a machine with its attendant, and with a tunnel if one was requested."""
+    """Open SSH connection to a machine, with the attendant that was started over it.
+
+    It has a tunnel if one was requested.
+    """
 
     def __init__(self, dialled: Dialled, title: str, port: int) -> None:
         self.attendant: AttendantClient
@@ -46,7 +49,10 @@ class Link:
         self.port = 0  # port of the tunnel; 0: there is no tunnel
 
     async def tunnel(self, doors: KeeperDoors) -> Reach:
-        """Return the address on the machine's loopback where keepers call. Raises ServiceUnavailable."""
+        """Open a tunnel to this server if there is none, and return its address on the machine.
+
+        Keepers on the machine call the server at this address. Raises ServiceUnavailable.
+        """
         if self._tunnel is None or (self._tunnel.done() and self._failed(self._tunnel)):
             self._tunnel = asyncio.ensure_future(self._open(doors))
         return await asyncio.shield(self._tunnel)
@@ -59,7 +65,7 @@ class Link:
         import asyncssh
 
         door = await doors.private()
-        # try the previous port first, because keepers know that port
+        # Try the previous tunnel's port first, because the keepers on the machine call there.
         for port in dict.fromkeys((self._wanted, 0)):
             try:
                 listener = await self._dialled.connection.forward_remote_port_to_path(
@@ -86,7 +92,7 @@ class Link:
 
 
 class Share:
-    """Use of a machine's connection by one experiment.
+    """Right of one experiment to use the connection to a machine, which several experiments share.
 
     ``changed`` is called when the connection opens or breaks.
     """
@@ -98,16 +104,16 @@ class Share:
         self._over = False
 
     async def link(self) -> Link:
-        """Return the open connection. Raises Unreachable if the next attempt fails."""
+        """Connect if necessary, and return the open connection. Raises Unreachable if this attempt fails."""
         return await self._connection.link(self)
 
     @property
     def obstacle(self) -> str | None:
-        """Sentence that says why the connection is not open; else None."""
+        """Sentence that says why the connection is not open, or None if it is open."""
         return self._connection.obstacle
 
     def hurry(self) -> None:
-        """Try to connect at once, without the remaining pause."""
+        """End the pause after a failed attempt, so that the next attempt to connect begins at once."""
         self._connection.hurry()
 
     def tell(self) -> None:
@@ -116,13 +122,16 @@ class Share:
             self._changed()
 
     async def close(self) -> None:
-        """End this share. The connection is closed when its last share has ended."""
+        """End this experiment's use of the connection.
+
+        The last experiment's ``close`` closes the connection.
+        """
         self._over = True
         await self._connection.release(self)
 
 
 class SshConnection:
-    """Connection to one machine as one user."""
+    """Connection to one machine as one user, which is opened again when it breaks."""
 
     def __init__(self, title: str, forget: Callable[[], None]) -> None:
         self._title = title
@@ -183,7 +192,10 @@ class SshConnection:
             self._lasting = isinstance(error, Unreachable) and error.lasting
 
     async def _connect(self, first: Share) -> Link:
-        """Pause after previous failures, then connect with the credentials of one of the experiments."""
+        """Pause after failures, then connect.
+
+        Try the credentials of each experiment until a login succeeds.
+        """
         self._hurry.clear()
         if pause := self._pause():
             with contextlib.suppress(TimeoutError):
@@ -237,7 +249,7 @@ class SshConnection:
         return link
 
     def _lost(self, made: list[Link], early: list[str], why: str) -> None:
-        """Drop the connection. It is useless once the connection itself or its attendant has ended."""
+        """Discard the connection, because it has broken or the attendant on the machine has ended."""
         early.append(why)
         if not made or self._link is not made[0]:
             return
@@ -256,13 +268,16 @@ class SshConnection:
 
 
 class SshPool:
-    """All SSH connections of the server: (user, host, port) -> connection."""
+    """Table of all SSH connections of the server: (user, host, port) -> connection."""
 
     def __init__(self) -> None:
         self._connections: dict[Key, SshConnection] = {}
 
     def share(self, target: Target, changed: Callable[[], None]) -> Share:
-        """Return a share of the machine's connection, which opens when its ``link`` is first called."""
+        """Return the right to use the connection to this machine.
+
+        The first call of ``Share.link`` connects.
+        """
         key = target.key
         connection = self._connections.get(key)
         if connection is None:
@@ -277,7 +292,7 @@ class SshPool:
 
 
 def _dialler() -> Callable[..., Awaitable[Dialled]]:
-    """Return the function ``dial``. Call this in a thread, because importing the library takes time."""
+    """Return the function ``dial``. Call this in a thread, because the import takes a long time."""
     from training_services.ssh.dial import dial
 
     return dial

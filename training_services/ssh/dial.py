@@ -1,4 +1,4 @@
-"""Function that opens one SSH connection, with the target's options, ~/.ssh/config and jump hosts.
+"""Function that opens one SSH connection, with the user's configuration, ~/.ssh/config and jump hosts.
 
 Only this module opens connections. It is imported for the first connection, because its library is large.
 """
@@ -34,7 +34,7 @@ class _Client(asyncssh.SSHClient):
         self._alias = alias
         self._lost = lost
         self.refusal: str | None = None  # reason why the machine's host key was refused
-        # login methods that the machine accepts and for which there are no credentials
+        # login methods that the machine would accept, but for which no credentials are given
         self.would_take: list[str] = []
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
@@ -52,7 +52,7 @@ class _Client(asyncssh.SSHClient):
 
 
 class Dialled(NamedTuple):
-    """Connection to a machine, and the connections to its jump hosts, the first one first."""
+    """Connection to a machine. ``hops``: connections to its jump hosts, the first one first."""
 
     connection: asyncssh.SSHClientConnection
     hops: tuple[asyncssh.SSHClientConnection, ...] = ()
@@ -69,7 +69,7 @@ class Dialled(NamedTuple):
 
 
 async def dial(target: Target, *, lost: Callable[[Exception | None], None]) -> Dialled:
-    """Connect and log in. ``lost`` is called when the connection ends. Raises Unreachable."""
+    """Connect to the machine and log in. ``lost`` is called when the connection ends. Raises Unreachable."""
     try:
         async with asyncio.timeout(CONNECT_S):
             return await _dial(target, lost)
@@ -109,7 +109,7 @@ async def _dial(target: Target, lost: Callable[[Exception | None], None]) -> Dia
 
 
 async def _dial_jumps(way: str, target: Target) -> Dialled:
-    """Return the connection to the last jump host; each is reached through the previous one."""
+    """Connect to each jump host through the previous one. Return the connection to the last one."""
     before, _, last = way.strip().rpartition(",")
     user, _, address = last.strip().rpartition("@")
     host, port = address, ""
@@ -135,7 +135,7 @@ async def _dial_jumps(way: str, target: Target) -> Dialled:
 def _options(target: Target) -> tuple[dict[str, Any], HostKeys, asyncssh.SSHClientConnectionOptions]:
     """Return the options for the connection, the known host keys, and the options from ~/.ssh/config.
 
-    Reads files.
+    This reads files, so call it in a thread.
     """
     options: dict[str, Any] = {
         "keepalive_interval": target.keep_alive,
@@ -167,7 +167,7 @@ def _options(target: Target) -> tuple[dict[str, Any], HostKeys, asyncssh.SSHClie
 
 
 def _named_key(target: Target, *, has_agent: bool) -> dict[str, Any]:
-    """Return the options for ``sshKeyFile``. Raises Unreachable."""
+    """Return the options that make the SSH library use the key in ``sshKeyFile``. Raises Unreachable."""
     file = target.key_file
     try:
         pairs = asyncssh.load_keypairs(str(file), target.passphrase)
@@ -192,7 +192,7 @@ def _named_key(target: Target, *, has_agent: bool) -> dict[str, Any]:
 def _explain(
     error: Exception, target: Target, client: _Client | None, options: dict[str, Any]
 ) -> Unreachable:
-    """Return an error with one sentence that says what failed and what to do."""
+    """Convert an error of the SSH library to one whose sentence says what failed and what to do."""
     title = target.title
     match error:
         case asyncssh.HostKeyNotVerifiable():

@@ -1,4 +1,4 @@
-"""Files of an experiment on a machine, read through the attendant there, without a keeper."""
+"""Reads an experiment's files on a machine through the attendant there. No keeper needs to run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ Ask = Callable[..., Awaitable[Mapping[str, Any]]]
 
 
 class MachineFiles:
-    """``KeeperFiles`` for the files in ``directory``, which is relative to the home of ``machine``.
+    """Reader of the jobs' files in a directory of a machine (see ``KeeperFiles``).
 
-    Each piece is requested only when the reader wants more, because the connection serves others as well.
+    ``directory`` is relative to the home directory. Each piece is requested only when the reader wants more,
+    because other tasks use the same connection.
     """
 
     def __init__(self, ask: Ask, directory: str, *, machine: str) -> None:
@@ -31,7 +32,7 @@ class MachineFiles:
     async def read(
         self, parts: Sequence[str], path: str, *, follow: bool = False, tail: int | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """Yield chunks of a file up to its size at the first call; ``follow`` is ignored."""
+        """Yield the content of a file in chunks, up to its size at the beginning; ``follow`` is ignored."""
         asked = {"folder": list(parts), "name": path}
         first = piece = await self._answer("read", **asked, offset=0, tail=tail)
         offset = first["offset"]

@@ -1,4 +1,4 @@
-"""Check of a machine's host key against known_hosts, with the message for a key that is refused."""
+"""Checks a machine's host key against known_hosts, and explains to the user why a key is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_THE_SYSTEM = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hos
 
 
 class HostKeys:
-    """Host keys in known_hosts.
+    """Known host keys, from the user's and the system's known_hosts files.
 
     ``files``: the user's own files; None: ~/.ssh/known_hosts. A new key is appended to the first file.
     """
@@ -28,7 +28,9 @@ class HostKeys:
         self.known = _load([*own, *_OF_THE_SYSTEM])
 
     def judge(self, host: str, address: str, port: int, key: asyncssh.SSHKey) -> str | None:
-        """Return why an unknown or changed host key is refused; None if it is accepted."""
+        """Return a sentence that says why the unknown or changed host key is refused; None if it is
+        accepted.
+        """
         name = host if port == DEFAULT_PORT else f"[{host}]:{port}"
         shown = f"{key.get_algorithm()} {key.get_fingerprint()}"
         asked = None if port == DEFAULT_PORT else port

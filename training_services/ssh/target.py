@@ -1,4 +1,4 @@
-"""Target of an SSH connection: address and credentials from the configuration."""
+"""Target of an SSH connection: address and credentials of a machine, from the configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ UNANSWERED = 3  # consecutive checks without an answer after which a connection 
 
 
 class Unreachable(ServiceUnavailable):
-    """Error: no connection. ``lasting``: retries will fail as well until a person acts."""
+    """Error: the connection to a machine could not be opened.
+
+    ``lasting``: retries will fail as well until a person fixes the cause.
+    """
 
     def __init__(self, sentence: str, *, lasting: bool = False) -> None:
         super().__init__(sentence)
@@ -24,9 +27,10 @@ class Unreachable(ServiceUnavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Machine and credentials. Values that are None are taken from ~/.ssh/config, or are ssh's defaults.
+    """Address and credentials of a machine.
 
-    ``agent``: socket of the user's agent. ``keep_alive``: seconds between two checks of the connection.
+    Values that are None are taken from ~/.ssh/config, or are ssh's defaults. ``agent``: socket of the user's
+    SSH agent. ``keep_alive``: seconds between two checks of the connection.
     """
 
     host: str
@@ -44,9 +48,9 @@ class Target:
 
     @classmethod
     def of(cls, machine: MachineConfig, config: RemoteConfig, *, environ: Mapping[str, str]) -> Target:
-        """Return the target for a configured machine.
+        """Return the address and credentials of a machine in the configuration.
 
-        ``environ``: environment of the experiment's creator.
+        ``environ``: environment of the user who created the experiment.
         """
         return cls(
             host=machine.host,
@@ -64,7 +68,7 @@ class Target:
         )
 
     def broke(self, error: Exception | None) -> str:
-        """Return a sentence that says why the connection has ended."""
+        """Return a sentence that says why the connection to the machine has ended."""
         if error is None:
             return f"{self.title} has closed the connection"
         if "keepalive" in str(error).lower():
@@ -75,5 +79,5 @@ class Target:
 
     @property
     def key(self) -> tuple[str | None, str, int | None]:
-        """Key of the shared connection: user, host and port."""
+        """User, host and port. Experiments with equal values share one connection."""
         return self.user, self.host, self.port
