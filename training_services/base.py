@@ -97,7 +97,7 @@ __all__ = [
 ]
 
 SILENT_AFTER = timedelta(seconds=30)
-TRIAL_GRACE = timedelta(seconds=5)  # between the signals SIGTERM and SIGKILL that stop a trial
+TRIAL_GRACE = timedelta(seconds=5)  # time between SIGTERM and SIGKILL when a trial is stopped
 
 
 class ServiceError(Exception):
@@ -142,8 +142,8 @@ class KnownKeeper:
     boot_id: str | None
     # highest number of a command to this instance of the keeper that is committed in the database
     last_cmd: int
-    retired: tuple[str, ...] = ()  # earlier instances, whose reports are ignored
-    silent: bool = False  # True: KeeperSilent is committed, and no later KeeperHeard
+    retired: tuple[str, ...] = ()  # earlier directories (instances) of the keeper, whose reports are ignored
+    silent: bool = False  # True: the keeper was reported as silent, and has not called since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +289,7 @@ class TrainingService(abc.ABC):
     async def open(self, known: KnownKeepers) -> None:
         """Connect to the platform and check that it can run jobs.
 
-        If this raises ServiceUnavailable, the service has no open connections or tasks.
+        If this raises ServiceUnavailable, no task or connection of the service is left open.
         """
 
     def adopted(self) -> None:

@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 IGNORE = ".nniignore"
-# archives kept per experiment, because a start that was ordered before the code changed still needs its
-# archive
+# number of archives kept per experiment: a job whose start was ordered before the code changed still needs
+# its archive
 KEPT = 5
 TRIES = 3  # attempts at a directory that changes while it is read
 _SHOWN = 3  # number of largest entries that an error message names

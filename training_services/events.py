@@ -292,7 +292,8 @@ class MachineDrained:
 class MachineRemoved:
     """Fact: a user has ordered the removal of the machine. No more jobs are placed there.
 
-    The machine's keeper exits after the last job. ``force``: stop and requeue the trials that run there.
+    The machine's keeper exits after the last job. ``force``: restart the trials that run there on other
+    machines.
     """
 
     keeper_id: str

@@ -139,7 +139,7 @@ class _Job:
     spec: TrialJobSpec
     steps: deque[Step]
     place: JobPlaced | None
-    running: bool = False  # True: the job's start is durable
+    running: bool = False  # True: the job's start is committed
     held: bool = False
     started: bool = False
     # Parameter sets that the job has received while it runs, as JSON records.
@@ -171,7 +171,7 @@ class FakeService(TrainingService):
     _outbox: Outbox = field(default_factory=Outbox)
     _submitted: set[str] = field(default_factory=set)  # jobs submitted since the service was opened
     _cmd_seq: int = 0
-    _acked: int = 0  # highest durable command number; the fake keeper carries out each command at once
+    _acked: int = 0  # highest committed command number; the fake keeper carries out each command at once
     # Parameter sets for running jobs, which the core may not have committed yet.
     _ordered: dict[tuple[str, int], str] = field(default_factory=dict)
     _logs: dict[tuple[str, str], bytes] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Checks of a machine for ``nnictl doctor``, from facts that the machine has reported.
 
-Makes no connection.
+The checks make no connection to the machine.
 """
 
 from __future__ import annotations

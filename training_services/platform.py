@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 __all__ = ["ConfigFault", "KeyPath", "PlatformConfig", "describe", "gpu_faults"]
 
-KeyPath = tuple[str | int, ...]  # path of a field below the platform's section, as users write it
+KeyPath = tuple[str | int, ...]  # path of a field in the platform's section of the configuration
 
 
 class ConfigFault(NamedTuple):

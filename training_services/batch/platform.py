@@ -77,8 +77,8 @@ class BatchPlatform(abc.ABC):
         """
         return None
 
-    # These methods read the files of jobs. The defaults suit platforms whose jobs write to a folder of this
-    # machine.
+    # The methods below read the files of jobs. The defaults are for platforms whose jobs write to a folder of
+    # this machine.
 
     @property
     def folder(self) -> Path:

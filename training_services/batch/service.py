@@ -61,7 +61,7 @@ class BatchService(TrainingService):
         self._look: asyncio.Task[None] | None = None
         self._pushed: set[str] = set()  # jobs that the platform has reported as changed
         self._push = asyncio.Event()
-        self._troubles: dict[object, str] = {}  # work that is repeated -> why it has failed
+        self._troubles: dict[object, str] = {}  # call to the platform that is retried -> why it has failed
         self._place = Place(keeper_id=platform.name, instance=platform.name, boot_id=platform.name)
 
     # ---- life ---------------------------------------------------------------------------------------------

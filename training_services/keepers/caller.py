@@ -55,7 +55,7 @@ class Caller:
             raise Refused("instance", "The directory of this keeper was replaced by another one.")
         if request.instance != self.instance and not newest:
             # A delayed call from a replaced directory must not count as a new directory.
-            raise Refused("turn", "This is a new keeper, and manager.json was written since it has read it.")
+            raise Refused("turn", "This is a new keeper, and it has read an outdated manager.json.")
 
     def is_of_an_earlier_start(self, request: Request) -> bool:
         """Return True if the keeper sent the request before the keeper was restarted."""
@@ -88,7 +88,7 @@ class Caller:
     def bind(self, instance: str, boot_id: str) -> None:
         """Accept calls only from this directory (``instance``) and boot of the keeper from now on.
 
-        Its calls are answered after this fact is committed.
+        Its calls are answered when the fact KeeperBound is committed.
         """
         self.instance, self.boot_id = instance, boot_id
         self.binding = ("bound", instance, boot_id)

@@ -1,7 +1,7 @@
 """Hub that takes the keepers' calls. It decides who may call, and when each call is answered.
 
-The protocol is in the module ``link``. A ``KeeperDesk`` serves one keeper of one experiment: it passes the
-keeper's requests to the link and the resulting events to the training service, and holds a call until there
+The protocol is in the module ``link``. A ``KeeperDesk`` serves one keeper of one experiment. It passes the
+keeper's requests to the link, and the resulting events to the training service. It holds a call until there
 is something to answer. The hub is the server's table of desks. Nothing is stored on disk.
 """
 
@@ -35,13 +35,13 @@ __all__ = ["Answer", "Call", "KeeperDesk", "KeeperHub", "split_turn", "token_dig
 
 logger = logging.getLogger(__name__)
 
-MAX_BACKLOG = 20_000  # uncommitted frames of an experiment; with more, reports wait for their commit
+MAX_BACKLOG = 20_000  # number of uncommitted metrics above which calls with reports must wait
 MAX_READS = 16  # simultaneous reads through one keeper
 MAX_LISTING = 16 << 20  # bytes
 # longest time that a call is held while the keeper must exit or stop lost attempts; it is short so that the
 # keeper's report comes soon
 ENDING_S = 0.5
-LONG_WAIT_S = 5.0  # remaining wait below which a call is not rounded to a full second
+LONG_WAIT_S = 5.0  # a shorter wait of a call is not rounded to a full second
 
 
 def token_digest(token: str) -> str:
@@ -83,7 +83,7 @@ _UNKNOWN = _refusal(
     HTTPStatus.UNAUTHORIZED,
     "No keeper with this token is served here at present: the token is wrong, or its experiment is not open.",
 )
-_NO_DIGEST = "0" * 64  # equal to no token's digest
+_NO_DIGEST = "0" * 64  # compared if the keeper is unknown; not the hash of any token
 _UNCOMMITTED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The content of this call is not recorded yet.")
 
 
@@ -134,8 +134,8 @@ class KeeperDesk:
     def receive(self, body: bytes, *, token: str = "") -> Answer | Call:
         """Take one call of the keeper. Return its answer, or the held call if it must wait.
 
-        ``release`` the held call if the caller disconnects. ``token`` is the caller's token with the number
-        of the write of its ``manager.json``.
+        If the caller disconnects, pass the held call to ``release``. ``token`` is the caller's token with the
+        number of the write of its ``manager.json``.
         """
         if not self.open:
             return _CLOSED

@@ -46,7 +46,7 @@ class Inventory:
         self._unwanted.clear()
 
     def take(self, request: Request, is_wanted: Callable[[str], bool]) -> None:
-        """Update the attempts that run on the host but belong to no job, from the keeper's request.
+        """Update the list of attempts that run on the host but belong to no job, from the keeper's request.
 
         No jobs are placed on the host before these attempts have ended.
         """

@@ -46,9 +46,9 @@ class Job:
     received: int = 0  # number of metric frames passed to the core
     committed: int = 0  # number of metric frames that the core has committed
     started: bool = False  # True: the start was reported to the core
-    stopped: bool = False  # stop ordered
+    stopped: bool = False  # True: the job was ordered to stop
     lost: bool = False  # True: the job was lost, so its commands are sent as nops, except a stop
-    astray: bool = False  # True: lost without proof, so the job may still run
+    astray: bool = False  # True: the job counts as lost, but there is no proof, so it may still run
     end: End = End.NONE
     notes: set[str] = field(default_factory=set)
 
@@ -104,7 +104,7 @@ class Job:
         lost = self.received - final.frames
         if lost <= 0:
             return []
-        note = f"{lost} metrics were lost on the host's disk; they are recorded here."
+        note = f"{lost} metrics were lost on the host's disk; the server has recorded them."
         return [JobNoted(job_id=self.id, note=note)]
 
     def finish(self, final: Final, reason: EndReason, *, acked_cmd: int) -> JobEnded:

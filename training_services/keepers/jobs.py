@@ -30,7 +30,7 @@ __all__ = ["Backlog", "Jobs", "StartOrder"]
 
 _FORGOTTEN = "its keeper had lost the end of its journal; the trial's commands were sent again"
 
-StartOrder = Mapping[str, Any]  # ``start`` of trial_keeper.wire without its boot_id
+StartOrder = Mapping[str, Any]  # body of the command "start" in trial_keeper.wire, without its boot_id
 
 
 @dataclass(slots=True)
@@ -226,7 +226,7 @@ class Jobs:
         return [*events, job.finish(final, final.reason, acked_cmd=self._commands.acked)]
 
     def lose(self, job: Job, reason: str) -> list[JobEvent]:
-        """Count a job as lost that has not ended, and return the events."""
+        """Count a job that has not ended as lost, and return the events."""
         self.ended.append(job.id)
         return [job.lose(reason), *self._acknowledged(job)]
 
@@ -237,7 +237,7 @@ class Jobs:
         return [KeeperAcknowledged(keeper_id=self._caller.keeper_id, acked_cmd=self._commands.acked)]
 
     def lose_others(self, instance: str) -> list[JobEvent]:
-        """Count all jobs as lost that ran in other directories (instances) of the keeper.
+        """Count as lost all jobs that ran in other directories (instances) of the keeper.
 
         Return the events.
         """

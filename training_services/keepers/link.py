@@ -28,7 +28,7 @@ from training_services.placement.needs import GpuReading
 
 __all__ = ["MAX_UNTOLD", "KeeperLink", "Received", "Refused"]
 
-MAX_UNTOLD = 2000  # committed frames that make an answer with acknowledgements due
+MAX_UNTOLD = 2000  # number of committed metrics after which a waiting call is answered to acknowledge them
 
 
 class Received(NamedTuple):
@@ -83,8 +83,8 @@ class KeeperLink:
         self.leave_told = False
         self._reads_gpus = reads_gpus  # True: the keeper must read its host's GPUs
         self._lease_s = None if lease is None else lease.total_seconds()
-        self._reads: dict[int, Sequence[Any]] = {}  # read orders for which the keeper has not called yet
-        self._unsent: set[int] = set()  # read orders that no answer has contained yet
+        self._reads: dict[int, Sequence[Any]] = {}  # orders to send a file that are not carried out yet
+        self._unsent: set[int] = set()  # orders to send a file that no answer has contained yet
 
     @property
     def keeper_id(self) -> str:

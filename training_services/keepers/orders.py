@@ -1,6 +1,6 @@
 """Numbered commands for one directory (instance) of a keeper, which are sent in the order of their numbers.
 
-A command is kept until its job is forgotten, even after the keeper has acknowledged it: a keeper that has
+A command is kept until its job is forgotten, even after the keeper has acknowledged it. A keeper that has
 lost the end of its journal acknowledges less than before, and needs the commands again.
 """
 

@@ -34,7 +34,7 @@ __all__ = ["KeeperSeat", "Platform"]
 
 logger = logging.getLogger(__name__)
 
-OBEY_S = 2.0  # seconds in which a keeper must fetch a stop order; after that it counts as hanging
+OBEY_S = 2.0  # a keeper that does not fetch a stop order within this time counts as hanging
 # seconds to wait for a call of a keeper that may run a lost job; longer than the pause between its calls
 FAREWELL_S = 15.0
 

@@ -1,7 +1,7 @@
 """Training service shared by all platforms whose jobs are run by keepers.
 
-A platform provides its hosts (``KeeperHost``), which can start a keeper and make the commands that start
-jobs, and the queue that decides which host takes a job. This class does the rest: tokens, commands, and the
+A platform provides its hosts (``KeeperHost``) and the queue that decides which host takes a job. A host can
+start a keeper and make the commands that start jobs. This class does the rest: tokens, commands, and the
 detection of silent keepers. The package ``machines`` is for machines that stay, ``kubernetes`` for pods that
 are created and removed.
 """

@@ -63,7 +63,7 @@ class AsJobs(NamedTuple):
 
 class Storage(_Model):
     storage_type: Literal["nfs", "azureStorage"]
-    storage: str | None = None  # accepted because NNI accepts it; without effect
+    storage: str | None = None  # without effect; allowed because NNI allows this field
     server: Text | None = None
     path: MountPath | None = None
     azure_account: str | None = None
@@ -184,7 +184,7 @@ def _refuse_several(found: list[tuple[str, int]], count: str) -> None:
 class KubeflowConfig(_WithRoles):
     platform: Literal["kubeflow"] = "kubeflow"
     operator: Literal["tf-operator", "pytorch-operator"]
-    api_version: str | None = None  # version of an operator that is not used
+    api_version: str | None = None  # without effect, because no operator is used
     worker: ReplicaConfig | None = None
     ps: ReplicaConfig | None = None
     master: ReplicaConfig | None = None

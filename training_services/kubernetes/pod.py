@@ -22,7 +22,7 @@ __all__ = ["COMING", "PodHost"]
 
 COMING = "waits for its pod, which is being created"
 RETRY_S = 5.0  # seconds before the cluster is asked again after a failure
-LEAVE_S = 30.0  # limit for a pod to end after its keeper was told to leave
+LEAVE_S = 30.0  # longest wait for a pod's end after the order to exit
 # causes of a pod's end for which the error message quotes the last lines of the keeper's output
 _MUTE = {Cause.COMPLETED, Cause.FAILED, Cause.NEVER_RAN}
 # causes of a pod's end after which a retry of the trial would end in the same way
@@ -149,7 +149,7 @@ class PodHost(KeeperHost):
     async def end(self, *, told: bool) -> None:
         if told and (self.obeys or (not self.leaves_at_once and await self._ends_by_itself())):
             return
-        if self._creating is not None:  # a late creation would undo the deletion
+        if self._creating is not None:  # wait for the creation, which could otherwise come after the deletion
             await asyncio.wait({self._creating})
         while self._made and self._may_run():
             try:

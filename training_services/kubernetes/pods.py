@@ -231,7 +231,7 @@ class SharedPods(PodQueue):
         # keepers of new pods, which have not called yet
         self._coming: dict[str, None] = {}
         self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
-        self._gone = 0  # number of pods in a row that never worked
+        self._gone = 0  # number of pods in a row whose keepers have never called
         # number of these pods for which a retry would not help, because the cluster was not the cause
         self._failed = 0
         self._pause: asyncio.TimerHandle | None = None

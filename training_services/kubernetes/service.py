@@ -46,7 +46,7 @@ __all__ = ["KubernetesService"]
 
 logger = logging.getLogger(__name__)
 
-INSIST_S = 10.0  # seconds after a trial's grace until the pod of a disobedient keeper is deleted
+INSIST_S = 10.0  # seconds after a stopped trial's grace until its pod is deleted if it still runs
 LISTING_S = 120.0  # limit for listing a trial's files through a keeper that may not answer
 LAST_FETCHES_S = 30.0  # limit in seconds for copying the logs when the experiment ends
 PREPARE_AGAIN_S = 5.0
@@ -66,7 +66,7 @@ class KubernetesService(KeeperService):
         self._fetches: dict[str, dict[str, asyncio.Task[None]]] = {}
         # timers that delete a job's pod if its keeper does not stop the job, by job id
         self._insistence: dict[str, asyncio.TimerHandle] = {}
-        self._leaving: set[str] = set()  # keepers whose pods are being released
+        self._leaving: set[str] = set()  # keepers whose pods are being removed
 
     def _make_queue(self) -> JobPlacing:
         acts = Acts(self._start, self._outbox.put, self._bring, self._send_away)

@@ -38,7 +38,7 @@ __all__ = [
 LONGEST = 500  # characters of a message that are shown
 
 UNPULLED = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"}
-BACKED_OFF = {"ImagePullBackOff"}  # less informative than the failure before it
+BACKED_OFF = {"ImagePullBackOff"}  # its message is less informative than that of the failure before
 UNSTARTED = {"StartError", "ContainerCannotRun"}
 # reasons in a pod's status which say that kubelet or the control plane has ended the pod -> text for users
 EVICTED = {

@@ -1,7 +1,8 @@
 """Connection of an experiment to its cluster: creates the objects there, and watches the experiment's Jobs.
 
-The number of requests per trial is bounded: one creates the Job, and one changes the keepers' Secret for all
-keepers that are added or removed at the same time. All other information comes from a watch of the Jobs.
+The number of requests per trial is bounded. One request creates the Job. Another changes the keepers' Secret,
+for all keepers that are added or removed at the same time. All other information comes from a watch of the
+Jobs.
 """
 
 from __future__ import annotations

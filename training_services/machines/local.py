@@ -39,8 +39,8 @@ from training_services.tools import ServiceTools
 
 __all__ = ["LocalConfig", "LocalService", "faults"]
 
-LEAVE_S = 3.0  # limit for a keeper that was told to leave, and again after SIGKILL
-LOOK_S = 0.1  # pause between two checks of a file that is followed
+LEAVE_S = 3.0  # longest wait for a keeper's end after the order to exit, and again after SIGKILL
+LOOK_S = 0.1  # pause between two reads of a log that is followed
 
 
 def _indices(value: Any) -> Any:
@@ -89,7 +89,7 @@ class LocalKeeper(KeeperHost):
     """Keeper of one experiment on this machine. Its directory is ``keeper`` in the experiment's folder."""
 
     keeper_id = LOCAL
-    call_margin = timedelta(seconds=10)  # calls are not delayed by a network
+    call_margin = timedelta(seconds=10)  # shorter than for other hosts, because no network delays the calls
 
     def __init__(self, context: ExperimentContext, config: LocalConfig, tools: ServiceTools) -> None:
         self.host = Host(
@@ -103,7 +103,7 @@ class LocalKeeper(KeeperHost):
         self._context = context
         self._tools = tools
         self._directory = context.directory.resolve() / "keeper"
-        self._launched: WatchedProcess | None = None  # process that a cancelled ``keep`` has started
+        self._launched: WatchedProcess | None = None  # keeper started by a call of ``keep`` that was canceled
 
     async def read_manager(self) -> Mapping[str, Any] | None:
         return read_manager_file(self._directory)

@@ -34,7 +34,7 @@ for number in map(int, os.listdir("/proc/self/fd")):
         try:
             os.close(number)
         except OSError:
-            pass  # the listing's own
+            pass  # the descriptor of the listing itself is closed already
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
@@ -115,10 +115,10 @@ async def launch(
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             launcher.kill()
-        raise ServiceError(f"{python} has not started it within {LAUNCH_S:.0f} s") from None
+        raise ServiceError(f"{python} has not started the process within {LAUNCH_S:.0f} s") from None
     if launcher.returncode != 0 or not told.isdigit():
         lines = complaint.decode(errors="replace").strip().splitlines()
-        raise ServiceError(f"{python} cannot start it: {lines[-1] if lines else 'no output'}")
+        raise ServiceError(f"{python} cannot start the process: {lines[-1] if lines else 'no output'}")
     try:
         return WatchedProcess(int(told))
     except ProcessLookupError:

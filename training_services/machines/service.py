@@ -148,7 +148,7 @@ class MachineService(KeeperService):
         self._begin(seat)
 
     def _vacated(self, seat: KeeperSeat) -> None:
-        ended = len(seat.jobs) == len(seat.closing)  # no acknowledgement of ended jobs is needed any longer
+        ended = len(seat.jobs) == len(seat.closing)  # all jobs on the machine have ended
         if seat.removing and self._adopted and ended and seat.id not in self._errands:
             self._errands.spawn(seat.id, self._remove(seat))
 

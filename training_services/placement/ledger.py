@@ -54,7 +54,7 @@ class _Machine:
     jobs: set[str] = field(default_factory=set)
     # job -> the GPUs, CPUs and memory that it holds; only for jobs that hold any
     held: dict[str, Holding] = field(default_factory=dict)
-    weights: dict[str, int] = field(default_factory=dict)  # job -> weight of its holding, in parts
+    weights: dict[str, int] = field(default_factory=dict)  # job -> weight of its resources, in ``_PARTS``
     # last GPU reading that each experiment's keeper has reported, the newest reading last
     readings: dict[object, GpuReading] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)  # indices of all GPUs that were ever read
@@ -62,7 +62,7 @@ class _Machine:
     ended: set[str] = field(default_factory=set)
     ended_since: set[str] = field(default_factory=set)  # jobs that have ended since the last reading
     left_since: set[int] = field(default_factory=set)  # GPUs that those ended jobs held
-    waiting: dict[str, tuple[Need, Host]] = field(default_factory=dict)  # experiment -> its waiting need
+    waiting: dict[str, tuple[Need, Host]] = field(default_factory=dict)  # experiment -> its jobs' needs
 
     @property
     def reading(self) -> GpuReading | None:
@@ -123,9 +123,9 @@ class HostLedger:
     _machines: dict[str, _Machine] = field(default_factory=dict)
     _expected: dict[str, None] = field(default_factory=dict)  # experiments that are not rebuilt yet, in order
     _listeners: dict[object, _Listener] = field(default_factory=dict)
-    _grants: dict[str, int] = field(default_factory=dict)  # experiment -> number of its last grant
+    _grants: dict[str, int] = field(default_factory=dict)  # experiment -> number of its last placement
     _granted: int = 0
-    _holds: dict[str, int] = field(default_factory=dict)  # experiment -> total weight of its holdings
+    _holds: dict[str, int] = field(default_factory=dict)  # experiment -> total weight of its jobs' resources
     _first: dict[str, str] = field(default_factory=dict)  # experiment -> its first waiting job
     _waits_at: dict[str, dict[str, None]] = field(
         default_factory=dict

@@ -25,7 +25,7 @@ from training_services.placement.needs import Capacity, GpuReading, Need, Waits,
 __all__ = ["JobQueue"]
 
 FIRST = 8  # waiting jobs to which every new reason is reported at once, which bounds the cost of an event
-LOOK_AGAIN_S = 5.0  # seconds before an obstacle is checked again whose end no event reports
+LOOK_AGAIN_S = 5.0  # pause before an obstacle is checked again, if no event will report its end
 
 
 class JobQueue(Generic[S]):

@@ -19,7 +19,7 @@ __all__ = ["HELLO", "NO_PYTHON", "Program", "command", "program"]
 
 # Prefix of the attendant's first line of JSON. It is needed because a login shell may print other lines.
 HELLO = b"nnimgr-attendant "
-NO_PYTHON = 90  # exit code
+NO_PYTHON = 90  # exit code of the command if the machine has no suitable Python
 
 # The current directory, a user's home, is removed from the import path: it may contain modules.
 _RUN = "import sys;sys.path=sys.path[1:];import base64;exec(base64.b64decode(sys.argv[1]))"

@@ -71,7 +71,7 @@ def _user(value: str) -> str:
     return value
 
 
-_Duration = Annotated[str | int, PlainValidator(_duration)]  # the value stays in the user's notation
+_Duration = Annotated[str | int, PlainValidator(_duration)]  # stays as the user wrote it
 _Indices = Annotated[list[int], PlainValidator(parse_gpu_indices)]
 _Policy = Annotated[HostKeyPolicy, Field(strict=False)]
 

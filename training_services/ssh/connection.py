@@ -28,7 +28,7 @@ FIRST_PAUSE_S = 0.5  # pause after a failure; doubled by each further failure
 LAST_PAUSE_S = 15.0
 # longest pause after an error that a person must fix; machines lock out clients that retry too often
 LASTING_PAUSE_S = 60.0
-STEADY_S = 10.0  # seconds; a connection that lasted longer was stable
+STEADY_S = 10.0  # after a connection that lasted longer, the first new attempt is made without a pause
 LOOPBACK = "127.0.0.1"
 
 Key = tuple[str | None, str, int | None]  # user, host, port

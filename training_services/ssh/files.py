@@ -14,7 +14,7 @@ from trial_keeper.machine.untrusted_files import Listed
 __all__ = ["Ask", "MachineFiles"]
 
 Ask = Callable[..., Awaitable[Mapping[str, Any]]]
-"""Function that asks the attendant: ``what``, then its fields by name. Raises ServiceUnavailable."""
+"""Function that sends the attendant a request and returns its answer. Raises ServiceUnavailable."""
 
 
 class MachineFiles:

@@ -54,7 +54,7 @@ async def test_the_output_is_kept(tmp_path: Path) -> None:
 
 
 async def test_an_interpreter_that_is_none_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ServiceError, match="cannot start it"):
+    with pytest.raises(ServiceError, match="cannot start the process"):
         await launch(["/bin/true"], environ=ENVIRON, python="/bin/false", output=tmp_path / "output")
     with pytest.raises(OSError, match="No such file"):
         await launch(["/bin/true"], environ=ENVIRON, python="/nowhere", output=tmp_path / "output")
