@@ -74,7 +74,7 @@ class Request(NamedTuple):
 
     @property
     def news(self) -> bool:
-        """True if the call reports something. A call that does not is held until there is something to
+        """True if the call reports something. A call without a report is held until there is something to
         answer.
         """
         return not self.wait or self.all or bool(self.attempts)

@@ -15,7 +15,7 @@ def own_address(server_url: str) -> str | None:
     """Return the address of this machine from which it reaches the API server at ``server_url``.
 
     Pods can probably reach this machine there. Return None if there is no such address: the server's name is
-    unknown, no route leads to it, or it runs on this machine. Only looks up the name; sends no packet to it.
+    unknown, no route leads to it, or it runs on this machine. This looks up the name, and sends nothing else.
     """
     url = urlsplit(server_url)
     try:

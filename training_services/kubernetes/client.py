@@ -400,7 +400,7 @@ class _Reading:
         return [self._events.popleft() for _ in range(len(self._events))] or None
 
     def close(self) -> None:
-        """Make the thread end soon. It closes the connection itself."""
+        """Make the thread that reads the watch end soon. The thread closes the connection itself."""
         with contextlib.suppress(OSError, RuntimeError, ValueError):  # the thread has ended already
             self._response.shutdown()
 
