@@ -1,4 +1,7 @@
-"""API for existing NNI code. ``import nni`` loads only the trial API; other names are loaded on use."""
+"""Python package ``nni``, for code that was written for NNI.
+
+``import nni`` loads only the functions for trials; all other names are loaded when they are first used.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,9 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name on first use (PEP 562). Raise AttributeError for an unknown name."""
+    """Load a name of this package when it is first used (PEP 562). Raise AttributeError for an
+    unknown name.
+    """
     if name.startswith("_"):
         raise AttributeError(f"module 'nni' has no attribute '{name}'")
     import importlib.util

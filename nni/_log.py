@@ -1,4 +1,4 @@
-"""``nni.silence_stdout`` and ``nni.enable_global_logging``. Python 3.8 or newer."""
+"""The functions ``nni.silence_stdout`` and ``nni.enable_global_logging``. Runs on Python 3.8 or newer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ _NAME = "nni"
 
 
 def silence_stdout() -> None:
-    """Stop printing the results and the log of a trial that runs outside an experiment."""
+    """Stop printing results and log messages in a trial that runs outside an experiment."""
     _trial.silence()
     _remove()
 
 
 def enable_global_logging(enable: bool = True) -> None:
-    """Print the log of all modules, from INFO up, to standard output. ``False`` stops this."""
+    """Print log messages of all modules, from level INFO up, to standard output.
+
+    Stop this if ``enable`` is False.
+    """
     _remove()
     if enable:
         handler = logging.StreamHandler(sys.stdout)

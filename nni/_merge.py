@@ -1,4 +1,7 @@
-"""Part of ``nni.utils`` for trial code, which works without nnimgr. Python 3.8 or newer."""
+"""The function ``nni.utils.merge_parameter`` for trial code.
+
+It works without the package nnimgr, on Python 3.8 or newer.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,10 @@ __all__ = ["merge_parameter"]
 
 
 def merge_parameter(base_params: Base, override_params: dict[str, Any] | None) -> Base:
-    """Update ``base_params``, a dict or an argparse.Namespace, in place with ``override_params``. Return it.
+    """Replace values of ``base_params``, a dict or an argparse.Namespace, by those of ``override_params``.
 
-    Raise ValueError for a key that ``base_params`` lacks, and for a value of another type. None can be
-    replaced by any type, and a float by an int.
+    Return ``base_params``. Raise ValueError if ``base_params`` lacks a key, or if a new value has another
+    type than the old one. Any type may replace None, and an int may replace a float.
     """
     held = base_params if isinstance(base_params, dict) else vars(base_params)
     for key, value in (override_params or {}).items():

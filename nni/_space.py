@@ -1,7 +1,7 @@
-"""Functions of search spaces: ``nni.choice``, ``nni.uniform`` and others. Python 3.8 or newer.
+"""The functions ``nni.choice``, ``nni.uniform`` and others, which describe search spaces.
 
-Each returns one named dimension of a search space. A dimension has a default, can draw and check a value, and
-can describe itself in NNI's search space format.
+Runs on Python 3.8 or newer. Each function returns one named parameter of a search space, a *dimension*. A
+dimension has a default value, draws and checks values, and can describe itself in NNI's search space format.
 """
 
 from __future__ import annotations
@@ -28,30 +28,35 @@ __all__ = [
 
 
 class SampleValidationError(ValueError):
-    """Error: a value is not in the search space."""
+    """Error: a parameter set has no value, or a wrong one, for a parameter of the search space."""
 
 
 class Mutable:
-    """One dimension. ``label`` is its name in a parameter set."""
+    """One parameter of a search space, also called a dimension. ``label`` is its name in a parameter set."""
 
     def __init__(self, label: str, kind: str, value: Sequence[Any]) -> None:
         self.label = label
         self._kind, self._value = kind, list(value)
 
     def simplify(self) -> dict[str, Mutable]:
-        """Return the dimensions by name."""
+        """Return a mapping from the name of this parameter to this object."""
         return {self.label: self}
 
     def search_space(self) -> dict[str, dict[str, Any]]:
-        """Return the search space format: ``{label: {"_type": ..., "_value": [...]}}``."""
+        """Return this parameter in NNI's search space format: ``{label: {"_type": ..., "_value":
+        [...]}}``.
+        """
         return {self.label: {"_type": self._kind, "_value": list(self._value)}}
 
     def default(self) -> Any:
-        """Return a typical value of the dimension."""
+        """Return the default value of the parameter."""
         raise NotImplementedError
 
     def random(self, memo: dict[str, Any] | None = None, random_state: Random | None = None) -> Any:
-        """Draw a random value. A value that ``memo`` has under the label is kept."""
+        """Return a random value of the parameter, and store it in ``memo``.
+
+        If ``memo`` already has a value for the parameter, return that value.
+        """
         if memo is not None and self.label in memo:
             return self.freeze(memo)
         drawn = self._draw(random_state or Random())
@@ -63,19 +68,24 @@ class Mutable:
         raise NotImplementedError
 
     def contains(self, sample: dict[str, Any]) -> bool:
-        """Return whether the sample has a value of this dimension."""
+        """Return whether the parameter set ``sample`` has a valid value for this parameter."""
         return self.label in sample and self._holds(sample[self.label])
 
     def _holds(self, value: Any) -> bool:
         raise NotImplementedError
 
     def validate(self, sample: dict[str, Any]) -> None:
-        """Raise SampleValidationError if the sample has no value of this dimension."""
+        """Raise SampleValidationError if the parameter set ``sample`` has no valid value for this
+        parameter.
+        """
         if not self.contains(sample):
             raise SampleValidationError(f"{sample.get(self.label)!r} is not a value of {self!r}")
 
     def freeze(self, sample: dict[str, Any]) -> Any:
-        """Return the sample's value of this dimension. Raise SampleValidationError."""
+        """Return the value of this parameter in ``sample``.
+
+        Raise SampleValidationError if it is missing or not valid.
+        """
         self.validate(sample)
         return sample[self.label]
 
@@ -87,7 +97,7 @@ class Mutable:
 
 
 class Categorical(Mutable):
-    """Dimension with a list of possible values."""
+    """Parameter of a search space whose value is one of a list."""
 
     def __init__(self, values: Sequence[Any], *, default: Any = None, label: str) -> None:
         super().__init__(label, "choice", values)
@@ -113,8 +123,9 @@ class Categorical(Mutable):
 
 
 class Numerical(Mutable):
-    """Dimension of numbers: uniform from ``low`` to ``high``, or normal around ``mu``, in steps of
-    ``quantize``.
+    """Numeric parameter of a search space: uniform from ``low`` to ``high``, or normal around ``mu``.
+
+    If ``quantize`` is set, values are rounded to its multiples.
     """
 
     def __init__(
@@ -182,35 +193,38 @@ class Numerical(Mutable):
 
 
 def choice(label: str, choices: Sequence[Any]) -> Categorical:
-    """Return a dimension with one of these choices."""
+    """Return a parameter whose value is one of ``choices``."""
     return Categorical(choices, label=label)
 
 
 def uniform(label: str, low: float, high: float) -> Numerical:
-    """Return a dimension of numbers from ``low`` to ``high``."""
+    """Return a parameter whose values are uniformly distributed from ``low`` to ``high``."""
     return Numerical(low, high, label=label)
 
 
 def quniform(label: str, low: float, high: float, quantize: float) -> Numerical:
-    """Return a dimension of multiples of ``quantize`` from ``low`` to ``high``, including both bounds."""
+    """Return a parameter whose values are multiples of ``quantize``.
+
+    The bounds ``low`` and ``high`` are also possible.
+    """
     return Numerical(low, high, quantize=quantize, label=label)
 
 
 def loguniform(label: str, low: float, high: float) -> Numerical:
-    """Return a dimension of numbers from ``low`` to ``high`` whose logarithm is uniform."""
+    """Return a parameter with values from ``low`` to ``high`` whose logarithm is uniformly distributed."""
     return Numerical(low, high, log_distributed=True, label=label)
 
 
 def qloguniform(label: str, low: float, high: float, quantize: float) -> Numerical:
-    """Return a dimension like ``loguniform``, rounded to multiples of ``quantize``."""
+    """Return a parameter like that of ``loguniform``, with values rounded to multiples of ``quantize``."""
     return Numerical(low, high, log_distributed=True, quantize=quantize, label=label)
 
 
 def normal(label: str, mu: float, sigma: float) -> Numerical:
-    """Return a dimension of normally distributed numbers."""
+    """Return a parameter with normally distributed values."""
     return Numerical(mu=mu, sigma=sigma, label=label)
 
 
 def qnormal(label: str, mu: float, sigma: float, quantize: float) -> Numerical:
-    """Return a dimension like ``normal``, rounded to multiples of ``quantize``."""
+    """Return a parameter like that of ``normal``, with values rounded to multiples of ``quantize``."""
     return Numerical(mu=mu, sigma=sigma, quantize=quantize, label=label)

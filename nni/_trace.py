@@ -1,7 +1,8 @@
-"""``nni.trace``, ``nni.dump``, ``nni.load``: JSON that also describes how objects were created.
+"""The functions ``nni.trace``, ``nni.dump`` and ``nni.load``: JSON text that describes how objects were
+created.
 
-Any Python from 3.8, standard library only. An object that has no import path is pickled, with cloudpickle if
-that is installed. The text is in NNI's format.
+Needs only the standard library, on Python 3.8 or newer. An object whose class cannot be imported is pickled,
+with cloudpickle if that is installed. The text has the same format as in NNI.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ _PLAIN = (str, int, float, list, tuple, dict, set)  # as in NNI, dump writes the
 
 
 class PayloadTooLarge(Exception):
-    """Error: a pickle is larger than ``pickle_size_limit``."""
+    """Error: the pickle of an object is larger than ``pickle_size_limit``."""
 
 
 # ---- trace ------------------------------------------------------------------------------------------------
 
 
 class Traceable:
-    """Record of how a traced class or function created an object.
+    """Description of how an object was created: its class or function, and the arguments.
 
-    An instance of this class has only the record.
+    An instance of exactly this class is only such a description, without the object.
     """
 
     def __init__(self, symbol: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
@@ -70,7 +71,7 @@ class Traceable:
 
     @property
     def trace_args(self) -> list[Any]:
-        """Positional arguments that have no name."""
+        """Arguments that were passed by position when the object was created."""
         found: list[Any] = self.__dict__["_nni_args"]
         return found
 
@@ -80,7 +81,7 @@ class Traceable:
 
     @property
     def trace_kwargs(self) -> dict[str, Any]:
-        """Arguments by name."""
+        """Arguments that were passed by name when the object was created."""
         found: dict[str, Any] = self.__dict__["_nni_kwargs"]
         return found
 
@@ -89,11 +90,14 @@ class Traceable:
         self.__dict__["_nni_kwargs"] = kwargs
 
     def trace_copy(self) -> Traceable:
-        """Return a copy of the record, which can be changed. Its ``get`` creates another object."""
+        """Return a copy of the description that can be changed.
+
+        The ``get`` of the copy creates another object.
+        """
         return Traceable(self.trace_symbol, list(self.trace_args), dict(self.trace_kwargs))
 
     def get(self) -> Any:
-        """Return the object, and create it if this is only a record."""
+        """Return the object. If this is only a description of an object, create the object."""
         if type(self) is Traceable:
             return trace(self.trace_symbol)(*self.trace_args, **self.trace_kwargs)
         return self
@@ -107,24 +111,26 @@ def _remember(made: Any, symbol: Any, args: list[Any], kwargs: dict[str, Any]) -
 
 
 def is_traceable(obj: Any, must_be_instance: bool = False) -> bool:
-    """Return whether the object has a record of how it was created."""
+    """Return whether the object stores how it was created (see ``trace``)."""
     if must_be_instance and isinstance(obj, type):
         return False
     return all(hasattr(obj, name) for name in _MEMBERS[:4])
 
 
 def is_wrapped_with_trace(cls_or_func: Any) -> bool:
-    """Return whether ``trace`` has made this class or function record how it creates objects."""
+    """Return whether ``trace`` was applied to this class or function."""
     return getattr(cls_or_func, "_traced", False) is True and (
         not isinstance(cls_or_func, type) or "_traced" in cls_or_func.__dict__
     )
 
 
 def trace(cls_or_func: Any = None, *, kw_only: bool = True, inheritable: bool = False) -> Any:
-    """Make a class or function record how it creates objects, for ``dump``.
+    """Make the objects of a class or function store how they were created, so that ``dump`` can describe
+    them.
 
-    ``kw_only``: keep arguments by name if they have one. ``inheritable``: record instances of subclasses,
-    too. If NNI_TRACE_FLAG is "disable", return the argument unchanged. Raise TypeError.
+    ``kw_only``: store arguments by name where possible. ``inheritable``: also apply to instances of
+    subclasses. If the variable NNI_TRACE_FLAG is "disable", return the argument unchanged. Raise TypeError if
+    the argument is neither a class nor a function.
     """
     if os.environ.get("NNI_TRACE_FLAG", "").lower() == "disable":
         return cls_or_func
@@ -142,7 +148,11 @@ def trace(cls_or_func: Any = None, *, kw_only: bool = True, inheritable: bool = 
 
 
 def _trace_class(cls: Any, kw_only: bool, inheritable: bool) -> Any:
-    """Trace a class as its decorator, or a subclass of it if the class is in use elsewhere."""
+    """Return a class whose instances store how they were created.
+
+    This is ``cls`` itself if ``trace`` is used as its decorator, otherwise a subclass, because other code
+    uses ``cls``.
+    """
     original = cls.__init__
     made = cls
     if _is_known(cls):
@@ -167,7 +177,7 @@ def _trace_class(cls: Any, kw_only: bool, inheritable: bool) -> Any:
 
 
 def _is_known(cls: Any) -> bool:
-    """Return whether the class can be imported by its name, so that its definition is complete."""
+    """Return whether the class is already available in its module, which is not yet so in a decorator."""
     found = sys.modules.get(cls.__module__)
     for name in cls.__qualname__.split("."):
         found = getattr(found, name, None)
@@ -175,7 +185,7 @@ def _is_known(cls: Any) -> bool:
 
 
 def _made_again(cls: Any, kw_only: bool, inheritable: bool, state: dict[str, Any]) -> Any:
-    """Unpickle an instance of a traced subclass."""
+    """Create an instance of a traced class from its pickled attributes ``state``."""
     traced = _trace_class(cls, kw_only, inheritable)
     made = traced.__new__(traced)
     made.__dict__.update(state)
@@ -212,7 +222,10 @@ def _make_traceable(cls: type) -> type:
 def _arguments(
     function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kw_only: bool, *, skip: int = 0
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return positional and named arguments, by name if possible. Generators become lists."""
+    """Return the positional and the named arguments of a call.
+
+    With ``kw_only``, name the positional ones if possible. Generators are replaced by lists.
+    """
     positional, named = list(args), dict(kwargs)
     if kw_only:
         try:
@@ -232,7 +245,10 @@ def _listed(value: Any) -> Any:
 
 
 def _unwrapped(value: Any) -> Any:
-    """Return the value to pass to the function: a copy of a container, or the value behind a stand-in."""
+    """Return the value to pass to the traced function.
+
+    Containers are copied; a placeholder is replaced by the value that it represents.
+    """
     if hasattr(value, "_unwrap_parameter"):
         value = value._unwrap_parameter()
     return copy.copy(value) if isinstance(value, (dict, list, set)) else value
@@ -250,9 +266,10 @@ def dump(
     allow_nan: bool = True,
     **json_kwargs: Any,
 ) -> str:
-    """Return the JSON text of nearly any value. Write it to ``fp``, a file or its path, if given.
+    """Return nearly any value as JSON text. Also write the text to ``fp``, a file or a path, if given.
 
-    ``json_kwargs`` go to ``json.dumps``. Raise PayloadTooLarge, TypeError, ValueError.
+    ``json_kwargs`` are passed to ``json.dumps``. Raise PayloadTooLarge if a pickle is too large, and
+    TypeError or ValueError if a value cannot be converted.
     """
 
     def encode(value: Any) -> Any:
@@ -280,9 +297,9 @@ def dump(
 
 
 def _walk(value: Any, encode: Callable[[Any], Any]) -> Any:
-    """Return a value as plain JSON values.
+    """Return a value as plain JSON values, with ``encode`` applied to all values of other types.
 
-    Traced lists and numbers must be converted before ``json`` sees them.
+    This is done before ``json`` sees the value, because ``json`` would itself write traced lists and numbers.
     """
     kind = type(value)
     if kind in (str, int, float, bool, type(None)):
@@ -305,7 +322,9 @@ def _encode_traced(value: Any, limit: int) -> dict[str, Any]:
 
 
 def symbol_name(symbol: Any, pickle_size_limit: int = 4096) -> str:
-    """Return ``path:module.name`` of a class or function with an import path, else its pickle."""
+    """Return ``path:module.name`` for a class or function that can be imported, else ``bytes:`` with its
+    pickle.
+    """
     path = f"{symbol.__module__}.{symbol.__name__}"
     if symbol.__module__ != "__main__":
         try:
@@ -346,9 +365,10 @@ def load(
     ignore_comments: bool = True,
     **json_kwargs: Any,
 ) -> Any:
-    """Return the value of a text from ``dump``, or of a file with such a text. Objects are created again.
+    """Return the value that a text from ``dump`` describes, given as ``string`` or in the file ``fp``.
 
-    Use this only for text that you trust, because it may contain pickles. Raise ValueError.
+    Traced objects are created again. Use this function only for text that you trust, because the text may
+    contain pickles. Raise ValueError if the text is not valid JSON.
     """
     if string is None:
         if isinstance(fp, (str, os.PathLike)):
@@ -383,7 +403,7 @@ def _decode(found: dict[str, Any]) -> Any:
 
 
 def named_symbol(name: str) -> Any:
-    """Return the class or function of a name that ``symbol_name`` has returned."""
+    """Return the class or function for a name that ``symbol_name`` has returned."""
     if name.startswith("bytes:"):
         return _unpickled(name[len("bytes:") :])
     return _imported(name[len("path:") :] if name.startswith("path:") else name)

@@ -1,8 +1,9 @@
-"""Trial API over NNI's file protocol.
+"""Functions for trials, such as ``nni.get_next_parameter``.
 
-Each trial imports this module, so it does not import ``json`` and ``re``. The variables ``NNI_*`` are read
-when a function is called. Without ``NNI_PLATFORM`` the trial runs outside an experiment: it gets no
-parameters, and its results go to standard output.
+They exchange files with the experiment, as in NNI. Every trial imports this module, so that it avoids slow
+imports such as ``json`` and ``re``. The environment variables ``NNI_*`` are read when a function is called.
+If ``NNI_PLATFORM`` is not set, the trial runs outside an experiment: it gets no parameters, and its results
+go to standard output.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float(
 
 
 class _Decoder:
-    """Options for the C scanner of ``json``."""
+    """Options that the C scanner of the module ``json`` reads."""
 
     strict = True
     object_hook = None
@@ -47,7 +48,7 @@ class _Decoder:
 
 
 def _loads(text: str) -> Any:
-    """Decode one JSON document. Raise ValueError."""
+    """Return the value of a JSON text. Raise ValueError if the text is not exactly one JSON document."""
     text = text.strip(" \t\n\r")
     try:
         from _json import make_scanner
@@ -79,9 +80,11 @@ _quote = _string_encoder()
 
 
 def _dumps(value: Any) -> str:
-    """Return JSON text as NNI writes it: ``", "`` and ``": "``, floats by repr, ASCII only, NaN and Infinity.
+    """Return a value as JSON text in the format of NNI: ``", "`` and ``": "`` as separators, floats by repr,
+    ASCII only, NaN and Infinity allowed.
 
-    Numpy scalars become plain numbers, and arrays ``{"__ndarray__": ...}``. Raise TypeError.
+    Numpy scalars become plain numbers, and arrays become ``{"__ndarray__": ...}``. Raise TypeError for a
+    value of another type.
     """
     if value is None:
         return "null"
@@ -119,7 +122,10 @@ def _key(key: Any) -> str:
 
 
 def _dumps_numpy(value: Any) -> str:
-    """Encode a numpy value by its methods, without importing numpy."""
+    """Return a numpy scalar or array as JSON text, without importing numpy.
+
+    Raise TypeError for any other value.
+    """
     if not (hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "tolist")):
         raise TypeError(f"a metric of type {type(value).__name__} cannot be written as JSON")
     if not value.shape:
@@ -131,7 +137,7 @@ def _dumps_numpy(value: Any) -> str:
 
 
 class Trial:
-    """State of this process: its parameters, and the number of its reports."""
+    """State of the trial in this process: its parameters, and how many intermediate results were reported."""
 
     def __init__(self) -> None:
         self._record: dict[str, Any] | None = None
@@ -140,17 +146,18 @@ class Trial:
         self._metrics: int | None = None
         self._silent = False
         self._logs = False
-        self._told = False  # True: this process has said that it does not report
-        self._channel: Any = None  # the user's own channel, which replaces everything else
+        self._told = False  # True: the reason why this process does not report was printed
+        self._channel: Any = None  # channel that the user has set instead of files
 
     def get_next_parameter(self, default: Any = None) -> Any:
         """Return the trial's parameters: a dict with the names in the search space.
 
-        Outside an experiment, as with ``python train.py``, return ``default``. Its default is ``{}``, with a
-        warning.
+        Outside an experiment, as with ``python train.py``, return ``default``. If that is None, return ``{}``
+        and warn.
 
-        Call this once. A second call returns None and drops the parameters, unless the experiment is
-        multi-phase. Then it waits for the next set, or returns None if there is none.
+        Call this function once. A second call returns None and forgets the parameters, unless the experiment
+        is multi-phase. Then a further call waits for the next parameter set. It returns None if no set
+        follows.
         """
         channel = self.custom_channel()
         if channel is not None:
@@ -164,9 +171,10 @@ class Trial:
         return None if self._record is None else self._record["parameters"]
 
     def receive(self) -> dict[str, Any] | None:
-        """Wait for the next parameter record, and return it.
+        """Wait for the next parameter set from the experiment. Return its record, a dict with
+        ``parameters``.
 
-        Return None for a second record, unless the trial is multi-phase.
+        If this is not the first call, return None at once, unless the experiment is multi-phase.
         """
         self._keep_log()
         self._index += 1
@@ -177,19 +185,24 @@ class Trial:
         return self._receive(self._index - 1)
 
     def get_current_parameter(self, tag: Any = None) -> Any:
-        """Return the last result of ``get_next_parameter``, or one of its values. Raise KeyError."""
+        """Return the last result of ``get_next_parameter``, or its value for the parameter ``tag``.
+
+        Raise KeyError if there is no such parameter.
+        """
         if self._record is None:
             return None
         parameters = self._record["parameters"]
         return parameters if tag is None else parameters[tag]
 
     def report_intermediate_result(self, metric: Any) -> None:
-        """Report a number, a dict with the number under ``default``, or any JSON value."""
+        """Report an intermediate result: a number, a dict with a number under ``default``, or any
+        JSON value.
+        """
         self._report("report_intermediate_result", "PERIODICAL", self._sequence, metric)
         self._sequence += 1
 
     def report_final_result(self, metric: Any) -> None:
-        """Report the trial's result: a number, or a dict with the number under ``default``."""
+        """Report the trial's final result: a number, or a dict with a number under ``default``."""
         self._report("report_final_result", "FINAL", 0, metric)
 
     def _report(self, caller: str, kind: str, sequence: int, metric: Any) -> None:
@@ -214,7 +227,10 @@ class Trial:
     def send_metric(
         self, kind: str, parameter_id: Any, trial_job_id: str, sequence: int, metric: Any
     ) -> None:
-        """Append a result to the file of metrics, if this is the first process of the trial."""
+        """Append a result to the metrics file.
+
+        Do nothing if this process is not the first of a distributed trial.
+        """
         rank = _rank()
         if rank:
             self._keep_silent(rank)
@@ -227,15 +243,21 @@ class Trial:
         )
 
     def overwrite_intermediate_seq(self, value: int) -> None:
-        """Set the number of the next intermediate result."""
+        """Set the sequence number for the next intermediate result."""
         self._sequence = value
 
     def use_channel(self, channel: Any) -> None:
-        """Get parameters from, and send results to, a ``TrialCommandChannel``. None: the built-in way."""
+        """Exchange parameters and results over a ``TrialCommandChannel``.
+
+        If ``channel`` is None, use files as usual.
+        """
         self._channel = channel
 
     def custom_channel(self) -> Any:
-        """Return the user's own channel, or None. Create it first if the environment names its class."""
+        """Return the channel that the user has set instead of files, or None.
+
+        If NNI_TRIAL_COMMAND_CHANNEL names a class as ``import://module.Class``, create its channel first.
+        """
         if self._channel is None:
             url = os.environ.get("NNI_TRIAL_COMMAND_CHANNEL", "")
             if url.startswith("import://"):
@@ -246,7 +268,7 @@ class Trial:
         return self._channel
 
     def _keep_silent(self, rank: str) -> None:
-        """Print once why this process of a distributed trial does not report."""
+        """Print once why this process of a distributed trial does not report results."""
         if not self._told:
             self._told = True
             sys.stderr.write(
@@ -255,10 +277,11 @@ class Trial:
             )
 
     def _keep_log(self) -> None:
-        """Print the trial's log, from INFO up, unless the trial sets up logging itself, before or later.
+        """Print the trial's log messages, from level INFO up, unless the trial sets up logging itself at any
+        time.
 
-        NNI prints it, so NNI's users do not set up logging. A trial that does not use logging is not slowed
-        down.
+        Trials that were written for NNI rely on this. Do nothing if the trial has not loaded ``logging``,
+        because loading it takes time.
         """
         if self._logs or "logging" not in sys.modules:
             return
@@ -273,7 +296,9 @@ class Trial:
             root.setLevel(min(root.level, logging.INFO))
 
     def _send(self, text: str) -> None:
-        """Write one frame with one call, so that frames of a trial's processes do not mix."""
+        """Write one record to the metrics file with one system call, so that records of several processes do
+        not mix.
+        """
         payload = text.encode("ascii") + b"\n"
         if len(payload) >= _LIMIT:
             raise AssertionError(f"Metric too long: {len(payload)} bytes; the limit is {_LIMIT - 1} bytes")
@@ -285,7 +310,11 @@ class Trial:
             self._retract(count)
 
     def _retract(self, count: int) -> NoReturn:
-        """Remove a partial frame if the file ends with it, because it would corrupt all later frames."""
+        """Remove the partly written record at the end of the metrics file, and raise OSError.
+
+        Without this, all later records would be unreadable. The record stays if another process has written
+        after it.
+        """
         assert self._metrics is not None
         end = os.lseek(self._metrics, 0, os.SEEK_CUR)
         if os.fstat(self._metrics).st_size == end:
@@ -305,7 +334,7 @@ class Trial:
                     "called nni.get_next_parameter()?\n"
                 )
         pause = _FIRST_LOOK_S
-        while not text:  # the protocol has no event for a new file
+        while not text:  # poll, because there is no event for a new file
             time.sleep(pause)
             pause = min(_LAST_LOOK_S, pause * 1.5)
             text = _text(path)
@@ -319,9 +348,9 @@ class Trial:
         )
 
     def _mention(self) -> None:
-        """Request another set without waiting.
+        """Ask the experiment for a second parameter set, without waiting for an answer.
 
-        The experiment does not give a second set, and notes that on the trial.
+        The experiment does not send a set, but adds a note to the trial.
         """
         try:
             self._request(1)
@@ -329,11 +358,11 @@ class Trial:
             return
 
     def silence(self) -> None:
-        """Stop printing results outside an experiment."""
+        """Stop printing results of a trial that runs outside an experiment."""
         self._silent = True
 
     def say_result(self, kind: str, sequence: int, metric: Any) -> None:
-        """Print a result outside an experiment, and log it if somebody listens to the log."""
+        """Print a result of a trial that runs outside an experiment, and log it if logging is set up."""
         if self._silent:
             return
         index = "" if kind == "FINAL" else f"  (Index {sequence})"
@@ -354,7 +383,7 @@ class Trial:
 
 
 def warn_standalone(depth: int = 1) -> None:
-    """Warn the caller's caller, ``depth`` functions up, that there are no parameters."""
+    """Warn that the trial has no parameters. The warning names the line ``depth`` calls up the stack."""
     import warnings
 
     warnings.warn(
@@ -366,10 +395,11 @@ def warn_standalone(depth: int = 1) -> None:
 
 
 def _rank() -> str:
-    """Return the variable that gives this process a rank above 0, such as "RANK=1", or "" if none does.
+    """Return the environment variable that shows that this process is not the first of its trial, such as
+    "RANK=1", or "".
 
-    torchrun, Slurm and Open MPI start one process for each rank. All report the same results, so that only
-    those of rank 0 count.
+    torchrun, Slurm and Open MPI start one process for each rank. Since all of them report the same results,
+    only those of rank 0 count.
     """
     if os.environ.get("NNIMGR_REPORT_ALL_RANKS") == "1":
         return ""
@@ -385,7 +415,7 @@ def _standalone() -> bool:
 
 
 def _open_metrics(path: str) -> int:
-    """Open the metrics file to append to it, even if the trial has cleared its folder."""
+    """Open the metrics file for appending. Create its directory if the trial has deleted it."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o644)
@@ -395,7 +425,7 @@ def _open_metrics(path: str) -> int:
 
 
 def _text(path: str) -> str | None:
-    """Return the text of a file, or None if it does not exist."""
+    """Return the content of a text file, or None if the file does not exist."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -414,7 +444,7 @@ def get_trial_id() -> str:
 
 
 def get_sequence_id() -> int:
-    """Return the trial's number in its experiment, from 0, or 0 outside an experiment."""
+    """Return the trial's number in its experiment, counted from 0. Return 0 outside an experiment."""
     return int(os.environ.get("NNI_TRIAL_SEQ_ID", "0"))
 
 

@@ -1,4 +1,7 @@
-"""Conversion of values from the standard library and numpy to NNI's JSON form. Python 3.8 or newer."""
+"""Conversion between values of the standard library or numpy and NNI's JSON form.
+
+Runs on Python 3.8 or newer.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REST", "decode_plain", "encode_plain", "strip_comments"]
 
-REST = object()  # marks a value of another type
+REST = object()  # marker for a value whose type has no JSON form
 _INSTANT = ("year", "month", "day", "hour", "minute", "second", "microsecond")
 _MOMENTS: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
     (datetime.datetime, "__datetime__", _INSTANT),  # before date: a datetime is also a date
@@ -29,9 +32,9 @@ _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|[ \t]*(?://|#)[^\n]*')
 
 
 def encode_plain(value: Any) -> Any:
-    """Return the JSON form of a value, or REST for other types.
+    """Return a value in NNI's JSON form. Return the marker REST if its type has no such form.
 
-    Parts of the result may need encoding, too.
+    The items of a returned list or dict may not be converted yet.
     """
     if isinstance(value, enum.Enum):
         kind = type(value)
@@ -75,7 +78,10 @@ def _encode_numpy(value: Any) -> Any:
 
 
 def decode_plain(found: dict[str, Any]) -> Any:
-    """Return the value that a JSON object represents. Most objects represent themselves."""
+    """Return the value that a dict from JSON text stands for, such as a set for ``{"__set__": [...]}``.
+
+    Return any other dict unchanged.
+    """
     if "__enum__" in found:
         module, name = found["__enum__"]["__enum_instance_type__"]
         return getattr(importlib.import_module(module), name)[found["__enum__"]["name"]]
@@ -100,5 +106,5 @@ def decode_plain(found: dict[str, Any]) -> Any:
 
 
 def strip_comments(text: str) -> str:
-    """Return the text without comments, which start with ``#`` or ``//`` outside of strings."""
+    """Return JSON text without its comments, which start with ``#`` or ``//`` outside of strings."""
     return _COMMENT.sub(lambda match: match[0] if match[0].startswith('"') else "", text)

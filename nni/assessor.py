@@ -1,4 +1,4 @@
-"""Base class of assessors, under NNI's import path."""
+"""The base class of assessors under its import path in NNI."""
 
 from nnimgr.algorithm import Assessor, AssessResult
 

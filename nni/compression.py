@@ -1,4 +1,7 @@
-"""Not there: NNI's model compression. The import says what to use instead."""
+"""Placeholder for NNI's model compression, which nnimgr does not have.
+
+Importing it raises an error that names alternatives.
+"""
 
 raise ModuleNotFoundError(
     "nni.compression, NNI's model compression, is not a part of nnimgr: "

@@ -1,4 +1,7 @@
-"""Not there: NNI's feature selectors. The import says what to use instead."""
+"""Placeholder for NNI's feature selectors, which nnimgr does not have.
+
+Importing it raises an error that names alternatives.
+"""
 
 raise ModuleNotFoundError(
     "nni.feature_engineering, NNI's feature selectors, is not a part of nnimgr: "

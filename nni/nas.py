@@ -1,4 +1,7 @@
-"""Not there: NNI's neural architecture search. The import says what to use instead."""
+"""Placeholder for NNI's neural architecture search, which nnimgr does not have.
+
+Importing it raises an error that names an alternative.
+"""
 
 raise ModuleNotFoundError(
     "nni.nas, NNI's neural architecture search, is not a part of nnimgr: "

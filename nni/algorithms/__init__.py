@@ -1,1 +1,1 @@
-"""NNI's import paths of the built-in algorithms."""
+"""The built-in algorithms under the import paths that they have in NNI."""

@@ -1,4 +1,4 @@
-"""Helpers that NNI's algorithms share."""
+"""Helper functions that the modules of NNI share."""
 
 from nni._trace import dump, is_traceable, load, trace
 

@@ -1,4 +1,6 @@
-"""NNI's setting for its modules of deep learning frameworks. Nothing in nnimgr depends on it."""
+"""NNI's setting for the deep learning framework, such as "pytorch". nnimgr itself does not use this
+setting.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ _FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "none")
 
 
 def framework_from_env() -> str:
-    """Return the framework in the variable NNI_FRAMEWORK, or "pytorch". Raise ValueError."""
+    """Return the framework that the environment variable NNI_FRAMEWORK names, by default "pytorch".
+
+    Raise ValueError if NNI does not know that framework.
+    """
     return _checked(os.environ.get(ENV_NNI_FRAMEWORK, "pytorch"))
 
 
@@ -27,24 +32,31 @@ DEFAULT_FRAMEWORK = framework_from_env()
 
 
 def set_default_framework(framework: str | None) -> None:
-    """Set the framework that ``get_default_framework`` returns. Raise ValueError for others."""
+    """Set the framework that ``get_default_framework`` returns.
+
+    Raise ValueError if NNI does not know the framework.
+    """
     global DEFAULT_FRAMEWORK
     DEFAULT_FRAMEWORK = _checked(framework or "none")
 
 
 def get_default_framework() -> str:
-    """Return the framework that a script or the variable NNI_FRAMEWORK has set; by default "pytorch"."""
+    """Return the framework that was set by ``set_default_framework`` or NNI_FRAMEWORK, by default
+    "pytorch".
+    """
     return DEFAULT_FRAMEWORK
 
 
 def shortcut_module(current: str, target: str, package: str | None = None) -> None:
-    """Make the module ``current`` contain the names of the module ``target``."""
+    """Copy the public names of the module ``target`` into the module ``current``."""
     found = importlib.import_module(target, package)
     names = getattr(found, "__all__", None) or [name for name in vars(found) if name[0] != "_"]
     vars(sys.modules[current]).update({name: getattr(found, name) for name in names})
 
 
 def shortcut_framework(current: str) -> None:
-    """Make the module ``current`` contain the names of its submodule for the framework."""
+    """Copy the public names of the submodule for the framework, such as ``current.pytorch``, into
+    ``current``.
+    """
     if get_default_framework() != "none":
         shortcut_module(current, f".{get_default_framework()}", current)

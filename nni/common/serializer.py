@@ -1,4 +1,4 @@
-"""NNI's import path of ``trace``, ``dump`` and ``load``."""
+"""The functions ``trace``, ``dump`` and ``load`` under their import path in NNI."""
 
 from nni._trace import (
     PayloadTooLarge,

@@ -1,4 +1,4 @@
-"""Versions of the packages on which a stored object may depend."""
+"""Check of the package versions on which a stored object may depend."""
 
 from __future__ import annotations
 
@@ -26,13 +26,19 @@ PYTHON_VERSION = sys.version_info[:2]
 
 
 def version_dump() -> dict[str, tuple[int, int] | None]:
-    """Return major and minor version of Python, of nni and of some packages; None: not installed."""
+    """Return the major and minor versions of Python, nni and some packages.
+
+    The version of a missing package is None.
+    """
     found = {name: _installed(package) for name, package in _PACKAGES.items()}
     return {"python": PYTHON_VERSION, **found, "nni": _minor(nni.__version__)}
 
 
 def version_check(expect: Mapping[str, Sequence[int] | None], raise_error: bool = False) -> None:
-    """Warn of each package whose version differs from the expected version, or raise RuntimeError."""
+    """Warn of each package whose version differs from that in ``expect``.
+
+    With ``raise_error``, raise RuntimeError instead.
+    """
     current = version_dump()
     for package, version in expect.items():
         if version and current.get(package) != tuple(version):
@@ -56,6 +62,9 @@ def _installed(package: str) -> tuple[int, int] | None:
 
 
 def _minor(version: str) -> tuple[int, int]:
-    """Return the first two numbers of a version. A part that is not a number counts as -1."""
+    """Return the first two numbers of a version, such as (2, 1) for "2.1.0".
+
+    A part that is not a number counts as -1.
+    """
     major, minor, *_ = [*version.split("."), "-", "-"]
     return (int(major) if major.isdigit() else -1, int(minor) if minor.isdigit() else -1)

@@ -1,4 +1,7 @@
-"""Not there: NNI's annotations. The import says what to use instead."""
+"""Placeholder for NNI's annotations, which nnimgr does not have.
+
+Importing it raises an error that names an alternative.
+"""
 
 raise ModuleNotFoundError(
     "nni.tools.annotation is not a part of nnimgr, and NNI 3 does not support annotations: write a search "

@@ -1,1 +1,1 @@
-"""NNI's import paths of the built-in tuners and assessors."""
+"""The built-in tuners and assessors under the import paths that they have in NNI."""

@@ -1,4 +1,7 @@
-"""Algorithms of NNI that nnimgr does not have. The classes can be imported, but not created."""
+"""Placeholders for NNI's algorithms that nnimgr does not have.
+
+They can be imported, but creating an object raises an error.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ __all__ = ["left_out", "left_out_validator"]
 
 
 def left_out(name: str) -> Any:
-    """Return a tuner class whose constructor raises AlgorithmError, which says what to use instead."""
+    """Return a placeholder class for a tuner that nnimgr does not have.
+
+    Its constructor raises AlgorithmError, which names an alternative.
+    """
 
     class LeftOut(Tuner):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -22,7 +28,10 @@ def left_out(name: str) -> Any:
 
 
 def left_out_validator(name: str) -> type[ClassArgsValidator]:
-    """Return a validator that raises AlgorithmError, which says what to use instead of the tuner."""
+    """Return a validator class for a tuner that nnimgr does not have.
+
+    Its check raises AlgorithmError, which names an alternative.
+    """
 
     class Validator(ClassArgsValidator):
         def validate_class_args(self, **kwargs: Any) -> None:

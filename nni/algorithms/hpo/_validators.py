@@ -1,4 +1,4 @@
-"""Validators of the built-in algorithms' arguments, under NNI's names."""
+"""Classes that check the arguments of built-in algorithms, named as in NNI."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["validator"]
 
 
 def validator(role: str, name: str) -> type[ClassArgsValidator]:
-    """Return the class that checks the arguments of a built-in algorithm."""
+    """Return a class that checks the arguments of the built-in algorithm ``name``."""
 
     class Validator(ClassArgsValidator):
         def validate_class_args(self, **kwargs: Any) -> None:
-            """Raise ValueError if the algorithm does not take these arguments."""
+            """Raise ValueError if the algorithm does not accept these arguments."""
             registry.check(role, name, kwargs)
 
     return Validator

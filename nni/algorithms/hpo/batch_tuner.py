@@ -1,4 +1,4 @@
-"""NNI's import path of the tuner Batch."""
+"""The Batch tuner under its import path in NNI."""
 
 from nnimgr.tuners.batch import BatchTuner
 

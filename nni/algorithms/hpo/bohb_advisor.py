@@ -1,4 +1,4 @@
-"""NNI's import path of BOHB."""
+"""The BOHB advisor under its import path in NNI."""
 
 from nni.algorithms.hpo._validators import validator
 from nnimgr.tuners.bohb import BOHB

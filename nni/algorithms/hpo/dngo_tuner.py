@@ -1,4 +1,4 @@
-"""NNI's import path of DNGOTuner, which nnimgr does not have: an object cannot be created."""
+"""Placeholder for NNI's DNGOTuner, which nnimgr does not have. Creating a DNGOTuner raises an error."""
 
 from nni.algorithms.hpo._left_out import left_out, left_out_validator
 

@@ -1,4 +1,4 @@
-"""NNI's import path of evolution."""
+"""The Evolution tuner under its import path in NNI."""
 
 from nni.algorithms.hpo._validators import validator
 from nnimgr.tuners.evolution import EvolutionTuner

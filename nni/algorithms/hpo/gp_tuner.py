@@ -1,4 +1,4 @@
-"""NNI's import path of GP."""
+"""The GP tuner (Gaussian process) under its import path in NNI."""
 
 from nni.algorithms.hpo._validators import validator
 from nnimgr.tuners.gp import GPTuner

@@ -1,4 +1,4 @@
-"""NNI's import path of grid search."""
+"""The GridSearch tuner under its import path in NNI."""
 
 from nnimgr.tuners.gridsearch import GridSearchTuner
 

@@ -1,4 +1,4 @@
-"""NNI's import path of Hyperband."""
+"""The Hyperband advisor under its import path in NNI."""
 
 from nni.algorithms.hpo._validators import validator
 from nnimgr.tuners.hyperband import Hyperband

@@ -1,4 +1,4 @@
-"""NNI's import path of its hyperopt algorithms: TPE, random search, annealing."""
+"""NNI's class ``HyperoptTuner`` under its import path in NNI. It offers TPE, random search and annealing."""
 
 from typing import Any
 
@@ -12,16 +12,16 @@ __all__ = ["HyperoptClassArgsValidator", "HyperoptTuner"]
 
 
 class HyperoptClassArgsValidator(ClassArgsValidator):
-    """Validator for the arguments of TPE_legacy and Anneal."""
+    """Check of the arguments of ``HyperoptTuner``."""
 
     def validate_class_args(self, **kwargs: Any) -> None:
-        """Raise ValueError if the tuners do not take these arguments."""
+        """Raise ValueError if ``HyperoptTuner`` does not accept these arguments."""
         kwargs.pop("algorithm_name", None)
         validator("tuner", "Anneal")().validate_class_args(**kwargs)
 
 
 class HyperoptTuner(Tuner):
-    """Creates the tuner for ``algorithm_name``: "tpe", "random_search" or "anneal".
+    """Class whose call returns the tuner for ``algorithm_name``: "tpe", "random_search" or "anneal".
 
     Raise ValueError for another algorithm name, or for an invalid argument.
     """

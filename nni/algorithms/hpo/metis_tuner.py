@@ -1,4 +1,4 @@
-"""NNI's import path of Metis."""
+"""The Metis tuner under its import path in NNI."""
 
 from nni.algorithms.hpo._validators import validator
 from nnimgr.tuners.metis import MetisTuner

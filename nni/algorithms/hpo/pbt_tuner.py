@@ -1,4 +1,4 @@
-"""NNI's import path of population based training."""
+"""The PBT tuner (population based training) under its import path in NNI."""
 
 from nni.algorithms.hpo._validators import validator
 from nnimgr.tuners.pbt import PBTTuner

@@ -1,4 +1,4 @@
-"""NNI's import path of PPOTuner, which nnimgr does not have: an object cannot be created."""
+"""Placeholder for NNI's PPOTuner, which nnimgr does not have. Creating a PPOTuner raises an error."""
 
 from nni.algorithms.hpo._left_out import left_out, left_out_validator
 

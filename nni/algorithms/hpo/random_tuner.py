@@ -1,4 +1,4 @@
-"""NNI's import path of random search, with its functions for formatted search spaces."""
+"""The Random tuner under its import path in NNI, with NNI's functions that draw parameter sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ RandomClassArgsValidator = validator("tuner", "Random")
 
 
 def suggest(rng: Any, space: Mapping[ParameterKey, ParameterSpec]) -> dict[ParameterKey, Any]:
-    """Draw a formatted parameter set of a formatted search space. ``rng``: a numpy Generator."""
+    """Draw a parameter set from a search space. Both are in the form of ``nni.common.hpo_utils``.
+
+    ``rng``: a numpy Generator.
+    """
     found: dict[ParameterKey, Any] = {}
     for key, spec in space.items():
         if spec.is_activated_in(found):
@@ -24,7 +27,7 @@ def suggest(rng: Any, space: Mapping[ParameterKey, ParameterSpec]) -> dict[Param
 
 
 def suggest_parameter(rng: Any, spec: ParameterSpec) -> Any:
-    """Draw the formatted value of one parameter. ``rng``: a numpy Generator."""
+    """Draw a value of one parameter, in the form of ``nni.common.hpo_utils``. ``rng``: a numpy Generator."""
     if spec.categorical:
         return rng.integers(spec.size)
     if spec.normal_distributed:

@@ -1,4 +1,7 @@
-"""NNI's import path of RegularizedEvolutionTuner, which nnimgr does not have: an object cannot be created."""
+"""Placeholder for NNI's RegularizedEvolutionTuner, which nnimgr does not have.
+
+Creating an object raises an error.
+"""
 
 from nni.algorithms.hpo._left_out import left_out, left_out_validator
 

@@ -1,4 +1,4 @@
-"""NNI's import path of TPE."""
+"""The TPE tuner under its import path in NNI."""
 
 from nnimgr.tuners.tpe import TpeTuner
 from nnimgr.tuners.tpe_arguments import TpeArguments

@@ -1,4 +1,6 @@
-"""NNI's helpers for tuners: search spaces as flat tables, and removal of duplicate parameter sets."""
+"""NNI's helper functions for tuners: search spaces as flat tables, and replacement of repeated parameter
+sets.
+"""
 
 from nni.common.hpo_utils.dedup import Deduplicator
 from nni.common.hpo_utils.formatting import (

@@ -1,4 +1,4 @@
-"""Replacement of parameter sets that were suggested before."""
+"""Replacement of parameter sets that a tuner has suggested before."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nnimgr.identity import identity
 
 __all__ = ["Deduplicator"]
 
-_FINEST = 12  # the finest grid of a parameter without steps has 2 ** 12 points
+_FINEST = 12  # the finest grid of a continuous parameter has 2 ** 12 - 1 values
 
 
 class Deduplicator:
-    """Filter that returns each parameter set of a search space once. Sets are in formatted form.
+    """Filter for a tuner's parameter sets that replaces each repeated set by another one.
 
-    A set that was returned before is replaced by the next set of a grid. When all sets of the space have been
-    returned, NoMoreTrialError is raised.
+    The replacement is the next set of a grid over the search space. When all sets of the space were returned,
+    NoMoreTrialError is raised. Parameter sets are in the form that ``format_parameters`` returns.
     """
 
     def __init__(self, formatted_search_space: Mapping[ParameterKey, ParameterSpec]) -> None:
@@ -31,7 +31,7 @@ class Deduplicator:
         self._grid = self._all_sets()
 
     def __call__(self, formatted_parameters: dict[ParameterKey, Any]) -> dict[ParameterKey, Any]:
-        """Return the set, or a new one if this set was returned before."""
+        """Return the parameter set, or another one if this set was returned before."""
         if self._endless or self._is_new(formatted_parameters):
             return formatted_parameters
         for found in self._grid:
@@ -40,7 +40,7 @@ class Deduplicator:
         raise NoMoreTrialError("all parameter sets of the search space have been suggested")
 
     def add_history(self, formatted_parameters: dict[ParameterKey, Any]) -> None:
-        """Treat this set as if it had been returned."""
+        """Count this parameter set as already returned."""
         self._is_new(formatted_parameters)
 
     def _is_new(self, formatted: dict[ParameterKey, Any]) -> bool:
@@ -73,7 +73,9 @@ def _sets(
 
 
 def _values(spec: ParameterSpec, level: int) -> Iterator[Any]:
-    """Yield formatted values of a parameter: all values if it has steps, else ``2 ** level - 1`` values."""
+    """Yield the values of a parameter for a grid: all values if these are finitely many, else ``2 ** level -
+    1`` values.
+    """
     if spec.categorical:
         yield from range(spec.size or 0)
     elif spec.clip is not None and spec.q is not None:
@@ -92,7 +94,9 @@ def _values(spec: ParameterSpec, level: int) -> Iterator[Any]:
 
 
 def _has_no_steps(spec: ParameterSpec) -> bool:
-    """Return whether the parameter is always present and has a new value at each draw."""
+    """Return whether the parameter is continuous and part of every parameter set, so that sets do not
+    repeat.
+    """
     if spec.categorical or spec.is_nested() or spec.q is not None:
         return False
     if spec.normal_distributed:

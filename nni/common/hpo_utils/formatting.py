@@ -1,8 +1,8 @@
-"""Search spaces as flat tables of parameters, and parameter sets as numbers.
+"""Search spaces as flat tables of parameters, and conversion of parameter sets to numbers.
 
 A parameter's key is its path: ``("layer", 1, "units")`` is the parameter "units" of the second option of the
-nested choice "layer". In the *formatted* form of a parameter set, a choice is the index of its option, a
-randint counts from its lower bound, and a parameter with a logarithmic distribution is its logarithm.
+nested choice "layer". In the *formatted* form of a parameter set, the value of a choice is the index of its
+option. A randint is counted from its lower bound, and a logarithmic parameter is given by its logarithm.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ ParameterKey = tuple[str | int, ...]
 
 
 class ParameterSpec(NamedTuple):
-    """One parameter of a search space.
+    """Description of one parameter of a search space.
 
-    ``low``, ``high``, ``mu`` and ``sigma`` describe the logarithm if ``log_distributed``. ``size``: the
-    number of options of a choice or randint. ``clip``: the bounds of a rounded (``q``) value.
+    If ``log_distributed`` is set, then ``low``, ``high``, ``mu`` and ``sigma`` describe the logarithm of the
+    value. ``size``: the number of options of a choice or randint. ``clip``: the bounds of a value that is
+    rounded to multiples of ``q``.
     """
 
     name: str
@@ -52,9 +53,11 @@ class ParameterSpec(NamedTuple):
         return len(self.key) >= 2 and isinstance(self.key[-2], int)
 
     def is_activated_in(self, partial_parameters: Mapping[ParameterKey, Any]) -> bool:
-        """Return whether the option that this parameter belongs to is chosen.
+        """Return whether the parameter is in use: it is not nested, or the option to which it belongs is
+        chosen.
 
-        ``partial_parameters`` must contain all parameters that are before this one in the table.
+        ``partial_parameters`` must contain all parameters that come before this one in the table of the
+        search space.
         """
         return not self.is_nested() or partial_parameters.get(self.key[:-2]) == self.key[-2]
 
@@ -64,7 +67,10 @@ FormattedSearchSpace = dict[ParameterKey, ParameterSpec]
 
 
 def format_search_space(search_space: Mapping[str, Any]) -> dict[ParameterKey, ParameterSpec]:
-    """Return the table of a search space. A nested choice is before the parameters of its options."""
+    """Return a search space as a flat table: key of a parameter -> its description.
+
+    A nested choice comes before the parameters of its options.
+    """
     return {spec.key: spec for spec in _specs((), search_space)}
 
 
@@ -72,7 +78,7 @@ def deformat_parameters(
     formatted_parameters: Mapping[ParameterKey, Any],
     formatted_search_space: Mapping[ParameterKey, ParameterSpec],
 ) -> dict[str, Any]:
-    """Return a parameter set as a trial gets it."""
+    """Convert a parameter set from the formatted form (see the module) to the form that a trial gets."""
     found: dict[str, Any] = {}
     for key, value in formatted_parameters.items():
         spec = formatted_search_space[key]
@@ -90,7 +96,10 @@ def deformat_parameters(
 def format_parameters(
     parameters: Mapping[str, Any], formatted_search_space: Mapping[ParameterKey, ParameterSpec]
 ) -> dict[ParameterKey, Any]:
-    """Return the formatted form of a parameter set. Raise KeyError or ValueError for one of another space."""
+    """Convert a parameter set from the form that a trial gets to the formatted form (see the module).
+
+    Raise KeyError or ValueError if the set does not belong to this search space.
+    """
     found: dict[ParameterKey, Any] = {}
     for key, spec in formatted_search_space.items():
         if not spec.is_activated_in(found):
@@ -140,7 +149,9 @@ def _spec(key: ParameterKey, kind: str, values: list[Any]) -> ParameterSpec:
 
 
 def _number(spec: ParameterSpec, value: float) -> float:
-    """Return a parameter's value from its formatted form: not a logarithm, rounded, and within its bounds."""
+    """Convert a number from the formatted form (see the module) to the value that a trial gets: undo the
+    logarithm, round, and keep it within its bounds.
+    """
     if spec.log_distributed:
         value = math.exp(value)
     if spec.q is not None:
@@ -156,7 +167,10 @@ def _is_nested(options: list[Any]) -> bool:
 
 
 def _put(found: dict[str, Any], key: ParameterKey, value: Any) -> None:
-    """Set a value in nested dicts. Indices of options are left out of the path."""
+    """Set a value in nested dicts at the path ``key``.
+
+    Numbers in the path, which are indices of options, are skipped.
+    """
     *above, last = [name for name in key if isinstance(name, str)]
     for name in above:
         found = found.setdefault(name, {})

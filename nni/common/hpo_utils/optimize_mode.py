@@ -1,4 +1,4 @@
-"""NNI's import path of the direction in which results improve."""
+"""The class ``OptimizeMode``, minimize or maximize, under its import path in NNI."""
 
 from nnimgr.algorithm import OptimizeMode
 

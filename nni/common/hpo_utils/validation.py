@@ -1,4 +1,4 @@
-"""Check of search spaces."""
+"""Function that checks search spaces."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ common_search_space_types = [kind.value for kind in ParameterType]
 def validate_search_space(
     search_space: Any, support_types: Iterable[str] | None = None, raise_exception: bool = False
 ) -> bool:
-    """Return whether a search space is valid and has only the types ``support_types`` (default: all).
+    """Return whether a search space is valid and uses only the parameter types ``support_types`` (default:
+    all types).
 
-    Log the first error, or raise it as ValueError with ``raise_exception``.
+    Log the first error, or raise ValueError for it if ``raise_exception`` is set.
     """
     types = frozenset(ParameterType if support_types is None else map(ParameterType, support_types))
     try:

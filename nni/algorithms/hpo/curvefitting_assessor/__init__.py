@@ -1,4 +1,4 @@
-"""NNI's import path of curve fitting."""
+"""The Curvefitting assessor under its import path in NNI."""
 
 from nni.algorithms.hpo._validators import validator
 from nnimgr.assessors.curvefitting import CurvefittingAssessor

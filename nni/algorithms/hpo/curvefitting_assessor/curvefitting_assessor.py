@@ -1,4 +1,4 @@
-"""NNI's import path of the assessor's module."""
+"""The Curvefitting assessor under the import path of its module in NNI."""
 
 from nni.algorithms.hpo.curvefitting_assessor import CurvefittingAssessor, CurvefittingClassArgsValidator
 

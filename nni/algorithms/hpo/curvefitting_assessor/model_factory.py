@@ -1,4 +1,4 @@
-"""NNI's import path of the extrapolation of learning curves."""
+"""The class ``CurveModel``, which extrapolates learning curves, under its import path in NNI."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ __all__ = ["CurveModel"]
 
 
 class CurveModel:
-    """Model of a learning curve. ``target_pos``: the step whose value is predicted.
+    """Model that predicts how a learning curve continues. ``target_pos``: the step whose value is
+    predicted.
 
-    The curves and their fit are nnimgr's own, so that NNI's internals of this class are not there.
+    It uses nnimgr's own curves, so that it lacks the internal methods and attributes of NNI's class.
     """
 
     def __init__(self, target_pos: int) -> None:
         self.target_pos = target_pos
 
     def predict(self, trial_history: Sequence[float]) -> float | None:
-        """Return the value that is expected at ``target_pos``, or None if there are too few values."""
+        """Return the value that is expected at step ``target_pos``, or None if ``trial_history`` has too few
+        values.
+        """
         from nnimgr.assessors.curves import extrapolated  # loads scipy
 
         return extrapolated(trial_history, self.target_pos)
