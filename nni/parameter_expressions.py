@@ -1,7 +1,7 @@
-"""NNI's functions that draw one value of each type of search space.
+"""NNI's functions that draw a random value, one function for each parameter type of a search space.
 
-``random_state`` is a ``numpy.random.RandomState`` (or an object with its ``randint``, ``uniform`` and
-``normal``). Half values are rounded to even, as in NNI.
+``random_state`` is a ``numpy.random.RandomState``, or an object with its methods ``randint``, ``uniform`` and
+``normal``. When a value is rounded to a multiple of ``q``, a tie goes to the even multiple, as in NNI.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class RandomState(Protocol):
 
 
 def choice(options: Sequence[Option], random_state: RandomState) -> Option:
-    """Draw one of the options, unchanged."""
+    """Return one of the options, chosen at random."""
     return options[int(random_state.randint(0, len(options)))]
 
 
 def randint(lower: int, upper: int, random_state: RandomState) -> int:
-    """Draw an integer from ``lower`` to below ``upper``."""
+    """Draw an integer of at least ``lower`` and less than ``upper``."""
     return int(random_state.randint(lower, upper))
 
 
@@ -50,7 +50,7 @@ def uniform(low: float, high: float, random_state: RandomState) -> float:
 
 
 def quniform(low: float, high: float, q: float, random_state: RandomState) -> float:
-    """Draw like ``uniform``, rounded to a multiple of ``q`` within the bounds."""
+    """Draw a number as ``uniform`` does, and round it to a multiple of ``q`` within the bounds."""
     return float(min(max(round(uniform(low, high, random_state) / q) * q, low), high))
 
 
@@ -62,7 +62,7 @@ def loguniform(low: float, high: float, random_state: RandomState) -> float:
 
 
 def qloguniform(low: float, high: float, q: float, random_state: RandomState) -> float:
-    """Draw like ``loguniform``, rounded to a multiple of ``q`` within the bounds."""
+    """Draw a number as ``loguniform`` does, and round it to a multiple of ``q`` within the bounds."""
     return float(min(max(round(loguniform(low, high, random_state) / q) * q, low), high))
 
 
@@ -72,7 +72,7 @@ def normal(mu: float, sigma: float, random_state: RandomState) -> float:
 
 
 def qnormal(mu: float, sigma: float, q: float, random_state: RandomState) -> float:
-    """Draw like ``normal``, rounded to a multiple of ``q``."""
+    """Draw a number as ``normal`` does, and round it to a multiple of ``q``."""
     return float(round(normal(mu, sigma, random_state) / q) * q)
 
 
@@ -82,5 +82,5 @@ def lognormal(mu: float, sigma: float, random_state: RandomState) -> float:
 
 
 def qlognormal(mu: float, sigma: float, q: float, random_state: RandomState) -> float:
-    """Draw like ``lognormal``, rounded to a multiple of ``q``."""
+    """Draw a number as ``lognormal`` does, and round it to a multiple of ``q``."""
     return float(round(lognormal(mu, sigma, random_state) / q) * q)

@@ -1,4 +1,4 @@
-"""NNI's import path of the base class of tuners and assessors."""
+"""The class ``Recoverable``, the base of tuners and assessors, under its import path in NNI."""
 
 from nnimgr.algorithm import Recoverable
 

@@ -1,4 +1,4 @@
-"""Trials, results and metrics as ``Experiment`` returns them, under NNI's names."""
+"""Classes for the trials, results and metrics that the methods of ``Experiment`` return, named as in NNI."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["TrialHyperParameters", "TrialJob", "TrialMetricData", "TrialResult"]
 
 @dataclass(init=False)
 class TrialResult:
-    """Final result of a trial. ``value``: the reported number, or a dict with "default"."""
+    """Final result of a trial. ``value``: the reported number, or a dict with the number under "default"."""
 
     parameter: dict[str, Any]
     value: Any
     trialJobId: str
 
     def __init__(self, parameter: dict[str, Any], value: str, trialJobId: str) -> None:
-        """``value`` is JSON."""
+        """Create the result of a trial. ``value`` is JSON text, as the REST API sends it."""
         self.parameter = parameter
         self.value = json.loads(value)
         self.trialJobId = trialJobId
@@ -48,7 +48,7 @@ class TrialMetricData:
         sequence: int,
         data: str,
     ) -> None:
-        """``data`` is JSON in a JSON string."""
+        """Create a metric. ``data`` is JSON text inside a JSON string, as the REST API sends it."""
         self.timestamp = timestamp
         self.trialJobId = trialJobId
         self.parameterId = parameterId
@@ -59,7 +59,7 @@ class TrialMetricData:
 
 @dataclass
 class TrialHyperParameters:
-    """Parameter set of a trial, with its number."""
+    """Parameter set of a trial, with its id."""
 
     parameter_id: int | None
     parameter_source: str
@@ -71,7 +71,10 @@ class TrialHyperParameters:
 
 @dataclass(init=False)
 class TrialJob:
-    """Trial. Times are milliseconds since 1970; ``endTime`` is -1 until the trial ends."""
+    """One trial with its status, parameters and results.
+
+    Times are in milliseconds since 1970; ``endTime`` is -1 until the trial ends.
+    """
 
     trialJobId: str
     status: str
@@ -98,7 +101,7 @@ class TrialJob:
         message: str = "--",
         **others: Any,
     ) -> None:
-        """The arguments are the fields of NNI's REST API; fields without an attribute are ignored."""
+        """Create a trial from the fields that NNI's REST API sends. Unknown fields are ignored."""
         self.trialJobId = trialJobId
         self.status = status
         self.hyperParameters = [TrialHyperParameters(**json.loads(text)) for text in hyperParameters]

@@ -40,7 +40,7 @@ _UPDATE_TYPES = {
 
 
 class RunMode(Enum):
-    """Options for the end of the Python script, and for output."""
+    """What happens to the experiment when the Python script ends, and whether its events are printed."""
 
     Background = "background"  # the end of the script stops the experiment
     Foreground = "foreground"  # like Background, and the experiment's events are printed
@@ -71,10 +71,11 @@ class Experiment:
         config_or_platform: ExperimentConfig | str | list[str] | None = None,
         id: str | None = None,
     ) -> None:
-        """Prepare an experiment. With an ``id`` alone, prepare to resume or view an existing one.
+        """Prepare a new experiment.
 
-        A platform, or a list of platforms, makes an empty configuration whose fields can be set. Raise
-        ValueError if the id is not valid.
+        If only an ``id`` is given, prepare to resume or view the experiment with that id. If a platform or a
+        list of platforms is given, create a configuration whose fields can then be set. Raise ValueError if
+        the id is not valid.
         """
         if isinstance(config_or_platform, (str, list)):
             config_or_platform = ExperimentConfig(config_or_platform)
@@ -107,9 +108,10 @@ class Experiment:
     def start(
         self, port: int = DEFAULT_PORT, debug: bool = False, run_mode: RunMode = RunMode.Background
     ) -> None:
-        """Start the experiment. Start the server of ``port`` first if none runs there.
+        """Start the experiment. First start the server of ``port`` if it does not run yet.
 
-        Raise ValueError with every error of the configuration, and ClientError if it cannot be started.
+        Raise ValueError with every error of the configuration, and ClientError if the experiment cannot be
+        started.
         """
         if self.config is None:
             raise ClientError(f"Experiment {self.id} has no configuration: set Experiment.config first.")
@@ -134,9 +136,10 @@ class Experiment:
         debug: bool = False,
         run_mode: RunMode = RunMode.Background,
     ) -> Any:
-        """Resume this experiment, which is stopped or done, and wait as ``run`` does.
+        """Continue this experiment, which was stopped or is done, and wait as ``run`` does.
 
-        ``Experiment.resume("id")``, the form of NNI 2, returns the experiment without ``wait_completion``.
+        ``Experiment.resume("id")`` is how NNI 2 calls this method. Without ``wait_completion``, that call
+        returns the experiment.
         """
         if isinstance(self, str):
             experiment = Experiment(id=self)
@@ -153,10 +156,11 @@ class Experiment:
         return self._wait() if wait_completion else None
 
     def view(self: Experiment | str, port: int = DEFAULT_PORT, non_blocking: bool = False) -> Experiment:
-        """Show this stopped experiment in the dashboard and to the getters, without running it. Return it.
+        """Show this stopped experiment in the dashboard and to methods such as ``list_trial_jobs``, without
+        running it. Return this object.
 
-        Wait for Ctrl-C, which ends the view, unless ``non_blocking``. ``Experiment.view("id")`` is a form of
-        NNI 2.
+        Unless ``non_blocking`` is set, wait for Ctrl-C, which ends the view. ``Experiment.view("id")`` is how
+        NNI 2 calls this method.
         """
         if isinstance(self, str):
             experiment = Experiment(id=self)
@@ -180,14 +184,17 @@ class Experiment:
         debug: bool = False,
         run_mode: RunMode = RunMode.Background,
     ) -> bool | None:
-        """Resume the experiment if its id exists, else run it."""
+        """Resume the experiment if one with its id exists, otherwise run it.
+
+        Return the result as ``run`` does.
+        """
         if self.has_checkpoint():
             found: bool | None = self.resume(port, wait_completion, debug, run_mode)
             return found
         return self.run(port, wait_completion, debug, run_mode)
 
     def stop(self) -> None:
-        """Stop the experiment and its trials. The server exits with its last experiment."""
+        """Stop the experiment and its trials. The server exits if no other experiment is active."""
         atexit.unregister(self.stop)
         if self.port is None or experiments.is_stopped(self._home, self.id):
             self.port = None
@@ -206,10 +213,10 @@ class Experiment:
 
     @classmethod
     def connect(cls, port: int) -> Experiment:
-        """Return the running experiment of a port. With several, return the one that the server's NNI
-        routes show.
+        """Return the running experiment of the server on a port.
 
-        The end of the script does not stop it. Raise ClientError if no server runs on the port.
+        If several run, return the experiment that the server shows to NNI clients, which know only one. It
+        continues after the end of the script. Raise ClientError if no server runs on the port.
         """
         experiment = cls()
         with _readable():
@@ -231,19 +238,23 @@ class Experiment:
         return str(self._nni().get("check-status")["status"])
 
     def get_trial_job(self, trial_job_id: str) -> TrialJob:
-        """Return one trial. Raise ClientError if there is none with this id."""
+        """Return the trial with this id. Raise ClientError if there is no such trial."""
         return TrialJob(**self._nni().get("trial-jobs", trial_job_id))
 
     def list_trial_jobs(self) -> list[TrialJob]:
-        """Return all trials."""
+        """Return all trials of the experiment."""
         return [TrialJob(**trial) for trial in self._nni().get("trial-jobs")]
 
     def get_job_statistics(self) -> list[dict[str, Any]]:
-        """Return the number of trials of each status, as trialJobStatus and trialJobNumber."""
+        """Return a list with the number of trials for each status, in the fields trialJobStatus and
+        trialJobNumber.
+        """
         return list(self._nni().get("job-statistics"))
 
     def get_job_metrics(self, trial_job_id: str | None = None) -> dict[str, list[TrialMetricData]]:
-        """Return the metrics of one trial, or of all trials, by the trial's id."""
+        """Return the metrics of one trial, or of all trials, as a mapping from the trial's id to its
+        metrics.
+        """
         path = ("metric-data",) if trial_job_id is None else ("metric-data", trial_job_id)
         found: dict[str, list[TrialMetricData]] = {}
         for metric in self._nni().get(*path):
@@ -251,35 +262,39 @@ class Experiment:
         return found
 
     def get_experiment_profile(self) -> dict[str, Any]:
-        """Return the profile in NNI's form: id, params, startTime, and others."""
+        """Return the experiment's configuration and state in NNI's form, a dict with id, params, startTime
+        and others.
+        """
         return dict(self._nni().get("experiment"))
 
     def get_experiment_metadata(self, exp_id: str) -> dict[str, Any]:
-        """Return the entry of an experiment in the index, or an empty dict if there is none."""
+        """Return what nnimgr's list of experiments contains for this id, or an empty dict if the id is
+        unknown.
+        """
         return next((each for each in self.get_all_experiments_metadata() if each["id"] == exp_id), {})
 
     def get_all_experiments_metadata(self) -> list[dict[str, Any]]:
-        """Return the entries of all experiments in the index."""
+        """Return nnimgr's list of this user's experiments, one dict for each."""
         return list(self._nni().get("experiments-info"))
 
     def export_data(self) -> list[TrialResult]:
-        """Return the results of all trials that have a final result."""
+        """Return the final results of the trials that have one."""
         return [TrialResult(**result) for result in self._nni().get("export-data")]
 
     def update_trial_concurrency(self, value: int) -> None:
-        """Change how many trials run at the same time."""
+        """Change the number of trials that run at the same time."""
         self._update("trialConcurrency", value)
 
     def update_max_experiment_duration(self, value: str) -> None:
-        """Change the limit of the experiment's duration, such as "2h"."""
+        """Change the maximum duration of the experiment, such as "2h"."""
         self._update("maxExperimentDuration", value)
 
     def update_search_space(self, value: dict[str, Any]) -> None:
-        """Change the search space of later trials."""
+        """Change the search space. Only trials that are created later use it."""
         self._update("searchSpace", value)
 
     def update_max_trial_number(self, value: int) -> None:
-        """Change the limit of the number of trials."""
+        """Change the maximum number of trials."""
         self._update("maxTrialNumber", value)
 
     def kill_trial_job(self, trial_job_id: str) -> None:
@@ -291,7 +306,7 @@ class Experiment:
         return Index(self._home).get(self.id) is not None
 
     def load_checkpoint(self) -> None:
-        """Read the configuration of the existing experiment into ``config``."""
+        """Set ``config`` to the stored configuration of the experiment with this id."""
         from nnimgr.store.overview import stored_experiment
 
         stored = stored_experiment(self._entry().directory)
@@ -321,7 +336,7 @@ class Experiment:
         _say("Web portal URLs: %s", client.post("server", "login-code")["url"])
 
     def _wait(self) -> bool | None:
-        """Wait for the end of the experiment. Return the result of ``run``."""
+        """Wait for the end of the experiment, and log it. Return the value that ``run`` returns."""
         assert self.port is not None
         try:
             with _readable():
@@ -334,7 +349,10 @@ class Experiment:
         return status != "ERROR"
 
     def _nni(self) -> Client:
-        """Return a client of NNI's routes for this experiment. Raise ClientError if it is not open."""
+        """Return a client for NNI's REST API of this experiment.
+
+        Raise ClientError if the experiment is not open.
+        """
         if self.port is None:
             raise ClientError(f"Experiment {self.id} is not open: call run, resume, view or connect first.")
         with _readable():
@@ -349,7 +367,10 @@ class Experiment:
 
 
 def _loaded(config: ExperimentConfig, *, debug: bool) -> Loaded:
-    """Check the configuration as the command line does. Raise ValueError with every error."""
+    """Return the configuration after the checks that the command line does.
+
+    Raise ValueError with every error.
+    """
     from nnimgr.config import ConfigError, load_text
 
     plain = config.json()
@@ -367,7 +388,10 @@ def _loaded(config: ExperimentConfig, *, debug: bool) -> Loaded:
 
 
 def _follow(home: Home, port: int, experiment_id: str, *, after: int) -> tuple[str, Progress]:
-    """Wait until the experiment has ended. Return its last status, and what has happened."""
+    """Wait until the experiment has ended.
+
+    Return its last status, and a ``Progress`` object built from its events.
+    """
     from nnimgr.cli.progress import Progress
     from nnimgr.store.overview import stored_experiment, stored_status
 
@@ -379,7 +403,7 @@ def _follow(home: Home, port: int, experiment_id: str, *, after: int) -> tuple[s
             status = event.fields["status"]
     entry = Index(home).get(experiment_id)
     if status not in experiments.ENDED and entry is not None:
-        # the server exits with its last experiment, perhaps before the last events are read
+        # The server may have exited before the last events were read, so read the stored status.
         stored = stored_experiment(entry.directory)
         status = progress.status = stored_status(entry.directory) or status
         progress.reason = "" if stored is None else stored.reason
@@ -387,9 +411,9 @@ def _follow(home: Home, port: int, experiment_id: str, *, after: int) -> tuple[s
 
 
 def _report_end(experiment_id: str, status: str, progress: Progress, *, printed: bool) -> None:
-    """Log how the experiment has ended, and the last failed trial unless the experiment is done.
+    """Log how the experiment has ended. If it is not done, also log its last failed trial.
 
-    ``printed``: the status has been printed already.
+    ``printed``: the status was printed before, and is not logged.
     """
     from nnimgr.cli.progress import moved
     from nnimgr.cli.summary import failure_lines
@@ -417,13 +441,15 @@ def _print_events(home: Home, port: int, experiment_id: str, *, after: int) -> N
 
 
 def _sentence(problem: Problem) -> str:
-    """Return an error of the configuration without its line, because the script has no such line."""
+    """Return an error of the configuration as text without a line number, because the configuration is no
+    file.
+    """
     return str(replace(problem, line=None, column=None))
 
 
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
-    """Convert errors of the user's files to ClientError."""
+    """Convert errors of nnimgr's files in the user's home directory to ClientError, within this context."""
     try:
         yield
     except HomeError as error:
@@ -435,8 +461,9 @@ def _say(sentence: str, *values: Any) -> None:
 
 
 def _logger() -> logging.Logger:
-    """Return the log. If the script has not set up logging, the log is printed to standard output, as in
-    NNI.
+    """Return the logger of this module.
+
+    Unless the script has set up logging, let it print to standard output, as in NNI.
     """
     log = logging.getLogger("nni.experiment")
     if not log.hasHandlers():

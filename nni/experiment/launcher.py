@@ -1,4 +1,4 @@
-"""Configurations of stopped experiments, under NNI's names. ``Experiment`` starts experiments."""
+"""Access to the configurations of stopped experiments, with functions named as in NNI."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ["RunMode", "get_stopped_experiment_config", "get_stopped_experiment_c
 
 
 def get_stopped_experiment_config(exp_id: str, exp_dir: str | Path | None = None) -> ExperimentConfig:
-    """Return the configuration of an experiment. Raise ClientError if there is none with this id."""
+    """Return the stored configuration of an experiment.
+
+    Raise ClientError if there is no experiment with this id.
+    """
     found = get_stopped_experiment_config_json(exp_id, exp_dir)
     if found is None:
         raise ClientError(f"There is no experiment {exp_id}.", mend="See all: nnictl experiment list --all")
@@ -25,9 +28,11 @@ def get_stopped_experiment_config(exp_id: str, exp_dir: str | Path | None = None
 def get_stopped_experiment_config_json(
     exp_id: str, exp_dir: str | Path | None = None
 ) -> dict[str, Any] | None:
-    """Return the configuration of an experiment as plain values, or None if there is none with this id.
+    """Return the stored configuration of an experiment as plain JSON values, or None if there is no such
+    experiment.
 
-    ``exp_dir``: the directory that holds the experiment's directory, if the index does not know it.
+    ``exp_dir``: the parent of the experiment's directory. It is needed only if the experiment is not in
+    nnimgr's list.
     """
     from nnimgr.store.overview import stored_experiment
 

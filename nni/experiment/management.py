@@ -1,4 +1,4 @@
-"""Ids and directories of experiments, under NNI's names."""
+"""Functions for the ids and directories of experiments, named as in NNI."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["create_experiment_directory", "generate_experiment_id", "is_valid_ex
 
 
 def generate_experiment_id() -> str:
-    """Return an id that no experiment of this user has."""
+    """Return a new experiment id that no experiment of this user has yet."""
     return new_experiment_id(Index(Home.find()).entries())
 
 
 def is_valid_experiment_id(experiment_id: str) -> bool:
-    """Return whether a text can be the id of an experiment."""
+    """Return whether a text has the form of an experiment id."""
     try:
         check_experiment_id(experiment_id)
     except ValueError:
@@ -25,7 +25,7 @@ def is_valid_experiment_id(experiment_id: str) -> bool:
 
 
 def create_experiment_directory(experiment_id: str) -> Path:
-    """Create the default directory of an experiment, if it does not exist. Return its path."""
+    """Create the default directory of an experiment if it does not exist. Return the directory's path."""
     path = Home.find().path / experiment_id
     path.mkdir(parents=True, exist_ok=True)
     return path

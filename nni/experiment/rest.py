@@ -1,4 +1,4 @@
-"""Calls of the REST API of an experiment, under NNI's names."""
+"""Functions that send requests to the REST API of an experiment, named as in NNI."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ timeout = 20
 
 
 def request(method: str, port: int | None, api: str, data: Any = None, prefix: str | None = None) -> Any:
-    """Call ``api`` below ``/api/v1/nni``. Return the JSON that GET and POST answer, None if it is empty.
+    """Send an HTTP request to the path ``api`` below ``/api/v1/nni``.
 
-    Raise RuntimeError without a port, and httpx.HTTPError if the server does not answer or refuses.
+    Return the JSON of the response for GET and POST, or None if the response is empty. Raise RuntimeError if
+    the port is None, and httpx.HTTPError if the server refuses or does not respond.
     """
     if port is None:
         raise RuntimeError("Experiment is not running")
@@ -26,20 +27,20 @@ def request(method: str, port: int | None, api: str, data: Any = None, prefix: s
 
 
 def get(port: int | None, api: str, prefix: str | None = None) -> Any:
-    """Return the JSON at ``api``."""
+    """Return the JSON that the server sends for a GET of ``api``, a path below ``/api/v1/nni``."""
     return request("get", port, api, prefix=prefix)
 
 
 def post(port: int | None, api: str, data: Any, prefix: str | None = None) -> Any:
-    """Send JSON to ``api``. Return the JSON of the answer."""
+    """Send JSON with POST to ``api``, a path below ``/api/v1/nni``. Return the JSON of the response."""
     return request("post", port, api, data, prefix)
 
 
 def put(port: int | None, api: str, data: Any, prefix: str | None = None) -> None:
-    """Send JSON to ``api`` with PUT."""
+    """Send JSON with PUT to ``api``, a path below ``/api/v1/nni``."""
     request("put", port, api, data, prefix)
 
 
 def delete(port: int | None, api: str, prefix: str | None = None) -> None:
-    """Call ``api`` with DELETE."""
+    """Send a DELETE for ``api``, a path below ``/api/v1/nni``."""
     request("delete", port, api, prefix=prefix)

@@ -1,4 +1,7 @@
-"""Dimensions of search spaces under NNI 3's names, without those for neural architecture search."""
+"""Classes for parameters of search spaces, named as in NNI 3.
+
+Those for neural architecture search are missing.
+"""
 
 from nni._space import Categorical, Mutable, Numerical, SampleValidationError
 

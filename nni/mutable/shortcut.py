@@ -1,4 +1,4 @@
-"""NNI 3's import path of ``nni.choice``, ``nni.uniform`` and others."""
+"""The functions ``choice``, ``uniform`` and others under their import path in NNI 3."""
 
 from nni._space import choice, loguniform, normal, qloguniform, qnormal, quniform, uniform
 

@@ -1,1 +1,1 @@
-"""Modules that user code imports from NNI's internals."""
+"""Modules of NNI's internals that users' code imports."""

@@ -1,4 +1,4 @@
-"""Switch of NNI 2 for trials with several parameter sets."""
+"""NNI 2's switch for multi-phase trials, which get several parameter sets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _enabled = False
 def enable_multi_phase() -> None:
     """Make ``multi_phase_enabled`` return True in this process.
 
-    What trials get depends on the configuration only.
+    This does not affect trials: only the experiment's configuration makes them multi-phase.
     """
     global _enabled
     _enabled = True

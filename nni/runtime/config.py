@@ -1,4 +1,4 @@
-"""Directory of NNI's configuration: where registered algorithms are listed."""
+"""Paths of NNI's configuration directory, which contains the list of registered algorithms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["get_builtin_config_file", "get_config_directory", "get_config_file"]
 
 
 def get_config_directory() -> Path:
-    """Return the directory. Create it if necessary."""
+    """Return the path of NNI's configuration directory. Create the directory if necessary."""
     directory = registry_file().parent
     directory.mkdir(parents=True, exist_ok=True)
     return directory
@@ -22,8 +22,8 @@ def get_config_file(name: str) -> Path:
 
 
 def get_builtin_config_file(name: str) -> Path:
-    """Return the path that NNI gives to a file of its package. The file does not exist here.
+    """Return the path at which NNI's package has a file with default settings. nnimgr has no such file.
 
-    ``nnictl algo list`` and ``nni.tools.package_utils`` list the built-in algorithms.
+    To list the built-in algorithms, use ``nnictl algo list`` or ``nni.tools.package_utils`` instead.
     """
     return Path(__file__).with_name("default_config") / name

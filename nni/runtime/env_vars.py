@@ -1,4 +1,6 @@
-"""Environment variables of trials and of the tuner's process, at the time of the import."""
+"""Values of NNI's environment variables when this module was imported: those of trials and those of the
+tuner's process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NNI's functions for the log."""
+"""NNI's functions for logging under their import path in NNI."""
 
 from __future__ import annotations
 

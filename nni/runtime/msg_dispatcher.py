@@ -1,7 +1,7 @@
-"""NNI's dispatcher: commands of the manager become calls of a tuner and an assessor.
+"""NNI's dispatcher, which calls a tuner and an assessor for the commands that NNI's manager sends.
 
-Experiments of nnimgr use ``nnimgr.dispatcher``. This class is for tests of tuners and assessors that speak
-NNI's protocol.
+Experiments of nnimgr use ``nnimgr.dispatcher`` instead. This class is for users' tests of tuners and
+assessors that use NNI's protocol.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["MsgDispatcher"]
 
 _logger = logging.getLogger(__name__)
 
-# These names and their scope, the process, are NNI's: tests and tuners use them.
+# These global variables have NNI's names, because users' tests and tuners access them.
 _next_parameter_id = 0
 _trial_params: dict[Any, Any] = {}  # parameter id -> parameters
 _customized_parameter_ids: set[Any] = set()
@@ -32,7 +32,7 @@ _ended_trials: set[str] = set()
 
 
 def _create_parameter_id() -> int:
-    """Return the next parameter id of this process, from 0."""
+    """Return a new parameter id: 0, 1, 2, ... in this process."""
     global _next_parameter_id
     _next_parameter_id += 1
     return _next_parameter_id - 1
@@ -45,7 +45,7 @@ def _pack_parameter(
     trial_job_id: str | None = None,
     parameter_index: int | None = None,
 ) -> str:
-    """Return the record of a parameter set as JSON, and remember the set for its result."""
+    """Return a parameter set with its id as JSON text. Also store the set until its result arrives."""
     _trial_params[parameter_id] = params
     record = {
         "parameter_id": parameter_id,
@@ -59,15 +59,15 @@ def _pack_parameter(
 
 
 def _sort_history(history: dict[int, Any]) -> list[Any]:
-    """Return the intermediate results in their order, up to the first sequence number that is missing."""
+    """Return a trial's intermediate results in order, up to the first sequence number that is missing."""
     return [history[number] for number in itertools.takewhile(history.__contains__, itertools.count())]
 
 
 class MsgDispatcher(MsgDispatcherBase):
-    """Dispatcher of one tuner and, optionally, one assessor.
+    """Dispatcher that passes commands to one tuner and, optionally, one assessor.
 
-    ``MsgDispatcher(tuner, assessor)`` is the form of NNI 2, which reads and writes the files of
-    ``nni.runtime.protocol``.
+    ``MsgDispatcher(tuner, assessor)`` is how NNI 2 calls the constructor. The object then reads and writes
+    the files that ``nni.runtime.protocol`` describes.
     """
 
     def __init__(self, command_channel_url: Any, tuner: Any = None, assessor: Any = None) -> None:
@@ -78,12 +78,12 @@ class MsgDispatcher(MsgDispatcherBase):
             self._channel = LegacyCommandChannel()
 
     def load_checkpoint(self) -> None:
-        """Call ``load_checkpoint`` of the tuner and of the assessor."""
+        """Call the method ``load_checkpoint`` of the tuner and of the assessor."""
         for algorithm in self._algorithms():
             algorithm.load_checkpoint()
 
     def save_checkpoint(self) -> None:
-        """Call ``save_checkpoint`` of the tuner and of the assessor."""
+        """Call the method ``save_checkpoint`` of the tuner and of the assessor."""
         for algorithm in self._algorithms():
             algorithm.save_checkpoint()
 
@@ -91,20 +91,23 @@ class MsgDispatcher(MsgDispatcherBase):
         return [each for each in (self.tuner, self.assessor) if each is not None]
 
     def handle_initialize(self, data: dict[str, Any]) -> None:
-        """Give the tuner its first search space, and send Initialized."""
+        """Pass the first search space to the tuner, and send the command Initialized."""
         self.tuner.update_search_space(data)
         self.send(CommandType.Initialized, "")
 
     def handle_update_search_space(self, data: dict[str, Any]) -> None:
-        """Give the tuner a search space."""
+        """Pass a changed search space to the tuner."""
         self.tuner.update_search_space(data)
 
     def send_trial_callback(self, id_: Any, params: Any) -> None:
-        """Send a parameter set that the tuner has made later."""
+        """Send a parameter set for a new trial. The tuner may call this later than it was asked."""
         self.send(CommandType.NewTrialJob, _pack_parameter(id_, params))
 
     def handle_request_trial_jobs(self, data: int) -> None:
-        """Send ``data`` parameter sets of the tuner, and NoMoreTrialJobs if it gives fewer."""
+        """Send ``data`` (a number) parameter sets from the tuner.
+
+        If the tuner returns fewer sets, also send NoMoreTrialJobs.
+        """
         ids = [_create_parameter_id() for _ in range(data)]
         found = self.tuner.generate_multiple_parameters(ids, st_callback=self.send_trial_callback)
         for parameter_id, parameters in zip(ids, found, strict=False):
@@ -113,21 +116,25 @@ class MsgDispatcher(MsgDispatcherBase):
             self.send(CommandType.NoMoreTrialJobs, _pack_parameter(ids[0], ""))
 
     def handle_import_data(self, data: list[dict[str, Any]]) -> None:
-        """Give the tuner results from elsewhere. Values that are texts are JSON."""
+        """Pass results from other experiments to the tuner. A result that is a text is decoded from JSON."""
         for entry in data:
             if isinstance(entry["value"], str):
                 entry["value"] = load(entry["value"])
         self.tuner.import_data(data)
 
     def handle_add_customized_trial(self, data: Any) -> None:
-        """Remember the parameter sets of an experiment that is resumed. Later ids come after theirs."""
+        """Store the earlier parameter sets of an experiment that is resumed.
+
+        New parameter ids continue after theirs.
+        """
         global _next_parameter_id
         _next_parameter_id = self.recover_parameter_id(data) + 1
 
     def handle_report_metric_data(self, data: dict[str, Any]) -> None:
         """Pass a final result to the tuner, and an intermediate result to the assessor.
 
-        Raise ValueError for another type of metric.
+        If a multi-phase trial requests its next parameter set, send it. Raise ValueError for another type of
+        metric.
         """
         kind, parameter_id = data["type"], data.get("parameter_id")
         if self.is_created_in_previous_exp(parameter_id):
@@ -148,7 +155,9 @@ class MsgDispatcher(MsgDispatcherBase):
             raise ValueError(f"Data type not supported: {kind}")
 
     def handle_trial_end(self, data: dict[str, Any]) -> None:
-        """Report the end of a trial: to the assessor if it has seen the trial, and to the tuner."""
+        """Report the end of a trial to the tuner, and to the assessor if the trial had intermediate
+        results.
+        """
         parameter_id = load(data["hyper_params"])["parameter_id"] if "hyper_params" in data else None
         if self.is_created_in_previous_exp(parameter_id):
             return
@@ -176,7 +185,12 @@ class MsgDispatcher(MsgDispatcherBase):
             )
 
     def _assess(self, data: dict[str, Any]) -> None:
-        """Let the assessor judge a trial, unless an earlier result is missing. Raise RuntimeError."""
+        """Let the assessor judge a trial after an intermediate result, and stop the trial if it is judged
+        bad.
+
+        Do nothing while an earlier result is missing. Raise RuntimeError if the assessor does not return an
+        AssessResult.
+        """
         trial_job_id = data["trial_job_id"]
         history = _trial_history.setdefault(trial_job_id, {})
         history[data["sequence"]] = data["value"]
@@ -193,7 +207,10 @@ class MsgDispatcher(MsgDispatcherBase):
                 self.enqueue_command(CommandType.ReportMetricData, final)
 
     def _give_next_set(self, data: dict[str, Any]) -> None:
-        """Send the next parameter set of a multi-phase trial. Raise AssertionError."""
+        """Send the next parameter set of a multi-phase trial.
+
+        Raise AssertionError if trials are not multi-phase.
+        """
         assert multi_phase_enabled(), "a trial asks for a second parameter set, but is not multi-phase"
         trial_job_id, parameter_id = data["trial_job_id"], _create_parameter_id()
         try:

@@ -1,7 +1,7 @@
-"""NNI's base class of advisors, with the loop in which NNI's own dispatcher runs.
+"""NNI's base class of advisors, with the loop in which NNI's own dispatcher receives commands.
 
-nnimgr calls an advisor's ``handle_`` methods and never needs the loop. ``run`` exists for tests of advisors
-and tuners that send commands through a channel.
+nnimgr itself calls an advisor's ``handle_`` methods and does not use the loop. The method ``run`` exists for
+users' tests that send commands through a channel.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _worker_fast_exit_on_terminate = True  # without an effect: tests of NNI set it
 class MsgDispatcherBase(Advisor):
     """Base class of advisors.
 
-    ``command_channel_url`` is used only outside an experiment. Commands are handled in their order, one at a
-    time, in the thread of ``run``.
+    ``command_channel_url`` is used only outside an experiment. ``run`` handles commands one at a time, in the
+    order of their arrival.
     """
 
     def __init__(self, command_channel_url: str | None = None) -> None:
@@ -39,7 +39,8 @@ class MsgDispatcherBase(Advisor):
         self._previous: dict[Any, Any] = {}  # sets of an experiment that is resumed, by their ids
 
     def run(self) -> None:
-        """Receive commands and handle them until the channel ends, Terminate comes, or a handler fails.
+        """Receive and handle commands until the channel is closed, the command Terminate arrives, or a
+        handler fails.
 
         An exception of a handler is logged and added to ``worker_exceptions``.
         """
@@ -56,18 +57,18 @@ class MsgDispatcherBase(Advisor):
         self._channel.disconnect()
 
     def send(self, command: CommandType, data: str) -> None:
-        """Send a command: to the experiment that hosts this advisor, else through the channel."""
+        """Send a command to the experiment if this advisor belongs to one, else through the channel."""
         if advisor.is_hosted():
             super().send(command, data)
         else:
             self._channel._send(command, data)
 
     def report_error(self, error: str) -> None:
-        """Report an error, which ends the experiment."""
+        """Send the command Error, which ends the experiment."""
         self.send(CommandType.Error, error)
 
     def enqueue_command(self, command: CommandType, data: Any) -> None:
-        """Handle a command at once. Log an exception and add it to ``worker_exceptions``."""
+        """Handle a command at once. If this fails, log the exception and add it to ``worker_exceptions``."""
         try:
             self.process_command(command, data)
         except Exception as error:
@@ -75,7 +76,7 @@ class MsgDispatcherBase(Advisor):
             self.worker_exceptions.append(error)
 
     def process_command(self, command: CommandType, data: Any) -> None:
-        """Call the method for a command. Raise AssertionError if there is none."""
+        """Call the ``handle_`` method for a command. Raise AssertionError if there is no method for it."""
         handlers: dict[CommandType, Callable[[Any], None]] = {
             CommandType.Initialize: self.handle_initialize,
             CommandType.RequestTrialJobs: self.handle_request_trial_jobs,
@@ -91,21 +92,27 @@ class MsgDispatcherBase(Advisor):
         handlers[command](data)
 
     def handle_ping(self, data: Any) -> None:
-        """Do nothing: a ping keeps the channel open."""
+        """Do nothing. The command Ping only keeps the channel open."""
 
-    # ---- sets of an experiment that is resumed ------------------------------------------------------------
+    # ---- parameter sets from before an experiment was resumed ---------------------------------------------
 
     def recover_parameter_id(self, data: Any) -> int:
-        """Remember the parameter records of earlier trials. Return the highest parameter id, or -1."""
+        """Store the parameter sets of trials from before a resume.
+
+        Return the highest parameter id, or -1 if there is none.
+        """
         for record in data if isinstance(data, list) else [data]:
             found = json.loads(record) if isinstance(record, str) else record
             self._previous[found["parameter_id"]] = found["parameters"]
         return max((key for key in self._previous if isinstance(key, int)), default=-1)
 
     def is_created_in_previous_exp(self, param_id: Any) -> bool:
-        """Return whether ``recover_parameter_id`` has got a set with this id."""
+        """Return whether ``recover_parameter_id`` has stored a parameter set with this id."""
         return param_id in self._previous
 
     def get_previous_param(self, param_id: Any) -> Any:
-        """Return a set that ``recover_parameter_id`` has got. Raise KeyError."""
+        """Return the parameter set with this id that ``recover_parameter_id`` has stored.
+
+        Raise KeyError if there is none.
+        """
         return self._previous[param_id]

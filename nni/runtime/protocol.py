@@ -1,4 +1,4 @@
-"""NNI 2's import path of the commands between manager and tuner."""
+"""The commands between NNI's manager and a tuner under their import path in NNI 2."""
 
 from nni.runtime.tuner_command_channel.legacy import (
     CommandType,

@@ -1,4 +1,4 @@
-"""Configuration classes of the Python experiment API, under NNI's names."""
+"""Classes that describe an experiment's configuration in Python, named as in NNI."""
 
 from nni.experiment.config.algorithm import AlgorithmConfig, CustomAlgorithmConfig
 from nni.experiment.config.base import ConfigBase, InvalidConfig

@@ -1,4 +1,4 @@
-"""Configuration of a tuner, assessor or advisor."""
+"""Classes for the configuration of a tuner, assessor or advisor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ NOT_SET = "_none_"  # NNI's placeholder for an algorithm that the user may name 
 
 @dataclass(init=False, kw_only=True)
 class _AlgorithmConfig(ConfigBase):
-    """Built-in algorithm by ``name``, or a user's class by ``class_name`` and ``code_directory``."""
+    """Configuration of an algorithm: a built-in one by ``name``, or a user's class by ``class_name`` and
+    ``code_directory``.
+    """
 
     name: str | None = None
     class_name: str | None = None
@@ -39,7 +41,9 @@ class _AlgorithmConfig(ConfigBase):
 
 @dataclass(init=False, kw_only=True)
 class AlgorithmConfig(_AlgorithmConfig):
-    """Built-in or registered algorithm, such as ``AlgorithmConfig(name="TPE", class_args={"seed": 1})``."""
+    """Configuration of a built-in or registered algorithm: ``AlgorithmConfig(name="TPE", class_args={"seed":
+    1})``.
+    """
 
     name: str
     class_args: dict[str, Any] | None = None
@@ -47,7 +51,10 @@ class AlgorithmConfig(_AlgorithmConfig):
 
 @dataclass(init=False, kw_only=True)
 class CustomAlgorithmConfig(_AlgorithmConfig):
-    """User's class: ``class_name`` is "module.Class", and ``code_directory`` contains the module."""
+    """Configuration of an algorithm that is a user's class.
+
+    ``class_name`` is "module.Class", and ``code_directory`` contains the module.
+    """
 
     class_name: str
     code_directory: PathLike | None = "."

@@ -1,6 +1,6 @@
-"""Base of the configuration classes: typed, mutable fields with NNI's names.
+"""Base of the configuration classes. Their fields have types, can be changed, and are named as in NNI.
 
-A field is written in snake_case in Python. In dicts and files, upper case and underscores do not matter.
+In Python, field names are in snake_case. In dicts and files, upper case and underscores in names are ignored.
 """
 
 from __future__ import annotations
@@ -31,23 +31,28 @@ _Config = TypeVar("_Config", bound="ConfigBase")
 
 
 class InvalidConfig(AttributeError, ValueError):
-    """Error: a configuration object has a field that is unknown, missing or wrong.
+    """Error: a field of a configuration object is unknown, missing or wrong.
 
-    NNI raises AttributeError for some of these errors and ValueError for others.
+    It is an AttributeError and a ValueError, because NNI raises one or the other.
     """
 
 
 class ConfigBase:
-    """Base of the configuration classes. A subclass is declared with ``@dataclasses.dataclass(init=False)``.
+    """Base of the configuration classes. A subclass is declared with
+    ``@dataclasses.dataclass(init=False)``.
 
-    ``_model`` names the class that reads this section on the server, "module:Class". Fields that only this
-    class has can be set too.
+    ``_model`` is the path, "module:Class", of the class with which the server reads this section. Fields of
+    that class can be set even if the subclass does not declare them.
     """
 
     _model: ClassVar[str] = ""
 
     def __init__(self, **kwargs: Any) -> None:
-        """Set fields by name. Fields without a default stay missing. Raise InvalidConfig for unknown ones."""
+        """Set the fields that are passed by name. A field that has no default and is not passed stays
+        unset.
+
+        Raise InvalidConfig for a name that is not a field.
+        """
         given = {case_insensitive(name): value for name, value in kwargs.items()}
         for name, field in _fields(self).items():
             value = given.pop(case_insensitive(name), _default(field))
@@ -60,7 +65,9 @@ class ConfigBase:
             setattr(self, known, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set a field. Raise InvalidConfig for an unknown one, which is most often a misspelling."""
+        """Set a field. Raise InvalidConfig for a name that is not a field, which is most often a
+        misspelling.
+        """
         if name not in _fields(self) and not name.startswith("_"):
             more = _more_names(type(self)._model)
             if name not in more.values():
@@ -73,9 +80,10 @@ class ConfigBase:
 
     @classmethod
     def load(cls: type[_Config], path: PathLike) -> _Config:
-        """Read a YAML or JSON file. Relative paths in the file start from the file's directory.
+        """Return the configuration in a YAML or JSON file.
 
-        Raise InvalidConfig, and nnimgr's ConfigError if the file cannot be read.
+        Relative paths in it start from the file's directory. Raise InvalidConfig if a field is wrong, and
+        nnimgr's ConfigError if the file cannot be read.
         """
         from nnimgr.config.document import read_document
 
@@ -88,11 +96,17 @@ class ConfigBase:
         return config
 
     def json(self) -> dict[str, Any]:
-        """Return the canonical configuration as plain values with camelCase names, without unset fields."""
+        """Return the checked configuration as plain JSON values with camelCase names, without unset
+        fields.
+        """
         return typing.cast(dict[str, Any], _plain(self.canonical_copy()))
 
     def canonical_copy(self: _Config) -> _Config:
-        """Return a checked deep copy with absolute paths and one form for each value. Raise InvalidConfig."""
+        """Return a checked copy of the configuration in canonical form.
+
+        In this form, paths are absolute, and a value that can be written in several ways is written in one
+        way. Raise InvalidConfig if a field is missing or wrong.
+        """
         found = copy.deepcopy(self)
         try:
             found._canonicalize([])
@@ -105,21 +119,20 @@ class ConfigBase:
         return found
 
     def validate(self) -> None:
-        """Raise InvalidConfig if a field is missing or wrong."""
+        """Raise InvalidConfig if a field of this configuration is missing or wrong."""
         self.canonical_copy()
 
     def _canonicalize(self, parents: list[Any]) -> None:
-        """Convert all values to their canonical form. ``parents``: the sections around this section,
-        nearest first.
+        """Change all values to canonical form (see ``canonical_copy``). Subclasses extend this method.
 
-        Subclasses extend this method.
+        ``parents``: the configuration objects that contain this one, nearest first.
         """
         self._resolve_paths(get_base_path(), deep=False)
         for inner in self._sections():
             inner._canonicalize([self, *parents])
 
     def _validate_canonical(self) -> None:
-        """Raise an error for a missing or wrong value of a canonical configuration.
+        """Raise an error if a field is missing or wrong. All values are in canonical form already.
 
         Subclasses extend this method.
         """
@@ -142,7 +155,7 @@ class ConfigBase:
             inner._resolve_paths(base)
 
     def _sections(self) -> Iterator[ConfigBase]:
-        """Yield the configurations that are values of fields, also those in lists."""
+        """Yield the fields' values that are configuration objects, including those in lists."""
         for name in _fields(self):
             value = getattr(self, name)
             for item in value if isinstance(value, list) else [value]:
@@ -175,7 +188,9 @@ def _hints_of(kind: Any) -> dict[str, Any]:
 
 @cache
 def _more_names(model: str) -> dict[str, str]:
-    """Return the fields of the server's class ``model``: name in lower case without underscores -> name."""
+    """Return the field names of the class ``model`` ("module:Class"): name in lower case without underscores
+    -> name.
+    """
     if not model:
         return {}
     module, _, name = model.partition(":")
@@ -189,7 +204,12 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _nested(value: Any, hint: Any) -> Any:
-    """Convert dicts to the configuration class that the type of the field names, if there is exactly one."""
+    """Convert a dict, or each dict in a list, to the configuration class that is the declared type of its
+    field.
+
+    Return the value unchanged if the type allows plain dicts, or does not name exactly one configuration
+    class.
+    """
     options = _options(hint)
     if isinstance(value, dict):
         kinds = [kind for kind in options if isinstance(kind, type) and issubclass(kind, ConfigBase)]
@@ -203,7 +223,7 @@ def _nested(value: Any, hint: Any) -> Any:
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
-    """Return the alternatives of a union, or the type itself."""
+    """Return the types that a declared type allows: the members of a union, or only the type itself."""
     return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
@@ -212,7 +232,7 @@ def _is_path(hint: Any) -> bool:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value has the declared type. As in Python, an integer is also a float."""
+    """Return whether a value has the declared type ``hint``. An integer is also accepted as a float."""
     if hint is Any:
         return True
     arguments = typing.get_args(hint)
@@ -231,9 +251,9 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as plain JSON values.
+    """Convert a configuration, or a value in it, to plain JSON values.
 
-    Unset fields of configurations are left out; dicts keep all keys.
+    Configuration fields with the value None are left out. Plain dicts keep all their keys.
     """
     if isinstance(value, ConfigBase):
         return {camel_case(k): _plain(v) for k, v in vars(value).items() if v is not None and k[0] != "_"}

@@ -1,4 +1,4 @@
-"""Conversion of configurations of NNI's first format (v1)."""
+"""Function that converts configurations of NNI's old format (v1) to the current format (v2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["to_v2"]
 
 
 def to_v2(v1: dict[str, Any]) -> dict[str, Any]:
-    """Convert a configuration of the first format to the second one: the arguments of ``ExperimentConfig``.
+    """Convert a configuration of NNI's old format (v1) to the arguments of ``ExperimentConfig``.
 
     Raise nnimgr's ConfigError, with every field that cannot be converted.
     """

@@ -1,4 +1,4 @@
-"""Configuration of an experiment."""
+"""The class for the configuration of an experiment."""
 
 from __future__ import annotations
 
@@ -66,7 +66,11 @@ class ExperimentConfig(ConfigBase):
     shared_storage: SharedStorageConfig | None = None
 
     def __init__(self, training_service_platform: str | list[str] | None = None, **kwargs: Any) -> None:
-        """Set fields by name. With a platform, all sections exist, so that their fields can be set."""
+        """Set the fields that are passed by name.
+
+        If ``training_service_platform`` is given, also create the sections for that platform and the
+        algorithms, so that their fields can be set one by one.
+        """
         super().__init__(**kwargs)
         if training_service_platform is not None:
             if not is_missing(self.training_service):
@@ -102,7 +106,7 @@ class ExperimentConfig(ConfigBase):
         if self.experiment_working_directory == _WORKING_DIRECTORY:
             from nnimgr.home import Home
 
-            self.experiment_working_directory = Home.find().path  # NNIMGR_HOME may name another one
+            self.experiment_working_directory = Home.find().path  # NNIMGR_HOME may name another directory
         super()._canonicalize([])
         if self.search_space_file is not None:
             from nnimgr.config.document import read_document

@@ -1,4 +1,4 @@
-"""Configuration of storage that the trials of all machines share."""
+"""Configuration of a storage that the trials of all machines share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["AzureBlobConfig", "NfsConfig", "SharedStorageConfig"]
 
 @dataclass(init=False, kw_only=True)
 class SharedStorageConfig(ConfigBase):
-    """Fields of both kinds of storage."""
+    """Fields that both kinds of shared storage have."""
 
     storage_type: str
     local_mount_point: PathLike
@@ -27,7 +27,7 @@ class SharedStorageConfig(ConfigBase):
 
 @dataclass(init=False, kw_only=True)
 class NfsConfig(SharedStorageConfig):
-    """Directory of an NFS server."""
+    """Configuration of a directory on an NFS server as shared storage."""
 
     storage_type: str = "NFS"
     nfs_server: str
@@ -36,7 +36,9 @@ class NfsConfig(SharedStorageConfig):
 
 @dataclass(init=False, kw_only=True)
 class AzureBlobConfig(SharedStorageConfig):
-    """Container of an Azure storage account. nnimgr refuses it when the experiment starts."""
+    """Configuration of a container in an Azure storage account as shared storage. nnimgr refuses to start an
+    experiment with it.
+    """
 
     storage_type: str = "AzureBlob"
     storage_account_name: str

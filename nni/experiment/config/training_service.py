@@ -1,4 +1,4 @@
-"""Base of the training services' configurations."""
+"""Base class for the configurations of training services, which run the trials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _TAKEN_FROM_THE_TOP = ("trial_command", "trial_code_directory", "trial_gpu_numbe
 
 @dataclass(init=False, kw_only=True)
 class TrainingServiceConfig(ConfigBase):
-    """Fields of all training services. Fields that are not set here are taken from the experiment."""
+    """Fields that the configurations of all training services have.
+
+    Values that are not set here are taken from the experiment's configuration.
+    """
 
     platform: str
     trial_command: str | None
@@ -48,7 +51,10 @@ class TrainingServiceConfig(ConfigBase):
 
 
 def empty_service(platform: str) -> TrainingServiceConfig:
-    """Return a configuration of this platform with no field set. Raise InvalidConfig for an unknown one."""
+    """Return a training service's configuration with no field set.
+
+    Raise InvalidConfig for an unknown platform.
+    """
     kind = _kinds().get(platform)
     if kind is None:
         raise InvalidConfig(
@@ -58,7 +64,7 @@ def empty_service(platform: str) -> TrainingServiceConfig:
 
 
 def service_of(value: Any) -> Any:
-    """Convert a dict of a known platform to its configuration class. Return any other value unchanged."""
+    """Convert a dict to the configuration class of its "platform". Return any other value unchanged."""
     kind = _kinds().get(value.get("platform")) if isinstance(value, dict) else None
     return value if kind is None else kind(**value)
 

@@ -1,1 +1,1 @@
-"""NNI's channels for commands: ``http`` and ``websocket``."""
+"""NNI's connections over which commands are sent: one over HTTP, one over a WebSocket."""

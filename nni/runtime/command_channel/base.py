@@ -1,4 +1,4 @@
-"""Interface of channels for commands. A command is any JSON value."""
+"""Interface of a connection over which commands are sent and received."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Command = Any
 
 
 class CommandChannel:
-    """Channel for commands in both directions."""
+    """Connection that carries commands in both directions. A command is any JSON value."""
 
     def send(self, command: Command) -> None:
-        """Send a command."""
+        """Send a command to the other side."""
         raise NotImplementedError("send is missing")
 
     def receive(self) -> Command | None:

@@ -1,4 +1,4 @@
-"""Channel for commands over HTTP: PUT sends a command, GET waits for a command."""
+"""Connection that sends each command with an HTTP PUT, and receives commands with GET."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ _NOTHING_YET, _CLOSED = 408, 410
 
 
 class HttpChannel(CommandChannel):
-    """Channel to ``url``."""
+    """Connection for commands to the HTTP server at ``url``."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._client = httpx.Client(timeout=None, trust_env=False)
 
     def send(self, command: Command) -> None:
-        """Send a command. The status of the answer is ignored, as in NNI. Raise httpx.HTTPError."""
+        """Send a command. As in NNI, ignore the status of the response.
+
+        Raise httpx.HTTPError if there is no response.
+        """
         self._client.put(self._url, json=command)
 
     def receive(self) -> Command | None:
-        """Wait for the next command and return it, or None if the channel is closed. Raise OSError."""
+        """Wait for the next command and return it, or None if the channel is closed.
+
+        Raise OSError if the server fails.
+        """
         answer = self._client.get(self._url)
         while answer.status_code == _NOTHING_YET:
             answer = self._client.get(self._url)

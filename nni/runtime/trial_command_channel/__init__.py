@@ -1,4 +1,7 @@
-"""NNI's channel between a trial and its experiment. A script or test may set a channel of its own."""
+"""NNI's channel over which a trial gets parameters and sends results.
+
+A script or test may replace it by its own.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _default: TrialCommandChannel | None = None  # the channel that the environment 
 
 
 def set_default_trial_command_channel(channel: TrialCommandChannel | None = None) -> TrialCommandChannel:
-    """Make ``nni.get_next_parameter`` and the reports of this process use a channel. Return it.
+    """Make this process get parameters and report results over ``channel``. Return the channel.
 
     None restores the channel that the environment variables of the trial describe.
     """
@@ -28,7 +31,10 @@ def set_default_trial_command_channel(channel: TrialCommandChannel | None = None
 
 
 def get_default_trial_command_channel() -> TrialCommandChannel:
-    """Return the channel of this process. Raise TypeError if NNI_TRIAL_COMMAND_CHANNEL names no channel."""
+    """Return the channel over which this process gets parameters and reports results.
+
+    Raise TypeError if NNI_TRIAL_COMMAND_CHANNEL names a class that is not a TrialCommandChannel.
+    """
     global _default
     channel = _trial.custom_channel()
     if channel is None:

@@ -1,4 +1,6 @@
-"""Channel of a trial over the files in its directory, which is how trials of nnimgr work."""
+"""Channel that exchanges a trial's parameters and results as files in its directory. Trials of nnimgr
+use it.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +13,20 @@ __all__ = ["LocalLegacyTrialCommandChannel"]
 
 
 class LocalLegacyTrialCommandChannel(TrialCommandChannel):
-    """Channel over ``parameter.cfg`` and ``.nni/metrics`` in ``NNI_SYS_DIR``."""
+    """Channel that uses the files ``parameter.cfg`` and ``.nni/metrics`` in the directory ``NNI_SYS_DIR``."""
 
     def __init__(self) -> None:
         self._trial = _trial.Trial()
 
     def receive_parameter(self) -> ParameterRecord | None:
-        """Wait for the next parameter record, and return it.
+        """Wait for the next parameter set, and return it with its id.
 
-        Return None for a second record, unless the trial is multi-phase.
+        If this is not the first call, return None at once, unless the trial is multi-phase.
         """
         return cast("ParameterRecord | None", self._trial.receive())
 
     def send_metric(
         self, type: str, parameter_id: int | None, trial_job_id: str, sequence: int, value: Any
     ) -> None:
-        """Append a result to the file of metrics. Raise OSError."""
+        """Append a result to the metrics file. Raise OSError if this fails."""
         self._trial.send_metric(type, parameter_id, trial_job_id, sequence, value)

@@ -1,4 +1,4 @@
-"""Channel of a trial that runs without an experiment."""
+"""Channel for a trial that runs without an experiment."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["StandaloneTrialCommandChannel"]
 
 
 class StandaloneTrialCommandChannel(TrialCommandChannel):
-    """Channel that gives no parameters, and prints results."""
+    """Channel for a trial without an experiment. It returns no parameters, and prints results."""
 
     def receive_parameter(self) -> ParameterRecord:
-        """Warn that there is no experiment. Return a record without parameters."""
+        """Warn that there is no experiment, and return an empty parameter set."""
         _trial.warn_standalone()
         return {"parameter_id": None, "parameters": {}}
 

@@ -1,4 +1,4 @@
-"""Channel of a trial over HTTP, as trials of NNI 3's manager have it."""
+"""Channel that exchanges a trial's parameters and results with NNI 3's manager over HTTP."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["TrialCommandChannelV3"]
 
 
 class TrialCommandChannelV3(TrialCommandChannel):
-    """Channel to ``url``, the address that NNI's manager gives in NNI_TRIAL_COMMAND_CHANNEL."""
+    """Channel to the manager at ``url``. NNI's manager passes this URL in NNI_TRIAL_COMMAND_CHANNEL."""
 
     def __init__(self, url: str) -> None:
         self._channel = HttpChannel(url)
 
     def receive_parameter(self) -> ParameterRecord | None:
-        """Ask for a parameter record and wait for it. Return None if the channel is closed."""
+        """Request a parameter set and wait for it. Return None if the channel is closed."""
         self._channel.send({"type": "request_parameter"})
         command = self._channel.receive()
         if command is None:
@@ -29,7 +29,7 @@ class TrialCommandChannelV3(TrialCommandChannel):
     def send_metric(
         self, type: str, parameter_id: int | None, trial_job_id: str, sequence: int, value: Any
     ) -> None:
-        """Report a result."""
+        """Send a result to the manager."""
         metric = {
             "parameter_id": parameter_id,
             "trial_job_id": trial_job_id,

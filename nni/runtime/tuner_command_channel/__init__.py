@@ -1,4 +1,4 @@
-"""NNI 3's import path of the commands between manager and tuner."""
+"""The commands between NNI's manager and a tuner under their import path in NNI 3."""
 
 from nni.runtime.tuner_command_channel.channel import TunerCommandChannel
 from nni.runtime.tuner_command_channel.command_type import CommandType, TunerIncomingCommand

@@ -26,9 +26,10 @@ TunerCommandCallback = Callable[[Any], None]
 
 
 class TunerCommandChannel:
-    """Channel to a manager of NNI, or to a test's server. ``url``: such as "ws://localhost:8080/tuner".
+    """Channel from a tuner to NNI's manager, or to a server in a test.
 
-    An experiment of nnimgr needs no channel: it calls the methods of tuners and advisors.
+    ``url``: such as "ws://localhost:8080/tuner". An experiment of nnimgr does not use it: nnimgr calls the
+    methods of tuners and advisors directly.
     """
 
     def __init__(self, url: str) -> None:
@@ -36,7 +37,7 @@ class TunerCommandChannel:
         self._callbacks: dict[CommandType, list[TunerCommandCallback]] = defaultdict(list)
 
     def connect(self) -> None:
-        """Connect to the manager. Raise OSError."""
+        """Connect to the manager. Raise OSError if this fails."""
         self._channel.connect()
 
     def disconnect(self) -> None:
@@ -44,7 +45,10 @@ class TunerCommandChannel:
         self._channel.disconnect()
 
     def listen(self, stop_event: Event) -> None:
-        """Pass commands to their callbacks until ``stop_event`` is set. Terminate sets it."""
+        """Call the callbacks for each command that arrives, until ``stop_event`` is set.
+
+        The command Terminate sets it.
+        """
         while not stop_event.is_set():
             command = self.receive()
             for callback in self._callbacks[command.command_type]:
@@ -55,7 +59,7 @@ class TunerCommandChannel:
     # ---- commands to the manager --------------------------------------------------------------------------
 
     def send_initialized(self) -> None:
-        """Report that the tuner has its search space."""
+        """Report to the manager that the tuner has received its search space."""
         self._send(CommandType.Initialized, "")
 
     def send_trial(
@@ -66,7 +70,7 @@ class TunerCommandChannel:
         parameter_index: int = 0,
         placement_constraint: dict[str, Any] | None = None,
     ) -> None:
-        """Send the parameter set of a new trial."""
+        """Send the manager a parameter set for a new trial."""
         record = {
             "parameter_id": parameter_id,
             "parameters": parameters,
@@ -78,15 +82,16 @@ class TunerCommandChannel:
         self._send(CommandType.NewTrialJob, dump(record))
 
     def send_no_more_trial_jobs(self) -> None:
-        """Report that the tuner has no more parameter sets."""
+        """Report to the manager that the tuner has no more parameter sets."""
         self._send(CommandType.NoMoreTrialJobs, "")
 
     # ---- commands from the manager ------------------------------------------------------------------------
 
     def receive(self) -> TunerIncomingCommand:
-        """Wait for the next command. The end of the connection counts as Terminate.
+        """Wait for the next command and return it. Return Terminate if the connection is closed.
 
-        Raise TypeError if the data has the wrong type, ValueError for a command that is not an object here.
+        Raise TypeError if the command's data has the wrong type, and ValueError for a command that has no
+        class here.
         """
         kind, text = self._receive()
         data = load(text) if text else None
@@ -111,27 +116,27 @@ class TunerCommandChannel:
         raise TypeError(f"{kind} cannot have data of type {type(data).__name__}: {text!r:.100}")
 
     def on_initialize(self, callback: TunerCommandCallback) -> None:
-        """Make ``listen`` call ``callback`` for each Initialize."""
+        """Register ``callback``, which ``listen`` calls for each command Initialize."""
         self._callbacks[CommandType.Initialize].append(callback)
 
     def on_request_trial_jobs(self, callback: TunerCommandCallback) -> None:
-        """Make ``listen`` call ``callback`` for each RequestTrialJobs."""
+        """Register ``callback``, which ``listen`` calls for each command RequestTrialJobs."""
         self._callbacks[CommandType.RequestTrialJobs].append(callback)
 
     def on_update_search_space(self, callback: TunerCommandCallback) -> None:
-        """Make ``listen`` call ``callback`` for each UpdateSearchSpace."""
+        """Register ``callback``, which ``listen`` calls for each command UpdateSearchSpace."""
         self._callbacks[CommandType.UpdateSearchSpace].append(callback)
 
     def on_report_metric_data(self, callback: TunerCommandCallback) -> None:
-        """Make ``listen`` call ``callback`` for each ReportMetricData."""
+        """Register ``callback``, which ``listen`` calls for each command ReportMetricData."""
         self._callbacks[CommandType.ReportMetricData].append(callback)
 
     def on_trial_end(self, callback: TunerCommandCallback) -> None:
-        """Make ``listen`` call ``callback`` for each TrialEnd."""
+        """Register ``callback``, which ``listen`` calls for each command TrialEnd."""
         self._callbacks[CommandType.TrialEnd].append(callback)
 
     def on_terminate(self, callback: TunerCommandCallback) -> None:
-        """Make ``listen`` call ``callback`` for Terminate."""
+        """Register ``callback``, which ``listen`` calls for the command Terminate."""
         self._callbacks[CommandType.Terminate].append(callback)
 
     def _send(self, command_type: CommandType, data: str) -> None:

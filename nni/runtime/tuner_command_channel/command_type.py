@@ -1,4 +1,4 @@
-"""Commands from the manager to a tuner, as objects."""
+"""Classes for the commands that NNI's manager sends to a tuner."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = [
 
 
 class TunerIncomingCommand:
-    """Base class of the commands. ``command_type`` is the command's name and code."""
+    """Base class of the commands from the manager. ``command_type`` is the command's name and code."""
 
     command_type: ClassVar[CommandType]
 
 
 @dataclass
 class Initialize(TunerIncomingCommand):
-    """The first command: the search space."""
+    """First command to a tuner. It contains the search space."""
 
     command_type: ClassVar[CommandType] = CommandType.Initialize
     search_space: dict[str, Any]
@@ -35,7 +35,7 @@ class Initialize(TunerIncomingCommand):
 
 @dataclass
 class RequestTrialJobs(TunerIncomingCommand):
-    """Request of ``count`` further trials."""
+    """Command that requests parameter sets for ``count`` more trials."""
 
     command_type: ClassVar[CommandType] = CommandType.RequestTrialJobs
     count: int
@@ -43,7 +43,7 @@ class RequestTrialJobs(TunerIncomingCommand):
 
 @dataclass
 class UpdateSearchSpace(TunerIncomingCommand):
-    """A search space that replaces the previous search space."""
+    """Command that replaces the search space."""
 
     command_type: ClassVar[CommandType] = CommandType.UpdateSearchSpace
     search_space: dict[str, Any]
@@ -51,9 +51,10 @@ class UpdateSearchSpace(TunerIncomingCommand):
 
 @dataclass
 class ReportMetricData(TunerIncomingCommand):
-    """Result of a trial.
+    """Command that reports a trial's result.
 
-    ``type``: FINAL, PERIODICAL for an intermediate result, or REQUEST_PARAMETER of a multi-phase trial.
+    ``type``: FINAL, PERIODICAL for an intermediate result, or REQUEST_PARAMETER if a multi-phase trial
+    requests its next parameter set.
     """
 
     command_type: ClassVar[CommandType] = CommandType.ReportMetricData
@@ -67,7 +68,7 @@ class ReportMetricData(TunerIncomingCommand):
 
 @dataclass
 class TrialEnd(TunerIncomingCommand):
-    """End of a trial. ``event`` is the trial's last status."""
+    """Command that reports the end of a trial. ``event`` is the trial's last status."""
 
     command_type: ClassVar[CommandType] = CommandType.TrialEnd
     trial_job_id: str
@@ -77,6 +78,6 @@ class TrialEnd(TunerIncomingCommand):
 
 @dataclass
 class Terminate(TunerIncomingCommand):
-    """End of the experiment."""
+    """Command that ends the tuner, because the experiment ends."""
 
     command_type: ClassVar[CommandType] = CommandType.Terminate

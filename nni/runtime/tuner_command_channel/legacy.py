@@ -1,6 +1,7 @@
-"""NNI 2's channel between manager and tuner: frames in two binary files.
+"""NNI 2's channel between manager and tuner: two binary files, one for each direction.
 
-A frame is the command's code, the length of the data in bytes as 14 digits, and the data as UTF-8 text.
+Each message consists of the command's code, the length of the data in bytes as 14 digits, and the data as
+UTF-8 text.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ _out_file: IO[bytes] | None = None
 
 
 def _set_in_file(in_file: Any) -> None:
-    """Make ``receive`` read this file."""
+    """Set the file from which ``receive`` reads."""
     global _in_file
     _in_file = in_file
 
 
 def _set_out_file(out_file: Any) -> None:
-    """Make ``send`` write to this file."""
+    """Set the file to which ``send`` writes."""
     global _out_file
     _out_file = out_file
 
 
 def _get_out_file() -> Any:
-    """Return the file that ``send`` writes to. Raise RuntimeError if there is none."""
+    """Return the file to which ``send`` writes. Raise RuntimeError if there is no such file."""
     global _out_file
     if _out_file is None:
         _out_file = _inherited(_OUTPUT, "wb")
@@ -56,7 +57,10 @@ def _get_in_file() -> Any:
 
 
 def _inherited(descriptor: int, mode: str) -> Any:
-    """Open a file of NNI's manager. Raise RuntimeError if another program has started this process."""
+    """Open a file descriptor that NNI's manager has passed to this process.
+
+    Raise RuntimeError if NNI's manager has not started this process.
+    """
     if os.environ.get("SDK_PROCESS") == "dispatcher":
         try:
             return open(descriptor, mode)
@@ -69,9 +73,9 @@ def _inherited(descriptor: int, mode: str) -> Any:
 
 
 def send(command: CommandType, data: str) -> None:
-    """Send a command: to the experiment if this process belongs to one, else to the output file.
+    """Send a command to the experiment if this process belongs to one, else write it to the output file.
 
-    Raise RuntimeError if there is neither.
+    Raise RuntimeError if there is no experiment and no output file.
     """
     if _out_file is None and advisor.is_hosted():
         advisor.send(command, data)
@@ -83,7 +87,10 @@ def send(command: CommandType, data: str) -> None:
 
 
 def receive() -> tuple[CommandType | None, str | None]:
-    """Wait for the next command. Return it with its data, or (None, None) at the end of the input file."""
+    """Wait for the next command in the input file.
+
+    Return the command and its data, or (None, None) at the end of the file.
+    """
     file = _get_in_file()
     header = file.read(_HEADER) or b""
     if len(header) < _HEADER:
@@ -93,13 +100,16 @@ def receive() -> tuple[CommandType | None, str | None]:
 
 
 class LegacyCommandChannel:
-    """The two files, with the methods of ``TunerCommandChannel`` that a dispatcher uses."""
+    """Channel that uses the two files of this module.
+
+    It has the methods of ``TunerCommandChannel`` that a dispatcher uses.
+    """
 
     def connect(self) -> None:
-        """Do nothing: the files are open."""
+        """Do nothing, because the files are already open."""
 
     def disconnect(self) -> None:
-        """Do nothing: the files stay open."""
+        """Do nothing, because the files stay open."""
 
     def _send(self, command: CommandType, data: str) -> None:
         send(command, data)

@@ -1,4 +1,4 @@
-"""Configurations of the training services."""
+"""Classes for the configurations of training services, such as local, remote and Kubernetes."""
 
 from nni.experiment.config.training_services.platforms import (
     AmlConfig,

@@ -1,4 +1,4 @@
-"""NNI's import path of the configuration of Azure Machine Learning."""
+"""The configuration class of Azure Machine Learning under its import path in NNI."""
 
 from nni.experiment.config.training_services.platforms import AmlConfig
 

@@ -1,4 +1,4 @@
-"""NNI's import path of the configuration of PAI-DLC."""
+"""The configuration class of Aliyun's PAI-DLC under its import path in NNI."""
 
 from nni.experiment.config.training_services.platforms import DlcConfig
 

@@ -1,4 +1,4 @@
-"""NNI's import path of the configuration of FrameworkController."""
+"""The configuration classes of FrameworkController under their import path in NNI."""
 
 from nni.experiment.config.training_services.platforms import (
     FrameworkAttemptCompletionPolicy,

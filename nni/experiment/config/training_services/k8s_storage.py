@@ -1,4 +1,4 @@
-"""NNI's import path of the configuration of a cluster's storage."""
+"""The configuration classes of a Kubernetes cluster's storage under their import path in NNI."""
 
 from nni.experiment.config.training_services.platforms import (
     K8sAzureStorageConfig,

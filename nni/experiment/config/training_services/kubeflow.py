@@ -1,4 +1,4 @@
-"""NNI's import path of the configuration of Kubeflow."""
+"""The configuration classes of Kubeflow under their import path in NNI."""
 
 from nni.experiment.config.training_services.platforms import KubeflowConfig, KubeflowRoleConfig
 

@@ -1,4 +1,4 @@
-"""NNI's import path of the configuration of local trials."""
+"""The configuration class of trials on this machine under its import path in NNI."""
 
 from nni.experiment.config.training_services.platforms import LocalConfig
 

@@ -1,4 +1,4 @@
-"""NNI's import path of the configuration of OpenPAI."""
+"""The configuration class of OpenPAI under its import path in NNI."""
 
 from nni.experiment.config.training_services.platforms import OpenpaiConfig
 

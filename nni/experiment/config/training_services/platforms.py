@@ -1,4 +1,7 @@
-"""Configurations of the training services, under NNI's names. They take the fields that nnimgr added too."""
+"""Configuration classes of the training services, named as in NNI.
+
+The fields that nnimgr has added can be set, too.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _FIELDS_OF_OTHERS = {  # type of a cluster's storage -> fields that only other t
 
 @dataclass(init=False, kw_only=True)
 class LocalConfig(TrainingServiceConfig):
-    """Trials on this machine."""
+    """Configuration of a training service that runs trials on this machine."""
 
     _model: ClassVar[str] = "training_services.machines.local:LocalConfig"
 
@@ -63,7 +66,7 @@ class LocalConfig(TrainingServiceConfig):
 
 @dataclass(init=False, kw_only=True)
 class RemoteMachineConfig(ConfigBase):
-    """Machine that is reached over SSH."""
+    """Configuration of one machine that is reached over SSH."""
 
     _model: ClassVar[str] = "training_services.ssh.config:MachineConfig"
 
@@ -103,7 +106,7 @@ class RemoteMachineConfig(ConfigBase):
 
 @dataclass(init=False, kw_only=True)
 class RemoteConfig(TrainingServiceConfig):
-    """Trials on machines that are reached over SSH."""
+    """Configuration of a training service that runs trials on machines over SSH."""
 
     _model: ClassVar[str] = "training_services.ssh.config:RemoteConfig"
 
@@ -121,7 +124,7 @@ class RemoteConfig(TrainingServiceConfig):
 
 @dataclass(init=False, kw_only=True)
 class K8sStorageConfig(ConfigBase):
-    """Storage of a cluster. ``storage_type``: "nfs" or "azureStorage"."""
+    """Configuration of a Kubernetes cluster's storage. ``storage_type`` is "nfs" or "azureStorage"."""
 
     storage_type: str
     azure_account: str | None = None
@@ -145,7 +148,7 @@ class K8sStorageConfig(ConfigBase):
 
 @dataclass(init=False, kw_only=True)
 class K8sNfsConfig(K8sStorageConfig):
-    """Directory of an NFS server."""
+    """Configuration of a directory on an NFS server as a cluster's storage."""
 
     storage_type: str = "nfs"
     storage: str = "nfs"  # NNI has this field as well
@@ -155,7 +158,7 @@ class K8sNfsConfig(K8sStorageConfig):
 
 @dataclass(init=False, kw_only=True)
 class K8sAzureStorageConfig(K8sStorageConfig):
-    """Share of an Azure storage account."""
+    """Configuration of a share in an Azure storage account as a cluster's storage."""
 
     storage_type: str = "azureStorage"
     storage: str = "azureStorage"
@@ -167,7 +170,7 @@ class K8sAzureStorageConfig(K8sStorageConfig):
 
 @dataclass(init=False, kw_only=True)
 class KubeflowRoleConfig(ConfigBase):
-    """Processes of one role of a job: worker, ps or master."""
+    """Configuration of the processes that have one role in a Kubeflow job: worker, ps or master."""
 
     _model: ClassVar[str] = "training_services.kubernetes.kubeflow:ReplicaConfig"
 
@@ -182,7 +185,7 @@ class KubeflowRoleConfig(ConfigBase):
 
 @dataclass(init=False, kw_only=True)
 class KubeflowConfig(TrainingServiceConfig):
-    """Trials as jobs of Kubeflow's training operator."""
+    """Configuration of a training service that runs each trial as a job of Kubeflow's training operator."""
 
     _model: ClassVar[str] = "training_services.kubernetes.kubeflow:KubeflowConfig"
 
@@ -211,7 +214,7 @@ class KubeflowConfig(TrainingServiceConfig):
 
 @dataclass(init=False, kw_only=True)
 class FrameworkAttemptCompletionPolicy(ConfigBase):
-    """Numbers of failed and succeeded tasks that end a job of FrameworkController."""
+    """Numbers of failed and of succeeded tasks at which a FrameworkController job ends."""
 
     min_failed_task_count: int
     min_succeed_task_count: int
@@ -219,7 +222,7 @@ class FrameworkAttemptCompletionPolicy(ConfigBase):
 
 @dataclass(init=False, kw_only=True)
 class FrameworkControllerRoleConfig(ConfigBase):
-    """Tasks of one role of a job."""
+    """Configuration of the tasks that have one role in a FrameworkController job."""
 
     _model: ClassVar[str] = "training_services.kubernetes.kubeflow:TaskConfig"
 
@@ -235,7 +238,7 @@ class FrameworkControllerRoleConfig(ConfigBase):
 
 @dataclass(init=False, kw_only=True)
 class FrameworkControllerConfig(TrainingServiceConfig):
-    """Trials as jobs of FrameworkController."""
+    """Configuration of a training service that runs each trial as a job of FrameworkController."""
 
     _model: ClassVar[str] = "training_services.kubernetes.kubeflow:FrameworkControllerConfig"
 
@@ -254,7 +257,10 @@ class FrameworkControllerConfig(TrainingServiceConfig):
 
 @dataclass(init=False, kw_only=True)
 class KubernetesConfig(TrainingServiceConfig):
-    """Trials as Jobs of a cluster. The reference of the configuration describes its fields."""
+    """Configuration of a training service that runs each trial as a Kubernetes Job.
+
+    All its fields are described in the configuration reference.
+    """
 
     _model: ClassVar[str] = "training_services.kubernetes.config:KubernetesConfig"
 
@@ -263,7 +269,9 @@ class KubernetesConfig(TrainingServiceConfig):
 
 @dataclass(init=False, kw_only=True)
 class OpenpaiConfig(TrainingServiceConfig):
-    """Microsoft's OpenPAI. nnimgr checks these fields, and says at the start what replaces the platform."""
+    """Configuration of Microsoft's OpenPAI. nnimgr checks it, but refuses to start the experiment and names
+    an alternative.
+    """
 
     platform: str = "openpai"
     host: str
@@ -299,7 +307,9 @@ class OpenpaiConfig(TrainingServiceConfig):
 
 @dataclass(init=False, kw_only=True)
 class AmlConfig(TrainingServiceConfig):
-    """Azure Machine Learning. nnimgr says at the start what replaces the platform."""
+    """Configuration of Azure Machine Learning. nnimgr refuses to start an experiment with it and names an
+    alternative.
+    """
 
     platform: Literal["aml"] = "aml"
     subscription_id: str
@@ -312,7 +322,9 @@ class AmlConfig(TrainingServiceConfig):
 
 @dataclass(init=False, kw_only=True)
 class DlcConfig(TrainingServiceConfig):
-    """Aliyun's deep learning containers. nnimgr says at the start what replaces the platform."""
+    """Configuration of Aliyun's deep learning containers. nnimgr refuses to start an experiment with it and
+    names an alternative.
+    """
 
     platform: Literal["dlc"] = "dlc"
     type: str = "Worker"

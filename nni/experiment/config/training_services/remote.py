@@ -1,4 +1,4 @@
-"""NNI's import path of the configuration of remote machines."""
+"""The configuration classes of machines over SSH under their import path in NNI."""
 
 from nni.experiment.config.training_services.platforms import RemoteConfig, RemoteMachineConfig
 

@@ -1,4 +1,4 @@
-"""Functions for the fields of configuration classes, under NNI's names."""
+"""Helper functions for the configuration classes, named as in NNI."""
 
 from nni.experiment.config.utils.internal import (
     camel_case,

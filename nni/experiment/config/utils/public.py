@@ -1,4 +1,4 @@
-"""Functions for the fields of configuration classes, under NNI's names."""
+"""Helper functions for the configuration classes, also for users, named as in NNI."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _BYTES = {"tb": 1 << 40, "gb": 1 << 30, "mb": 1 << 20, "kb": 1 << 10, "b": 1}
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a field without a default was never set.
+    """Return whether ``value`` is the marker ``dataclasses.MISSING`` of a field that was never set.
 
-    Copies of ``dataclasses.MISSING`` are different objects, so only the type can be compared.
+    The types are compared, because a copy of the marker is another object.
     """
     return isinstance(value, type(dataclasses.MISSING))
 
 
 def canonical_gpu_indices(indices: Any) -> Any:
-    """Return GPU indices as a list of integers: "0,1" and 0 become lists. None stays None."""
+    """Return GPU indices such as "0,1" or 0 as a list of integers. Return None for None."""
     if isinstance(indices, str):
         return [int(index) for index in indices.split(",")]
     return [indices] if isinstance(indices, int) else indices
@@ -49,12 +49,12 @@ def validate_gpu_indices(indices: list[int] | None) -> None:
 
 
 def parse_time(value: str | int) -> int:
-    """Return a duration such as "1.5h" in whole seconds, rounded up. An integer is in seconds already."""
+    """Convert a duration such as "1.5h" to whole seconds, rounded up. Return an integer unchanged."""
     return _in_units(value, 1, _SECONDS)
 
 
 def parse_memory_size(value: str | int) -> int:
-    """Return a size such as "2gb" in whole MiB, rounded up. An integer is in MiB already."""
+    """Convert a size such as "2gb" to whole MiB, rounded up. Return an integer unchanged."""
     return _in_units(value, 1 << 20, _BYTES)
 
 

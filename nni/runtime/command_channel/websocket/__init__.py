@@ -1,4 +1,4 @@
-"""NNI's channel for commands over a WebSocket."""
+"""NNI's connection for commands over a WebSocket."""
 
 from nni.runtime.command_channel.websocket.channel import WsChannelClient
 

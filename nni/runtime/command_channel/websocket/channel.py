@@ -1,4 +1,4 @@
-"""Channel for commands over a WebSocket."""
+"""Connection for commands over a WebSocket, on the client's side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ __all__ = ["WsChannelClient"]
 
 
 class WsChannelClient(CommandChannel):
-    """Client of ``url``. The first command connects it, if ``connect`` was not called."""
+    """Client that sends and receives commands over the WebSocket at ``url``.
+
+    It connects with ``connect``, or else when the first command is sent or awaited.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -17,11 +20,11 @@ class WsChannelClient(CommandChannel):
         self._conn: WsConnection | None = None
 
     def connect(self) -> None:
-        """Connect to the server. Raise OSError."""
+        """Connect to the server. Raise OSError if this fails."""
         self._connected()
 
     def disconnect(self) -> None:
-        """Tell the server that this client leaves, and close the connection."""
+        """Send a goodbye message to the server, and close the connection."""
         self._closing = True
         if self._conn is not None:
             self._conn.send({"type": "_bye_"})

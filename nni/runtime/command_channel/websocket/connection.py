@@ -1,4 +1,4 @@
-"""Connection of a WebSocket with blocking calls."""
+"""WebSocket connection whose methods block until they are done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ __all__ = ["WsConnection"]
 
 
 class WsConnection:
-    """Connection to ``url``. It needs the package websockets, which nnimgr itself does not need."""
+    """WebSocket connection to ``url``. It needs the package websockets, which is not a dependency of
+    nnimgr.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -21,7 +23,8 @@ class WsConnection:
     def connect(self) -> None:
         """Connect to the server.
 
-        Raise RuntimeError without a URL, ModuleNotFoundError if websockets is not installed, or OSError.
+        Raise RuntimeError if the URL is empty, ModuleNotFoundError if websockets is not installed, and
+        OSError if the connection fails.
         """
         if not self._url:
             raise RuntimeError(
@@ -43,7 +46,7 @@ class WsConnection:
             self._ws = None
 
     def terminate(self, reason: str | None = None) -> None:
-        """Close the connection because of an error."""
+        """Close the connection with the code that reports an error to the server."""
         self.disconnect(reason, 4001)
 
     def send(self, message: Command) -> None:
