@@ -1,4 +1,4 @@
-"""The trial API under the name of NNI's module. Python 3.8 or newer."""
+"""The functions for trials under their import path in NNI. Runs on Python 3.8 or newer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NNI's import path of the tuner's base class."""
+"""The base class of tuners under its import path in NNI."""
 
 from nnimgr.algorithm import Tuner
 

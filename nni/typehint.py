@@ -1,4 +1,4 @@
-"""Types of parameters, search spaces and results, under NNI's names."""
+"""Types for parameters, search spaces and results, named as in NNI."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ TrialMetric = float
 
 
 class TrialRecord(TypedDict):
-    """A trial's parameter set and result, as ``Tuner.import_data`` gets them."""
+    """A trial's parameter set and result, as the method ``import_data`` of a tuner receives them."""
 
     parameter: Parameters
     value: TrialMetric
 
 
 class ParameterRecord(TypedDict):
-    """A parameter set as it is stored, and as a trial reads it."""
+    """A parameter set with its id, as it is stored and as a trial receives it."""
 
     parameter_id: int | None
     parameters: Parameters

@@ -1,4 +1,4 @@
-"""NNI's helpers for algorithms and trials."""
+"""NNI's helper functions for algorithms and trials."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class NodeType:
-    """Keys of search spaces, and of parameter sets that contain the index of each chosen option."""
+    """Keys with a special meaning in search spaces and in parameter sets."""
 
     ROOT = "root"
     TYPE = "_type"
@@ -36,18 +36,20 @@ class NodeType:
 
 
 class MetricType:
-    """Types of a trial's messages."""
+    """Types of the messages that a trial sends to the experiment."""
 
     FINAL = "FINAL"
     PERIODICAL = "PERIODICAL"
     REQUEST_PARAMETER = "REQUEST_PARAMETER"
 
 
-# ---- parameter sets with indices: option i of a choice is {"_index": i, "_value": option} ------------------
+# ---- parameter sets with indices: a choice of option i is {"_index": i, "_value": option} ------------------
 
 
 def split_index(params: Any) -> Any:
-    """Return a parameter set without the indices of its choices."""
+    """Return a parameter set without indices: each choice ``{"_index": i, "_value": option}`` becomes
+    ``option``.
+    """
     if not isinstance(params, dict):
         return params
     if NodeType.INDEX in params:
@@ -58,8 +60,9 @@ def split_index(params: Any) -> Any:
 def json2space(x: Any, oldy: Any = None, name: str = NodeType.ROOT) -> list[str]:
     """Return the paths of all parameters in a search space. Inner parameters come before their choice.
 
-    With ``oldy``, a parameter set with indices, only the chosen options are included. A path looks like
-    ``root[layers]-choice[1][size]-randint``. Raise RuntimeError if an option that is a mapping has no name.
+    ``oldy`` is a parameter set in which each choice is ``{"_index": i, "_value": option}``. If it is given,
+    only the chosen options are included. A path looks like ``root[layers]-choice[1][size]-randint``. Raise
+    RuntimeError if an option that is a mapping has no "_name".
     """
     found: list[str] = []
     if isinstance(x, dict) and NodeType.TYPE in x:
@@ -86,10 +89,12 @@ def json2parameter(
     Rand: bool = False,
     name: str = NodeType.ROOT,
 ) -> Any:
-    """Return a parameter set with indices: drawn below every path that ``is_rand`` marks, else from ``oldy``.
+    """Return a parameter set in which some values are drawn at random, and all others are copied from
+    ``oldy``.
 
-    ``is_rand`` has an entry for each path of ``json2space``. ``Rand``: draw everything. ``random_state``: see
-    ``nni.parameter_expressions``. Raise RuntimeError if an option that is a mapping has no name.
+    ``is_rand`` maps each path of ``json2space`` to True if the part below it is drawn. ``Rand``: draw
+    everything. In ``oldy`` and the result, a choice is ``{"_index": i, "_value": option}``. Raise
+    RuntimeError if an option that is a mapping has no "_name".
     """
     if isinstance(x, dict) and NodeType.TYPE in x:
         kind, arguments = x[NodeType.TYPE], x[NodeType.VALUE]
@@ -114,7 +119,10 @@ def json2parameter(
 
 
 def _children(x: Any) -> list[tuple[Any, Any]]:
-    """Return keys or positions with their values. Raise RuntimeError."""
+    """Return the items of a mapping, or the positions and values of a list.
+
+    Raise RuntimeError if a mapping in the list has no "_name".
+    """
     if isinstance(x, dict):
         return list(x.items())
     if not isinstance(x, list):
@@ -126,7 +134,10 @@ def _children(x: Any) -> list[tuple[Any, Any]]:
 
 
 def convert_dict2tuple(value: Any) -> Any:
-    """Return a mapping as a hashable tuple of sorted pairs. Inner mappings are changed in place."""
+    """Convert a mapping to a hashable tuple of sorted pairs.
+
+    This also converts, and so changes, its inner mappings.
+    """
     if not isinstance(value, dict):
         return value
     for key in value:

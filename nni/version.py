@@ -1,4 +1,4 @@
-"""NNI's import path of the version."""
+"""The version number of the package ``nni`` under its import path in NNI."""
 
 from nni import __version__
 

@@ -1,1 +1,4 @@
-"""Modules of NNI's command line, for programs that import them. ``nnictl`` itself is ``nnimgr.cli``."""
+"""Modules of NNI's command line, for programs that import them.
+
+The command ``nnictl`` itself is in ``nnimgr.cli``.
+"""

@@ -1,1 +1,1 @@
-"""NNI's import paths of helpers for experiments of this user and machine."""
+"""Helper functions of NNI's command line under their import paths in NNI."""

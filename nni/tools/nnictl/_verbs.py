@@ -1,4 +1,6 @@
-"""Runs verbs of ``nnictl`` for functions of NNI's command line, which take parsed arguments."""
+"""Builds functions like those of NNI's command line, which take parsed arguments, from subcommands of
+``nnictl``.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,12 @@ Function = Callable[[argparse.Namespace], int]
 
 
 def verb(words: str, *positional: str, **options: str) -> Function:
-    """Return a function of parsed arguments that runs ``nnictl`` with ``words``. It returns the exit code.
+    """Return a function that runs the subcommand ``words`` of ``nnictl`` for parsed arguments and returns the
+    exit code.
 
-    ``positional``: attributes whose values follow the words. ``options``: attribute -> option that gets its
-    value, or stands alone if the value is True. Attributes that are missing, None or False are left out.
+    ``positional``: attributes of the parsed arguments whose values are appended to the command line.
+    ``options``: attribute -> option that is added with its value, or alone if the value is True. An attribute
+    that is missing, None or False adds nothing.
     """
 
     def run(args: argparse.Namespace) -> int:

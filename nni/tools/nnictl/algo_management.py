@@ -1,4 +1,4 @@
-"""Registered algorithms, under NNI's names."""
+"""Functions that register, unregister and list algorithms, named as in NNI."""
 
 from nni.tools.nnictl._verbs import verb
 

@@ -1,4 +1,4 @@
-"""Commands that NNI's command line runs."""
+"""Functions with which NNI's command line reads files, ends processes and runs pip."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = [
     "kill_command",
 ]
 
-_LOOK_S = 0.05  # interval between two looks at a process
+_LOOK_S = 0.05  # seconds between two checks of a process
 
 
 def check_output_command(file_path: str, head: int | None = None, tail: int | None = None) -> str:
-    """Return the text of a file, or its first ``head`` or last ``tail`` lines.
+    """Return the text of a file, or only its first ``head`` or last ``tail`` lines.
 
-    Exit with code 1 if there is no such file.
+    Print an error and exit with code 1 if the file does not exist.
     """
     file = Path(file_path)
     if not file.exists():
@@ -42,9 +42,10 @@ def check_output_command(file_path: str, head: int | None = None, tail: int | No
 
 
 def kill_command(pid: int, timeout: float = 60) -> None:
-    """Send SIGTERM to a process and wait up to ``timeout`` seconds for its end. Warn if it still runs.
+    """Send SIGTERM to a process and wait up to ``timeout`` seconds for its end.
 
-    The first Ctrl-C is a warning only; the second ends the wait with KeyboardInterrupt.
+    Print a warning if it still runs. The first Ctrl-C only prints a warning. The second Ctrl-C ends the wait
+    with KeyboardInterrupt.
     """
     try:
         os.kill(pid, signal.SIGTERM)
@@ -66,7 +67,7 @@ def kill_command(pid: int, timeout: float = 60) -> None:
 
 
 def _check_pid_running(pid: int) -> bool:
-    """Return whether a process runs. A child process that has ended is reaped."""
+    """Return whether the process with this id runs. Reap it if it is a child process that has ended."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == 0
     except ChildProcessError:

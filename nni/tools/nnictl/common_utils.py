@@ -1,4 +1,4 @@
-"""Files, messages, processes and ports, as NNI's command line handles them."""
+"""Functions with which NNI's command line reads files, prints messages, and checks processes and ports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def get_yml_content(file_path: str | os.PathLike[str]) -> Any:
 
 
 def get_json_content(file_path: str | os.PathLike[str]) -> Any:
-    """Return the content of a JSON file. Raise OSError or ValueError."""
+    """Return the content of a JSON file.
+
+    Raise OSError if the file cannot be read, and ValueError if it is not JSON.
+    """
     with open(file_path, encoding="utf-8") as file:
         return json.load(file)
 
@@ -92,12 +95,12 @@ def detect_port(port: int | str) -> bool:
 
 
 def get_user() -> str:
-    """Return the name of the user."""
+    """Return the login name of the user who runs this process."""
     return getpass.getuser()
 
 
 def generate_temp_dir() -> str:
-    """Create an empty directory for temporary files. Return its path."""
+    """Create an empty temporary directory, and return its path."""
     return tempfile.mkdtemp(prefix="nni-")
 
 

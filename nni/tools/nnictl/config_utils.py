@@ -1,4 +1,4 @@
-"""The index of experiments, and their stored configurations, under NNI's names."""
+"""Access to the list of this user's experiments and to their stored configurations, named as in NNI."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Config", "Experiments"]
 
 
 class Config:
-    """Configuration of an experiment. ``log_dir``: the directory that holds the experiment's directory."""
+    """Stored configuration of an experiment. ``log_dir``: the parent of the experiment's directory."""
 
     def __init__(self, experiment_id: str, log_dir: str) -> None:
         self.experiment_id = experiment_id
@@ -27,7 +27,10 @@ class Config:
         self.refresh_config()
 
     def refresh_config(self) -> None:
-        """Read the configuration again. Raise FileNotFoundError, or StoreError for a damaged database."""
+        """Read the configuration again from the experiment's database.
+
+        Raise FileNotFoundError if there is no database, and StoreError if it is damaged.
+        """
         if not database_path(self._directory).is_file() and nni_database_path(self._directory).is_file():
             with NniDatabase.opened(self._directory) as database:
                 profile = database.profile()
@@ -40,14 +43,14 @@ class Config:
         self.config = found
 
     def get_config(self) -> dict[str, Any]:
-        """Return the configuration."""
+        """Return the configuration as it was last read."""
         return self.config
 
 
 class Experiments:
-    """Index of the experiments of a home directory: experiment id -> entry in NNI's format.
+    """List of the experiments in a home directory: experiment id -> entry in NNI's format.
 
-    ``home_dir``: by default, the home of this user.
+    ``home_dir``: the directory with the list; by default, nnimgr's home directory of this user.
     """
 
     def __init__(self, home_dir: str | os.PathLike[str] | None = None) -> None:
@@ -71,7 +74,7 @@ class Experiments:
         logDir: str | os.PathLike[str] = "",
         prefixUrl: str | None = None,
     ) -> None:
-        """Add or replace an entry."""
+        """Add an experiment's entry to the list, or replace its entry."""
         entry = {
             "id": expId,
             "port": port,
@@ -91,7 +94,10 @@ class Experiments:
             self.experiments = entries
 
     def update_experiment(self, expId: str, key: str, value: Any) -> bool:
-        """Set a field of an entry; None removes the field. Return False if there is no entry."""
+        """Set a field of an experiment's entry, or remove the field if the value is None.
+
+        Return False if there is no entry.
+        """
         with self._index.changing() as entries:
             self.experiments = entries
             if expId not in entries:
@@ -103,22 +109,22 @@ class Experiments:
         return True
 
     def remove_experiment(self, expId: str) -> None:
-        """Remove an entry, if there is one. The experiment's files stay."""
+        """Remove an experiment from the list, if it is there. The experiment's files stay."""
         with self._index.changing() as entries:
             entries.pop(expId, None)
             self.experiments = entries
 
     def get_all_experiments(self) -> dict[str, Any]:
-        """Return the entries as this object has last read or written them."""
+        """Return the list of experiments as this object has last read or written it."""
         return self.experiments
 
     def read_file(self) -> dict[str, Any]:
-        """Return the entries in the file."""
+        """Read the list of experiments from its file and return it."""
         return {entry["id"]: entry for entry in self._index.raw() if "id" in entry}
 
 
 def _without_cluster_data(params: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration of NNI 2 in the form in which its user wrote it (v1).
+    """Convert a configuration as NNI 2 stores it to the format in which its user wrote it (v1).
 
     NNI 2 stores the sections of the training service as a list of names and values.
     """
@@ -131,6 +137,8 @@ def _without_cluster_data(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _section(key: str) -> str:
-    """Return the name of a section: "trial_config" is trial, "machine_list" is machineList."""
+    """Return the name of a section in the v1 format: "trial" for "trial_config", "machineList" for
+    "machine_list".
+    """
     first, *others = key.split("_")
     return "trial" if key == "trial_config" else first + "".join(map(str.title, others))

@@ -1,4 +1,4 @@
-"""Constants of NNI's command line."""
+"""Constants that the modules of NNI's command line use."""
 
 from nnimgr.home import Home
 

@@ -1,4 +1,4 @@
-"""NNI's import path of the command that writes an example."""
+"""The function for ``nnictl hello``, which writes an example experiment, under its import path in NNI."""
 
 from nni.tools.nnictl._verbs import verb
 

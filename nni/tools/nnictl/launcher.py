@@ -1,4 +1,4 @@
-"""Start of experiments, under NNI's names."""
+"""Functions that start experiments, named as in NNI's command line."""
 
 from nni.tools.nnictl._verbs import verb
 

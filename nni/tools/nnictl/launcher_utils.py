@@ -1,4 +1,4 @@
-"""Checks of configurations of NNI's first format (v1), under NNI's names."""
+"""Function that checks an experiment's configuration, named as in NNI's command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ __all__ = ["parse_time", "validate_all_content"]
 
 
 def validate_all_content(experiment_config: dict[str, Any], config_path: str) -> None:
-    """Raise nnimgr's ConfigError, with every error, if a configuration cannot be converted (v1) or used."""
+    """Raise nnimgr's ConfigError, with every error, if a configuration is not valid.
+
+    The old format (v1) is converted first.
+    """
     import json
     import os
     from pathlib import Path

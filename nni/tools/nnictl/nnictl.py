@@ -1,4 +1,4 @@
-"""NNI's import path of the command ``nnictl``."""
+"""The command ``nnictl`` under its import path in NNI."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["get_parser", "parse_args"]
 
 
 def parse_args() -> None:
-    """Run ``nnictl`` with the arguments of this process, and exit with its code."""
+    """Run ``nnictl`` with the arguments of this process, and exit with its exit code."""
     sys.exit(main())
 
 
 def get_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+    """Return the parser for the command line of ``nnictl``."""
     return nnictl_parser()
 
 

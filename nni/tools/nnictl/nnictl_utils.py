@@ -1,7 +1,7 @@
-"""Lookups and verbs of NNI's command line, for programs that import them.
+"""Functions behind the subcommands of NNI's command line, for programs that import them.
 
 ``args`` are parsed arguments: objects with attributes such as ``id``, ``port`` and ``all``. Functions print a
-message where NNI prints one. Verbs that only print run ``nnictl``, and return its exit code.
+message where NNI prints one. Functions that only print run ``nnictl``, and return its exit code.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ save_experiment = verb("experiment save", "id", path="--path", saveCodeDir="--sa
 load_experiment = verb("experiment load", path="--path", codeDir="--codeDir", logDir="--logDir")
 
 
-# ---- the index --------------------------------------------------------------------------------------------
+# ---- list of experiments ----------------------------------------------------------------------------------
 
 
 def update_experiment() -> None:
-    """Mark experiments of NNI's own managers as STOPPED whose manager has ended.
+    """Set the status STOPPED for NNI's own experiments whose manager process has ended.
 
-    An experiment of nnimgr continues when its server is started again.
+    Experiments of nnimgr are left unchanged, because they continue when their server is started again.
     """
     index = Experiments()
     for key, entry in index.get_all_experiments().items():
@@ -90,9 +90,10 @@ def update_experiment() -> None:
 
 
 def check_experiment_id(args: Any, update: bool = True) -> str | None:
-    """Return the id in ``args`` if it is in the index; without an id, the only experiment that runs.
+    """Return the id in ``args`` if such an experiment exists.
 
-    Return None if there is none. List the experiments and exit with code 1 if several run.
+    If ``args`` has no id, return the only running experiment. Return None if there is no such experiment. If
+    several run, list them and exit with code 1.
     """
     if update:
         update_experiment()
@@ -112,9 +113,11 @@ def check_experiment_id(args: Any, update: bool = True) -> str | None:
 
 
 def parse_ids(args: Any) -> list[str] | None:
-    """Return the experiments that ``nnictl stop`` would stop. ``args``: ``id``, ``port`` and ``all``.
+    """Return the ids of the experiments that ``nnictl stop`` would stop for these arguments: ``id``, ``port``
+    and ``all``.
 
-    An id may be a unique beginning, or end with ``*``. Return None if it is ambiguous or nothing was run.
+    An id may be shortened to a unique beginning, or end with ``*``. Return None if the id is ambiguous or no
+    experiment was ever run.
     """
     update_experiment()
     entries = Experiments().get_all_experiments()
@@ -147,7 +150,9 @@ def parse_ids(args: Any) -> list[str] | None:
 
 
 def get_config_filename(args: Any) -> str:
-    """Return the id of the experiment that ``args`` names. Exit with code 1 if there is none."""
+    """Return the id of the experiment that ``args`` names. Exit with code 1 if there is no such
+    experiment.
+    """
     experiment_id = check_experiment_id(args)
     if experiment_id is None:
         print_error("Please set correct experiment id.")
@@ -156,18 +161,27 @@ def get_config_filename(args: Any) -> str:
 
 
 def get_experiment_port(args: Any) -> Any:
-    """Return the port of the experiment that ``args`` names. Exit with code 1 if there is none."""
+    """Return the server's port for the experiment that ``args`` names.
+
+    Exit with code 1 if there is no such experiment.
+    """
     return Experiments().get_all_experiments()[get_config_filename(args)].get("port")
 
 
 def get_experiment_dir(args: Any) -> str:
-    """Return the directory of the experiment that ``args`` names. Exit with code 1 if there is none."""
+    """Return the directory of the experiment that ``args`` names.
+
+    Exit with code 1 if there is no such experiment.
+    """
     experiment_id = get_config_filename(args)
     return f"{Experiments().get_all_experiments()[experiment_id].get('logDir', '')}/{experiment_id}"
 
 
 def experiment_list(args: Any) -> list[str]:
-    """Print the experiments that are not stopped, or all with ``args.all``. Return their ids."""
+    """Print the experiments that are not stopped, or all experiments if ``args.all`` is set.
+
+    Return their ids.
+    """
     update_experiment()
     entries = Experiments().get_all_experiments()
     if not entries:
@@ -205,7 +219,9 @@ def _line(entry: Mapping[str, Any]) -> str:
 
 
 def get_experiment_time(port: int | str) -> tuple[Any, Any]:
-    """Return start and end of the experiment on a port, in milliseconds since 1970; None if unknown."""
+    """Return start and end of the experiment on a port, in milliseconds since 1970. An unknown time
+    is None.
+    """
     response = rest_get(url_utils.experiment_url(port), REST_TIME_OUT)
     content = json.loads(response.text) if check_response(response) else {}
     return content.get("startTime"), content.get("endTime")
@@ -218,14 +234,17 @@ def get_experiment_status(port: int | str) -> str | None:
 
 
 def check_rest(args: Any) -> bool:
-    """Print and return whether the server of the experiment that ``args`` names answers."""
+    """Print and return whether the server responds for the experiment that ``args`` names."""
     running, _ = check_rest_server_quick(get_experiment_port(args))
     print_normal(f"Restful server is {'' if running else 'not '}running...")
     return running
 
 
 def trial_ls(args: Any) -> Any:
-    """Print and return the trials, or those with the ``head`` largest or ``tail`` smallest results."""
+    """Print and return the trials of an experiment.
+
+    With ``args.head`` or ``args.tail``, only that number of trials with the largest or smallest results.
+    """
     if args.head and args.tail:
         print_error("Head and tail cannot be set at the same time.")
         return None
@@ -241,7 +260,7 @@ def trial_ls(args: Any) -> Any:
 
 
 def trial_kill(args: Any) -> bool:
-    """Cancel the trial ``args.trial_id``. Return whether that has worked."""
+    """Cancel the trial ``args.trial_id``. Return whether the server has done so."""
     response = rest_delete(f"{_api(args)}{url_utils.TRIAL_JOBS_API}/{args.trial_id}", REST_TIME_OUT)
     if not check_response(response):
         print_error(f"Trial {args.trial_id} was not canceled.")
@@ -249,7 +268,9 @@ def trial_kill(args: Any) -> bool:
 
 
 def list_experiment(args: Any) -> Any:
-    """Print and return the profile of the experiment that ``args`` names."""
+    """Print and return the configuration and state (NNI's "profile") of the experiment that ``args``
+    names.
+    """
     content = _read(args, url_utils.EXPERIMENT_API)
     if content is not None:
         _show(convert_time_stamp_to_date(content))
@@ -257,7 +278,7 @@ def list_experiment(args: Any) -> Any:
 
 
 def experiment_status(args: Any) -> bool:
-    """Print the status of the experiment that ``args`` names. Return whether its server answers."""
+    """Print the status of the experiment that ``args`` names. Return whether its server responds."""
     content = _read(args, url_utils.CHECK_STATUS_API)
     if content is not None:
         _show(content)
@@ -265,7 +286,7 @@ def experiment_status(args: Any) -> bool:
 
 
 def convert_time_stamp_to_date(content: dict[str, Any]) -> dict[str, Any]:
-    """Change the times in a profile or trial to text, and return it."""
+    """Replace the times in the dict of an experiment or trial by readable text. Return the dict."""
     for name in ("startTime", "endTime"):
         if content.get(name):
             content[name] = _local(content[name], "%Y/%m/%d %H:%M:%S")
@@ -273,9 +294,9 @@ def convert_time_stamp_to_date(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def get_time_interval(time1: Any, time2: Any) -> str:
-    """Return the time between two instants, such as "0d 1h 2m 3s"; "N/A" if an instant is unknown.
+    """Return the difference of two times in milliseconds since 1970, such as "0d 1h 2m 3s".
 
-    The instants are milliseconds since 1970.
+    Return "N/A" if one of the times is unknown.
     """
     try:
         seconds = int((time2 - time1) / 1000)
@@ -286,9 +307,9 @@ def get_time_interval(time1: Any, time2: Any) -> str:
 
 
 def _api(args: Any) -> str:
-    """Return the root of the API for the experiment that ``args`` names.
+    """Return the base URL of NNI's REST API for the experiment that ``args`` names.
 
-    A server that has several experiments needs the id in the address.
+    If the server runs several experiments, the URL contains the experiment's id.
     """
     entries = Experiments().get_all_experiments()
     entry = entries[get_config_filename(args)]
@@ -301,7 +322,10 @@ def _api(args: Any) -> str:
 
 
 def _read(args: Any, api: str) -> Any:
-    """Return the JSON at a route of the experiment that ``args`` names. Print an error and return None."""
+    """Return the JSON at the path ``api`` of the REST API, for the experiment that ``args`` names.
+
+    Print an error and return None if the server does not respond or refuses.
+    """
     response = rest_get(_api(args) + api, REST_TIME_OUT)
     if not check_response(response):
         print_error("Restful server is not running..." if response is None else response.text)
@@ -319,7 +343,7 @@ def _show(content: Any) -> None:
 
 
 def _local(at: Any, form: str) -> str:
-    """Return an instant in milliseconds since 1970 as local time. Return any other value as text."""
+    """Return a time in milliseconds since 1970 as text in local time. Return any other value as text."""
     if not isinstance(at, int):
         return str(at)
     return datetime.fromtimestamp(at // 1000, UTC).astimezone().strftime(form)

@@ -1,7 +1,6 @@
-"""Calls of the REST API that report errors as None, under NNI's names.
+"""HTTP requests to the REST API, with functions named as in NNI that return None on an error.
 
-They use ``requests`` if it is installed, because programs that replace its answers in tests expect that, and
-httpx otherwise.
+They use ``requests`` if it is installed, because users' tests replace that library, and httpx otherwise.
 """
 
 from __future__ import annotations
@@ -30,27 +29,30 @@ _QUICK_S = 5
 
 
 def rest_get(url: str, timeout: float, show_error: bool = False) -> Any:
-    """Return the response of GET, or None if the server does not answer."""
+    """Send a GET request. Return the response, or None if the server does not respond."""
     return _call("GET", url, None, timeout, show_error)
 
 
 def rest_delete(url: str, timeout: float, show_error: bool = False) -> Any:
-    """Return the response of DELETE, or None if the server does not answer."""
+    """Send a DELETE request. Return the response, or None if the server does not respond."""
     return _call("DELETE", url, None, timeout, show_error)
 
 
 def rest_put(url: str, data: str, timeout: float, show_error: bool = False) -> Any:
-    """Return the response of PUT with JSON text, or None if the server does not answer."""
+    """Send JSON text with a PUT request. Return the response, or None if the server does not respond."""
     return _call("PUT", url, data, timeout, show_error)
 
 
 def rest_post(url: str, data: str, timeout: float, show_error: bool = False) -> Any:
-    """Return the response of POST with JSON text, or None if the server does not answer."""
+    """Send JSON text with a POST request. Return the response, or None if the server does not respond."""
     return _call("POST", url, data, timeout, show_error)
 
 
 def check_rest_server(rest_port: int | str) -> tuple[bool, Any]:
-    """Wait up to 20 s for a server. Return whether it is ready, and its last response."""
+    """Wait until the server on a port responds, for at most 20 attempts with 1 s between them.
+
+    Return whether the server is ready, and its response or None.
+    """
     response = None
     for _ in range(_TRIES):
         response = rest_get(check_status_url(rest_port), REST_TIME_OUT)
@@ -61,13 +63,13 @@ def check_rest_server(rest_port: int | str) -> tuple[bool, Any]:
 
 
 def check_rest_server_quick(rest_port: int | str) -> tuple[bool, Any]:
-    """Return whether a server is ready, and its response or None."""
+    """Return whether the server on a port is ready, and its response (None if it is not ready)."""
     response = rest_get(check_status_url(rest_port), _QUICK_S)
     return (True, response) if check_response(response) else (False, None)
 
 
 def check_response(response: Any) -> bool:
-    """Return whether a response has the status 200."""
+    """Return whether there is a response with the HTTP status 200."""
     return response is not None and response.status_code == 200
 
 

@@ -1,4 +1,4 @@
-"""Registered training services, under NNI's names."""
+"""Functions that register, unregister and list training services, named as in NNI."""
 
 from nni.tools.nnictl._verbs import verb
 

@@ -1,4 +1,4 @@
-"""Changes of running experiments, under NNI's names."""
+"""Functions that change running experiments, named as in NNI's command line."""
 
 from __future__ import annotations
 
@@ -27,19 +27,22 @@ import_data = verb("experiment import", "id", filename="--filename")
 
 
 def validate_digit(value: Any, start: int, end: int) -> None:
-    """Raise ValueError unless a value is an integer from ``start`` to ``end``."""
+    """Raise ValueError if ``value`` is not an integer from ``start`` to ``end``."""
     if not str(value).isdigit() or not start <= int(value) <= end:
         raise ValueError(f"value ({value}) must be an integer from {start} to {end}")
 
 
 def validate_file(path: str) -> None:
-    """Raise FileNotFoundError if there is no such file."""
+    """Raise FileNotFoundError if the file does not exist."""
     if not os.path.exists(path):
         raise FileNotFoundError(f"there is no file {path}")
 
 
 def load_search_space(path: str) -> Any:
-    """Return the search space in a JSON file. Raise OSError or ValueError."""
+    """Return the search space in a JSON file.
+
+    Raise OSError if the file cannot be read, and ValueError if it is not JSON.
+    """
     content = get_json_content(path)
     if not content:
         raise ValueError(f"the search space in {path} is empty")

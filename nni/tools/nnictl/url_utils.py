@@ -1,4 +1,4 @@
-"""Addresses of the REST API of this machine's servers."""
+"""Functions that return URLs of the REST API on this machine, named as in NNI."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ TENSORBOARD_API = "/tensorboard"
 
 
 def format_url_path(path: str | None) -> str:
-    """Return the root of the API below a URL prefix."""
+    """Return the path of the REST API, after a URL prefix if one is given."""
     return API_ROOT_URL if path is None else f"/{path}{API_ROOT_URL}"
 
 
 def set_prefix_url(prefix_path: str | None) -> None:
-    """Make all addresses start below a URL prefix."""
+    """Make all URLs from this module start with a URL prefix."""
     global API_ROOT_URL
     API_ROOT_URL = format_url_path(prefix_path)
 
@@ -58,10 +58,10 @@ tensorboard_url = partial(_url, TENSORBOARD_API)
 
 
 def trial_job_id_url(port: int | str, job_id: str) -> str:
-    """Return the address of a trial."""
+    """Return the URL of a trial in the REST API."""
     return f"{trial_jobs_url(port)}/{job_id}"
 
 
 def get_local_urls(port: int | str, prefix: str | None) -> list[str]:
-    """Return the addresses at which the dashboard can be opened on this machine."""
+    """Return the URLs at which a browser on this machine can open the dashboard."""
     return [f"http://127.0.0.1:{port}{prefix or ''}"]

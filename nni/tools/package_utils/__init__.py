@@ -1,4 +1,4 @@
-"""Names and classes of built-in and registered algorithms, under NNI's names."""
+"""Functions that look up and create built-in and registered algorithms, named as in NNI."""
 
 from nni.tools.package_utils.common import AlgoMeta
 from nni.tools.package_utils.config_manager import (

@@ -1,4 +1,4 @@
-"""Description of a built-in or registered algorithm."""
+"""Class that describes a built-in or registered algorithm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["AlgoMeta"]
 
 
 class AlgoMeta(NamedTuple):
-    """Description of an algorithm. Classes are written as "module.Class"."""
+    """Description of a tuner or assessor. Class names have the form "module.Class"."""
 
     name: str
     alias: str | None
@@ -24,7 +24,7 @@ class AlgoMeta(NamedTuple):
 
     @staticmethod
     def load(meta: Mapping[str, Any], algo_type: str | None = None) -> AlgoMeta:
-        """Return the algorithm of an entry of ``registered_algorithms.yml``, or of a description of it."""
+        """Build an algorithm's description from a dict in the form of ``registered_algorithms.yml``."""
         role = algo_type or meta["algoType"]
         return AlgoMeta(
             name=meta["builtinName"],
@@ -40,7 +40,7 @@ class AlgoMeta(NamedTuple):
         )
 
     def dump(self) -> dict[str, Any]:
-        """Return the entry of the algorithm as ``registered_algorithms.yml`` has it."""
+        """Return the description as a dict in the form of ``registered_algorithms.yml``."""
         found = {
             "builtinName": self.name,
             "alias": self.alias,

@@ -1,4 +1,4 @@
-"""Lists of built-in and registered algorithms."""
+"""Functions that list, register and unregister algorithms."""
 
 from __future__ import annotations
 
@@ -18,32 +18,35 @@ __all__ = [
 
 
 def get_algo_meta(name: str) -> AlgoMeta | None:
-    """Return the algorithm of a name or alias, in upper or lower case, or None."""
+    """Return the description of the algorithm with this name or alias, or None.
+
+    Upper and lower case do not matter.
+    """
     wanted = name.lower()
     known = get_all_algo_meta()
     return next((each for each in known if wanted in (each.name.lower(), (each.alias or "").lower())), None)
 
 
 def get_all_algo_meta() -> list[AlgoMeta]:
-    """Return all built-in algorithms, followed by all registered ones."""
+    """Return the descriptions of all built-in algorithms, followed by those of all registered algorithms."""
     own = registered.registered(registered.registry_file())
     return [*map(_of_builtin, BUILTINS), *(AlgoMeta.load(each.plain(), each.role) for each in own)]
 
 
 def get_registered_algo_meta(builtin_name: str) -> dict[str, Any] | None:
-    """Return the algorithm of a name as NNI 2 describes it, or None."""
+    """Return the description of the algorithm with this name as a dict, the form of NNI 2, or None."""
     found = get_algo_meta(builtin_name)
     return None if found is None else found.dump()
 
 
 def register_algo_meta(algo_meta: AlgoMeta) -> None:
-    """Register an algorithm, or replace the algorithm of its name."""
+    """Register an algorithm. Replace the registered algorithm that has the same name."""
     entry = registered.read_entry(algo_meta.dump(), algo_meta.algo_type, advisor=algo_meta.is_advisor)
     registered.register(entry, registered.registry_file())
 
 
 def unregister_algo_meta(algo_name: str) -> None:
-    """Remove a registered algorithm, if there is one of this name."""
+    """Remove the registered algorithm with this name, if there is one."""
     registered.unregister(algo_name, registered.registry_file())
 
 

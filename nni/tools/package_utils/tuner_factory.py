@@ -1,4 +1,4 @@
-"""Creates algorithms by name or class, under NNI's names."""
+"""Functions that create tuners and assessors by name or class, named as in NNI."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 def create_builtin_class_instance(
     builtin_name: str, input_class_args: Mapping[str, Any] | None, algo_type: str
 ) -> Any:
-    """Create a built-in or registered algorithm. Raise RuntimeError if there is none of this name.
+    """Create the built-in or registered algorithm with this name. Raise RuntimeError if there is none.
 
     ``algo_type``: "tuners" or "assessors".
     """
@@ -35,13 +35,18 @@ def create_builtin_class_instance(
 
 
 def create_customized_class_instance(class_params: Mapping[str, Any]) -> Any:
-    """Create an algorithm of ``className``, with ``classArgs``, from the module in ``codeDirectory``."""
+    """Create an object of a user's class: ``className`` in ``codeDirectory``, with the arguments
+    ``classArgs``.
+    """
     target = load(class_params["className"], code_directory=class_params.get("codeDirectory"))
     return target(**(class_params.get("classArgs") or {}))
 
 
 def create_validator_instance(algo_type: str, builtin_name: str) -> Any:
-    """Create the validator of an algorithm's arguments, or return None if it has none."""
+    """Create the object that checks a registered algorithm's arguments.
+
+    Return None if the algorithm has no such class.
+    """
     found = get_algo_meta(builtin_name)
     if found is None or found.validator_class_name is None:
         return None
@@ -49,13 +54,15 @@ def create_validator_instance(algo_type: str, builtin_name: str) -> Any:
 
 
 def get_builtin_module_class_name(algo_type: str, builtin_name: str) -> tuple[str | None, str | None]:
-    """Return module and class of an algorithm, or None twice."""
+    """Return the module and the class of the algorithm with this name. Return (None, None) if there
+    is none.
+    """
     found = get_algo_meta(builtin_name)
     return parse_full_class_name(None if found is None else found.class_name)
 
 
 def parse_full_class_name(full_class_name: str | None) -> tuple[str | None, str | None]:
-    """Return module and class in "module.Class", or None twice."""
+    """Split "module.Class" into module and class. Return (None, None) for an empty name."""
     if not full_class_name:
         return None, None
     module, _, name = full_class_name.rpartition(".")
