@@ -1,4 +1,7 @@
-"""Search for the most promising point according to a model of the results."""
+"""Search for the point that is most promising according to a model of the results so far.
+
+Points are parameter sets as rows of numbers from 0 to 1 (see ``encoding``).
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,25 @@ from nnimgr.tuners.cube import Cube, Floats
 
 __all__ = ["Acquisition", "Search", "improvement"]
 
-# Function from means and standard deviations, shape (n,), to scores, of which higher is better.
+# Function that returns scores for means and standard deviations of points, shape (n,). Higher is better.
 Acquisition = Callable[[Floats, Floats], Floats]
 
-_PAIRS = 1_000_000  # limit of candidates times results, when many candidates are compared
-_NEAR = 1000  # most candidates around good points
-# Distances at which each round searches for neighbours of a candidate.
+_PAIRS = 1_000_000  # limit of the number of candidates times the number of results
+_NEAR = 1000  # most candidates that are drawn near good points
+# Distance of a candidate's neighbours in each round of the search.
 _ROUNDS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
 _LOOKS = 4  # number of neighbours of a candidate in each round
 _POLISHED = 3  # number of best candidates that are improved along the slope
 _STEPS = 25  # most steps along the slope
-_CHECKED = 2000  # most candidates that are checked against the rules
+_CHECKED = 2000  # most candidates for which the search checks whether they are allowed
 
 
 class Search:
-    """Search for the point of a cube with the largest acquisition, at a distance from pending points.
+    """Search for the point with the highest score that is not too close to a pending point.
 
-    ``predict`` returns means and standard deviations of points, shape (n,), at a cost per point that grows
-    with ``size``. ``smooth``: the predictions have a slope that can be followed.
+    Pending points are the parameter sets of unfinished trials. ``predict`` returns means and standard
+    deviations for points, shape (n,). ``size``: the cost of a prediction per point, such as the number of
+    results. ``smooth``: the predictions have a slope, so that the search may follow it.
     """
 
     def __init__(
@@ -48,10 +52,11 @@ class Search:
     def best(
         self, acquisition: Acquisition, around: Floats, *, warm_up: int, starts: int
     ) -> dict[str, Any] | None:
-        """Return the most promising parameter set that is allowed, or None if none was found.
+        """Return the allowed parameter set with the highest score (``acquisition``), or None if no allowed
+        set was found.
 
-        ``warm_up`` points are drawn from the whole cube, and the same number around the good points
-        ``around``. The best ``starts`` of them are refined.
+        The candidates are ``warm_up`` points drawn from the whole space, and the same number drawn near the
+        good points ``around``. The best ``starts`` candidates are then improved step by step.
         """
         count = max(1, min(warm_up, _PAIRS // self._size))
         near = around[self._rng.integers(len(around), size=min(count, _NEAR))]
@@ -67,7 +72,7 @@ class Search:
         for at in np.argsort(-reached, kind="stable")[: _POLISHED if self._smooth else 0]:
             refined[at] = self._uphill(acquisition, refined[at])
         reached = self._scores(acquisition, self._exact(refined))
-        # A refined point may not be allowed, so the original point stays a candidate.
+        # An improved point may not be allowed, so the original point stays a candidate.
         points, scores = np.concatenate([refined, points]), np.concatenate([reached, scores])
         for at in np.argsort(-scores, kind="stable"):
             parameters = self._cube.decode(points[at])
@@ -76,12 +81,12 @@ class Search:
         return None
 
     def _scores(self, acquisition: Acquisition, points: Floats) -> Floats:
-        """Return the scores of points: minus infinity for a point too close to a pending one."""
+        """Return the scores of points. A point that is too close to a pending point gets minus infinity."""
         found = acquisition(*self._predict(points))
         return np.where(self._cube.spread(points, self._pending), found, -np.inf)
 
     def _allowed(self, points: Floats, scores: Floats, count: int) -> tuple[Floats, Floats]:
-        """Return the best ``count`` points that are allowed, and their scores."""
+        """Return the best ``count`` points whose parameter sets are allowed, and their scores."""
         order = np.argsort(-scores, kind="stable")[:_CHECKED]
         kept: list[int] = []
         for at in order.tolist():
@@ -92,11 +97,14 @@ class Search:
         return points[kept], scores[kept]
 
     def _exact(self, points: Floats) -> Floats:
-        """Return the exact encodings of the parameter sets that the points represent."""
+        """Replace each point by the exact point of the parameter set into which it is decoded."""
         return np.array([self._cube.snapped(point) for point in points])
 
     def _refined(self, acquisition: Acquisition, points: Floats, scores: Floats) -> tuple[Floats, Floats]:
-        """Return for each point its best neighbour, or the point itself, and their scores."""
+        """Improve each point by repeated moves to random neighbours with higher scores.
+
+        Return the points and their scores.
+        """
         points, scores = points.copy(), scores.copy()
         for scale in _ROUNDS:
             for _ in range(_LOOKS):
@@ -107,7 +115,9 @@ class Search:
         return points, scores
 
     def _uphill(self, acquisition: Acquisition, point: Floats) -> Floats:
-        """Move a point along its continuous columns to where the acquisition is largest nearby."""
+        """Move a point along its continuous columns to the nearby place with the highest score, and return
+        it.
+        """
         from scipy.optimize import minimize
 
         free = np.flatnonzero(self._cube.active(point) & ~self._cube.stepped)
@@ -134,7 +144,10 @@ class Search:
 
 
 def improvement(mean: Floats, deviation: Floats, best: float) -> Floats:
-    """Return the logarithm of the expected improvement on ``best``, exact even if it underflows."""
+    """Return the logarithm of the expected improvement on the loss ``best``.
+
+    The result is exact even if the expected improvement is too small for a float.
+    """
     from scipy.special import log_ndtr
 
     z = (best - mean) / deviation

@@ -1,4 +1,6 @@
-"""Simulated annealing as in hyperopt: draws near one of the best sets, and nearer as results come in."""
+"""Simulated annealing as in hyperopt. It draws near good parameter sets, and nearer as more results
+arrive.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,20 @@ from nnimgr.tuners.points import PointTuner
 
 __all__ = ["AnnealTuner"]
 
-_RANK = 2.0  # average rank of the start among the results
+_RANK = 2.0  # average rank, counted from 1, of the result near which a set is drawn
 _SHRINK = 0.1  # speed at which the neighbourhood becomes smaller
-_NEIGHBOURS = 32  # number of draws, of which the first allowed draw at a distance from open sets is used
+_NEIGHBOURS = (
+    32  # most draws for a suggestion; the first allowed set far enough from unfinished trials is used
+)
 
 
 class AnnealTuner(PointTuner):
-    """Draws from around one of the best sets, chosen geometrically by rank.
+    """Tuner that draws each parameter set near one of the best sets so far.
 
-    With n results that have a parameter, its neighbourhood is the (1 + n / 10)th part of its range, and a
-    choice is drawn again with that probability. With ``parallel_optimize``, open sets count as results with
-    the smallest, largest or mean loss so far, by ``constant_liar_type``.
+    Better sets are chosen more often. If n results contain a parameter, a number is drawn from 1 / (1 + n /
+    10) of its range around the good value. A choice is drawn again with this probability. With
+    ``parallel_optimize``, unfinished trials count as results whose loss is the smallest, largest or mean loss
+    so far (``constant_liar_type``).
     """
 
     def __init__(
@@ -49,9 +54,9 @@ class AnnealTuner(PointTuner):
         return self.first_of(self._near(points, active, attempt, rng) for attempt in range(_NEIGHBOURS))
 
     def _near(self, points: Floats, active: NDArray[np.bool_], attempt: int, rng: Random) -> Floats:
-        """Return a point near one of these points, which are sorted best first; shape (width,).
+        """Return a random point near one of these points, which are sorted best first; shape (width,).
 
-        Each further attempt draws from a slightly larger neighbourhood.
+        A higher number of the attempt allows a slightly larger distance.
         """
         start = _geometric(len(points), rng)
         found = points[start].copy()
@@ -65,7 +70,7 @@ class AnnealTuner(PointTuner):
             if not len(known) or (column.options and rng.random() < width):
                 found[at] = rng.random()
                 continue
-            if not active[start, at]:  # in the start, another option is chosen
+            if not active[start, at]:  # the column is not in use in the start, so take it from another result
                 found[at] = points[known[_geometric(len(known), rng)], at]
             if not column.options:
                 found[at] = _moved(found[at], width, column.steps, rng)
@@ -74,7 +79,7 @@ class AnnealTuner(PointTuner):
 
 
 def _lie(losses: Floats, liar: str) -> float:
-    """Return the assumed loss of open sets."""
+    """Return the loss that is assumed for unfinished trials."""
     lowest, highest = float(losses.min()), float(losses.max())
     match liar:
         case "min":
@@ -86,11 +91,13 @@ def _lie(losses: Floats, liar: str) -> float:
 
 
 def _geometric(count: int, rng: Random) -> int:
-    """Return a rank below ``count``. The better a rank, the more probable it is."""
+    """Return a random rank from 0 to ``count`` - 1. Lower ranks, which are better, are more probable."""
     return min(count - 1, int(math.log(1.0 - rng.random()) / math.log(1.0 - 1.0 / _RANK)))
 
 
 def _moved(number: float, width: float, steps: int | None, rng: Random) -> float:
-    """Return a number within half of the width around ``number``, or within one step if that is more."""
+    """Return a random number at most ``width`` / 2 away from ``number``, or at most one step away if a step
+    is larger.
+    """
     half = width / 2 if steps is None else max(width / 2, 1.0 / steps)
     return rng.uniform(max(0.0, number - half), min(1.0, number + half))

@@ -13,14 +13,18 @@ __all__ = ["ASHA", "Promotions"]
 
 
 class ASHA(ModelTuner):
-    """Tuner that adds ``TRIAL_BUDGET`` to the parameters. ``mode`` decides how the budget is chosen.
+    """Tuner that adds the parameter ``TRIAL_BUDGET``, which tells a trial how much it may spend, for example
+    in epochs.
 
-    ``promotion``: each trial begins with ``min_budget``. Of all trials that have ended with the same budget,
-    the best 1 / ``eta`` run again with ``eta`` times that budget. The tuner never waits: if no trial can be
-    promoted, a new one begins. ``stopping``: the budget is always ``max_budget``. The assessor ASHA, which
-    comes with the tuner, stops the trials that are not among the best 1 / ``eta`` after ``min_budget``
-    reports, ``eta`` times as many, and so on. ``searcher``: the source of new configurations: ``random``, or
-    for promotion the model of ``bohb``.
+    ``mode`` decides how the budget is chosen. With ``promotion``, each configuration begins with
+    ``min_budget``. Of all trials that have ended with the same budget, the best 1 / ``eta`` run again with
+    ``eta`` times that budget. The tuner never waits: if no trial can be promoted, it begins a new
+    configuration. With ``stopping``, the budget is always ``max_budget``, and an assessor of the same name is
+    added. The assessor compares the trials after ``min_budget`` reports, ``eta`` times that number, and so
+    on, and stops all but the best 1 / ``eta``.
+
+    ``searcher``: where new configurations come from. ``random`` draws them; ``bohb``, only for promotion,
+    uses the model of the advisor BOHB.
     """
 
     def __init__(
@@ -42,21 +46,23 @@ class ASHA(ModelTuner):
         super().__init__(schedule, optimize_mode, seed, max_budget, arguments)
 
 
-_Entry = tuple[float, int]  # loss (infinite without a result), and the order of the end
+_Entry = tuple[float, int]  # loss (infinite without a result), and a number that counts the ended trials
 
 
 @dataclass(slots=True, eq=False)
 class _Rung:
-    """Trials with one budget."""
+    """All trials that run with the same budget."""
 
     budget: int
     ended: list[_Entry] = field(default_factory=list)  # all ended trials, sorted
     waiting: list[_Entry] = field(default_factory=list)  # trials with a result that were not promoted, sorted
-    # Configurations of the waiting trials.
+    # waiting trial -> its configuration
     configurations: dict[_Entry, Configuration] = field(default_factory=dict)
 
     def first(self, eta: int) -> _Entry | None:
-        """Return the best waiting trial if it is among the best 1 / ``eta`` of all ended trials."""
+        """Return the best trial that waits for promotion, or None if it is not among the best 1 / ``eta`` of
+        all ended trials.
+        """
         if self.waiting and bisect_left(self.ended, self.waiting[0]) < len(self.ended) // eta:
             return self.waiting[0]
         return None
@@ -64,7 +70,10 @@ class _Rung:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """Trial: its rung, its configuration, and its entry in the rung below from which it was promoted."""
+    """Running trial: its rung and configuration.
+
+    ``origin``: for a promoted trial, the rung below and the trial's entry there.
+    """
 
     rung: _Rung
     configuration: Configuration
@@ -72,9 +81,9 @@ class _Run:
 
 
 class Promotions(Schedule):
-    """Schedule of promotions.
+    """Schedule in which a configuration is promoted to the next budget as soon as it is among the best.
 
-    Budgets of the rungs: ``lowest``, ``lowest * eta``, ``lowest * eta ** 2`` ... ``highest``.
+    The budgets are ``lowest``, ``lowest * eta``, ``lowest * eta ** 2`` and so on up to ``highest``.
     """
 
     def __init__(self, lowest: int, highest: int, eta: int) -> None:
@@ -142,7 +151,9 @@ class Promotions(Schedule):
 
     @property
     def busy(self) -> bool:
-        """True if a running trial can lead to a promotion, which is possible even in a half-finished rung."""
+        """True if the result of a running trial can lead to a promotion, even if other trials of its rung
+        still run.
+        """
         return any(run.rung in self._rungs[:-1] for run in self._runs.values())
 
     def why_waiting(self) -> str:

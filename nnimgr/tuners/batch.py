@@ -13,11 +13,11 @@ __all__ = ["BatchTuner", "fault_of_space"]
 
 
 class BatchTuner(Tuner):
-    """Tuner that gives the options of the search space's only ``choice``, in their order.
+    """Tuner that suggests the options of the search space's only parameter, a ``choice``, in their order.
 
-    An option that is listed twice is given twice, unless the rules forbid it. An option that does not meet
-    the constraints is skipped. A set that was given or imported is not given again, not even from a new
-    search space, unless it is taken back.
+    An option that is listed twice is suggested twice, unless the experiment forbids repeated parameter sets.
+    An option that does not meet the constraints is skipped. An option that was suggested or imported is not
+    suggested again, even after the search space has changed, unless its trial was never run.
     """
 
     learns: ClassVar[bool] = False
@@ -26,7 +26,9 @@ class BatchTuner(Tuner):
         self._rules = Rules()
         self._options: list[Any] = []
         self._spent: Counter[str] = Counter()  # identity of an option -> how often it was given or imported
-        self._left: list[Any] | None = None  # remaining options, the last one first; None: not computed yet
+        self._left: list[Any] | None = (
+            None  # options still to suggest, in reverse order; None: not computed yet
+        )
 
     def obey(self, rules: Rules) -> None:
         self._rules = rules
@@ -53,11 +55,13 @@ class BatchTuner(Tuner):
         return option
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
-        """Recall a set that an earlier process suggested."""
+        """Record an option that was suggested before this process started, so that it is not
+        suggested again.
+        """
         self._spend(parameters)
 
     def take_back(self, parameter_id: int, parameters: Any) -> None:
-        """Take back a set that was never tried."""
+        """Forget that an option was suggested, because its trial was never run."""
         self._spend(parameters, times=-1)
 
     def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:
@@ -85,7 +89,7 @@ class BatchTuner(Tuner):
 
 
 def fault_of_space(search_space: Mapping[str, Any]) -> str | None:
-    """Return why Batch cannot search this space, in one sentence, or None if it can."""
+    """Return the reason why Batch cannot search this space, as a sentence, or None if it can."""
     specs = list(search_space.values())
     spec = specs[0] if len(specs) == 1 and isinstance(specs[0], Mapping) else {}
     options = spec.get("_value")

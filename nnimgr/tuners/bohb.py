@@ -1,4 +1,4 @@
-"""BOHB (Falkner, Klein and Hutter, ICML 2018): Hyperband with configurations from a model."""
+"""BOHB (Falkner, Klein and Hutter, ICML 2018): Hyperband in which a model suggests the configurations."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["BOHB", "ModelTuner"]
 
 
 class ModelTuner(BudgetTuner):
-    """Base of the scheduled tuners that learn which configurations are good.
+    """Base of the tuners that have a schedule of budgets, and a model of which configurations are good.
 
-    They use the results with the largest budget for which there are enough results. Results of sets without a
-    budget, such as imported ones, count as results with ``max_budget``.
+    The model uses the results of the largest budget that has enough results. A result without a budget, such
+    as an imported one, counts as a result with ``max_budget``.
     """
 
     def __init__(
@@ -68,10 +68,12 @@ class ModelTuner(BudgetTuner):
 
 
 class BOHB(ModelTuner):
-    """Tuner that adds ``TRIAL_BUDGET``, from ``min_budget`` to ``max_budget``, to the parameters.
+    """Tuner that adds the parameter ``TRIAL_BUDGET``, which tells a trial how much it may spend, to the
+    parameters.
 
-    ``config_space``, a file in NNI that repeats the search space, must be None. The other arguments are those
-    of ``ModelArguments``. Raise ModuleNotFoundError if numpy is not installed.
+    The budget is from ``min_budget`` to ``max_budget``. ``config_space``, in NNI a file that repeats the
+    search space, must be None. The other arguments are described in ``ModelArguments``. Raise
+    ModuleNotFoundError if numpy is not installed.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Arguments of the model of BOHB."""
+"""Arguments of BOHB's model of good configurations."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["ModelArguments"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelArguments:
-    """Arguments of the model, as in NNI.
+    """Arguments of BOHB's model, as in NNI.
 
-    ``min_points_in_model``: number of results that each half needs, the good and the other one; None: one
-    more than the number of parameters. ``top_n_percent`` of the results are good. ``num_samples``: draws, of
-    which the best is taken. ``random_fraction`` of the configurations are drawn from the search space.
-    ``bandwidth_factor`` widens the kernels that are drawn from, and ``min_bandwidth`` is the least width of a
-    kernel.
+    ``top_n_percent`` of the results count as good. ``min_points_in_model``: the number of results that are
+    needed in each group, good and other; None: the number of parameters plus one. ``num_samples``: the number
+    of configurations that are drawn for a suggestion, of which the best one is used. ``random_fraction``: the
+    share of configurations that are drawn from the search space without the model. ``bandwidth_factor``
+    widens the kernels from which configurations are drawn. ``min_bandwidth`` is the least width of a kernel.
     """
 
     min_points_in_model: int | None = None

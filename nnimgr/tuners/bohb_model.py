@@ -1,4 +1,4 @@
-"""Model of BOHB: kernel density estimates of good and of other configurations. Uses numpy."""
+"""Model of BOHB: kernel density estimates of good configurations and of all others. Uses numpy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _REDRAWS = 100  # draws of a point outside of the cube before the point is moved
 
 
 class Model:
-    """The results in one search space, by their budgets."""
+    """Model that learns from the results in one search space, separately for each budget, and suggests
+    configurations.
+    """
 
     def __init__(self, space: Space, arguments: ModelArguments) -> None:
         self._encoding = Encoding(space)
@@ -31,13 +33,19 @@ class Model:
         self._results: dict[float, _Results] = {}
 
     def learn(self, budget: float, configuration: Any, loss: float) -> None:
-        """Add a result, of which lower is better. A configuration outside of the space is ignored."""
+        """Add a configuration's result; lower losses are better.
+
+        Ignore a configuration outside of the search space.
+        """
         point = self._encoding.encode(configuration)
         if point is not None:
             self._results.setdefault(budget, _Results()).add(point, loss)
 
     def suggest(self, rng: Random) -> dict[str, Any] | None:
-        """Return the best of some configurations drawn near good ones, or None if too little is known."""
+        """Return the most promising of some configurations drawn near good ones.
+
+        Return None if there are too few results.
+        """
         if not (halves := self._halves()):
             return None
         arguments = self._arguments
@@ -49,8 +57,9 @@ class Model:
         return self._encoding.decode(drawn[int(np.argmax(ratio))])
 
     def _halves(self) -> tuple[Floats, Floats] | None:
-        """Return the good points and the other points of the largest budget that has enough of both, or
-        None.
+        """Return the good points and the other points of the largest budget that has enough of both.
+
+        Return None if no budget has enough results.
         """
         least = self._arguments.min_points_in_model or 0
         least = max(least, self._encoding.width + 1)
@@ -64,7 +73,9 @@ class Model:
 
 
 class _Results:
-    """Points in the order of arrival, and their indices (``order``), best first."""
+    """Results with one budget: points in the order of arrival, and the indices of the points, best first
+    (``order``).
+    """
 
     def __init__(self) -> None:
         self.points: list[Floats] = []
@@ -79,26 +90,28 @@ class _Results:
 
 
 class _Density:
-    """Density with one kernel per point.
+    """Probability density estimated from points, with one kernel for each point.
 
-    A kernel has a normal factor per number, and for a choice a factor that prefers the point's option. It
-    ignores the columns that are inactive in its point.
+    A kernel is a product over the columns. A number's factor is a normal distribution around the point. A
+    choice's factor prefers the point's option. A column that is not in use in the point has no factor.
     """
 
     def __init__(self, encoding: Encoding, points: Floats, min_bandwidth: float) -> None:
-        """Estimate the density. ``points`` has the shape (n, width) with n of at least 1."""
+        """Estimate the density from ``points`` of shape (n, width), with n at least 1."""
         self._points = points
         self._active = np.array([encoding.active(point) for point in points])
         self._options = np.array([column.options for column in encoding.columns])
         count, width = points.shape
         narrow = count ** (-1 / (4 + width))
         self._widths = np.maximum(1.06 * points.std(axis=0) * narrow, min_bandwidth)
-        # Weight of a choice's kernel on options other than the option of its point.
+        # For each choice, the probability that a kernel gives to all options except that of its point.
         most = (self._options - 1) / np.maximum(self._options, 1)
         self._leaks = np.maximum(most * narrow, np.minimum(min_bandwidth, most))
 
     def draw(self, generator: np.random.Generator, count: int, factor: float) -> Floats:
-        """Draw points of shape (count, width) near the points of the density."""
+        """Draw ``count`` points from the density, with kernels widened by ``factor``; shape (count,
+        width).
+        """
         at = generator.integers(len(self._points), size=count)
         near, active = self._points[at], self._active[at]
         shape = near.shape
@@ -114,7 +127,7 @@ class _Density:
         return np.where(active, np.where(self._options > 0, kept, moved), even)
 
     def at(self, points: Floats) -> Floats:
-        """Return the densities at points of shape (m, width); shape (m,)."""
+        """Return the density at each of these points; shape (m,)."""
         logs = np.zeros((len(points), len(self._points)))
         for column, options in enumerate(self._options):
             mine, theirs = points[:, column, None], self._points[None, :, column]

@@ -1,7 +1,8 @@
-"""Base of tuners that run many configurations with a small budget, and the best again with larger budgets.
+"""Base of tuners that run many configurations with a small budget, and the best ones again with larger
+budgets.
 
-A *configuration* is a parameter set without its budget. A trial runs a configuration with a budget. A
-promoted configuration runs again, as another trial.
+A *configuration* is a parameter set without its budget. A trial runs a configuration with one budget. When a
+configuration is promoted, it runs again as another trial with a larger budget.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ Configuration = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """Next trial to run: a configuration (None: a new one) with a budget.
+    """Next trial to run: a configuration (None: one that has yet to be drawn) and its budget.
 
-    Only the schedule uses ``place``.
+    ``place`` is data that only the schedule uses.
     """
 
     budget: int
@@ -36,51 +37,61 @@ class Slot:
 
 
 class Schedule(ABC):
-    """Schedule that decides which configurations run with which budgets.
+    """Base of the schedules, which decide which configurations run with which budgets.
 
-    It depends only on the calls and their order.
+    A schedule's decisions depend only on the calls of its methods and their order.
     """
 
     @abstractmethod
     def next(self) -> Slot | None:
-        """Return the next trial to run, or None while that depends on running trials. Change no state."""
+        """Return the next trial to run, or None if this depends on results of running trials.
+
+        This changes no state.
+        """
 
     @abstractmethod
     def give(self, parameter_id: int, slot: Slot, configuration: Configuration) -> None:
-        """Record that the slot returned by ``next`` is taken."""
+        """Record that the trial which ``next`` has returned was suggested, with the id ``parameter_id``."""
 
     @abstractmethod
     def end(self, parameter_id: int, loss: float | None) -> None:
-        """Record a trial's result, of which lower is better, or None if the trial ended without a result.
+        """Record the result of a trial (lower losses are better). None: the trial has ended without a
+        result.
 
-        A result may follow an end, because users may run a failed trial again. An end after a result changes
-        nothing.
+        A result may follow later, because users may run a failed trial again. If a trial has a result, ignore
+        a later None.
         """
 
     @abstractmethod
     def take_back(self, parameter_id: int) -> bool:
-        """Free a slot again. Return True if its configuration was a new one."""
+        """Record that a suggested trial was never run, so that it is suggested again.
+
+        Return True if the trial's configuration was a new one, and False if it was promoted.
+        """
 
     @abstractmethod
     def no_more_new(self) -> None:
-        """Stop giving new configurations until one is taken back or the search space changes."""
+        """Suggest no new configurations until a trial is taken back or the search space changes."""
 
     @abstractmethod
     def restart(self) -> None:
-        """Start again with another search space. Running trials do not belong to it."""
+        """Begin again for another search space. Results of trials that still run are ignored."""
 
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """True if a running trial's end may lead to another trial."""
+        """True if the end of a running trial may make another trial possible."""
 
     @abstractmethod
     def why_waiting(self) -> str:
-        """Explain what the schedule waits for when ``next`` returns None."""
+        """Return the reason why ``next`` returns None, as part of a sentence."""
 
 
 class BudgetTuner(LearningTuner):
-    """Base of the tuners with a schedule. New configurations come from ``suggest``, by default at random."""
+    """Base of the tuners with a schedule of budgets.
+
+    New configurations come from ``suggest``, which by default draws at random.
+    """
 
     waits: ClassVar[bool] = True
 
@@ -126,7 +137,7 @@ class BudgetTuner(LearningTuner):
         configuration, budget = split(parameters)
         slot = self._schedule.next()
         if not _fits(slot, configuration, budget):
-            # True: no new configuration was available at that time.
+            # The trial does not match, so no new configuration was available when it was suggested.
             self._schedule.no_more_new()
             slot = self._schedule.next()
         if slot is None or slot.configuration is None:
@@ -154,7 +165,10 @@ class BudgetTuner(LearningTuner):
     # ---- beneath ------------------------------------------------------------------------------------------
 
     def _next(self, parameter_id: int) -> dict[str, Any] | None:
-        """Return a parameter set, or None if none is ready. Raise NoMoreTrialError if none can follow."""
+        """Return the next parameter set with its budget, or None if running trials must end first.
+
+        Raise NoMoreTrialError if no parameter set can follow.
+        """
         while (slot := self._schedule.next()) is not None:
             if slot.configuration is not None:
                 configuration = slot.configuration
@@ -176,7 +190,11 @@ class BudgetTuner(LearningTuner):
 
 
 def split(parameters: Any) -> tuple[Any, Any]:
-    """Return the configuration and the budget (or None). Users may have run a set of any form."""
+    """Split a parameter set into the configuration and the budget.
+
+    The budget is None if the set has none or is not a mapping, because users may add trials with any
+    parameters.
+    """
     if not isinstance(parameters, Mapping) or BUDGET not in parameters:
         return parameters, None
     return {name: value for name, value in parameters.items() if name != BUDGET}, parameters[BUDGET]

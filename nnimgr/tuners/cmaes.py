@@ -1,7 +1,7 @@
-"""CMA-ES: a normal distribution that adapts its shape to the region of good results (Hansen, 2016).
+"""CMA-ES (Hansen, 2016): a normal distribution that adapts its shape to the region of good results.
 
-The library cmaes does the mathematics. It gets the results in the order of arrival, one population at a time,
-including results of sets that it has not suggested. So a late or failed trial does not delay others.
+The library cmaes does the mathematics. It receives the results in the order of arrival, one population at a
+time, also for parameter sets that it has not suggested. So a late or failed trial does not delay others.
 """
 
 from __future__ import annotations
@@ -20,23 +20,26 @@ from nnimgr.tuners.threads import one_thread
 
 __all__ = ["CmaesTuner"]
 
-# With more columns, only their scales are learned, because the cost of learning more grows with their cube.
+# With more columns, only the scale of each column is learned, because correlations would cost too much time.
 _WIDEST = 100
-_FARTHEST = 3.0  # limit in deviations from the mean, because distant results would distort the distribution
-_REFERENCE = 16  # fewest draws from which the usual distance of a draw from the mean is computed
+_FARTHEST = (
+    3.0  # most standard deviations from the mean; a more distant result would distort the distribution
+)
+_REFERENCE = 16  # least number of draws from which the usual distance from the mean is computed
 _DOUBLINGS = 10  # most doublings of the population
-_STILL = 1e-9  # scale of a move that only changes columns with steps
+_STILL = 1e-9  # scale of a move so small that only columns with steps change
 _TINY = 1e-300
-_LARGEST = 1e300  # differences of such losses are finite
-_ATTEMPTS = 32  # attempts to find an allowed set at a distance from open sets
+_LARGEST = 1e300  # limit of losses, so that their differences are finite
+_ATTEMPTS = 32  # most candidates for a suggestion
 
 
 class CmaesTuner(PointTuner):
-    """Tuner that draws from a distribution, first in the middle of the space with a deviation of ``sigma0``.
+    """Tuner that draws parameter sets from a normal distribution, which moves toward good results.
 
-    ``sigma0`` is a share of each parameter's range. If ``population_size`` is null, the number of columns
-    decides. A choice has one column per option, and the option with the largest value is taken. When the
-    distribution has converged, another one starts at a random place with twice the population. Raise
+    At first, the distribution's mean is the middle of the search space, and its standard deviation is
+    ``sigma0``, a share of each parameter's range. If ``population_size`` is None, it depends on the number of
+    columns. A choice has one column per option; the option with the largest value is used. When the
+    distribution has become narrow, another one starts at a random place with twice the population. Raise
     ModuleNotFoundError if cmaes is not installed.
     """
 
@@ -67,10 +70,10 @@ class CmaesTuner(PointTuner):
             return self.first_of(self._asked(np.random.default_rng(rng.getrandbits(64))))
 
     def _asked(self, rng: np.random.Generator) -> Iterator[Floats]:
-        """Yield points of the cube.
+        """Yield points drawn from the distribution as candidates for a suggestion.
 
-        A narrow distribution would always draw the same value of a parameter with few values. So some columns
-        are changed by chance: usually one per population, and more after each attempt without an allowed set.
+        A narrow distribution would always draw the same value of a parameter with few values. So some of
+        these values are changed at random: usually one per population, and more with each attempt.
         """
         stepped = self.cube.stepped
         rare = 1.0 / (self._distribution.population_size * max(1, stepped.sum()))
@@ -81,7 +84,7 @@ class CmaesTuner(PointTuner):
             yield self.cube.settled(np.where(change, other, point))[0]
 
     def _catch_up(self) -> None:
-        """Pass new results to the distribution, and start another one if it has converged."""
+        """Pass new results to the distribution. Start another distribution if this one has converged."""
         if self._distribution is None:
             self._begin(self.cube.centre)
         while self.count - self._told >= (size := self._distribution.population_size):
@@ -106,10 +109,11 @@ class CmaesTuner(PointTuner):
         self._distribution = kind(mean, self._sigma, population_size=size << min(self._restarts, _DOUBLINGS))
 
     def _as_drawn(self, points: Floats) -> Floats:
-        """Return the points' features as if the distribution had drawn them.
+        """Return features of the points that look as if the distribution had drawn them.
 
-        Columns that are inactive in a point are filled from another draw, because they carry no information.
-        A point farther away than any draw, such as an imported result, is moved nearer.
+        Columns that are not in use in a point are filled from another draw, because they carry no
+        information. A point that is much farther from the mean than usual draws, such as an imported result,
+        is moved nearer.
         """
         draws = np.array([self._distribution.ask() for _ in range(max(len(points), _REFERENCE))])
         active = self.cube.features_of(self.cube.active_in(points))

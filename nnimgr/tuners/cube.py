@@ -1,6 +1,7 @@
-"""Operations on many points of the unit cube: draw, vary, round to cells, compare. Uses numpy.
+"""Operations on many points of the unit cube: draw, vary, round, compare. Uses numpy.
 
-Arrays of points have the shape (n, width): a row per point, and a column per column of the encoding.
+A point is a parameter set as a row of numbers from 0 to 1 (see ``encoding``). Arrays of points have the shape
+(n, width): a row for each point, and a column for each column of the encoding.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ __all__ = ["Cube", "Floats", "distances", "reflected"]
 
 Floats = NDArray[np.float64]
 
-_BATCH = 16  # number of open points that should be at least half as far apart as random points
-_SHARE = 0.6  # share of the usual distance, slightly more than a half because distances vary
+_BATCH = 16  # number of pending points that should be at least half as far apart as random points
+_SHARE = 0.6  # share of the distance between random points, slightly more than a half because distances vary
 _SAMPLES = 64  # number of batches that are drawn to measure distances
-_FINEST = 2**53  # a column with more steps counts as continuous
+_FINEST = 2**53  # an integer parameter with more values counts as continuous
 
 
 class Cube(Encoding):
-    """An encoding with operations on whole arrays of points."""
+    """Converter between parameter sets and points, with operations on arrays of points."""
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
@@ -34,9 +35,10 @@ class Cube(Encoding):
         self.stepped[[at for at, _ in self._steps]] = True
 
     def settled(self, points: Floats) -> Floats:
-        """Return the points as the encodings of parameter sets, except for rounding to ``q``.
+        """Move each point to the place that ``encode`` would use for its options and integers.
 
-        Options and integers are in the middle of their parts, and inactive columns hold 0.5.
+        Numbers are not rounded to ``q``. An option or integer becomes the middle of its part of the column. A
+        column that is not in use becomes 0.5.
         """
         points = np.clip(points, 0.0, 1.0)
         for at, steps in self._steps:
@@ -45,9 +47,11 @@ class Cube(Encoding):
         return points
 
     def active_in(self, points: Floats) -> NDArray[np.bool_]:
-        """Return which columns are active in each point, given its choices; shape (n, width)."""
+        """Return which columns are in use in each point, depending on its nested choices; shape (n,
+        width).
+        """
         found = np.ones(points.shape, np.bool_)
-        for at, column in enumerate(self.columns):  # parents come before their dependent columns
+        for at, column in enumerate(self.columns):  # nested choices come before their dependent columns
             if column.parent is not None:
                 parent, option = column.parent
                 options = self.columns[parent].options
@@ -56,13 +60,14 @@ class Cube(Encoding):
         return found
 
     def drawn(self, count: int, rng: np.random.Generator) -> Floats:
-        """Return ``count`` points drawn evenly."""
+        """Return ``count`` points that are drawn evenly from the whole cube."""
         return self.settled(rng.random((count, self.width)))
 
     def varied(self, points: Floats, scale: float | Floats, rng: np.random.Generator) -> Floats:
-        """Return a neighbour of each point: some columns, at least an active one, are ``moved``.
+        """Return a random neighbour of each point.
 
-        Columns that become active by this are drawn.
+        Some columns, at least one that is in use, are changed as by ``moved``. Columns that come into use by
+        the change are drawn at random.
         """
         if not self.width:
             return points
@@ -75,10 +80,10 @@ class Cube(Encoding):
         return self.settled(np.where(awake, rng.random(points.shape), found))
 
     def moved(self, points: Floats, scale: float | Floats, rng: np.random.Generator) -> Floats:
-        """Return the points with all columns changed, not settled.
+        """Return the points with all columns changed at random. Integers and options are not rounded.
 
-        Numbers move by about ``scale`` (one for all points, or shape (n,)), and by at least one step if the
-        column has steps. Choices are drawn again.
+        Numbers move by about ``scale`` (one value, or one per point with shape (n,)), and by at least one
+        step if the column has steps. Choices are drawn again.
         """
         scales = np.broadcast_to(np.asarray(scale, np.float64), (len(points),))[:, None]
         moved = points + scales * rng.normal(size=points.shape)
@@ -93,13 +98,19 @@ class Cube(Encoding):
 
     @property
     def centre(self) -> Floats:
-        """Centre of the cube in the form of ``one_hot``. It is equally near to all options."""
+        """Middle of the search space in the form of ``one_hot``.
+
+        It is equally far from all options of a choice.
+        """
         options_of = [column.options for column in self.columns]
         parts = [[0.5] if not options else [math.sqrt(0.5) / options] * options for options in options_of]
         return np.array([number for part in parts for number in part])
 
     def from_one_hot(self, features: Floats) -> Floats:
-        """Return points of the cube, not settled. The largest of a choice's columns decides the option."""
+        """Convert rows in the form of ``one_hot`` to points.
+
+        A choice takes the option whose column is largest. Integers are not rounded.
+        """
         points = np.empty((len(features), self.width))
         start = 0
         for at, column in enumerate(self.columns):
@@ -110,14 +121,17 @@ class Cube(Encoding):
         return points
 
     def features_of(self, columns: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Convert marks of columns, shape (n, width), to marks of the columns from ``one_hot``."""
+        """Convert a mask over the columns of points, shape (n, width), to a mask over the columns of
+        ``one_hot``.
+        """
         return columns.repeat([max(1, column.options) for column in self.columns], axis=1)
 
     @cached_property
     def apart(self) -> float:
-        """Distance that open points keep: a bit over half the smallest one of 16 random points.
+        """Distance in the form of ``one_hot`` that the suggestions of unfinished trials keep from
+        each other.
 
-        Distances are measured in the form of ``one_hot``.
+        It is slightly more than half of the smallest distance among 16 random points.
         """
         rng = np.random.default_rng(0)
         found = []
@@ -128,9 +142,9 @@ class Cube(Encoding):
         return _SHARE * float(np.median(found))
 
     def spread(self, points: Floats, pending: Floats) -> NDArray[np.bool_]:
-        """Return which of the points keep their distance from all pending ones; shape (n,).
+        """Return for each point whether it is far enough from all pending points; shape (n,).
 
-        With fewer pending points, a smaller distance is enough.
+        The required distance is smaller if there are few pending points.
         """
         if not len(pending) or not self.width:
             return np.ones(len(points), np.bool_)
@@ -139,19 +153,23 @@ class Cube(Encoding):
         return found
 
     def nearest(self, points: Floats, others: Floats) -> Floats:
-        """Return the distance of each point to the nearest of the others; shape (n,)."""
+        """Return the distance from each point to the nearest point of ``others``; shape (n,)."""
         found: Floats = distances(self.one_hot(points), self.one_hot(others)).min(axis=1)
         return found
 
 
 def reflected(points: Floats) -> Floats:
-    """Mirror points just outside of the cube at its surface. Move points farther away to the surface."""
+    """Mirror coordinates that are less than 0 or greater than 1 at that bound, and clip them to the range
+    from 0 to 1.
+    """
     points = np.where(points < 0.0, -points, points)
     return np.clip(np.where(points > 1.0, 2.0 - points, points), 0.0, 1.0)
 
 
 def distances(ours: Floats, others: Floats) -> Floats:
-    """Return the distances between all points of two arrays; shape (n, m)."""
+    """Return the distances between each point of ``ours`` (n points) and each of ``others`` (m points); shape
+    (n, m).
+    """
     squares = (ours**2).sum(axis=1)[:, None] + (others**2).sum(axis=1) - 2.0 * ours @ others.T
     found: Floats = np.sqrt(np.maximum(squares, 0.0))
     return found

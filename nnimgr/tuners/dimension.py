@@ -1,9 +1,9 @@
-"""Codes of one parameter's values for densities: numbers of about 0 to 1. Uses numpy.
+"""Conversion of one parameter's values to numbers, *codes*, for density estimates. Uses numpy.
 
-The code of a bounded number is its place between its bounds, by its logarithm if the parameter is
-logarithmic. A normal distribution is shifted and scaled so that its codes, which have no bounds, have the
-mean and the spread of numbers drawn evenly from 0 to 1. The code of a choice is the index of the option. NaN
-stands for an impossible value.
+The code of a number with bounds is its position between them, from 0 to 1, on a logarithmic scale if the
+parameter is logarithmic. Codes of a normal distribution are shifted and scaled, so that their mean and
+standard deviation are those of numbers drawn evenly from 0 to 1. The code of a choice is the index of its
+option. NaN stands for a value that is not possible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NONE = object()  # object that differs from every option's name
 
 
 class Categories:
-    """Choice. ``size``: the number of its options."""
+    """Converter between the options of a choice and their codes. ``size``: the number of options."""
 
     def __init__(self, spec: Choice | Nested) -> None:
         self.size = len(spec.options)
@@ -39,14 +39,17 @@ class Categories:
         self._index = {_key(key): float(index) for index, key in reversed(list(enumerate(keys)))}
 
     def encode(self, values: Sequence[Any]) -> Floats:
-        """Return the codes of values, shape (n,)."""
+        """Return the codes (indices) of options, shape (n,)."""
         if self._nested:
             values = [value.get("_name", _NONE) if isinstance(value, Mapping) else _NONE for value in values]
         return np.array([self._index.get(_key(value), math.nan) for value in values], np.float64)
 
 
 class Number:
-    """A numeric parameter. ``bounded``: its codes are from 0 to 1."""
+    """Converter between the values of a numeric parameter and their codes.
+
+    ``bounded``: all codes are from 0 to 1.
+    """
 
     def __init__(self, spec: Numeric) -> None:
         self._spec = spec
@@ -61,14 +64,14 @@ class Number:
             self._low, self._span = low, high - low
 
     def encode(self, values: Sequence[Any]) -> Floats:
-        """Return the codes of values, shape (n,)."""
+        """Return the codes of numbers, shape (n,)."""
         spec, x = self._spec, _floats(values)
         if self._integers:
             codes = (x - spec.a + 0.5) / self._integers
             return np.where((x >= spec.a) & (x < spec.b), codes, math.nan)
         if self._log:
             if spec.q is not None:
-                x[x == 0] = spec.q / 4  # 0 is the rounded form of a value below q / 2
+                x[x == 0] = spec.q / 4  # 0 results from rounding a value below q / 2; take q / 4 for it
             # The logarithm of the standard library, because that of numpy may depend on the length of the
             # array.
             x = np.array([math.log(each) if each > 0 else math.nan for each in x.tolist()], np.float64)
@@ -78,7 +81,7 @@ class Number:
         return np.where((codes >= -1e-9) & (codes <= 1 + 1e-9), np.clip(codes, 0.0, 1.0), math.nan)
 
     def decode(self, code: float) -> Any:
-        """Return the value of a code. A code beyond the bounds counts as at the bound."""
+        """Return the parameter's value for a code. A code beyond a bound is decoded to that bound."""
         spec = self._spec
         if self._integers:
             return int(spec.a) + min(max(int(code * self._integers), 0), self._integers - 1)
@@ -91,11 +94,11 @@ class Number:
 
     @property
     def stepped(self) -> bool:
-        """True if only some codes represent values."""
+        """True if the parameter's values have steps, so that only some codes represent a value."""
         return bool(self._integers) or self._spec.q is not None
 
     def snapped(self, codes: Floats) -> Floats:
-        """Return the codes of the values to which these codes are decoded. Requires ``stepped``."""
+        """Round codes to the nearest codes that represent a value. The parameter must be ``stepped``."""
         spec = self._spec
         if self._integers:
             found: Floats = (np.clip(np.floor(codes * self._integers), 0, self._integers - 1) + 0.5) / (
@@ -115,7 +118,9 @@ class Number:
         return rounded
 
     def reaches(self, codes: Floats) -> Floats | float:
-        """Return the larger distance from each code to the ends of the range that is rounded to its value."""
+        """Return half the distance between neighbouring values at each code, the larger half if the two
+        differ.
+        """
         spec = self._spec
         if self._integers:
             return 0.5 / self._integers
@@ -129,8 +134,8 @@ class Number:
 
 
 def _floats(values: Sequence[Any]) -> Floats:
-    """Return the values as floats, NaN for a value that is not a finite number."""
-    if set(map(type, values)) <= {int, float}:  # the usual case, which needs no check of each value
+    """Convert values to an array of floats. A value that is not a finite number becomes NaN."""
+    if set(map(type, values)) <= {int, float}:  # usual case, in which single values need no check
         try:
             found = np.array(values, np.float64)
         except OverflowError:

@@ -1,9 +1,9 @@
-"""Search space as a unit cube. Uses numpy.
+"""Conversion of parameter sets to points of the unit cube. Uses numpy.
 
-Every parameter, nested ones too, is a column of numbers from 0 to 1. A number's column is its distribution
-function, so that a point drawn evenly from the cube is a set drawn from the space. A choice's column is
-divided into as many equal parts as there are options. The columns of a nested choice's options come after it;
-those of the options that were not chosen are *inactive* and contain 0.5.
+Each parameter, also a nested one, becomes a column of numbers from 0 to 1. A number is converted by its
+distribution function, so that an evenly drawn point is a parameter set drawn from the search space. A choice
+divides its column into equal parts, one per option. The columns of a nested choice's options come after the
+column of the choice. Columns of options that are not chosen are *inactive* and contain 0.5.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ _STANDARD = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. ``name`` is the path through nested choices, "optimizer.momentum".
+    """Column for one parameter. ``name`` includes the nested choices above it, such as
+    "optimizer.momentum".
 
-    ``options``: the number of options, 0 for a number. ``parent``: (column of the nested choice, option)
-    under which this column is active.
+    ``options``: the number of options, or 0 for a numeric parameter. ``parent``: for a nested parameter, the
+    column of the nested choice and the option to which the parameter belongs.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Column:
 
     @property
     def steps(self) -> int | None:
-        """Number of different values, or None for any number."""
+        """Number of different values that the column can have, or None if they are not counted."""
         if self.options:
             return self.options
         assert isinstance(self.spec, Numeric)
@@ -53,7 +54,7 @@ class Column:
 
 
 class Encoding:
-    """Converter between parameter sets of a space and points of its cube.
+    """Converter between parameter sets of a search space and points of the unit cube.
 
     A point is a float64 array of shape (width,).
     """
@@ -61,9 +62,11 @@ class Encoding:
     def __init__(self, space: Space) -> None:
         self._space = space
         self.columns: list[Column] = []
-        # (nested choice, option) -> first column of the option's space
+        # (column of a nested choice, option) -> first column of the option's parameters
         self._first: dict[tuple[int, int], int] = {}
-        self._index: dict[int, dict[str, int]] = {}  # choice -> key of an option -> number of the option
+        self._index: dict[
+            int, dict[str, int]
+        ] = {}  # column of a choice -> key of an option -> index of the option
         self._lay_out(space, "", None)
         self._parents = [
             (index, *column.parent) for index, column in enumerate(self.columns) if column.parent is not None
@@ -74,7 +77,10 @@ class Encoding:
         return len(self.columns)
 
     def _lay_out(self, space: Space, prefix: str, parent: tuple[int, int] | None) -> None:
-        """Add the columns of a space in its order. Those of a nested choice come directly after it."""
+        """Add a column for each parameter of ``space``.
+
+        The columns of a nested choice's options follow directly after it.
+        """
         for name, spec in space.parameters:
             at = len(self.columns)
             options = 0 if isinstance(spec, Numeric) else len(spec.options)
@@ -92,7 +98,7 @@ class Encoding:
     # ---- from parameters to points ------------------------------------------------------------------------
 
     def encode(self, parameters: Any) -> Floats | None:
-        """Return the point of a parameter set, or None if the set is outside of the space."""
+        """Return the point for a parameter set, or None if the set is not in the search space."""
         point = np.full(self.width, 0.5)
         inside = isinstance(parameters, Mapping) and self._encode(self._space, 0, parameters, point)
         return point if inside else None
@@ -127,7 +133,9 @@ class Encoding:
     # ---- from points to parameters ------------------------------------------------------------------------
 
     def decode(self, point: Floats) -> dict[str, Any]:
-        """Return the parameter set of a point. A point outside of the cube counts as on its surface."""
+        """Return the parameter set for a point. Coordinates outside of 0 to 1 are moved to the
+        nearest bound.
+        """
         return self._decode(self._space, 0, np.clip(point, 0.0, 1.0).tolist())
 
     def _decode(self, space: Space, at: int, point: list[float]) -> dict[str, Any]:
@@ -148,7 +156,7 @@ class Encoding:
         return found
 
     def _behind(self, at: int, spec: Nested) -> int:
-        """Return the number of the column after the columns of a nested choice."""
+        """Return the index of the first column after those of the nested choice ``spec`` at column ``at``."""
         last = len(spec.options) - 1
         return self._end(spec.options[last][1], self._first[at, last])
 
@@ -160,24 +168,26 @@ class Encoding:
     # ---- points -------------------------------------------------------------------------------------------
 
     def active(self, point: Floats) -> NDArray[np.bool_]:
-        """Return which columns are active in the point, given its choices; shape (width,)."""
+        """Return which columns are in use in the point, depending on its nested choices; shape (width,)."""
         found = np.ones(self.width, np.bool_)
-        for at, parent, option in self._parents:  # a parent comes before its dependent columns
+        for at, parent, option in self._parents:  # nested choices come before their dependent columns
             chosen = option_at(float(point[parent]), self.columns[parent].options)
             found[at] = found[parent] and chosen == option
         return found
 
     def snapped(self, point: Floats) -> Floats:
-        """Return the exact point of this point's parameter set: ``encode(decode(point))``."""
+        """Return the exact point for the parameter set into which a point is decoded:
+        ``encode(decode(point))``.
+        """
         found = self.encode(self.decode(point))
         assert found is not None
         return found
 
     def one_hot(self, points: Floats) -> Floats:
-        """Return points for models that measure distances: (n, width) becomes (n, wider).
+        """Convert points to a form in which distances are meaningful: (n, width) becomes (n, wider).
 
-        A choice becomes one column per option, scaled so that two options are as far apart as the two ends of
-        a number's column.
+        A choice becomes one column per option. The columns are scaled so that two options are as far apart as
+        the two ends of a number's column.
         """
         parts = []
         for at, column in enumerate(self.columns):
@@ -191,12 +201,14 @@ class Encoding:
 
 
 def option_at(number: float, options: int) -> int:
-    """Return which of the equal parts of 0 to 1 contains the number."""
+    """Return the index of the part that contains ``number`` if 0 to 1 is divided into ``options`` equal
+    parts.
+    """
     return min(int(number * options), options - 1)
 
 
 def to_unit(spec: Numeric, value: Any) -> float | None:
-    """Return the number's place in its column, or None if it is not a value of the parameter."""
+    """Convert a parameter's value to a number from 0 to 1. Return None if it is not a possible value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if spec.type is ParameterType.RANDINT:
@@ -206,7 +218,7 @@ def to_unit(spec: Numeric, value: Any) -> float | None:
     x = float(value)
     if spec.type.logarithmic:
         if x == 0 and spec.q is not None:
-            x = spec.q / 4  # the rounded form of some value below q / 2
+            x = spec.q / 4  # 0 results from rounding a value below q / 2
         if x <= 0:
             return None
         x = math.log(x)
@@ -220,7 +232,7 @@ def to_unit(spec: Numeric, value: Any) -> float | None:
 
 
 def from_unit(spec: Numeric, number: float) -> int | float:
-    """Return the parameter's value at this place of its column."""
+    """Convert a number from 0 to 1 to the parameter's value."""
     if spec.type is ParameterType.RANDINT:
         return int(spec.a) + option_at(number, int(spec.b) - int(spec.a))
     if spec.type.gaussian:

@@ -1,4 +1,4 @@
-"""Evolution: the best sets are a population, and the better of two random members is varied."""
+"""Evolution: the best parameter sets form a population, and the better of two random members is varied."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from nnimgr.tuners.points import PointTuner
 __all__ = ["EvolutionTuner"]
 
 _SELECTION = 8  # number of results per member of the population
-# Offspring of a parent, of which the first allowed one at a distance from open sets is used.
+# Most variants for a suggestion. The first allowed one that is far enough from unfinished trials is used.
 _OFFSPRING = 32
 _LEAST, _MOST = 0.02, 0.3  # share of its range by which a number moves, at least and at most
 
 
 class EvolutionTuner(PointTuner):
-    """Tuner that draws ``population_size`` random sets, then varies the better of two members.
+    """Tuner that first draws ``population_size`` random parameter sets, then varies good sets.
 
-    The population is the best eighth of all results, but at most ``population_size``. A random number of
-    parameters varies: numbers move by steps of random size, and choices are drawn again.
+    A set is varied that is the better of two random members of the population. The population is the best
+    eighth of all results, but at most ``population_size``. A random number of parameters is changed: numbers
+    move by steps of random size, and choices are drawn again.
     """
 
     def __init__(
