@@ -1,4 +1,6 @@
-"""ASHA as an assessor: it stops a trial at a rung if the trial is not among the best trials there."""
+"""ASHA as an assessor: it compares trials after certain numbers of reports (rungs), and stops those that are
+not among the best.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,19 @@ from nnimgr.assessors.judging import JudgingAssessor, Seen, Why
 
 __all__ = ["ASHAAssessor"]
 
-_NAMED = 3  # number of better trials that a verdict names
+_NAMED = 3  # most better trials that the reason for a verdict lists
 
 _Entry = tuple[float, int, str]  # loss, order of arrival, trial
 
 
 class ASHAAssessor(JudgingAssessor):
-    """Assessor that stops a trial at a rung if its last result is not among the best 1 / ``eta`` there.
+    """Assessor that stops a trial at a rung if its last result is not among the best 1 / ``eta`` of the
+    trials there.
 
-    Rungs are at ``min_budget`` reports, ``eta`` times that and so on, below ``max_budget`` (None: no limit).
-    The trial itself is included, and at least one trial counts as best.
+    Rungs are at ``min_budget`` reports, at ``eta`` times that number, and so on, below ``max_budget`` (None:
+    no limit). The trial itself is counted, and at least one trial counts as best.
 
-    Verdicts depend on the order of reports, so a restarted assessor gets all reports again.
+    Verdicts depend on the order of reports, so that a restarted assessor gets all reports again.
     """
 
     replayable: ClassVar[bool] = True
@@ -34,8 +37,10 @@ class ASHAAssessor(JudgingAssessor):
     ) -> None:
         super().__init__(optimize_mode)
         self._first, self._end, self._eta = min_budget, max_budget, eta
-        self._rungs: dict[int, list[_Entry]] = {}  # step -> trials that arrived there, best first
-        self._next: dict[str, int] = {}  # running trial -> its next rung
+        self._rungs: dict[
+            int, list[_Entry]
+        ] = {}  # number of reports -> trials that were compared there, best first
+        self._next: dict[str, int] = {}  # running trial -> number of reports at its next rung
         self._entries = 0
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:

@@ -1,4 +1,6 @@
-"""Stopping by extrapolation: a trial ends if its curve is not expected to come near the best result."""
+"""Stopping by extrapolation: a trial is stopped if its learning curve is not expected to come near the best
+result.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,9 @@ __all__ = ["CurvefittingAssessor"]
 class CurvefittingAssessor(JudgingAssessor):
     """Assessor that stops a trial if its expected result at step ``epoch_num`` is worse than a limit.
 
-    The limit is the best last report of a succeeded trial, relaxed by the fraction 1 - ``threshold`` of it.
-
-    Trials are judged after ``start_step`` reports, and then at every ``gap``-th report, once a trial has
-    succeeded. Raise ModuleNotFoundError if scipy is not installed.
+    The limit is the best last report of a succeeded trial, made easier by the fraction 1 - ``threshold`` of
+    that number. Trials are judged after ``start_step`` reports, and then at every ``gap``-th report, once a
+    trial has succeeded. Raise ModuleNotFoundError if scipy is not installed.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class CurvefittingAssessor(JudgingAssessor):
         super().__init__(optimize_mode)
         need("the assessor Curvefitting", "scipy")
         self.target_pos, self.start_step, self._threshold, self._gap = epoch_num, start_step, threshold, gap
-        self._judged: dict[str, int] = {}  # running trial -> step of its last judgement
+        self._judged: dict[str, int] = {}  # running trial -> number of reports when it was last judged
         self._best = math.inf
         self._best_id = ""
 

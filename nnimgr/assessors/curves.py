@@ -1,4 +1,4 @@
-"""Extrapolation of a learning curve by least squares. Uses numpy and scipy."""
+"""Extrapolation of learning curves by a least-squares fit. Uses numpy and scipy."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["extrapolated"]
 
 Floats = NDArray[np.float64]
 
-_MOST_POINTS = 60  # most points of a curve that are used for the fit
-_MOST_TRIES = 25  # most iterations for the shape of each kind of curve
-_LEAST_POINTS = 4  # number of a curve's parameters, plus one
+_MOST_POINTS = 60  # most values of a curve that are used for the fit
+_MOST_TRIES = 25  # most iterations that fit the shape of each kind of curve
+_LEAST_POINTS = 4  # least number of values: a fitted curve has three parameters
 
-# Kinds of curves c + a g(x): function g for a given shape, lowest and highest shape. x is 1 at the last step.
+# Kinds of curves c + a g(x, shape): the function g, and the bounds of its shape. x is 1 at the last step.
 _KINDS: tuple[tuple[Callable[[Floats, float], Floats], float, float], ...] = (
     (lambda x, shape: x**-shape, 0.05, 3.0),  # power law
     (lambda x, shape: np.exp(-shape * x), 0.1, 20.0),  # exponential
@@ -27,10 +27,11 @@ _KINDS: tuple[tuple[Callable[[Floats, float], Floats], float, float], ...] = (
 
 
 def extrapolated(curve: Sequence[float | None], step: int) -> float | None:
-    """Return the expected value at a step (counted from 1) beyond the start of a curve, or None.
+    """Return the value that is expected at a later step of a learning curve, or None if the curve has too few
+    values.
 
-    None in the curve is an unknown value. The result is the mean over kinds of curves, weighted by how well
-    each fits. It is None if there are too few points. The cost does not depend on the length of the curve.
+    Steps are counted from 1. None in the curve is an unknown value. The result is the mean over several kinds
+    of curves, weighted by how well each fits. The computing time does not depend on the length of the curve.
     """
     known = [at for at, value in enumerate(curve) if value is not None]
     if len(known) < _LEAST_POINTS:
@@ -60,7 +61,7 @@ def extrapolated(curve: Sequence[float | None], step: int) -> float | None:
 
 
 def _fitted(g: Floats, y: Floats) -> tuple[float, float, float]:
-    """Return a, c and the sum of squared errors of the best fit a g + c."""
+    """Return a, c and the sum of squared errors for the line a g + c that fits ``y`` best."""
     centred = g - g.mean()
     square = float(centred @ centred)
     a = float(centred @ y) / square if square > 0 else 0.0

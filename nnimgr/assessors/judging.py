@@ -1,4 +1,7 @@
-"""Base of the built-in assessors. It converts reports to losses once, and gives reasons for verdicts."""
+"""Base of the built-in assessors.
+
+It converts reported numbers to losses, and stores the reasons for verdicts.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,11 @@ __all__ = ["JudgingAssessor", "Seen", "Why", "finite"]
 
 
 class Why(NamedTuple):
-    """Reason for a bad verdict. ``rung`` and ``better`` are as in ``Assessor``."""
+    """Reason why an assessor judges a trial as bad.
+
+    ``rung``: the number of reports at which trials were compared, if any. ``better``: ids of trials that are
+    better.
+    """
 
     reason: str
     rung: int | None = None
@@ -20,9 +27,9 @@ class Why(NamedTuple):
 
 
 class Seen:
-    """Reports of a trial as losses; lower losses are better.
+    """Reports of one trial as losses, so that lower is always better.
 
-    A report that is not a finite number has no loss.
+    A report that is not a finite number has the loss None.
     """
 
     def __init__(self) -> None:
@@ -31,11 +38,14 @@ class Seen:
 
     @property
     def step(self) -> int:
-        """Number of reports."""
+        """Number of reports so far."""
         return len(self.losses)
 
     def extend(self, history: list[Any], sign: float) -> None:
-        """Add the new reports."""
+        """Add the reports in ``history`` that are not stored yet.
+
+        ``sign`` is -1 if higher numbers are better.
+        """
         for value in history[self.step :] if len(history) > self.step else ():
             number = finite(value)
             loss = None if number is None else sign * number
@@ -45,7 +55,10 @@ class Seen:
 
 
 class JudgingAssessor(Assessor):
-    """Base of the built-in assessors. Override ``judge`` and, if other trials' reports matter, ``learn``."""
+    """Base of the built-in assessors.
+
+    Subclasses override ``judge``, and ``learn`` if they use reports of other trials.
+    """
 
     def __init__(self, optimize_mode: str) -> None:
         self._maximise = OptimizeMode(optimize_mode) is OptimizeMode.Maximize
@@ -56,19 +69,19 @@ class JudgingAssessor(Assessor):
     # ---- for subclasses -----------------------------------------------------------------------------------
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
-        """Return why the trial is bad after its last report, or None if the trial is good."""
+        """Return the reason why the trial is bad after its last report, or None if it may continue."""
         raise NotImplementedError
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:
-        """Learn from a trial that has ended."""
+        """Called with the reports of a trial that has ended. Subclasses may learn from them."""
 
     def shown(self, loss: float) -> str:
-        """Return the reported number for a loss as short text."""
+        """Convert a loss back to the reported number, as short text."""
         return f"{self._sign * loss:.4g}"
 
     @property
     def worse(self) -> str:
-        """Word that relates a worse number to a better one: "below" or "above"."""
+        """Word for the relation of a worse number to a better one: "below" or "above"."""
         return "below" if self._maximise else "above"
 
     # ---- the contract -------------------------------------------------------------------------------------
@@ -83,8 +96,8 @@ class JudgingAssessor(Assessor):
         return AssessResult.Bad
 
     def why(self, trial_job_id: str) -> Mapping[str, Any]:
-        """Return the reason of the verdict on a trial that was judged bad, in the form of
-        ``Assessor.why``.
+        """Return the reason why this trial was judged as bad, as a mapping with ``reason``, ``rung`` and
+        ``better``.
         """
         return self._verdicts[trial_job_id]._asdict()
 
@@ -95,13 +108,13 @@ class JudgingAssessor(Assessor):
             self.learn(trial_job_id, seen, success)
 
     def recall(self, trial_job_id: str, trial_history: list[Any], success: bool) -> None:
-        """Learn from a trial that ended before this process started."""
+        """Learn from the reports of a trial that ended before this process started."""
         self._running.setdefault(trial_job_id, Seen()).extend(trial_history, self._sign)
         self.trial_end(trial_job_id, success)
 
 
 def finite(value: Any) -> float | None:
-    """Return the finite number in a report, or None."""
+    """Return the number in a report. Return None if there is none or it is not finite."""
     try:
         found = extract_scalar_reward(value)
         number = math.nan if isinstance(found, bool) else float(found)

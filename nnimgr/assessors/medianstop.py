@@ -1,5 +1,5 @@
-"""Median stopping: a trial is stopped if it is worse than the median of other trials' averages at its
-step.
+"""Median stopping: a trial is stopped if it is worse than the median of the other trials' averages at the
+same step.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ __all__ = ["MedianstopAssessor"]
 
 
 class MedianstopAssessor(JudgingAssessor):
-    """Assessor that stops a trial if its best result, after ``start_step`` reports, is worse than a median.
+    """Assessor that stops a trial if its best result is worse than a median, once it has ``start_step``
+    reports.
 
     The median is over the running averages of all succeeded trials at the same step. If the number of
-    averages is even, the easier of the two middle ones is used. Results that are not finite numbers are
-    ignored. The cost of a report does not grow with the number of reports; the cost of a trial's end grows
-    with the logarithm of the number of trials.
+    averages is even, the worse one of the two in the middle is used. Results that are not finite numbers are
+    ignored. The time to judge a report is constant; the time to process a trial's end grows with the
+    logarithm of the number of trials.
     """
 
     def __init__(self, optimize_mode: str = "maximize", start_step: int = 0) -> None:
         super().__init__(optimize_mode)
         self._start_step = start_step
-        self._medians: list[Place] = []  # step -> median of the succeeded trials' averages
+        self._medians: list[Place] = []  # for each step, the median of the succeeded trials' averages
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
         if seen.step < self._start_step or seen.step > len(self._medians):

@@ -1,4 +1,4 @@
-"""Data structure for the number at one rank in a growing set, with updates in logarithmic time."""
+"""Data structure for the number at a given rank, such as the median, of numbers that are added one by one."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ __all__ = ["Place"]
 
 
 class Place:
-    """The ``rank(n)``-th smallest of n numbers, counted from 1.
+    """Growing collection of numbers, of which the ``rank(n)``-th smallest of n is known. Ranks count
+    from 1.
 
-    With each added number, the rank must rise by 0 or 1.
+    ``rank`` must rise by 0 or 1 with each added number. Adding a number takes logarithmic time.
     """
 
     def __init__(self, rank: Callable[[int], int]) -> None:
         self._rank = rank
-        self._below: list[float] = []  # heap of the negated numbers up to the rank
+        self._below: list[
+            float
+        ] = []  # heap of the numbers up to the rank, negated so that the largest comes first
         self._above: list[float] = []  # heap of the other numbers
 
     def __len__(self) -> int:
@@ -36,10 +39,10 @@ class Place:
 
     @property
     def number(self) -> float:
-        """Number at the rank. Raises IndexError if there are no numbers."""
+        """Number at the rank, such as the median. Raises IndexError if no numbers were added."""
         return -self._below[0]
 
     @property
     def next(self) -> float:
-        """Number after the rank, or the number at the rank if no number follows."""
+        """Next larger number after that at the rank, or the number at the rank if it is the largest."""
         return self._above[0] if self._above else self.number

@@ -1,4 +1,4 @@
-"""Patience: a trial is stopped only if it has not improved for a number of reports."""
+"""Stopping without progress: a trial is stopped only if it has not improved for a number of reports."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ __all__ = ["PatientAssessor"]
 
 
 class PatientAssessor(JudgingAssessor):
-    """Assessor that stops a trial if none of the last ``patience`` reports beat the best earlier report by
-    ``min_delta``.
+    """Assessor that stops a trial if its last ``patience`` reports are not better than its best earlier
+    report.
 
-    If ``wrapped`` is given, it must also find the trial bad. ``wrapped`` is another built-in assessor,
-    ``{"name": ..., "classArgs": {...}}``. Raises any exception of its constructor.
+    A report is better if it differs by more than ``min_delta``. ``wrapped`` describes another built-in
+    assessor, ``{"name": ..., "classArgs": {...}}``. If it is given, a trial is stopped only if that assessor
+    also judges it as bad. Exceptions of that assessor's constructor are passed on.
     """
 
     def __init__(
@@ -30,17 +31,16 @@ class PatientAssessor(JudgingAssessor):
         super().__init__(optimize_mode)
         self._patience, self._delta = patience, min_delta
         self._wrapped: Any = None if wrapped is None else _made(wrapped)
-        # Number of reports read, best loss, and step of the best loss.
+        # running trial -> number of reports read, best loss, and step of the best loss
         self._marks: dict[str, tuple[int, float, int]] = {}
 
     @property
     def replayable(self) -> bool:  # type: ignore[override]
-        """True if the wrapped assessor is replayable."""
+        """True if there is a wrapped assessor that must get all reports again after a restart."""
         return self._wrapped is not None and bool(self._wrapped.replayable)
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
         # Call the wrapped assessor at each report, because it learns from reports. Its verdict counts only
-        # when the patience ends.
         bad = self._wrapped is not None and not self._wrapped.assess_trial(trial_job_id, trial_history).value
         own = super().assess_trial(trial_job_id, trial_history)
         if self._wrapped is None or own is AssessResult.Good:

@@ -1,4 +1,6 @@
-"""Stopping by percentile: a trial ends if it is not among a given percentage of the best at its step."""
+"""Stopping by percentile: a trial is stopped if it is not among a given percentage of the best trials at its
+step.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,12 @@ __all__ = ["PercentileAssessor"]
 
 
 class PercentileAssessor(JudgingAssessor):
-    """Assessor that stops a trial if its best result is worse than a percentile of others at the same step.
+    """Assessor that stops a trial if its best result is not among the best ``percentile`` percent at the same
+    step.
 
-    The percentile is over all succeeded trials: the best ``percentile`` percent continue.
-
-    Trials are judged once ``n_startup_trials`` trials have succeeded, after ``n_warmup_steps`` reports and
-    then at every ``interval_steps``-th report.
+    It is compared with the results of all succeeded trials at that step. Trials are judged once
+    ``n_startup_trials`` trials have succeeded, after ``n_warmup_steps`` reports, and then at every
+    ``interval_steps``-th report.
     """
 
     def __init__(
@@ -31,7 +33,7 @@ class PercentileAssessor(JudgingAssessor):
         self._share = percentile / 100
         self._startup, self._warmup, self._interval = n_startup_trials, n_warmup_steps, interval_steps
         self._succeeded = 0
-        self._limits: list[Place] = []  # step -> percentile of the succeeded trials' reports
+        self._limits: list[Place] = []  # for each step, the succeeded trials' reports
 
     def judge(self, trial_job_id: str, seen: Seen) -> Why | None:
         step = seen.step
@@ -62,6 +64,6 @@ class PercentileAssessor(JudgingAssessor):
         return step > self._warmup and (step - self._warmup - 1) % self._interval == 0
 
     def _limit(self, others: Place) -> float:
-        """Return the percentile, interpolated linearly between two numbers."""
+        """Return the percentile of the numbers, interpolated between the two nearest ones."""
         at = self._share * (len(others) - 1)
         return others.number + (at - math.floor(at)) * (others.next - others.number)

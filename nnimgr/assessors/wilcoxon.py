@@ -9,18 +9,19 @@ from nnimgr.libraries import need
 
 __all__ = ["WilcoxonAssessor"]
 
-_MOST_STEPS = 1000  # number of latest steps to compare, so that the cost of a report is limited
+_MOST_STEPS = 1000  # number of latest steps that are compared, which limits the time to judge a report
 
 
 class WilcoxonAssessor(JudgingAssessor):
-    """Assessor that stops a trial whose reports are worse than the best succeeded trial's at the same steps.
+    """Assessor that stops a trial whose reports are worse than those of the best succeeded trial at the same
+    steps.
 
-    They are worse if the test's p is less than ``p_threshold`` and the mean is worse, too. This assessor is
-    for trials that report a result for each part of the work, such as a fold or an instance, and whose final
+    Reports count as worse if the Wilcoxon test's p is less than ``p_threshold`` and their mean is worse. This
+    assessor is for trials that report one result for each part of the work, such as a fold, and whose final
     result is the mean.
 
-    Trials are judged after ``n_startup_steps`` reports, but at least two. Raise ModuleNotFoundError if scipy
-    is not installed.
+    Trials are judged after ``n_startup_steps`` reports, but not before the second. Raise ModuleNotFoundError
+    if scipy is not installed.
     """
 
     def __init__(
@@ -54,7 +55,9 @@ class WilcoxonAssessor(JudgingAssessor):
 
 
 def _p_value(differences: list[float]) -> float:
-    """Return the probability of differences at least this large if the trials are equally good."""
+    """Return the p of the Wilcoxon test: how probable such large differences are if both trials are equally
+    good.
+    """
     import warnings
 
     from scipy import stats

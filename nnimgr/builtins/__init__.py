@@ -1,6 +1,6 @@
-"""The built-in algorithms: their names, their modules, and their ``classArgs``.
+"""List of the built-in algorithms: their names, classes and arguments.
 
-Nothing here imports an algorithm, so that a configuration is read fast.
+This package does not import the algorithms themselves, so that a configuration can be checked quickly.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,10 @@ BUILTINS = (*TUNERS, *ADVISORS, *ASSESSORS)
 def built_in(
     role: str, *, name: str | None, class_name: str | None = None, code_directory: object = None
 ) -> Builtin | None:
-    """Return the built-in algorithm with this name or alias (in any case), or with this class path, or
-    None.
+    """Return the built-in algorithm of this role with this name or alias, or with this class path.
+
+    Return None if there is none. Upper and lower case of a name do not matter. An algorithm with a
+    ``code_directory`` is not built in.
     """
     known = (builtin for builtin in BUILTINS if builtin.role == role)
     if name is not None:
@@ -32,7 +34,10 @@ def built_in(
 
 
 def meant(role: str, algorithm: Mapping[str, Any]) -> Builtin | None:
-    """Return the built-in algorithm that a configuration describes. The configuration may be unchecked."""
+    """Return the built-in algorithm that a section of a configuration names, or None.
+
+    The section may be unchecked.
+    """
     name, path = algorithm.get("name"), algorithm.get("className")
     return built_in(
         role,

@@ -1,4 +1,7 @@
-"""The built-in advisors. NNI has them as a separate kind of algorithm; here they are tuners."""
+"""Descriptions of the built-in advisors, which also decide how much each trial may spend.
+
+In nnimgr, they are tuners.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,18 @@ from nnimgr.builtins.builtin import Builtin, Whole
 
 __all__ = ["ADVISORS", "fault_of_budgets"]
 
-_HALVES = ("optimize_mode", "min_budget", "max_budget", "eta")  # arguments of both ASHA algorithms
+_HALVES = (
+    "optimize_mode",
+    "min_budget",
+    "max_budget",
+    "eta",
+)  # arguments that the ASHA tuner passes to the ASHA assessor
 
 
 def fault_of_budgets(default: int | None) -> Whole:
-    """Build a check of min_budget and max_budget.
+    """Return a function that checks that ``min_budget`` is not greater than ``max_budget``.
 
-    ``default``: the ``max_budget`` if none is given; None: there is no limit.
+    ``default``: the value of ``max_budget`` if the user gives none; None: there is no limit.
     """
 
     def fault(arguments: Mapping[str, Any], several: bool) -> tuple[tuple[str, ...], str] | None:

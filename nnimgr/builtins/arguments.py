@@ -1,4 +1,7 @@
-"""Checks of algorithms' arguments. Each check returns the error in a value."""
+"""Functions that check an argument of an algorithm, or build such a check.
+
+A check returns an error text, or None.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,10 @@ __all__ = [
     "text",
 ]
 
-Fault = Callable[[Any], str | None]  # function that returns the error in a value, as "must be ...", or None
-Arguments = Mapping[str, "Fault | Arguments"]  # an inner mapping describes an argument that is a mapping
+Fault = Callable[
+    [Any], str | None
+]  # check of a value: returns an error text such as "must be true or false", or None
+Arguments = Mapping[str, "Fault | Arguments"]  # argument -> check, or the checks of its entries
 
 
 def one_of(*valid: str | None) -> Fault:

@@ -1,4 +1,4 @@
-"""Descriptions of the built-in assessors."""
+"""Descriptions of the built-in assessors: names, classes and checks of their arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Description of a built-in algorithm, available without importing the algorithm."""
+"""Class for the description of a built-in algorithm, which is available without importing the algorithm."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Whole = Callable[[Mapping[str, Any], bool], "tuple[tuple[str, ...], str] | None"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builtin:
-    """Description of a built-in algorithm. ``target`` is "module:Class".
+    """Description of a built-in algorithm. ``target`` is the path of its class, "module:Class".
 
-    If ``seed`` is an argument, its default is the experiment's seed. ``nni`` is the class in NNI,
-    "file.Class". ``space`` returns the error in a valid search space that the algorithm cannot search, or
-    None. ``whole`` returns the path and the error in arguments that are valid one by one, or None; its second
-    argument is whether there are several objectives. ``several``: the tuner takes several objectives.
-    ``minimises``: the algorithm minimises unless its ``optimize_mode`` says otherwise. ``needs``: modules of
-    libraries that an installation may lack.
+    ``nni`` is the path of its class in NNI, "file.Class". ``arguments`` maps each argument to its check. An
+    argument ``seed`` has the experiment's seed as its default. ``whole`` checks arguments that are valid one
+    by one, for one or several objectives. It returns None, or the path to an argument and an error text.
+    ``space`` returns None, or the reason why the algorithm cannot search a valid search space. ``several``:
+    the tuner supports several objectives. ``minimises``: the algorithm minimises unless ``optimize_mode``
+    says otherwise. ``needs``: modules that must be installed in addition.
 
-    ``adds``: parameters that the algorithm adds to those of the search space. ``advisor``: a tuner that
-    decides itself how much is spent on each trial, so that it cannot be combined with an assessor. ``judge``
-    maps the tuner's arguments to those of the assessor of the same name that judges its running trials, or to
-    None if no assessor does. ``wraps``: the argument that holds another built-in algorithm of the role,
-    {name, classArgs}. ``directory``: the argument with the directory in which the trials of a tuner pass
-    checkpoints to each other; by default, a directory of the server's machine.
+    ``adds``: parameters that the algorithm adds to those of the search space. ``advisor``: the tuner decides
+    itself how much each trial may spend, so that it cannot be combined with an assessor. ``judge`` returns
+    the arguments for the assessor of the same name that judges the tuner's trials, or None if there is no
+    such assessor. ``wraps``: the argument that describes another built-in algorithm of the same role, as
+    {name, classArgs}. ``directory``: the argument for the directory in which trials pass checkpoints to each
+    other. By default, this is a directory of the server's machine.
     """
 
     role: str
@@ -51,6 +51,8 @@ class Builtin:
 
     @property
     def class_paths(self) -> tuple[str, ...]:
-        """Valid values of ``className`` for the algorithm: our import path and, if it has one, NNI's."""
+        """Possible values of ``className`` for the algorithm: the import path in nnimgr, and the one in NNI
+        if NNI has it.
+        """
         ours = self.target.replace(":", ".")
         return (ours,) if self.nni is None else (ours, f"nni.algorithms.hpo.{self.nni}")

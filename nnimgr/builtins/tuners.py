@@ -1,4 +1,4 @@
-"""Descriptions of the built-in tuners."""
+"""Descriptions of the built-in tuners: names, classes and checks of their arguments."""
 
 from __future__ import annotations
 

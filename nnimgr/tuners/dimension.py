@@ -118,9 +118,7 @@ class Number:
         return rounded
 
     def reaches(self, codes: Floats) -> Floats | float:
-        """Return half the distance between neighbouring values at each code, the larger half if the two
-        differ.
-        """
+        """Return, for each code, the distance to the farthest code that is rounded to the same value."""
         spec = self._spec
         if self._integers:
             return 0.5 / self._integers

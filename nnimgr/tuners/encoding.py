@@ -44,7 +44,7 @@ class Column:
 
     @property
     def steps(self) -> int | None:
-        """Number of different values that the column can have, or None if they are not counted."""
+        """Number of different values of a choice or an integer parameter, or None for any other parameter."""
         if self.options:
             return self.options
         assert isinstance(self.spec, Numeric)

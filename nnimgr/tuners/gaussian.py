@@ -1,6 +1,7 @@
-"""Gaussian processes over points of the unit cube.
+"""Gaussian processes that predict results at points of the unit cube.
 
-scikit-learn does the mathematics. Its import takes a second, so it is imported with the first model.
+scikit-learn does the mathematics. It is imported when the first model is built, because the import takes a
+second.
 """
 
 from __future__ import annotations
@@ -17,27 +18,30 @@ from nnimgr.tuners.threads import one_thread
 
 __all__ = ["Posterior", "fitted_kernel", "quick"]
 
-# with more features, all have the same length scale, because each scale takes time and results to learn
+# With more features, all share one length scale, because it takes time and results to learn each scale.
 _WIDEST = 20
-_STEPS = 25  # steps of the search for a kernel
+_STEPS = 25  # most steps of the optimiser that fits the kernel
 
 
 @contextmanager
 def quick() -> Iterator[None]:
-    """Run models in one thread in this context, without repeated checks of their inputs."""
+    """Use one thread and skip checks of the inputs for models in this context, so that they are computed
+    faster.
+    """
     import sklearn.gaussian_process
 
     with one_thread(), sklearn.config_context(assume_finite=True), warnings.catch_warnings():
-        # these warnings are not useful: a length at its bound, or a search without convergence, is good
-        # enough
+        # scikit-learn warns if a length scale is at its bound or the fit does not converge; both are harmless
         warnings.simplefilter("ignore")
         yield
 
 
 def fitted_kernel(features: Floats, values: Floats, nu: float, alpha: float) -> Any:
-    """Return Matérn's kernel with the most probable lengths and amount of noise.
+    """Return a Matérn kernel plus noise, fitted to the values: the most probable length scales and amount of
+    noise.
 
-    ``features`` (n, wide) and ``values`` (n,); ``alpha`` is added to the variance of every value.
+    ``features`` has the shape (n, wide), and ``values`` has the shape (n,). ``alpha`` is added to the
+    variance of every value.
     """
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
@@ -51,9 +55,9 @@ def fitted_kernel(features: Floats, values: Floats, nu: float, alpha: float) -> 
 
 
 def _most_probable(loss: Callable[..., Any], start: Floats, bounds: Floats) -> tuple[Floats, float]:
-    """Return the parameters (logarithms of scale, lengths, noise) that are most probable, and their loss.
+    """Return the most probable kernel parameters (logarithms of scale, lengths and noise), and their loss.
 
-    A weak prior keeps the lengths near their start, because few values could move them anywhere.
+    A weak prior keeps the length scales near their start, because a few values do not determine them well.
     """
     from scipy.optimize import minimize
 
@@ -72,7 +76,9 @@ def _most_probable(loss: Callable[..., Any], start: Floats, bounds: Floats) -> t
 
 
 class Posterior:
-    """Posterior of a Gaussian process with this kernel, given features (n, wide) and values (n,)."""
+    """Prediction of a Gaussian process with a given kernel, after it has observed ``values`` (n,) at
+    ``features`` (n, wide).
+    """
 
     def __init__(self, kernel: Any, features: Floats, values: Floats, alpha: float) -> None:
         from sklearn.gaussian_process import GaussianProcessRegressor
@@ -91,19 +97,23 @@ class Posterior:
         return float(self._values.min())
 
     def predict(self, features: Floats) -> tuple[Floats, Floats]:
-        """Return means and standard deviations, shape (m,), of the function without its noise."""
+        """Return means and standard deviations of the predicted values without noise, each of shape (m,)."""
         mean, deviation = self._model.predict(features, return_std=True)
         return mean, np.sqrt(np.maximum(deviation**2 - self._noise, 1e-18))
 
     def believing(self, features: Floats) -> Posterior:
-        """Return the posterior as if the points had their expected values as results."""
+        """Return the prediction that follows if ``features`` (points of unfinished trials) give exactly their
+        expected values.
+        """
         if not len(features):
             return self
         values = np.concatenate([self._values, self._model.predict(features)])
         return Posterior(self._kernel, np.concatenate([self._features, features]), values, self._alpha)
 
     def left_out(self) -> Floats:
-        """Return each value's distance in standard deviations from the prediction without it; shape (n,)."""
+        """Return how far each value is from its prediction without this value, in standard deviations; shape
+        (n,).
+        """
         from scipy.linalg import cho_solve
 
         inverse = cho_solve((self._model.L_, True), np.eye(self.size))

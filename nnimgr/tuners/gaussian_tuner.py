@@ -1,4 +1,4 @@
-"""Base of the tuners that model results by a Gaussian process."""
+"""Base of the tuners that predict results with a Gaussian process."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ __all__ = ["GaussianTuner"]
 
 Integers = NDArray[np.int64]
 
-# Most results that are modelled. The cost grows with their cube, and this number shows where good sets are.
+# Most results for the model: its cost grows with the third power of this number, and this many are enough.
 _MOST = 400
-# most results for fitting the kernel, because a fit takes fifty times as long as a prediction
+# Most results for fitting the kernel, because a fit takes fifty times as long as a prediction.
 _MOST_FITTED = 150
 _ELITE = 5
 
 
 class GaussianTuner(PointTuner):
-    """Tuner that draws ``cold_start_num`` random sets, then has ``promising`` choose sets by a model.
+    """Tuner that draws ``cold_start_num`` random parameter sets.
 
-    Open sets count as if they had given their expected results. If there are many results, only the best and
-    the newest ones are modelled. Raise ModuleNotFoundError if scikit-learn is not installed.
+    After that, ``promising`` chooses sets with a model. Unfinished trials count as if they had given the
+    expected results. If there are many results, the model uses only the best and the newest ones. Raise
+    ModuleNotFoundError if scipy or scikit-learn is not installed.
     """
 
     def __init__(
@@ -39,13 +40,14 @@ class GaussianTuner(PointTuner):
             need(f"the tuner {name}", module)
         super().__init__(optimize_mode, seed)
         self._cold, self._nu, self._alpha = cold_start_num, nu, alpha
-        # Number of results to which the kernel was fitted, and the kernel.
+        # The kernel, and the number of results to which it was fitted.
         self._kernel: tuple[int, Any] = (0, None)
 
     def promising(self, search: Search, model: Posterior, rng: Random) -> dict[str, Any] | None:
-        """Return the set to try, or None if no allowed set was found.
+        """Return the parameter set to try next, or None if no allowed set was found.
 
-        ``model`` does not include the open sets.
+        ``model`` predicts from finished results only, while ``search`` also takes account of unfinished
+        trials.
         """
         raise NotImplementedError
 
@@ -74,25 +76,27 @@ class GaussianTuner(PointTuner):
         return self.drawn(rng) if found is None else found
 
     def elite(self) -> Floats:
-        """Return the points of the best results, around which some new ones are searched."""
+        """Return the points of the best results. The search for a new set also looks around these points."""
         return self.points[np.argsort(self.losses, kind="stable")[:_ELITE]]
 
     def modelled(self) -> Integers:
-        """Return the indices of the results that the model uses, in their order."""
+        """Return the indices of the results that the model uses, in the order of arrival."""
         return self._chosen(self.count, _MOST)
 
     def _chosen(self, count: int, most: int) -> Integers:
-        """Return the best and the newest of the first ``count`` results, at most ``most``."""
+        """Return the indices of the best and the newest among the first ``count`` results, at most ``most``
+        of them.
+        """
         if count <= most:
             return np.arange(count)
         older = np.argsort(self.losses[: count - most // 2], kind="stable")[: most - most // 2]
         return np.concatenate([np.sort(older), np.arange(count - most // 2, count)])
 
     def _fitted(self) -> Any:
-        """Return the kernel, fitted again when the number of results has grown by about a thirtieth.
+        """Return the kernel. Fit it again only when the number of results has grown by about 3 %.
 
-        The results for the fit depend only on the number of results, so that a rebuilt tuner has the same
-        kernel.
+        The fit uses results that depend only on their number, so that a tuner has the same kernel after a
+        restart.
         """
         every = 1 << max(0, self.count.bit_length() - 5)
         count = max(self.count - self.count % every, 1)

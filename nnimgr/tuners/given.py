@@ -1,4 +1,4 @@
-"""Record of the parameter sets that were given, so that no set is given twice."""
+"""Record of the parameter sets that a tuner has suggested, so that it suggests no set twice."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from nnimgr.tuners import grid
 
 __all__ = ["Given", "can_repeat"]
 
-_MOST_INFEASIBLE = 200_000  # consecutive infeasible grid points after which the search of the grid ends
+_MOST_INFEASIBLE = (
+    200_000  # number of grid points in a row that violate the constraints, after which the search ends
+)
 
 
 def can_repeat(space: Space) -> bool:
-    """Return True if the same set is likely to be drawn twice.
+    """Return True if random draws from a search space are likely to give the same parameter set twice.
 
-    It is not if a parameter of the first level is continuous, nor in an empty space, where nothing can vary.
+    Return False if a parameter that is not nested is continuous, and for a space without parameters.
     """
     return bool(space.parameters) and not any(
         isinstance(spec, Numeric) and spec.q is None and spec.type is not ParameterType.RANDINT
@@ -28,37 +30,42 @@ def can_repeat(space: Space) -> bool:
 
 
 class Given:
-    """The sets given so far, in all spaces, and the position in the grid."""
+    """The parameter sets that were suggested, in all search spaces so far, and the position in a grid of
+    further sets.
+    """
 
     def __init__(self) -> None:
-        # Number of times each set was given, or run by a user: identity -> count.
+        # parameter set (its identity) -> number of times it was suggested, or added by a user
         self._times: Counter[str] = Counter()
         self._space = Space(())
         self._feasible: Callable[[Any], bool] | None = None
-        self._level = self._index = 0  # all points of the grid before this one were given
+        self._level = self._index = 0  # position in the grid; all earlier points were suggested
 
     def change(self, space: Space, feasible: Callable[[Any], bool] | None = None) -> None:
-        """Change to the grid of another space, of which only the ``feasible`` points count."""
+        """Use the grid of another search space from now on.
+
+        Grid points that are not ``feasible`` are skipped.
+        """
         self._space, self._feasible = space, feasible
         self._level = self._index = 0
 
     def add(self, parameters: Any) -> bool:
-        """Remember a set unless it is known. Return whether it was new."""
+        """Record a parameter set as suggested. Return whether it was new."""
         if self.knows(parameters):
             return False
         self.remember(parameters)
         return True
 
     def knows(self, parameters: Any) -> bool:
-        """Return True if the set was given before, or run by a user."""
+        """Return True if the parameter set was suggested before, or added by a user."""
         return identity(parameters) in self._times
 
     def remember(self, parameters: Any) -> None:
-        """Count the set one more time as given or run by a user."""
+        """Count a parameter set one more time as suggested by the tuner or added by a user."""
         self._times[identity(parameters)] += 1
 
     def forget(self, parameters: Any) -> None:
-        """Count the set one time less. With a count of zero, the set counts as never given."""
+        """Count a parameter set one time less. When its count is 0, it may be suggested again."""
         key = identity(parameters)
         if key not in self._times:
             return
@@ -68,7 +75,10 @@ class Given:
             self._level = self._index = 0
 
     def next_of_grid(self) -> dict[str, Any]:
-        """Return the first point of the grid that was not given, and remember it. Raise NoMoreTrialError."""
+        """Return the next point of the grid that was not suggested before, and record it.
+
+        Raise NoMoreTrialError if none is found.
+        """
         infeasible = 0
         while infeasible < _MOST_INFEASIBLE:
             self._enter_level()
@@ -81,7 +91,10 @@ class Given:
         raise NoMoreTrialError(f"{infeasible:,} points of the grid in a row do not meet the constraints")
 
     def _enter_level(self) -> None:
-        """At the end of a level, continue with the next level if that has more points."""
+        """At the end of a grid, continue with a finer grid.
+
+        Raise NoMoreTrialError if a finer grid has no further points.
+        """
         if self._index < grid.size(self._space, self._level):
             return
         if not grid.refines(self._space, self._level):

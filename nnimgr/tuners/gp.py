@@ -14,12 +14,14 @@ __all__ = ["GPTuner"]
 
 
 class GPTuner(GaussianTuner):
-    """Tuner that tries the set with the largest ``utility``: "ei", expected improvement; "poi"; "ucb".
+    """Tuner that tries the parameter set with the largest ``utility``, which is computed from the model's
+    prediction.
 
-    ``poi`` is the probability of improvement. ``kappa``: the weight of uncertainty in ucb. ``xi``: the
-    least improvement for ei and poi. Both are in
-    units of the results' usual distance from their median. ``nu``: Matérn's smoothness. ``alpha``: the
-    variance added to every result, in the square of that unit.
+    ``utility``: "ei" (expected improvement), "poi" (probability of improvement) or "ucb" (upper confidence
+    bound). ``kappa``: the weight of uncertainty for ucb. ``xi``: the least improvement for ei and poi.
+    ``kappa`` and ``xi`` apply to results that are scaled so that their usual distance from the median is 1.
+    ``nu``: the smoothness of the Matérn kernel. ``alpha``: a number added to the variance of every scaled
+    result.
     """
 
     def __init__(

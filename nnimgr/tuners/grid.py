@@ -1,9 +1,9 @@
-"""Search space as a numbered grid, which is never stored in memory.
+"""Search space as grids of increasing fineness (levels).
 
-Options and integers are all in the grid at every level. Any other parameter has 1, 3, 7, ... values at level
-0, 1, 2, ...: its quantiles in halves, quarters, eighths. A quantised parameter has all its values once they
-are not more than that; before, several quantiles may be the same value. A level contains every point of the
-lower levels.
+Points are computed from their number and never stored. At every level, the grid has all options of choices
+and all integers. Any other parameter has 1, 3, 7, ... values at level 0, 1, 2, ...: its quantiles in halves,
+quarters, eighths. A parameter that is rounded to ``q`` has all its values as soon as they are not more than
+these; before that, some quantiles may be equal. A level contains every point of the lower levels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, Space, S
 
 __all__ = ["item", "refines", "size"]
 
-_TAIL = 6.0  # a quantised normal distribution counts as finite within this number of sigmas
+_TAIL = 6.0  # a normal distribution with rounding has values within this number of sigmas
 
 
 def size(space: Space, level: int) -> int:
@@ -24,7 +24,10 @@ def size(space: Space, level: int) -> int:
 
 
 def item(space: Space, level: int, index: int) -> dict[str, Any]:
-    """Return point ``index`` of the grid. The last parameter varies fastest."""
+    """Return the parameter set with number ``index`` in the grid of this level.
+
+    The last parameter varies fastest.
+    """
     digits = []
     for _, spec in reversed(space.parameters):
         index, digit = divmod(index, _count(spec, level))
@@ -34,7 +37,11 @@ def item(space: Space, level: int, index: int) -> dict[str, Any]:
 
 
 def refines(space: Space, level: int) -> bool:
-    """Return whether the next level has a new value. It has none if the bounds are very close."""
+    """Return whether the next level's grid has further values.
+
+    It has none if this grid has all values of every parameter, or if the bounds are too close for further
+    floats.
+    """
     return any(_refines(spec, level) for _, spec in space.parameters)
 
 
@@ -87,7 +94,7 @@ def _quantiles(level: int) -> int:
 
 
 def _multiples(spec: Numeric) -> tuple[int, int]:
-    """Return the first and the last multiple of q that can be drawn."""
+    """Return the numbers n of the first and the last multiple n * q that the parameter can have."""
     assert spec.q is not None
     low, high = spec.a, spec.b
     if spec.type.gaussian:

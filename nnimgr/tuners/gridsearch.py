@@ -1,4 +1,4 @@
-"""Grid search: every point of a grid, then the points of finer grids while a parameter can be refined."""
+"""Grid search: every point of a grid, then the points of finer grids while these have further values."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ __all__ = ["GridSearchTuner"]
 
 
 class GridSearchTuner(Tuner):
-    """Tuner that gives the points of a grid (``grid.py``) in order, except repeated and imported points.
+    """Tuner that suggests the points of a grid in order (see ``grid.py``).
 
-    The search ends, with NoMoreTrialError, only if no parameter is continuous. ``optimize_mode`` has no
-    effect.
+    Points that were suggested or imported are skipped. If a parameter is continuous, finer and finer grids
+    follow. Otherwise the search ends with NoMoreTrialError when all values were used. ``optimize_mode`` has
+    no effect.
     """
 
     learns: ClassVar[bool] = False
@@ -40,11 +41,13 @@ class GridSearchTuner(Tuner):
         return self._given.next_of_grid()
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
-        """Recall a point that an earlier process suggested."""
+        """Record a point that was suggested before this process started, so that it is not suggested
+        again.
+        """
         self._given.remember(parameters)
 
     def take_back(self, parameter_id: int, parameters: Any) -> None:
-        """Take back a point that was never tried."""
+        """Forget that a point was suggested, because its trial was never run."""
         self._given.forget(parameters)
 
     def receive_trial_result(self, parameter_id: int, parameters: Any, value: Any, **kwargs: Any) -> None:

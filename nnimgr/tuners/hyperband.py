@@ -1,4 +1,4 @@
-"""Hyperband (Li, Jamieson, DeSalvo and others, JMLR 2018): brackets of successive halving."""
+"""Hyperband (Li, Jamieson, DeSalvo and others, JMLR 2018): several runs (brackets) of successive halving."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ __all__ = ["Brackets", "Hyperband", "most_halvings"]
 
 
 class Hyperband(BudgetTuner):
-    """Adds ``TRIAL_BUDGET``, from 1 to ``R``, to the parameters: the trial's budget, for example in epochs.
+    """Tuner that adds the parameter ``TRIAL_BUDGET``, from 1 to ``R``: how much a trial may spend, for
+    example in epochs.
 
-    ``exec_mode``: if a bracket waits for its trials, ``parallelism`` continues with the next bracket, and
-    ``serial`` waits. Trials without a result count as the worst of their rung, and are not promoted. Brackets
-    follow each other without end. A change of the search space ends the brackets in progress.
+    A bracket starts many configurations with a small budget, and gives the best ones a larger budget.
+    ``exec_mode``: while a bracket waits for its trials, ``parallelism`` continues with the next bracket, and
+    ``serial`` waits. Trials without a result count as the worst with their budget, and are not promoted.
+    Brackets follow each other without end. A change of the search space ends the brackets in progress.
     """
 
     def __init__(
@@ -32,7 +34,7 @@ class Hyperband(BudgetTuner):
 
 
 def most_halvings(lowest: int, highest: int, eta: int) -> int:
-    """Return how many times the highest budget can be divided by ``eta`` without falling below the lowest."""
+    """Return how often ``highest`` can be divided by ``eta`` without becoming less than ``lowest``."""
     times = 0
     while lowest * eta ** (times + 1) <= highest:
         times += 1
@@ -41,18 +43,21 @@ def most_halvings(lowest: int, highest: int, eta: int) -> int:
 
 @dataclass(slots=True)
 class _Rung:
-    """The trials of a bracket with one budget. ``size``: the planned number of trials."""
+    """The trials of a bracket that have the same budget. ``size``: the number of trials that are planned."""
 
     budget: int
     size: int
-    # Promoted configurations that do not run yet, by rank.
+    # promoted configurations that do not run yet, with their ranks, best first
     waiting: list[tuple[int, Configuration]] = field(default_factory=list)
     ranks: dict[int, int] = field(default_factory=dict)  # id of a promoted trial -> its rank
     given: dict[int, Configuration] = field(default_factory=dict)
     losses: dict[int, float | None] = field(default_factory=dict)  # trial -> result; None without a result
 
     def best(self) -> list[int]:
-        """Return the trials with a result, best first. Of equal trials, the one given earlier comes first."""
+        """Return the ids of the trials with a result, best first.
+
+        Among equal results, the earlier suggestion comes first.
+        """
         found = [
             (loss, at, each) for at, each in enumerate(self.given) if (loss := self.losses[each]) is not None
         ]
@@ -61,7 +66,10 @@ class _Rung:
 
 @dataclass(slots=True, eq=False)
 class _Bracket:
-    """A bracket. ``number`` counts all brackets from 1; trials run in the last of ``rungs``."""
+    """One run of successive halving. ``number`` counts the brackets from 1.
+
+    New trials belong to the last of ``rungs``.
+    """
 
     number: int
     budgets: list[int]
@@ -69,11 +77,11 @@ class _Bracket:
 
 
 class Brackets(Schedule):
-    """Schedule of brackets, which follow each other in rounds.
+    """Schedule of Hyperband, which starts one bracket of successive halving after the other.
 
-    Bracket s goes from ``most`` down to 0, and then again. It begins with ceil(eta^s (most + 1) / (s + 1))
-    configurations and a budget of ``highest`` / eta^s. The best 1 / eta of each rung get eta times the
-    budget.
+    Brackets have a number s, which counts down from ``most`` to 0 and then begins again. Bracket s begins
+    with ceil(eta^s (most + 1) / (s + 1)) configurations and a budget of ``highest`` / eta^s. The best 1 / eta
+    of the trials run again with eta times the budget, and so on.
     """
 
     def __init__(self, highest: int, eta: int, most: int, *, serial: bool = False) -> None:
@@ -84,7 +92,7 @@ class Brackets(Schedule):
         ]
         self._opened = 0
         self._brackets: list[_Bracket] = []  # brackets in progress, oldest first
-        # trial -> its bracket and rung, if its result may still matter
+        # id of a trial whose result may still matter -> its bracket and rung
         self._where: dict[int, tuple[_Bracket, _Rung]] = {}
         self._none_new = False
 
@@ -153,7 +161,7 @@ class Brackets(Schedule):
         return "it does not wait for a trial"
 
     def _awaited(self) -> Iterator[tuple[_Bracket, _Rung, int]]:
-        """Yield the brackets with running trials, their last rungs, and the number of these trials."""
+        """Yield each bracket that has running trials, with its last rung and the number of these trials."""
         for bracket in self._brackets:
             rung = bracket.rungs[-1]
             if len(rung.given) > len(rung.losses):
@@ -167,7 +175,7 @@ class Brackets(Schedule):
         return bracket
 
     def _advance(self, bracket: _Bracket) -> None:
-        """Promote the best trials of the last rung once all its trials have ended."""
+        """When all trials of a bracket's last rung have ended, promote the best ones, or end the bracket."""
         rung = bracket.rungs[-1]
         short = self._none_new and len(bracket.rungs) == 1
         if rung.waiting or len(rung.losses) < (len(rung.given) if short else rung.size):

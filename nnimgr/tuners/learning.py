@@ -1,4 +1,8 @@
-"""Base of built-in tuners that learn: keeps results and open sets, and avoids repeated or forbidden sets."""
+"""Base of the built-in tuners that learn.
+
+It stores results and unfinished trials, and follows the experiment's rules. The rules are the constraints of
+the search space, and whether a parameter set may be repeated.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,20 @@ from nnimgr.tuners.given import Given, can_repeat
 
 __all__ = ["LearningTuner"]
 
-_DRAWS = 100  # draws of a set from the model before the set is drawn from the whole space
-_BLIND_DRAWS = 100_000  # a large number, because perhaps only one set in a thousand is allowed
+_DRAWS = 100  # most draws with ``suggest`` before parameter sets are drawn from the whole space
+_BLIND_DRAWS = (
+    100_000  # most draws from the whole space; many, because perhaps only one set in a thousand is allowed
+)
 
 
 class LearningTuner(Tuner):
-    """Base of the built-in tuners. Override ``suggest`` and, if the tuner keeps a model, the hooks after it.
+    """Base of the built-in tuners. A subclass overrides ``suggest``.
 
-    A suggestion is a function of (seed, parameter id, earlier calls). Failed trials are not learned from.
-    Results of users' own sets and imported results count like other results. No set is given twice where
-    repetitions are likely (``given.can_repeat``) or the rules forbid them, unless the rules allow them. If
-    ``seed`` is None, each process has another one.
+    If it has a model, it also overrides the methods after ``suggest``. A suggestion depends only on the seed,
+    the parameter id and the earlier calls. Failed trials are not learned from. Results that were imported, or
+    belong to parameter sets added by users, count like all others. No set is suggested twice if repetitions
+    are likely (``given.can_repeat``), unless the rules allow it, or if the rules forbid repetitions. If
+    ``seed`` is None, each process has a random seed.
     """
 
     _accept_customized = True
@@ -39,32 +46,36 @@ class LearningTuner(Tuner):
     # ---- for subclasses -----------------------------------------------------------------------------------
 
     def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
-        """Return one parameter set of ``space``. It is called again if the rules do not allow the set.
+        """Return a parameter set of the search space ``space``.
 
-        ``rng`` belongs to this parameter set. Use no other random numbers.
+        If the rules do not allow the set, this method is called again. Draw random numbers only from ``rng``,
+        which is the generator for this parameter id.
         """
         raise NotImplementedError
 
     def space_changed(self) -> None:
-        """Called after ``space`` has changed."""
+        """Called after the search space ``space`` has changed."""
 
     def opened(self, parameter_id: int, parameters: Any) -> None:
-        """Called after a set has become a trial."""
+        """Called when a trial was created for a parameter set."""
 
     def closed(self, parameter_id: int, parameters: Any) -> None:
-        """Called after a trial has ended or has got its result.
+        """Called when a trial has ended or has got its result.
 
-        In the second case, ``learned`` is called next.
+        If it has a result, ``learned`` is called next.
         """
 
     def learned(self, parameters: Any, loss: float) -> None:
-        """Learn a result, of which lower is better.
+        """Learn the result of a parameter set; lower losses are better.
 
-        ``parameters`` may be outside the space, or anything.
+        ``parameters`` may be outside of the search space, or not even a mapping.
         """
 
     def allows(self, parameters: Any) -> bool:
-        """Return whether the rules allow this set now. ``suggest`` may skip a set that they do not allow."""
+        """Return whether the rules allow to suggest this parameter set now.
+
+        ``suggest`` may use this to skip sets.
+        """
         return self._rules.feasible(parameters) and not (self._repeats and self._given.knows(parameters))
 
     # ---- the contract -------------------------------------------------------------------------------------
@@ -90,12 +101,12 @@ class LearningTuner(Tuner):
         return parameters
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
-        """Recall a set that an earlier process suggested."""
+        """Record a parameter set that was suggested before this process started."""
         self._remember(parameters)
         self._opened(parameter_id, parameters)
 
     def take_back(self, parameter_id: int, parameters: Any) -> None:
-        """Take back a set that was never tried."""
+        """Forget that a parameter set was suggested, because its trial was never run."""
         self._given.forget(parameters)
 
     def receive_trial_result(
@@ -119,11 +130,15 @@ class LearningTuner(Tuner):
     # ---- beneath ------------------------------------------------------------------------------------------
 
     def _must_differ(self, space: spaces.Space) -> bool:
-        """Return True if the tuner must remember given sets, so that no set is given twice."""
+        """Return True if the tuner must suggest no parameter set twice, and so remembers all of them."""
         return self._rules.never_repeat or (can_repeat(space) and not self._rules.may_repeat)
 
     def _allowed(self, rng: Random, parameter_id: int) -> dict[str, Any] | None:
-        """Return a set that meets the rules, or None if none was found but a grid can be searched."""
+        """Return a parameter set that meets the constraints, or None if none was found and the grid must be
+        searched.
+
+        Raise ValueError if none was found and this tuner has no grid to search.
+        """
         feasible = self._rules.feasible
         for _ in range(_DRAWS):
             parameters = self.suggest(rng, parameter_id)

@@ -14,21 +14,22 @@ from nnimgr.tuners.gaussian_tuner import GaussianTuner
 
 __all__ = ["MetisTuner"]
 
-_NU, _ALPHA = 2.5, 1e-6  # settings of the Gaussian process, which are no arguments in NNI
+_NU, _ALPHA = 2.5, 1e-6  # fixed settings of the Gaussian process
 _WARM_UP = 10_000
 _DOUBT = 1.5  # number of standard deviations below its mean at which a set may still be the best set
-_ODD = 3.0  # a result that differs this many standard deviations from its prediction is measured again
-_OFTEN = 3  # most measurements of a set
+_ODD = 3.0  # a set is tried again if its result differs this many standard deviations from its prediction
+_OFTEN = 3  # most times that the same parameter set is tried
 _SAME = 1e-9  # rounding moves a point by less than this distance
 
 
 class MetisTuner(GaussianTuner):
-    """Tuner that explores, exploits or measures again.
+    """Tuner that tries either an uncertain parameter set, or the set with the best expected result, or one
+    set again.
 
-    With ``exploration_probability``, it tries the most uncertain set among those that may still be the best.
-    Otherwise, or always with ``no_candidates``, it tries the set with the best expected result. Unless
-    ``no_resampling`` is set, a result that does not fit the others is measured again first.
-    ``selection_num_starting_points``: the number of sets from which it starts the search.
+    With the probability ``exploration_probability``, it tries the most uncertain of the sets that may still
+    be the best. Otherwise, or always with ``no_candidates``, it tries the set with the best expected result.
+    If ``no_resampling`` is False, a set whose result does not fit the other results is first tried again.
+    ``selection_num_starting_points``: the number of sets from which the search for a new set starts.
     """
 
     def __init__(
@@ -64,9 +65,9 @@ class MetisTuner(GaussianTuner):
         return search.best(goal, elite, warm_up=_WARM_UP, starts=self._starts)
 
     def _doubtful(self, model: Posterior) -> dict[str, Any] | None:
-        """Return the set whose result differs most from its prediction.
+        """Return the parameter set whose result differs most from the model's prediction.
 
-        Return None if no result differs much.
+        Return None if no result differs much, or if these sets were tried often enough.
         """
         points = self.points[self.modelled()]
         odd = np.abs(model.left_out())

@@ -1,8 +1,8 @@
-"""Optuna's samplers as tuners. The study is in memory, and its data can be rebuilt.
+"""Tuners that use Optuna's samplers. The study, Optuna's record of all trials, is in memory only.
 
-A suggestion is a function of (seed, parameter id, earlier calls) and of the sampler's notes on its trials and
-its study. ``dump_state`` returns the notes for each parameter set, unless they can be computed, and
-``recall`` gets them back.
+A suggestion depends on the seed, the parameter id, the earlier calls, and on data that the sampler has stored
+with its trials and its study. ``dump_state`` returns this data after each suggestion, unless it can be
+computed. After a restart, ``recall`` gets the data back.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["NSGA2Tuner", "OptunaTuner"]
 
 State = dict[str, Any]
 
-_OF_PARAMS = "tpe:relative_params"  # notes that repeat the trial's params
+_OF_PARAMS = "tpe:relative_params"  # stored data that only repeats the trial's parameters
 
 
 class CmaEsSampler(optuna.samplers.CmaEsSampler):
-    """Sampler that always models the same numbers.
+    """Optuna's CMA-ES sampler with a fixed choice of numeric parameters that it models.
 
-    Optuna's sampler models the numbers that all results so far have in common. With nested choices these
-    become fewer, and then the sampler fails, or draws at random from then on.
+    Optuna's own class models the numbers that all results so far have in common. With nested choices, these
+    may become fewer. Then the sampler fails, or only draws at random.
     """
 
     modelled: dict[str, BaseDistribution]
@@ -53,7 +53,7 @@ class CmaEsSampler(optuna.samplers.CmaEsSampler):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Trial for which the study was last asked."""
+    """Trial that the study has created, but whose parameter set is not suggested yet."""
 
     number: int
     parameters: dict[str, Any]
@@ -62,9 +62,9 @@ class _Asked:
 class OptunaTuner(LearningTuner):
     """Tuner that uses one of Optuna's samplers. It supports several objectives if the sampler does.
 
-    ``sampler``: the name of its class, with or without "Sampler" at the end. ``sampler_args``: arguments of
-    its constructor; classes among them (a crossover) are given by name. Raise ValueError, and
-    ModuleNotFoundError if Optuna or a library of the sampler is not installed.
+    ``sampler``: the name of the sampler's class, with or without "Sampler" at the end. ``sampler_args``:
+    arguments of its constructor; a crossover is given by its name. Raise ValueError if an argument is wrong,
+    and ModuleNotFoundError if Optuna or a library of the sampler is not installed.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class OptunaTuner(LearningTuner):
         self._class = _sampler_named(sampler)
         self._arguments = _arguments_of(self._class, dict(sampler_args or {}))
         self._arguments["seed"] = Random(f"{self._seed}").getrandbits(32)
-        # TPE keeps the params of options that were not chosen.
+        # True: Optuna's TPE also stores parameters of options that were not chosen.
         self._grouped = bool(self._arguments.get("group"))
         self._told: list[tuple[Any, list[float]]] = []  # every result, in the order of arrival
         self._begin()
@@ -99,7 +99,10 @@ class OptunaTuner(LearningTuner):
     # ---- the study ----------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Create the study of the current space, with all results and open sets that are inside it."""
+        """Create a study for the current search space.
+
+        Add all results and unfinished trials that are in this space.
+        """
         self._translation = Translation(self.space)
         self._storage = InMemoryStorage()
         self._sampler = self._make_sampler()
@@ -108,12 +111,14 @@ class OptunaTuner(LearningTuner):
         self._study_id = self._storage.get_study_id_from_name(self._study.study_name)
         self._size = 0  # number of trials in the study
         self._asked: _Asked | None = None
-        # trials that were requested from the study, and not given, since the last given set
+        # number of trials since the last suggestion that the study created, but that were not suggested
         self._rejected = 0
-        self._noted: Mapping[str, Any] = {}  # notes on the study at the last given set
+        self._noted: Mapping[
+            str, Any
+        ] = {}  # data that the sampler had stored with the study at the last suggestion
         self._restored: State = {}
         self._state: State = {}
-        self._ended: int | None = None  # trial whose result, if it has one, comes next
+        self._ended: int | None = None  # number of the trial that has just ended; its result may follow
         for parameters, values in self._told:
             self._add(TrialState.COMPLETE, parameters, values=values)
         added = [(each, self._add(TrialState.RUNNING, held)) for each, held in self.open.items()]
@@ -137,7 +142,10 @@ class OptunaTuner(LearningTuner):
         raw: Mapping[str, Any] | None = None,
         notes: dict[str, Any] | None = None,
     ) -> int | None:
-        """Add a trial with this set and return its number, or None if the set is outside of the space."""
+        """Add a trial with this parameter set to the study.
+
+        Return the trial's number, or None if the set is not in the search space.
+        """
         params = self._translation.params_of(parameters)
         if params is None:
             return None
@@ -162,8 +170,7 @@ class OptunaTuner(LearningTuner):
     def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
         self._reject()
         if self._grouped or self._class.__name__ == "GPSampler":
-            # The sampler in memory has data that a new process would lack: fitted models, or groups of
-            # parameters in the order in which it has met the trials. So use a new sampler each time.
+            # Use a new sampler, because the old one has data that a restarted process would lack, such as models.
             self._sampler = self._study.sampler = self._make_sampler()
         for generator in _generators(self._sampler):
             generator.seed(rng.getrandbits(32))
@@ -174,7 +181,9 @@ class OptunaTuner(LearningTuner):
         return parameters
 
     def _reject(self) -> None:
-        """Mark the last asked trial as failed, because its set is not given."""
+        """Mark the trial that the study created last as failed, because its parameter set is not
+        suggested.
+        """
         if self._asked is not None:
             self._study.tell(self._asked.number, state=TrialState.FAIL)
             self._rejected += 1
@@ -215,22 +224,28 @@ class OptunaTuner(LearningTuner):
     # ---- state --------------------------------------------------------------------------------------------
 
     def dump_state(self) -> State | None:
-        """Return the study's data on the last set, without the set itself.
+        """Return data about the last suggestion that cannot be computed from its parameter set.
 
-        ``raw``: params that cannot be computed exactly from the set. ``trial``, ``study``: the sampler's
-        notes; for the study only new ones. ``rejected``: the number of trials before it that were asked for
-        without being given.
+        ``raw``: Optuna's values that the set does not determine exactly. ``trial``, ``study``: data that the
+        sampler has stored with the trial, and new data stored with the study. ``rejected``: the number of
+        trials that the study created before, but whose sets were not suggested.
         """
         return self._state or None
 
     def recall(self, parameter_id: int, parameters: Any, state: State | None = None) -> None:
-        """Recall a set that an earlier process suggested."""
+        """Record a parameter set that was suggested before this process started.
+
+        ``state``: its data from ``dump_state``.
+        """
         self._restored = state or {}
         super().recall(parameter_id, parameters)
         self._restored = {}
 
     def _restore(self, parameters: Any) -> int | None:
-        """Add the trial of a set that this process's sampler has not suggested."""
+        """Add a trial to the study for a parameter set that the sampler of this process has not suggested.
+
+        Return its number.
+        """
         for _ in range(self._restored.get("rejected", 0)):
             self._study.add_trial(create_trial(state=TrialState.FAIL))
             self._size += 1
@@ -261,7 +276,7 @@ class OptunaTuner(LearningTuner):
 
 
 class NSGA2Tuner(OptunaTuner):
-    """Genetic algorithm NSGA-II with elitism (Deb and others, 2002), for several objectives."""
+    """Tuner for several objectives: the genetic algorithm NSGA-II with elitism (Deb and others, 2002)."""
 
     def __init__(
         self,
@@ -302,7 +317,10 @@ def _sampler_named(name: str) -> type[BaseSampler]:
 
 
 def _arguments_of(sampler: type[BaseSampler], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the constructor's arguments. Raise ValueError."""
+    """Return the arguments for the sampler's constructor, with a crossover as an object.
+
+    Raise ValueError if one is not valid.
+    """
     takes = set(inspect.signature(sampler).parameters) - {"seed"}
     for name in given:
         if name not in takes:
@@ -313,7 +331,7 @@ def _arguments_of(sampler: type[BaseSampler], given: dict[str, Any]) -> dict[str
     if isinstance(given.get("crossover"), str):
         given["crossover"] = _crossover(given["crossover"])
     if "warn_independent_sampling" in takes:
-        given.setdefault("warn_independent_sampling", False)  # this warning would come for every trial
+        given.setdefault("warn_independent_sampling", False)  # Optuna would warn at every trial
     return given
 
 
@@ -332,7 +350,7 @@ def _crossover(name: str) -> nsgaii.BaseCrossover:
 
 
 def _generators(sampler: BaseSampler) -> Iterator[np.random.RandomState]:
-    """Yield all random number generators in a sampler and its parts, in a fixed order."""
+    """Yield all random number generators in a sampler and in its inner objects, in a fixed order."""
     seen: set[int] = set()
     stack: list[Any] = [sampler]
     while stack:

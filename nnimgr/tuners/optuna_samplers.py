@@ -36,7 +36,7 @@ def sampler_class(name: str) -> str | None:
 
 
 def fault_of_sampler(value: Any) -> str | None:
-    """Return why the value does not name a sampler, or None if it does."""
+    """Return why the value is not the name of a supported sampler, or None if it is one."""
     if isinstance(value, str) and sampler_class(value) is not None:
         return None
     known = [name.removesuffix(_SUFFIX) for name in SAMPLERS]
@@ -51,7 +51,11 @@ def fault_of_sampler(value: Any) -> str | None:
 
 
 def fault_of_arguments(arguments: Mapping[str, Any], several: bool) -> tuple[tuple[str, ...], str] | None:
-    """Return the path and the error in ``classArgs`` that are valid one by one, or None."""
+    """Return an error in the combination of ``classArgs``, each of which is valid alone, or None.
+
+    The error is the path to the argument and a text. ``several``: whether the experiment has several
+    objectives.
+    """
     if "seed" in (arguments.get("sampler_args") or {}):
         return ("sampler_args", "seed"), "must be beside sampler_args, not inside"
     name = sampler_class(arguments.get("sampler") or "TPE")

@@ -1,8 +1,9 @@
-"""A search space as Optuna's distributions, and parameter sets as the params of its trials.
+"""Conversion of search spaces to Optuna's distributions, and of parameter sets to the parameters of its
+trials.
 
-A choice is a category, numbered by its options. The parameters of a nested choice's options exist only in the
-trials that have chosen them. A parameter for which Optuna has no distribution, with a ``q`` or normal, is a
-number from 0 to 1 that is decoded as in ``encoding``.
+A choice is stored as the index of the option. The parameters of a nested choice's option exist only in trials
+that have chosen this option. Optuna has no distribution for parameters that are normal or rounded to ``q``.
+Such a parameter is a number from 0 to 1, which is decoded as in ``encoding``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ Params = dict[str, int | float]
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Parameter. ``key``: its name in Optuna. ``inner``: parameters of each option of a nested choice."""
+    """Parameter of the search space. ``key``: its name in Optuna.
+
+    ``inner``: for a nested choice, the parameters of each option.
+    """
 
     name: str
     key: str
@@ -40,24 +44,29 @@ class _Part:
 
 
 class Translation:
-    """Converter between parameter sets of one space and params. ``distributions``: of all possible keys."""
+    """Converter between the parameter sets of one search space and the parameters of Optuna's trials.
+
+    ``distributions``: the distribution of every parameter that a trial may have.
+    """
 
     def __init__(self, space: Space) -> None:
         self.distributions: dict[str, BaseDistribution] = {}
         self._parts = self._lay_out(space, "")
 
     def draw(self, trial: Trial) -> dict[str, Any]:
-        """Return the parameter set that the trial's sampler suggests."""
+        """Return the parameter set that Optuna's sampler suggests for this trial."""
         return _draw(self._parts, trial)
 
     def params_of(self, parameters: Any) -> Params | None:
-        """Return the params of a parameter set, or None if it is outside of the space."""
+        """Return a parameter set in Optuna's form, or None if it is not in the search space."""
         found: Params = {}
         inside = isinstance(parameters, Mapping) and _encode(self._parts, parameters, found)
         return found if inside else None
 
     def shared_numbers(self) -> dict[str, BaseDistribution]:
-        """Return the numbers that every parameter set has and that can vary."""
+        """Return the distributions of the numeric parameters that every parameter set has and that
+        can vary.
+        """
         return {
             part.key: self.distributions[part.key]
             for part in self._parts
@@ -68,7 +77,7 @@ class Translation:
         parts = []
         for name, spec in space.parameters:
             key = prefix + name
-            while key in self.distributions:  # the name looks like the path of a nested parameter
+            while key in self.distributions:  # the key is in use for a nested parameter
                 key += "'"
             self.distributions[key] = _distribution(spec)
             options: dict[str, int] = {}
@@ -119,7 +128,10 @@ def _draw(parts: tuple[_Part, ...], trial: Trial) -> dict[str, Any]:
 
 
 def _encode(parts: tuple[_Part, ...], parameters: Mapping[str, Any], found: Params) -> bool:
-    """Add the set's params to ``found``. Return whether the set is inside of the space."""
+    """Add the values of a parameter set to ``found`` in Optuna's form.
+
+    Return whether the set is in the search space.
+    """
     for part in parts:
         if part.name not in parameters:
             return False

@@ -1,9 +1,9 @@
-"""Parzen estimators of several parameters at once: mixtures of product kernels, one per trial. Uses numpy.
+"""Parzen estimators: probability densities of parameter sets, as mixtures with one kernel per trial.
 
-A kernel is a product of one factor per parameter. The factor of a number is a normal distribution around its
-code, cut off at the bounds. The factor of a choice gives most of the weight to its option. So a density knows
-which values go together, unlike the product of one estimator per parameter (Falkner, Klein and Hutter, ICML
-2018).
+Uses numpy. Values are given as codes (see ``dimension``). A kernel is a product of one factor per parameter.
+A number's factor is a normal distribution around the code of the trial, cut off at the bounds. A choice's
+factor gives most of the weight to the option of the trial. So the density knows which values go together,
+unlike a product of one estimator per parameter (Falkner, Klein and Hutter, ICML 2018).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FINEST = 0.01  # least width of a kernel, as a share of its parameter's range
 _TINY = 1e-300
 _HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 
-# Table of the standard normal distribution function, read with linear interpolation, exact to 1e-6.
+# Table of the standard normal distribution function. Linear interpolation in it is exact to 1e-6.
 _REACH = 8
 _PER_UNIT = 256
 _TABLE = np.array(
@@ -39,7 +39,7 @@ _GRID = np.linspace(-_REACH, _REACH, len(_TABLE))
 
 
 class Axes:
-    """Parameters of a mixture: columns of codes that contain numbers, and columns that contain choices."""
+    """The parameters of a mixture: which columns of codes contain numbers, and which contain choices."""
 
     def __init__(self, dimensions: Sequence[Number | Categories]) -> None:
         self.width = len(dimensions)
@@ -49,7 +49,9 @@ class Axes:
         self.bounded = np.array([each.bounded for _, each in self.numbers], np.bool_)
 
     def even(self, codes: Floats) -> Floats:
-        """Return the logarithm of the density of the search space itself; shape (n,)."""
+        """Return the logarithm of the density with which the search space itself gives these codes; shape
+        (n,).
+        """
         found = np.full(len(codes), -float(sum(math.log(size) for _, size in self.choices)))
         if not self.bounded.all():
             free = (codes[:, self.columns[~self.bounded]] - 0.5) / SPREAD
@@ -57,7 +59,10 @@ class Axes:
         return found
 
     def distances(self, ours: Floats, theirs: Floats) -> Floats:
-        """Return distances, shape (ours, theirs). Two options are as far apart as the ends of a number."""
+        """Return distances between rows of codes, shape (ours, theirs).
+
+        Two options are as far apart as the ends of a number.
+        """
         gaps = ours[:, None, self.columns] - theirs[None, :, self.columns]
         squares: Floats = (np.nan_to_num(gaps) ** 2).sum(axis=2)
         for at, _ in self.choices:
@@ -67,10 +72,11 @@ class Axes:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Mixture of kernels around ``codes``, shape (n, width), and as the last one the space itself.
+    """Density that is a weighted sum of one kernel per row of ``codes``, shape (n, width), and of the search
+    space's own density.
 
-    ``widths``: of the numbers' kernels, shape (n, numbers). ``spill``: the share of a choice's weight that is
-    spread over all options.
+    ``widths``: widths of the numbers' factors, shape (n, numbers). ``spill``: for each choice, the share of
+    the weight that a kernel spreads over all options.
     """
 
     axes: Axes
@@ -81,9 +87,10 @@ class Mixture:
 
     @classmethod
     def about(cls, axes: Axes, codes: Floats, weights: Floats, prior_weight: float) -> Mixture:
-        """Build a mixture.
+        """Build a density with one kernel for each row of ``codes``.
 
-        ``weights`` are those of the trials, and ``prior_weight`` is that of the space itself.
+        ``weights`` are the weights of these kernels, and ``prior_weight`` is the weight of the search space's
+        own density.
         """
         total = np.append(weights, prior_weight)
         share = total.sum()
@@ -95,7 +102,10 @@ class Mixture:
         return cls(axes, codes, total, widths, spill)
 
     def draw(self, count: int, rng: np.random.Generator) -> Floats:
-        """Draw the codes of ``count`` sets, shape (count, width). Each code stands for a value."""
+        """Draw ``count`` rows of codes from the density, shape (count, width).
+
+        Each code represents a possible value.
+        """
         axes, last = self.axes, len(self.codes)
         cumulated = self.weights.cumsum()
         of = np.minimum(cumulated.searchsorted(rng.random(count) * cumulated[-1], "right"), last)
@@ -119,7 +129,7 @@ class Mixture:
         return found
 
     def log_density(self, codes: Floats) -> Floats:
-        """Return the logarithm of the density at sets, shape (n,)."""
+        """Return the logarithm of the density at each row of ``codes``, shape (n,)."""
         axes = self.axes
         logs = np.empty((len(codes), len(self.codes) + 1))
         logs[:, :-1] = self._kernels(codes)
@@ -132,10 +142,12 @@ class Mixture:
         return found
 
     def _kernels(self, codes: Floats) -> Floats:
-        """Return the logarithm of each kernel's density, without its weight; shape (sets, kernels)."""
+        """Return the logarithm of each kernel at each row of ``codes``, without its weight; shape (rows,
+        kernels).
+        """
         axes = self.axes
         found = np.zeros((len(codes), len(self.codes)))
-        # One number at a time, because a product of matrices would occupy all cores.
+        # Handle one column at a time, because a product of matrices would use all cores.
         for column, at in enumerate(axes.columns.tolist()):
             z = codes[:, at, None] - self.codes[:, at]
             z /= self.widths[:, column]
@@ -152,11 +164,11 @@ class Mixture:
 
 
 def _widths(axes: Axes, codes: Floats) -> tuple[Floats, Floats]:
-    """Return the codes with 0.5 for missing numbers, and the widths of the numbers' kernels.
+    """Return the codes with 0.5 for missing numbers, and the widths of the kernels for numbers.
 
-    A kernel is as wide as the distance to the farther one of its two neighbours, or to the only one at the
-    ends (Bergstra 2011). It is wide enough to reach its value's neighbours on a grid of values. Its least
-    width is a share of the range that shrinks with the number of trials.
+    A kernel's width is the distance to the farther one of its two neighbours; a kernel at an end has one
+    neighbour (Bergstra 2011). If the parameter has steps, the width is at least half a step. The least width
+    is a share of the range, which becomes smaller with more trials.
     """
     count = len(codes)
     if not len(axes.columns):
@@ -194,7 +206,9 @@ def _cdf(z: Floats) -> Floats:
 
 
 def _log_factor(mu: Floats, widths: Floats, bounded: NDArray[np.bool_]) -> Floats:
-    """Return the logarithm of a kernel factor's normalisation: its width, and its part inside the bounds."""
+    """Return the logarithm of the constant that normalises a number's factor, also for the part that is cut
+    off.
+    """
     inside = _cdf((1 - mu) / widths) - _cdf(-mu / widths)
     if not bounded.all():
         inside = np.where(bounded, inside, 1.0)
@@ -203,7 +217,7 @@ def _log_factor(mu: Floats, widths: Floats, bounded: NDArray[np.bool_]) -> Float
 
 
 def _cut(mu: Floats, widths: Floats, chance: Floats, bounded: NDArray[np.bool_]) -> Floats:
-    """Draw from normal distributions that are cut off at 0 and 1 if they have bounds."""
+    """Draw from normal distributions. Those of bounded parameters are cut off at 0 and 1."""
     low = np.where(bounded, _cdf(-mu / widths), 0.0)
     high = np.where(bounded, _cdf((1 - mu) / widths), 1.0)
     drawn = mu + widths * np.interp(low + chance * (high - low), _TABLE, _GRID)

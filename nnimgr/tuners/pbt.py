@@ -1,4 +1,4 @@
-"""Population based training (Jaderberg, Dalibard, Osindero and others, 2017)."""
+"""Population based training, PBT (Jaderberg, Dalibard, Osindero and others, 2017)."""
 
 from __future__ import annotations
 
@@ -22,30 +22,36 @@ _LOAD, _SAVE = DIRECTORIES = ("load_checkpoint_dir", "save_checkpoint_dir")  # N
 
 @dataclass(slots=True)
 class _Member:
-    """Member of a generation. ``plan``: the parameters that it will run with; None: any parameters.
+    """Place in a generation, which is filled by one trial.
 
-    ``replaced``: the member continues from a better member, whatever its plan is.
+    ``plan``: the parameters for this trial; None: any parameters. ``replaced``: the trial continues from the
+    checkpoint of a better member, and ``plan`` is ignored.
     """
 
     plan: dict[str, Any] | None
-    load: str  # directory with the checkpoint from which it continues
+    load: str  # directory with the checkpoint from which the trial continues
     save: str
     replaced: bool = False
-    given: dict[str, Any] | None = None  # parameters of its trial; None: not running yet
+    given: dict[str, Any] | None = None  # parameters of its trial; None: it has no trial yet
     ended: bool = False
     loss: float | None = None
 
 
 class PBTTuner(LearningTuner):
-    """Tuner that trains a population by generations. Each trial continues from an earlier checkpoint.
+    """Tuner that trains a population in generations.
 
-    A trial's ``save_checkpoint_dir`` is ``all_checkpoint_dir``/generation/member. The trial loads from
-    ``load_checkpoint_dir`` if a checkpoint is there: the same directory in the first generation, then that of
-    the earlier member. When all members of a generation have ended, the worst ``fraction``, and those without
-    a result, continue from members of the best ``fraction`` with changed parameters. Each parameter is drawn
-    again with ``resample_probability``, else moved by ``factor`` of its range (a choice and an integer: by
-    one). ``factors`` is another name of ``factor``, from NNI's validation. Results imported before the first
-    trial become the first members. ``all_checkpoint_dir`` None: the experiment's own directory.
+    Each trial continues from the checkpoint of an earlier trial. A trial gets two more parameters: it saves
+    its checkpoint in ``save_checkpoint_dir``, which is ``all_checkpoint_dir``/generation/member. If there is
+    a checkpoint in ``load_checkpoint_dir``, it continues from that. This is the same directory in the first
+    generation, and later that of the earlier trial.
+
+    When all members of a generation have ended, the next generation begins. The worst ``fraction`` and the
+    members without a result continue from members of the best ``fraction`` with changed parameters. Each
+    parameter is drawn again with the probability ``resample_probability``, otherwise moved by ``factor`` of
+    its range. A choice or an integer moves by one.
+
+    ``factors`` is another name for ``factor``, which NNI accepts. Results that are imported before the first
+    trial become the first members. If ``all_checkpoint_dir`` is None, a directory of the experiment is used.
     """
 
     waits: ClassVar[bool] = True
@@ -74,8 +80,10 @@ class PBTTuner(LearningTuner):
         self._best: list[_Member] = []  # best members of the previous generation
         self._runs: dict[int, _Member] = {}  # id -> member, for the trials of this generation
         self._imported: list[tuple[float, int, dict[str, Any]]] = []
-        self._foreign: set[int] = set()  # ids of sets from a replaced tuner
-        self._base: dict[str, Any] | None = None  # parameter set that ``suggest`` changes
+        self._foreign: set[int] = set()  # ids of parameter sets that another tuner suggested before this one
+        self._base: dict[str, Any] | None = (
+            None  # parameter set that ``suggest`` is to change; None: draw any set
+        )
 
     # ---- the contract -------------------------------------------------------------------------------------
 
@@ -83,8 +91,8 @@ class PBTTuner(LearningTuner):
         return Past.ALL
 
     def space_changed(self) -> None:
-        """Start a new population. Its checkpoints are beside those of the old one."""
-        self._repeats = False  # True: members may run with equal parameters
+        """Start a new population. It has its own directories for checkpoints."""
+        self._repeats = False  # False: do not avoid repetitions, because members may have equal parameters
         self._generation += any(member.given is not None for member in self._members)
         self._begin()
 
@@ -106,7 +114,7 @@ class PBTTuner(LearningTuner):
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
         super().recall(parameter_id, parameters)
-        if _SAVE not in parameters:  # the set is from a replaced tuner, and has no checkpoint
+        if _SAVE not in parameters:  # another tuner suggested this set, which has no checkpoint
             self._foreign.add(parameter_id)
             return
         for member in self._waiting()[:1]:
@@ -136,7 +144,7 @@ class PBTTuner(LearningTuner):
         self._take_in()
 
     def _take_in(self) -> None:
-        """Record imported results. The best ones start the first generation, unless it has begun."""
+        """Store imported results. The best of them become the first generation, unless it has begun."""
         for parameters, loss in self.results:
             if isinstance(parameters, Mapping):
                 self._imported.append((loss, len(self._imported), _without_directories(parameters)))
@@ -147,7 +155,7 @@ class PBTTuner(LearningTuner):
     # ---- generations --------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Start a population without checkpoints."""
+        """Create the members of a generation that start without checkpoints."""
         self._runs.clear()
         plans: list[dict[str, Any] | None] = []
         if self._imported and not self._generation:
@@ -163,7 +171,7 @@ class PBTTuner(LearningTuner):
         return os.path.join(self._directory, str(self._generation), str(index))
 
     def _waiting(self) -> list[_Member]:
-        """Return the members that do not run yet."""
+        """Return the members of this generation that have no trial yet."""
         return [member for member in self._members if member.given is None]
 
     def _give(self, parameter_id: int, member: _Member) -> dict[str, Any]:
@@ -188,7 +196,10 @@ class PBTTuner(LearningTuner):
         self._runs[parameter_id] = member
 
     def _end(self, parameter_id: int | None, loss: float | None) -> None:
-        """Record that a trial of this generation has ended, or got a result when it was run again."""
+        """Record that a trial of this generation has ended, with its loss or None.
+
+        Start the next generation if it was the last.
+        """
         member = self._runs.get(-1 if parameter_id is None else parameter_id)
         if member is None:
             return
@@ -198,7 +209,10 @@ class PBTTuner(LearningTuner):
             self._breed()
 
     def _breed(self) -> None:
-        """Start the next generation: the worst members continue from the best, all others from themselves."""
+        """Start the next generation.
+
+        The worst members continue from the best ones, and all others from their own checkpoints.
+        """
         ranked = sorted(
             (member for member in self._members if member.loss is not None),
             key=lambda member: member.loss or 0.0,
@@ -254,7 +268,7 @@ class PBTTuner(LearningTuner):
             extent = spec.b if spec.type.gaussian else spec.b - spec.a
             return self._kept(spec, value + side * max(self._factor * extent, spec.q or 0.0))
         extent = spec.b if spec.type.gaussian else math.log(spec.b / spec.a)
-        # A value that was rounded down to 0 represents values below q / 2.
+        # A value of 0 results from rounding a value below q / 2, so take q / 4 for it.
         moved = max(value, (spec.q or 0.0) / 4) * math.exp(side * self._factor * extent)
         if spec.q is not None and spec.quantise(moved) == value:
             moved = value + side * spec.q

@@ -1,4 +1,4 @@
-"""Base of tuners that treat a search space as a unit cube: keeps results and open sets as points."""
+"""Base of the tuners that treat parameter sets as points of the unit cube (see ``encoding``)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from nnimgr.tuners.learning import LearningTuner
 
 __all__ = ["PointTuner", "calm"]
 
-_DRAWS = 20  # most draws to find a set at a distance from the open sets
-_BLIND_DRAWS = 2000  # most draws to find an allowed set, when a model would otherwise be asked again
-_LARGEST = 1e150  # squares of numbers below this are finite
+_DRAWS = 20  # most draws of allowed sets to find one that is far enough from unfinished trials
+_BLIND_DRAWS = 2000  # most draws to find an allowed set
+_LARGEST = 1e150  # largest scaled loss, so that its square is a finite number
 
 
 class PointTuner(LearningTuner):
-    """Base class that keeps sets in the space with a finite result as points of ``cube``, by arrival."""
+    """Base of tuners that store results and unfinished trials as points. Points are in the order of
+    arrival.
+
+    A result is left out if it is not finite or its parameter set is not in the search space.
+    """
 
     def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:
         super().__init__(optimize_mode, seed)
@@ -32,7 +36,7 @@ class PointTuner(LearningTuner):
 
     @property
     def count(self) -> int:
-        """Number of results in this space."""
+        """Number of results in the current search space."""
         return len(self._losses)
 
     @property
@@ -47,11 +51,11 @@ class PointTuner(LearningTuner):
 
     @property
     def pending(self) -> Floats:
-        """Points of the open sets; shape (k, width)."""
+        """Points of the unfinished trials; shape (k, width)."""
         return np.array(list(self._pending.values())).reshape(len(self._pending), self.cube.width)
 
     def drawn(self, rng: Random) -> dict[str, Any]:
-        """Return an allowed random set, if possible at a distance from the open sets."""
+        """Return an allowed random parameter set, far enough from those of unfinished trials if possible."""
         pending = self.pending
         best, farthest, looks = None, -math.inf, 0
         for _ in range(_BLIND_DRAWS):
@@ -70,9 +74,10 @@ class PointTuner(LearningTuner):
         return parameters if best is None else best
 
     def first_of(self, candidates: Iterable[Floats]) -> dict[str, Any]:
-        """Return the set of the first point that is allowed and at a distance from the open sets.
+        """Return the parameter set of the first point that is allowed and far enough from unfinished
+        trials.
 
-        If there is none, return the allowed set that is farthest from them, or else the first set.
+        If there is no such point, return the allowed set that is farthest from them, or else the first set.
         """
         pending = self.pending
         first: dict[str, Any] | None = None
@@ -114,11 +119,12 @@ class PointTuner(LearningTuner):
 
 
 def calm(losses: Floats) -> Floats:
-    """Scale losses of any size for models that square them. The median becomes 0, a usual distance from it
-    1.
+    """Scale losses of any size for models that square them: the median becomes 0, and a usual distance from
+    it about 1.
 
-    Distances from the median are taken as logarithms, so that a few terrible results do not make all good
-    results look alike. The order is kept. Equal losses give zeros. Shape (n,), n at least 1.
+    Distances from the median are scaled logarithmically, so that a few terrible results do not make all good
+    results look alike. The order of the losses is kept. Equal losses become zeros. The shape is (n,), with n
+    at least 1.
     """
     with np.errstate(under="ignore", over="ignore"):
         losses = losses / max(1.0, float(np.abs(losses).max()) / _LARGEST)

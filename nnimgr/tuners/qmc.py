@@ -1,4 +1,4 @@
-"""Quasi-random search: the points of a Sobol sequence, which covers the space evenly."""
+"""Quasi-random search: the points of a Sobol sequence, which cover the search space evenly."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["QmcTuner"]
 
-_SEQUENCES = 50  # number of sequences to try, one after the other, if a point is not allowed
-_WIDEST = 21201  # limit of columns of scipy's Sobol sequences
-_LENGTH = 2**30  # limit of points of scipy's Sobol sequences
+_SEQUENCES = 50  # most sequences that are tried if a point is not allowed
+_WIDEST = 21201  # most columns that scipy's Sobol sequences can have
+_LENGTH = 2**30  # most points that scipy's Sobol sequences can have
 
 
 class QmcTuner(RandomTuner):
-    """Tuner that suggests, for parameter id n, point n of a scrambled Sobol sequence over all parameters.
+    """Tuner that suggests point n of a scrambled Sobol sequence for the parameter id n.
 
-    If that point is not allowed, the point of a sequence with another scrambling is taken. Raise
+    If that parameter set is not allowed, the same point of a sequence with another scrambling is used. Raise
     ModuleNotFoundError if scipy is not installed.
     """
 
@@ -46,7 +46,9 @@ class QmcTuner(RandomTuner):
         return spaces.sample(self.space, rng)
 
     def _point(self, number: int, index: int) -> dict[str, Any]:
-        """Return point ``index`` of the sequence with this number."""
+        """Return point ``index`` of the Sobol sequence whose scrambling has this number, as a
+        parameter set.
+        """
         from scipy.stats.qmc import Sobol
 
         sequence = self._sequences.get(number)

@@ -1,4 +1,4 @@
-"""Random search: every parameter set is drawn independently, and none is given twice."""
+"""Random search: every parameter set is drawn independently of all results."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ __all__ = ["RandomTuner"]
 
 
 class RandomTuner(LearningTuner):
-    """Tuner that draws each set with a generator seeded by (seed, parameter id), independent of earlier
-    calls.
+    """Tuner that draws each parameter set at random. The set depends only on the seed and the
+    parameter id.
 
-    A set that was given before is replaced by the first point of a grid that was not given. If the grid has
-    no such point, NoMoreTrialError is raised. ``optimize_mode`` has no effect.
+    If repetitions are likely or forbidden, a set that was suggested before is replaced by the next unused
+    point of a grid. NoMoreTrialError is raised if the grid has no such point. ``optimize_mode`` has no
+    effect.
     """
 
     learns: ClassVar[bool] = False
@@ -31,7 +32,9 @@ class RandomTuner(LearningTuner):
         return spaces.sample(self.space, rng)
 
     def recall(self, parameter_id: int, parameters: Any) -> None:
-        """Recall a set that an earlier process suggested."""
+        """Record a parameter set that was suggested before this process started, so that it is not suggested
+        again.
+        """
         self._remember(parameters)
 
     def receive_trial_result(

@@ -1,7 +1,7 @@
 """SMAC: Bayesian optimisation with a random forest (Hutter, Hoos and Leyton-Brown, LION 2011).
 
-The forest is that of the library smac (version 2), which is used directly, because its facades keep files and
-state of their own.
+The forest is that of the library smac, version 2. The library's own optimisers ("facades") are not used,
+because they keep files and state of their own.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from nnimgr.tuners.points import PointTuner, calm
 __all__ = ["SMACTuner"]
 
 _COLD = 10  # number of random sets at the start
-_CHANCE = 0.2  # probability that a later set is random, as in smac, because forests may overlook a region
+_CHANCE = (
+    0.2  # probability that a later set is random, as in smac, because a forest may overlook good regions
+)
 _WARM_UP = 5_000  # number of candidates drawn from the space
 _STARTS = 50  # number of best candidates whose neighbours are searched
-_MOST = 2000  # most results for the forest, the newest ones
-# As in smac's facade for hyper-parameters, except that the number of leaves is not limited, because a limit
-# would reserve memory.
+_MOST = 2000  # number of newest results with which the forest is trained
+# Settings of smac's facade for hyper-parameters, but without a limit of leaves, which would reserve memory.
 _FOREST: dict[str, Any] = {
     "n_trees": 10,
     "ratio_features": 1.0,
@@ -35,10 +36,11 @@ _FOREST |= {"max_leaf_nodes": None, "n_jobs": 1}
 
 
 class SMACTuner(PointTuner):
-    """Tuner that tries the set with the largest expected improvement, and sometimes a random set.
+    """Tuner that tries the parameter set with the largest expected improvement, and sometimes a
+    random set.
 
-    Open sets count as if they had given their expected results. ``config_dedup``, NNI's switch against
-    repeated sets, has no effect, because no set is repeated. Raise ModuleNotFoundError if smac is not
+    Unfinished trials count as if they had given the expected results. NNI's argument ``config_dedup``, which
+    avoids repeated sets, has no effect, because sets do not repeat. Raise ModuleNotFoundError if smac is not
     installed.
     """
 
@@ -87,7 +89,7 @@ class SMACTuner(PointTuner):
 
 
 class _Table:
-    """Conversion of points of a cube to rows of a ConfigSpace, which defines the meaning of the numbers."""
+    """Random forests for points of a cube. A ConfigSpace object describes the columns to the library smac."""
 
     def __init__(self, cube: Cube) -> None:
         from ConfigSpace import (
@@ -113,23 +115,27 @@ class _Table:
                 if column.parent is not None
             )
         )
-        # index of each column in the cube, because ConfigSpace may have another order
+        # the cube's columns in ConfigSpace's order, which may be another one
         self._order = [int(name) for name in self._space]
 
     def forest(self, points: Floats, values: Floats, seed: int) -> Any:
-        """Return a forest that is trained with these values."""
+        """Return a random forest that is trained with ``values``, the scaled losses of the points."""
         from smac.model.random_forest.random_forest import RandomForest
 
         forest = RandomForest(self._space, seed=seed, **_FOREST)
         return forest.train(self._rows(points), values[:, None])
 
     def predict(self, forest: Any, points: Floats) -> tuple[Floats, Floats]:
-        """Return means and standard deviations over the trees, shape (n,)."""
+        """Return the forest's predictions for points: means and standard deviations over the trees, each of
+        shape (n,).
+        """
         mean, variance = forest.predict(self._rows(points))
         return mean[:, 0], np.sqrt(np.maximum(variance[:, 0], 1e-12))
 
     def _rows(self, points: Floats) -> Floats:
-        """Return points in ConfigSpace's form: options by their index, NaN if a column is inactive."""
+        """Convert points to the form of ConfigSpace: options become indices, and columns that are not in use
+        become NaN.
+        """
         rows = points.copy()
         for at, column in enumerate(self._cube.columns):
             if column.options:

@@ -1,4 +1,7 @@
-"""Linear algebra in one thread: faster for small matrices, and equal results on any number of cores."""
+"""Limit of linear algebra to one thread.
+
+It is faster for small matrices, and results do not depend on the number of cores.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ __all__ = ["one_thread"]
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit linear algebra to one thread in this context, for libraries that were loaded before its first
-    use.
+    """Run linear algebra in one thread within this context.
+
+    This applies only to libraries that were loaded before the first use of this function.
     """
     with _controller().limit(limits=1):
         yield

@@ -1,7 +1,7 @@
 """TPE, the tree-structured Parzen estimator (Bergstra, Bardenet, Bengio and Kégl, NeurIPS 2011).
 
-The model is in ``tpe_model``, which loads numpy. Loading numpy takes longer than the rest of the tuner's
-start, so the model is loaded only when there are results to learn from.
+The model is in ``tpe_model``. It is imported only when there are results to learn from, because it needs
+numpy, which takes longer to load than everything else here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["TpeArguments", "TpeTuner"]
 
 
 class TpeTuner(LearningTuner):
-    """Tuner that draws parameter sets from where good results are denser than bad ones.
+    """Tuner that draws parameter sets where good results are frequent and bad results are rare.
 
     Raise ModuleNotFoundError if numpy is not installed.
     """
@@ -36,7 +36,7 @@ class TpeTuner(LearningTuner):
         need("the tuner TPE", "numpy")
         super().__init__(optimize_mode, seed)
         self._arguments = TpeArguments(**(tpe_args or {}))
-        self._model: Model | None = None  # model with all results and the open sets
+        self._model: Model | None = None  # model with all results and the unfinished trials
 
     def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
         if len(self.results) < max(1, self._arguments.n_startup_jobs):

@@ -1,4 +1,4 @@
-"""Arguments of the model of TPE."""
+"""Arguments of TPE's model of good and bad results."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["TpeArguments"]
 
 @dataclass(frozen=True, slots=True)
 class TpeArguments:
-    """NNI's ``tpe_args``. The defaults are our own, and suit a model of all parameters together.
+    """NNI's ``tpe_args``. Their defaults differ from NNI's, and suit a model of all parameters together.
 
-    ``constant_liar_type``: the assumed result of running trials: the ``best``, ``worst`` or ``mean`` of all
-    so far, but never one that counts as good; None: running trials are left out. ``n_startup_jobs``: the
-    number of results before anything is modelled. ``n_ei_candidates``: draws of a parameter set, of which the
-    best is taken. ``linear_forgetting``: the number of worst results that have full weight. ``prior_weight``:
-    the weight of the search space itself, where a result has 1. ``gamma``: ceil(gamma * sqrt(n)) of n results
-    count as good, at most ``linear_forgetting``.
+    ``constant_liar_type``: the assumed result of running trials, the ``best``, ``worst`` or ``mean`` result
+    so far. Running trials never count as good; with None, they are left out. ``n_startup_jobs``: the number
+    of results before the model is used. ``n_ei_candidates``: the number of parameter sets that are drawn for
+    a suggestion, of which the best one is used. ``gamma``: of n results, the best ceil(gamma * sqrt(n)) count
+    as good, but at most ``linear_forgetting``. ``linear_forgetting``: the number of worst results that have
+    full weight. ``prior_weight``: the weight of the search space's own density; a result has the weight 1.
     """
 
     constant_liar_type: str | None = "worst"

@@ -1,4 +1,4 @@
-"""TPE under NNI's old name TPE from hyperopt, with the arguments of hyperopt's TPE."""
+"""TPE under the name TPE_legacy, with the arguments of NNI's old TPE, which used the library hyperopt."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ _LIARS = {"min": "best", "max": "worst", "mean": "mean"}
 
 
 class TpeLegacyTuner(TpeTuner):
-    """TPE. With ``parallel_optimize``, open sets count as results with the smallest, largest or mean loss.
+    """TPE tuner with the arguments of NNI's old TPE, which used the library hyperopt.
 
-    Otherwise they count as by default in TPE, which hyperopt's TPE could not do.
+    With ``parallel_optimize``, unfinished trials count as results with the smallest, largest or mean loss
+    (``constant_liar_type``). Otherwise they count as the current TPE does by default, for which hyperopt has
+    no option.
     """
 
     def __init__(

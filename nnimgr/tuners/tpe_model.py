@@ -1,8 +1,8 @@
-"""Model of TPE: a tree of search spaces, each with its trials' codes and the ranks of their results.
+"""TPE's model: densities of good and of bad results, from which it suggests parameter sets. Uses numpy.
 
-The parameters of one space are modelled together (Falkner, Klein and Hutter, ICML 2018; Watanabe 2023,
+The parameters of one search space are modelled together (Falkner, Klein and Hutter, ICML 2018; Watanabe 2023,
 arXiv:2304.11127). A nested choice is a parameter like any other. Each of its options has a separate space,
-whose parameters are learned from the trials that took this option.
+whose parameters are learned from the trials that took this option. So the model is a tree of spaces.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ __all__ = ["Model"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_MOST_BAD = 500  # most bad trials for their density, which is smooth, so that this number shows its form
-_ROOM = 16  # number of open trials at which the half of the candidates nearest to them is left out
-_FEW = 8  # up to this number, new results are inserted one by one
+_MOST_BAD = 500  # most bad trials that form the density; more would hardly change it
+_ROOM = 16  # with this number of unfinished trials, the nearest half of the candidates is left out
+_FEW = 8  # up to this number of new results, each is inserted on its own instead of sorting all
 
 
 class Model:
-    """Results and open trials in one search space.
+    """Model that learns from results and unfinished trials in one search space, and suggests
+    parameter sets.
 
-    ``suggest`` is a function of the earlier calls, their order, and ``rng``. New results are processed
+    A suggestion depends only on the earlier calls, their order, and ``rng``. New results are processed
     together at the next suggestion.
     """
 
@@ -45,23 +46,25 @@ class Model:
         self._best, self._worst = math.inf, -math.inf
 
     def learn(self, parameters: Any, loss: float) -> None:
-        """Add a result, of which lower is better. Values outside of the space count as unknown."""
+        """Add a result; lower losses are better. Values outside of the search space count as unknown."""
         self._total, self._count = self._total + loss, self._count + 1
         self._best, self._worst = min(self._best, loss), max(self._worst, loss)
         if isinstance(parameters, Mapping):
             self._root.learn(parameters, loss)
 
     def open(self, parameter_id: int, parameters: Any) -> None:
-        """Add a trial that has no result yet."""
+        """Add an unfinished trial, unless these are left out (``constant_liar_type`` None)."""
         if self._liar is not None and isinstance(parameters, Mapping):
             self._open[parameter_id] = parameters
 
     def close(self, parameter_id: int) -> None:
-        """Remove a trial that has ended or has its result. ``learn`` gets the result."""
+        """Remove an unfinished trial, because it has ended. If it has a result, ``learn`` is called
+        for it.
+        """
         self._open.pop(parameter_id, None)
 
     def suggest(self, rng: Random) -> dict[str, Any]:
-        """Return one parameter set."""
+        """Return a parameter set to try next."""
         generator = np.random.Generator(np.random.PCG64(rng.getrandbits(64)))
         return self._root.suggest(rng, generator, list(self._open.values()), self._lie())
 
@@ -75,7 +78,9 @@ class Model:
 
 
 class _Branch:
-    """Search space of one branch of the tree."""
+    """Model of one search space in the tree: the whole space, or the parameters of a nested choice's
+    option.
+    """
 
     def __init__(self, space: spaces.Space, arguments: TpeArguments) -> None:
         self._space, self._arguments = space, arguments
@@ -84,13 +89,13 @@ class _Branch:
             for _, spec in space.parameters
         ]
         self._axes = Axes(self._dimensions)
-        self._fresh: list[Mapping[str, Any]] = []  # sets that were added since the last suggestion
+        self._fresh: list[Mapping[str, Any]] = []  # parameter sets of results since the last suggestion
         self._fresh_losses: list[float] = []
         self._count = 0
-        # Only the first ``_count`` rows are in use, in the order of arrival.
+        # Codes of the results in the order of arrival. Only the first ``_count`` rows are in use.
         self._codes = np.empty((16, self._axes.width))
-        self._losses = np.empty(16)  # sorted
-        # rows in the order of their losses; equal losses in the order of arrival
+        self._losses = np.empty(16)  # losses of the results, lowest first
+        # row in ``_codes`` for each of ``_losses``; of equal losses, the earlier result comes first
         self._order = np.empty(16, np.int64)
         self._modelled: tuple[tuple[int, float, bytes], Mixture, Mixture] | None = None
         self._below: dict[tuple[int, int], _Branch] = {}
@@ -106,9 +111,9 @@ class _Branch:
     def suggest(
         self, rng: Random, generator: np.random.Generator, lies: Sequence[Any], lie: float
     ) -> dict[str, Any]:
-        """Return one parameter set.
+        """Return a parameter set of this search space to try next.
 
-        ``lies``: the parameters, mappings, of trials that are assumed to have had the result ``lie``.
+        ``lies``: the parameter sets of unfinished trials. They count as if each had the result ``lie``.
         """
         self._settle()
         if not self._count or not self._dimensions:
@@ -131,17 +136,19 @@ class _Branch:
                 found[name] = {"_name": spec.options[index][0], **inner}
         return found
 
-    # ---- what is known ------------------------------------------------------------------------------------
+    # ---- results ------------------------------------------------------------------------------------------
 
     def _encode(self, sets: Sequence[Mapping[str, Any]]) -> Floats:
-        """Return the codes of parameter sets, shape (n, width)."""
+        """Return the codes of parameter sets (see ``dimension``), shape (n, width)."""
         codes = np.empty((len(sets), self._axes.width))
         for at, (name, _) in enumerate(self._space.parameters):
             codes[:, at] = self._dimensions[at].encode([parameters.get(name) for parameters in sets])
         return codes
 
     def _settle(self) -> None:
-        """Add the new results to the sorted arrays."""
+        """Add the results since the last suggestion to the sorted arrays, and pass them to the branches
+        below.
+        """
         if not self._fresh:
             return
         sets, self._fresh = self._fresh, []
@@ -178,16 +185,17 @@ class _Branch:
             order,
         )
 
-    # ---- what it makes of it ------------------------------------------------------------------------------
+    # ---- densities and choice -----------------------------------------------------------------------------
 
     def _chosen(self, generator: np.random.Generator, open_codes: Floats, lie: float) -> Floats:
-        """Return the codes of the set to try.
+        """Return the codes of the parameter set to try next.
 
-        Sets are drawn where good trials are dense. The one with the highest density of good trials relative
-        to that of bad ones is chosen.
+        Candidates are drawn from the density of good trials. The candidate with the largest ratio of the
+        density of good trials to that of bad ones is chosen.
 
-        Candidates near open trials are left out, and more of them if more trials are open. It is not enough
-        that open trials count as bad: with many parameters, that does not keep many trials apart.
+        Candidates near unfinished trials are left out; the more such trials, the more candidates. It is not
+        enough that unfinished trials count as bad: with many parameters, this does not keep many trials
+        apart.
         """
         axes = self._axes
         ours, others = self._densities(open_codes, lie)
@@ -201,7 +209,10 @@ class _Branch:
         return found
 
     def _densities(self, open_codes: Floats, lie: float) -> tuple[Mixture, Mixture]:
-        """Return the densities of the good trials and of the others. Keep them until something changes."""
+        """Return the densities of the good and of the bad trials.
+
+        Compute them again only if the trials have changed.
+        """
         state = (self._count, lie, open_codes.tobytes())
         if self._modelled is None or self._modelled[0] != state:
             arguments, axes, count = self._arguments, self._axes, self._count
@@ -214,10 +225,10 @@ class _Branch:
         return self._modelled[1:]
 
     def _improvements(self, wanted: int) -> Floats:
-        """Return the weights of the good trials: how much each is better than the best of the others.
+        """Return the weights of the good trials: how much each is better than the best of the bad ones.
 
         With these weights, the density of good trials represents the expected improvement, not just the
-        chance of one (Watanabe 2023). Their mean is 1.
+        probability of one (Watanabe 2023). The mean weight is 1.
         """
         threshold = self._losses[wanted] if wanted < self._count else self._losses[wanted - 1]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -226,12 +237,11 @@ class _Branch:
         return gains / mean if mean > 0 and math.isfinite(mean) else np.ones(wanted)
 
     def _bad(self, wanted: int, open_codes: Floats, lie: float) -> tuple[Floats, Floats]:
-        """Return codes and weights of the trials that are not good, and of the open ones, which never count
-        as good.
+        """Return codes and weights of the bad trials, including all unfinished ones.
 
-        If open trials counted as good, the search would return to where no good result is known. The worst
-        trials have full weight. The others have less weight the better they are, so that nearly good sets do
-        not repel too much. Of very many trials, those at evenly spaced ranks are used.
+        If unfinished trials could count as good, the search would be drawn to places without any known good
+        result. The worst trials have full weight. Better trials have less weight, so that nearly good sets do
+        not repel too much. If there are very many trials, only those at evenly spaced ranks are used.
         """
         arguments = self._arguments
         rows = self._order[wanted : self._count]
