@@ -349,7 +349,7 @@ def _pickled(value: Any, limit: int) -> str:
     if len(content) > limit > 0:
         raise PayloadTooLarge(
             f"the pickle of {value!r:.100} has {len(content)} bytes, more than pickle_size_limit ({limit}): "
-            "trace its class, or raise the limit"
+            "apply nni.trace to its class, or raise the limit"
         )
     return base64.b64encode(content).decode()
 
@@ -378,7 +378,7 @@ def load(
             string = fp.read()
     text: Any = string.decode() if isinstance(string, bytes) else string
     if not isinstance(text, str):
-        raise TypeError("give a text, or a file as fp")
+        raise TypeError("nni.load() has nothing to load: give a text, or a file as fp")
     try:
         return json.loads(text, object_hook=_decode, **json_kwargs)
     except ValueError:
@@ -418,5 +418,9 @@ def _unpickled(text: str) -> Any:
     try:
         return pickle.loads(base64.b64decode(text))  # noqa: S301  # what NNI does; see ``load``
     except TypeError:
-        warnings.warn("a pickle of another version of Python, perhaps", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            "a pickle cannot be loaded; it may be from another version of Python",
+            RuntimeWarning,
+            stacklevel=2,
+        )
         raise

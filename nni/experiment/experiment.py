@@ -71,11 +71,10 @@ class Experiment:
         config_or_platform: ExperimentConfig | str | list[str] | None = None,
         id: str | None = None,
     ) -> None:
-        """Prepare a new experiment.
+        """Prepare a new experiment. If only an ``id`` is given, prepare to resume or view that experiment.
 
-        If only an ``id`` is given, prepare to resume or view the experiment with that id. If a platform or a
-        list of platforms is given, create a configuration whose fields can then be set. Raise ValueError if
-        the id is not valid.
+        For a platform or a list of platforms, create a configuration whose fields can then be set. Raise
+        ValueError if the id is not valid.
         """
         if isinstance(config_or_platform, (str, list)):
             config_or_platform = ExperimentConfig(config_or_platform)
@@ -110,8 +109,7 @@ class Experiment:
     ) -> None:
         """Start the experiment. First start the server of ``port`` if it does not run yet.
 
-        Raise ValueError with every error of the configuration, and ClientError if the experiment cannot be
-        started.
+        Raise ValueError with every error of the configuration, and ClientError if the start fails.
         """
         if self.config is None:
             raise ClientError(f"Experiment {self.id} has no configuration: set Experiment.config first.")
@@ -138,8 +136,7 @@ class Experiment:
     ) -> Any:
         """Continue this experiment, which was stopped or is done, and wait as ``run`` does.
 
-        ``Experiment.resume("id")`` is how NNI 2 calls this method. Without ``wait_completion``, that call
-        returns the experiment.
+        ``Experiment.resume("id")``, as in NNI 2, returns the experiment if ``wait_completion`` is False.
         """
         if isinstance(self, str):
             experiment = Experiment(id=self)
@@ -156,11 +153,10 @@ class Experiment:
         return self._wait() if wait_completion else None
 
     def view(self: Experiment | str, port: int = DEFAULT_PORT, non_blocking: bool = False) -> Experiment:
-        """Show this stopped experiment in the dashboard and to methods such as ``list_trial_jobs``, without
-        running it. Return this object.
+        """Show this stopped experiment, without running it, in the dashboard and to methods that read it.
 
-        Unless ``non_blocking`` is set, wait for Ctrl-C, which ends the view. ``Experiment.view("id")`` is how
-        NNI 2 calls this method.
+        Wait for Ctrl-C, which ends the view, unless ``non_blocking``. Return this object.
+        ``Experiment.view("id")`` is the form of NNI 2.
         """
         if isinstance(self, str):
             experiment = Experiment(id=self)
@@ -184,10 +180,7 @@ class Experiment:
         debug: bool = False,
         run_mode: RunMode = RunMode.Background,
     ) -> bool | None:
-        """Resume the experiment if one with its id exists, otherwise run it.
-
-        Return the result as ``run`` does.
-        """
+        """Resume the experiment if one with its id exists, otherwise run it. Return the result."""
         if self.has_checkpoint():
             found: bool | None = self.resume(port, wait_completion, debug, run_mode)
             return found
@@ -213,10 +206,10 @@ class Experiment:
 
     @classmethod
     def connect(cls, port: int) -> Experiment:
-        """Return the running experiment of the server on a port.
+        """Return the running experiment of the server on a port. It continues after the end of the script.
 
-        If several run, return the experiment that the server shows to NNI clients, which know only one. It
-        continues after the end of the script. Raise ClientError if no server runs on the port.
+        If several run, return the one that the server shows to NNI clients, which know only one. Raise
+        ClientError if no server runs on the port.
         """
         experiment = cls()
         with _readable():
@@ -246,15 +239,11 @@ class Experiment:
         return [TrialJob(**trial) for trial in self._nni().get("trial-jobs")]
 
     def get_job_statistics(self) -> list[dict[str, Any]]:
-        """Return a list with the number of trials for each status, in the fields trialJobStatus and
-        trialJobNumber.
-        """
+        """Return the number of trials for each status, as dicts of trialJobStatus and trialJobNumber."""
         return list(self._nni().get("job-statistics"))
 
     def get_job_metrics(self, trial_job_id: str | None = None) -> dict[str, list[TrialMetricData]]:
-        """Return the metrics of one trial, or of all trials, as a mapping from the trial's id to its
-        metrics.
-        """
+        """Return the metrics of one trial, or of all trials: the trial's id -> its metrics."""
         path = ("metric-data",) if trial_job_id is None else ("metric-data", trial_job_id)
         found: dict[str, list[TrialMetricData]] = {}
         for metric in self._nni().get(*path):
@@ -262,15 +251,11 @@ class Experiment:
         return found
 
     def get_experiment_profile(self) -> dict[str, Any]:
-        """Return the experiment's configuration and state in NNI's form, a dict with id, params, startTime
-        and others.
-        """
+        """Return a dict with the experiment's state in NNI's form: id, params, startTime, ..."""
         return dict(self._nni().get("experiment"))
 
     def get_experiment_metadata(self, exp_id: str) -> dict[str, Any]:
-        """Return what nnimgr's list of experiments contains for this id, or an empty dict if the id is
-        unknown.
-        """
+        """Return the entry of an experiment in nnimgr's list, or {} if its id is unknown."""
         return next((each for each in self.get_all_experiments_metadata() if each["id"] == exp_id), {})
 
     def get_all_experiments_metadata(self) -> list[dict[str, Any]]:
@@ -349,10 +334,7 @@ class Experiment:
         return status != "ERROR"
 
     def _nni(self) -> Client:
-        """Return a client for NNI's REST API of this experiment.
-
-        Raise ClientError if the experiment is not open.
-        """
+        """Return a client of this experiment's NNI REST API. Raise ClientError if it is not open."""
         if self.port is None:
             raise ClientError(f"Experiment {self.id} is not open: call run, resume, view or connect first.")
         with _readable():
@@ -367,10 +349,7 @@ class Experiment:
 
 
 def _loaded(config: ExperimentConfig, *, debug: bool) -> Loaded:
-    """Return the configuration after the checks that the command line does.
-
-    Raise ValueError with every error.
-    """
+    """Return the checked configuration. Raise ValueError with every error, as the command line shows them."""
     from nnimgr.config import ConfigError, load_text
 
     plain = config.json()
@@ -441,9 +420,7 @@ def _print_events(home: Home, port: int, experiment_id: str, *, after: int) -> N
 
 
 def _sentence(problem: Problem) -> str:
-    """Return an error of the configuration as text without a line number, because the configuration is no
-    file.
-    """
+    """Return an error of the configuration as text without a line number, since there is no file."""
     return str(replace(problem, line=None, column=None))
 
 
@@ -461,10 +438,7 @@ def _say(sentence: str, *values: Any) -> None:
 
 
 def _logger() -> logging.Logger:
-    """Return the logger of this module.
-
-    Unless the script has set up logging, let it print to standard output, as in NNI.
-    """
+    """Return the logger. Let it print to standard output unless the script has set up logging."""
     log = logging.getLogger("nni.experiment")
     if not log.hasHandlers():
         handler = logging.StreamHandler(sys.stdout)

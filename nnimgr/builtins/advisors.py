@@ -38,9 +38,7 @@ def fault_of_budgets(default: int | None) -> Whole:
 
 def _fault_of_asha(arguments: Mapping[str, Any], several: bool) -> tuple[tuple[str, ...], str] | None:
     if arguments.get("searcher") == "bohb" and arguments.get("mode") == "stopping":
-        sentence = (
-            "bohb goes with mode: promotion, since trials that are stopped have no result to learn from"
-        )
+        sentence = "bohb needs mode: promotion, because stopped trials have no result to learn from"
         return ("searcher",), sentence
     return fault_of_budgets(81)(arguments, several)
 

@@ -22,9 +22,8 @@ __all__ = [
     "text",
 ]
 
-Fault = Callable[
-    [Any], str | None
-]  # check of a value: returns an error text such as "must be true or false", or None
+# check of a value, which returns an error text such as "must be true or false", or None
+Fault = Callable[[Any], str | None]
 Arguments = Mapping[str, "Fault | Arguments"]  # argument -> check, or the checks of its entries
 
 

@@ -27,7 +27,7 @@ def _assessor(value: Any) -> str | None:
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
         return "must be an assessor, {name: ..., classArgs: {...}}, or null"
     if not value.keys() <= {"name", "classArgs"} or not isinstance(value.get("classArgs") or {}, Mapping):
-        return "must have only a name and, as a mapping, classArgs"
+        return "must be {name: ..., classArgs: {...}} without other fields"
     return None
 
 

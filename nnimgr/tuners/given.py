@@ -88,7 +88,10 @@ class Given:
                 infeasible += 1
             elif self.add(parameters):
                 return parameters
-        raise NoMoreTrialError(f"{infeasible:,} points of the grid in a row do not meet the constraints")
+        raise NoMoreTrialError(
+            f"found no further parameter set: {infeasible:,} points of the grid in a row do not meet the "
+            "constraints"
+        )
 
     def _enter_level(self) -> None:
         """At the end of a grid, continue with a finer grid.

@@ -170,7 +170,7 @@ class OptunaTuner(LearningTuner):
     def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
         self._reject()
         if self._grouped or self._class.__name__ == "GPSampler":
-            # Use a new sampler, because the old one has data that a restarted process would lack, such as models.
+            # Use a new sampler, because the old one has data (fitted models) that a restarted process lacks.
             self._sampler = self._study.sampler = self._make_sampler()
         for generator in _generators(self._sampler):
             generator.seed(rng.getrandbits(32))
@@ -310,8 +310,8 @@ def _sampler_named(name: str) -> type[BaseSampler]:
     sampler: type[BaseSampler] | None = getattr(optuna.samplers, found, None)
     if sampler is None:
         raise ValueError(
-            f"Optuna {optuna.__version__}, which this Python has, has no {found}: install a newer one with "
-            "`pip install --upgrade optuna`"
+            f"the installed Optuna {optuna.__version__} has no {found}; install a newer version: "
+            "pip install --upgrade optuna"
         )
     return sampler
 

@@ -57,7 +57,10 @@ def fault_of_arguments(arguments: Mapping[str, Any], several: bool) -> tuple[tup
     objectives.
     """
     if "seed" in (arguments.get("sampler_args") or {}):
-        return ("sampler_args", "seed"), "must be beside sampler_args, not inside"
+        return (
+            "sampler_args",
+            "seed",
+        ), "seed is an argument of the tuner: move it from sampler_args to classArgs"
     name = sampler_class(arguments.get("sampler") or "TPE")
     if several and name is not None and not SAMPLERS[name]:
         able = ", ".join(each.removesuffix(_SUFFIX) for each, takes in SAMPLERS.items() if takes)

@@ -41,7 +41,7 @@ def validate_file(path: str) -> None:
 def load_search_space(path: str) -> Any:
     """Return the search space in a JSON file.
 
-    Raise OSError if the file cannot be read, and ValueError if it is not JSON.
+    Raise OSError if the file cannot be read, and ValueError if it is empty or not JSON.
     """
     content = get_json_content(path)
     if not content:

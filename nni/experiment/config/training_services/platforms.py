@@ -299,7 +299,8 @@ class OpenpaiConfig(TrainingServiceConfig):
             raise InvalidConfig("OpenpaiConfig: trial_gpu_number is not set")
         if not Path(self.local_storage_mount_point).is_dir():
             raise InvalidConfig(
-                f"OpenpaiConfig: no local_storage_mount_point {self.local_storage_mount_point}"
+                f'OpenpaiConfig: local_storage_mount_point "{self.local_storage_mount_point}" '
+                "is not a directory"
             )
         if self.openpai_config is not None and self.openpai_config_file is not None:
             raise InvalidConfig("OpenpaiConfig: give either openpai_config or openpai_config_file")
