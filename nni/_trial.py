@@ -396,10 +396,10 @@ def warn_standalone(depth: int = 1) -> None:
 
 def _rank() -> str:
     """Return the environment variable that shows that this process is not the first of its trial, such as
-    "RANK=1", or "".
+    "RANK=1".
 
-    torchrun, Slurm and Open MPI start one process for each rank. Since all of them report the same results,
-    only those of rank 0 count.
+    Return "" if it is the first. torchrun, Slurm and Open MPI start one process for each rank. Since all of
+    them report the same results, only those of rank 0 count.
     """
     if os.environ.get("NNIMGR_REPORT_ALL_RANKS") == "1":
         return ""

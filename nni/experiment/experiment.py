@@ -153,7 +153,7 @@ class Experiment:
         return self._wait() if wait_completion else None
 
     def view(self: Experiment | str, port: int = DEFAULT_PORT, non_blocking: bool = False) -> Experiment:
-        """Show this stopped experiment, without running it, in the dashboard and to methods that read it.
+        """Open this stopped experiment for reading, in the dashboard and by this object. It does not run.
 
         Wait for Ctrl-C, which ends the view, unless ``non_blocking``. Return this object.
         ``Experiment.view("id")`` is the form of NNI 2.
@@ -180,7 +180,7 @@ class Experiment:
         debug: bool = False,
         run_mode: RunMode = RunMode.Background,
     ) -> bool | None:
-        """Resume the experiment if one with its id exists, otherwise run it. Return the result."""
+        """Resume the experiment if one with its id exists, otherwise run it. Return as ``run`` does."""
         if self.has_checkpoint():
             found: bool | None = self.resume(port, wait_completion, debug, run_mode)
             return found
@@ -255,7 +255,7 @@ class Experiment:
         return dict(self._nni().get("experiment"))
 
     def get_experiment_metadata(self, exp_id: str) -> dict[str, Any]:
-        """Return the entry of an experiment in nnimgr's list, or {} if its id is unknown."""
+        """Return an experiment's entry in nnimgr's list of experiments, or {} if the id is unknown."""
         return next((each for each in self.get_all_experiments_metadata() if each["id"] == exp_id), {})
 
     def get_all_experiments_metadata(self) -> list[dict[str, Any]]:
@@ -263,7 +263,7 @@ class Experiment:
         return list(self._nni().get("experiments-info"))
 
     def export_data(self) -> list[TrialResult]:
-        """Return the final results of the trials that have one."""
+        """Return the final results of all trials that have a final result."""
         return [TrialResult(**result) for result in self._nni().get("export-data")]
 
     def update_trial_concurrency(self, value: int) -> None:
@@ -283,7 +283,7 @@ class Experiment:
         self._update("maxTrialNumber", value)
 
     def kill_trial_job(self, trial_job_id: str) -> None:
-        """Cancel a trial."""
+        """Cancel the trial with this id."""
         self._nni().call("DELETE", "trial-jobs", trial_job_id)
 
     def has_checkpoint(self) -> bool:

@@ -100,7 +100,9 @@ class MsgDispatcher(MsgDispatcherBase):
         self.tuner.update_search_space(data)
 
     def send_trial_callback(self, id_: Any, params: Any) -> None:
-        """Send a parameter set for a new trial. The tuner may call this later than it was asked."""
+        """Send a parameter set for a new trial. A tuner may also call this later, without a further
+        request.
+        """
         self.send(CommandType.NewTrialJob, _pack_parameter(id_, params))
 
     def handle_request_trial_jobs(self, data: int) -> None:

@@ -84,7 +84,7 @@ class JudgingAssessor(Assessor):
         """Word for the relation of a worse number to a better one: "below" or "above"."""
         return "below" if self._maximise else "above"
 
-    # ---- the contract -------------------------------------------------------------------------------------
+    # ---- methods of the base class Assessor ---------------------------------------------------------------
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
         seen = self._running.setdefault(trial_job_id, Seen())

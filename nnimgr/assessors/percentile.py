@@ -16,7 +16,7 @@ class PercentileAssessor(JudgingAssessor):
     """Assessor that stops a trial if its best result is not among the best ``percentile`` percent at the same
     step.
 
-    It is compared with the results of all succeeded trials at that step. Trials are judged once
+    The result is compared with those of all succeeded trials at that step. Trials are judged once
     ``n_startup_trials`` trials have succeeded, after ``n_warmup_steps`` reports, and then at every
     ``interval_steps``-th report.
     """

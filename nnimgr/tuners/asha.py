@@ -51,7 +51,7 @@ _Entry = tuple[float, int]  # loss (infinite without a result), and a number tha
 
 @dataclass(slots=True, eq=False)
 class _Rung:
-    """All trials that run with the same budget."""
+    """The ended trials that had the same budget, and those of them that wait for promotion."""
 
     budget: int
     ended: list[_Entry] = field(default_factory=list)  # all ended trials, sorted

@@ -68,8 +68,7 @@ class ModelTuner(BudgetTuner):
 
 
 class BOHB(ModelTuner):
-    """Tuner that adds the parameter ``TRIAL_BUDGET``, which tells a trial how much it may spend, to the
-    parameters.
+    """Tuner that adds the parameter ``TRIAL_BUDGET``, which tells a trial how much it may spend.
 
     The budget is from ``min_budget`` to ``max_budget``. ``config_space``, in NNI a file that repeats the
     search space, must be None. The other arguments are described in ``ModelArguments``. Raise

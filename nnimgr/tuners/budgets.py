@@ -108,7 +108,7 @@ class BudgetTuner(LearningTuner):
     def why_waiting(self) -> str:
         return self._schedule.why_waiting()
 
-    # ---- the contract -------------------------------------------------------------------------------------
+    # ---- methods of the base class Tuner ------------------------------------------------------------------
 
     def needs(self, search_spaces: list[dict[str, Any]]) -> Past:
         return Past.ALL
@@ -162,7 +162,7 @@ class BudgetTuner(LearningTuner):
         if parameter_id is not None and not kwargs.get("untried") and not kwargs.get("again"):
             self._schedule.end(parameter_id, None)
 
-    # ---- beneath ------------------------------------------------------------------------------------------
+    # ---- helpers ------------------------------------------------------------------------------------------
 
     def _next(self, parameter_id: int) -> dict[str, Any] | None:
         """Return the next parameter set with its budget, or None if running trials must end first.

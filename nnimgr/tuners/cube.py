@@ -128,8 +128,8 @@ class Cube(Encoding):
 
     @cached_property
     def apart(self) -> float:
-        """Distance in the form of ``one_hot`` that the suggestions of unfinished trials keep from
-        each other.
+        """Least distance, in the form of ``one_hot``, between the points of trials that run at the
+        same time.
 
         It is slightly more than half of the smallest distance among 16 random points.
         """

@@ -22,13 +22,13 @@ _BLIND_DRAWS = (
 
 
 class LearningTuner(Tuner):
-    """Base of the built-in tuners. A subclass overrides ``suggest``.
+    """Base of the built-in tuners.
 
-    If it has a model, it also overrides the methods after ``suggest``. A suggestion depends only on the seed,
-    the parameter id and the earlier calls. Failed trials are not learned from. Results that were imported, or
-    belong to parameter sets added by users, count like all others. No set is suggested twice if repetitions
-    are likely (``given.can_repeat``), unless the rules allow it, or if the rules forbid repetitions. If
-    ``seed`` is None, each process has a random seed.
+    A subclass overrides ``suggest`` and, if it has a model, the methods after ``suggest``. A suggestion
+    depends only on the seed, the parameter id and the earlier calls. Failed trials are not learned from.
+    Results that were imported, or belong to parameter sets added by users, count like all others. No set is
+    suggested twice if the rules forbid it, or if repetitions are likely (``given.can_repeat``) and the rules
+    do not allow them. If ``seed`` is None, each process has a random seed.
     """
 
     _accept_customized = True
@@ -72,13 +72,13 @@ class LearningTuner(Tuner):
         """
 
     def allows(self, parameters: Any) -> bool:
-        """Return whether the rules allow to suggest this parameter set now.
+        """Return whether the rules allow suggesting this parameter set now.
 
         ``suggest`` may use this to skip sets.
         """
         return self._rules.feasible(parameters) and not (self._repeats and self._given.knows(parameters))
 
-    # ---- the contract -------------------------------------------------------------------------------------
+    # ---- methods of the base class Tuner ------------------------------------------------------------------
 
     def obey(self, rules: Rules) -> None:
         self._rules = rules
@@ -127,7 +127,7 @@ class LearningTuner(Tuner):
             self._remember(record["parameter"])
             self._learn(record["parameter"], record["value"])
 
-    # ---- beneath ------------------------------------------------------------------------------------------
+    # ---- helpers ------------------------------------------------------------------------------------------
 
     def _must_differ(self, space: spaces.Space) -> bool:
         """Return True if the tuner must suggest no parameter set twice, and so remembers all of them."""

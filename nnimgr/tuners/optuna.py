@@ -235,7 +235,7 @@ class OptunaTuner(LearningTuner):
     def recall(self, parameter_id: int, parameters: Any, state: State | None = None) -> None:
         """Record a parameter set that was suggested before this process started.
 
-        ``state``: its data from ``dump_state``.
+        ``state``: the data that ``dump_state`` returned after that suggestion.
         """
         self._restored = state or {}
         super().recall(parameter_id, parameters)
@@ -319,7 +319,7 @@ def _sampler_named(name: str) -> type[BaseSampler]:
 def _arguments_of(sampler: type[BaseSampler], given: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments for the sampler's constructor, with a crossover as an object.
 
-    Raise ValueError if one is not valid.
+    Raise ValueError if an argument is not valid.
     """
     takes = set(inspect.signature(sampler).parameters) - {"seed"}
     for name in given:

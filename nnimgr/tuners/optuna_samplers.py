@@ -31,7 +31,10 @@ _NOT_HERE = {
 
 
 def sampler_class(name: str) -> str | None:
-    """Return the class for a name such as "tpe" or "TPESampler", or None if there is none."""
+    """Return the name of the sampler's class for a short or full name, such as "tpe" or "TPESampler".
+
+    Return None if there is no such sampler.
+    """
     return {_plain(known): known for known in SAMPLERS}.get(_plain(name))
 
 

@@ -85,7 +85,7 @@ class PBTTuner(LearningTuner):
             None  # parameter set that ``suggest`` is to change; None: draw any set
         )
 
-    # ---- the contract -------------------------------------------------------------------------------------
+    # ---- methods of the base class Tuner ------------------------------------------------------------------
 
     def needs(self, search_spaces: list[dict[str, Any]]) -> Past:
         return Past.ALL
@@ -198,7 +198,7 @@ class PBTTuner(LearningTuner):
     def _end(self, parameter_id: int | None, loss: float | None) -> None:
         """Record that a trial of this generation has ended, with its loss or None.
 
-        Start the next generation if it was the last.
+        When all trials of the generation have ended, start the next generation.
         """
         member = self._runs.get(-1 if parameter_id is None else parameter_id)
         if member is None:

@@ -15,7 +15,8 @@ RandomClassArgsValidator = validator("tuner", "Random")
 
 
 def suggest(rng: Any, space: Mapping[ParameterKey, ParameterSpec]) -> dict[ParameterKey, Any]:
-    """Draw a parameter set from a search space. Both are in the form of ``nni.common.hpo_utils``.
+    """Draw a parameter set from a search space. Both are in the formatted form of
+    ``nni.common.hpo_utils``.
 
     ``rng``: a numpy Generator.
     """
@@ -27,7 +28,10 @@ def suggest(rng: Any, space: Mapping[ParameterKey, ParameterSpec]) -> dict[Param
 
 
 def suggest_parameter(rng: Any, spec: ParameterSpec) -> Any:
-    """Draw a value of one parameter, in the form of ``nni.common.hpo_utils``. ``rng``: a numpy Generator."""
+    """Draw a value of one parameter, in the formatted form of ``nni.common.hpo_utils``.
+
+    ``rng``: a numpy Generator.
+    """
     if spec.categorical:
         return rng.integers(spec.size)
     if spec.normal_distributed:

@@ -78,7 +78,7 @@ def deformat_parameters(
     formatted_parameters: Mapping[ParameterKey, Any],
     formatted_search_space: Mapping[ParameterKey, ParameterSpec],
 ) -> dict[str, Any]:
-    """Convert a parameter set from the formatted form (see the module) to the form that a trial gets."""
+    """Convert a formatted parameter set, in which choices are indices, to the form that a trial gets."""
     found: dict[str, Any] = {}
     for key, value in formatted_parameters.items():
         spec = formatted_search_space[key]
@@ -96,7 +96,7 @@ def deformat_parameters(
 def format_parameters(
     parameters: Mapping[str, Any], formatted_search_space: Mapping[ParameterKey, ParameterSpec]
 ) -> dict[ParameterKey, Any]:
-    """Convert a parameter set from the form that a trial gets to the formatted form (see the module).
+    """Convert a parameter set as a trial gets it to the formatted form, in which choices are indices.
 
     Raise KeyError or ValueError if the set does not belong to this search space.
     """
@@ -149,8 +149,9 @@ def _spec(key: ParameterKey, kind: str, values: list[Any]) -> ParameterSpec:
 
 
 def _number(spec: ParameterSpec, value: float) -> float:
-    """Convert a number from the formatted form (see the module) to the value that a trial gets: undo the
-    logarithm, round, and keep it within its bounds.
+    """Convert a number of a formatted parameter set to the value that a trial gets.
+
+    Undo the logarithm, round the value, and keep it within its bounds.
     """
     if spec.log_distributed:
         value = math.exp(value)

@@ -219,8 +219,9 @@ def _line(entry: Mapping[str, Any]) -> str:
 
 
 def get_experiment_time(port: int | str) -> tuple[Any, Any]:
-    """Return start and end of the experiment on a port, in milliseconds since 1970. An unknown time
-    is None.
+    """Return start and end of the experiment of the server on a port, in milliseconds since 1970.
+
+    An unknown time is None.
     """
     response = rest_get(url_utils.experiment_url(port), REST_TIME_OUT)
     content = json.loads(response.text) if check_response(response) else {}
@@ -228,7 +229,7 @@ def get_experiment_time(port: int | str) -> tuple[Any, Any]:
 
 
 def get_experiment_status(port: int | str) -> str | None:
-    """Return the status of the experiment on a port, or None if no server answers."""
+    """Return the status of the experiment of the server on a port, or None if no server responds."""
     ready, response = check_rest_server_quick(port)
     return json.loads(response.text).get("status") if ready else None
 
@@ -243,7 +244,8 @@ def check_rest(args: Any) -> bool:
 def trial_ls(args: Any) -> Any:
     """Print and return the trials of an experiment.
 
-    With ``args.head`` or ``args.tail``, only that number of trials with the largest or smallest results.
+    If ``args.head`` or ``args.tail`` is set, these are only that number of trials, with the largest or
+    smallest results.
     """
     if args.head and args.tail:
         print_error("Head and tail cannot be set at the same time.")
@@ -260,7 +262,7 @@ def trial_ls(args: Any) -> Any:
 
 
 def trial_kill(args: Any) -> bool:
-    """Cancel the trial ``args.trial_id``. Return whether the server has done so."""
+    """Cancel the trial ``args.trial_id``. Return whether this succeeded."""
     response = rest_delete(f"{_api(args)}{url_utils.TRIAL_JOBS_API}/{args.trial_id}", REST_TIME_OUT)
     if not check_response(response):
         print_error(f"Trial {args.trial_id} was not canceled.")
