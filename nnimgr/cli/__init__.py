@@ -1,5 +1,5 @@
-"""The command ``nnictl``: a client of the REST API, with NNI's verbs and wording.
+"""The command ``nnictl``: a client of the REST API, with the verbs and the wording of NNI's ``nnictl``.
 
-Every verb is a function ``(args, terminal) -> exit code`` in a module of its own, which is imported only for
-that verb, so that ``nnictl --help`` is fast.
+Every verb is a function ``(args, terminal) -> exit code``. The module of a verb is imported only when the
+verb runs, so that ``nnictl --help`` is fast.
 """

@@ -1,4 +1,4 @@
-"""``nnictl algo``: a user's own tuners and assessors, registered under names."""
+"""``nnictl algo``: register a user's own tuners and assessors under names, list them, and unregister them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _KNOWN = (*_REQUIRED, "classArgsValidator", "classArgs", "acceptClassArgs", "ali
 
 
 def register(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Register all algorithms of a description, or none. Their classes are imported first."""
+    """Register all algorithms that the file ``--meta`` describes, or none of them.
+
+    The classes of all algorithms are imported first, to check that they exist.
+    """
     file = Path(args.meta_path)
     entries = [_described(raw, file=file, terminal=terminal) for raw in _descriptions(file)]
     for entry in entries:
@@ -79,13 +82,18 @@ def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _brought(name: str) -> str:
-    """Return why an algorithm in the list cannot be unregistered, or ""."""
+    """Return the end of an error: which installed package provides this algorithm. Return "" if none does.
+
+    An algorithm of an installed package cannot be unregistered.
+    """
     packages = [entry.package for entry in installed(Interpreter().folders()) if entry.named(name)]
     return f": the package {packages[0]} brings it" if packages else ""
 
 
 def show(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show one built-in or registered algorithm, in the format of the registry's file."""
+    """Print one built-in or registered algorithm as JSON, with the fields of the file of registered
+    algorithms.
+    """
     found = next((entry for entry in _all() if entry.named(args.name)), None)
     if found is None:
         raise ClientError(f"There is no algorithm {args.name}.", mend="See: nnictl algo list")
@@ -98,7 +106,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List all algorithms, the built-in ones first: a table for people, else in NNI's form."""
+    """List all algorithms, the built-in ones first: as a table on a terminal, otherwise in NNI's format."""
     rows = [
         (entry.name, _type(entry), _source(entry), *reversed(entry.class_name.rpartition(".")[::2]))
         for entry in _all()
@@ -152,7 +160,9 @@ def _source(entry: Registered) -> str:
 
 
 def _descriptions(file: Path) -> list[Any]:
-    """Return the list of algorithms in a description, or the one algorithm that it describes."""
+    """Return the algorithms in a description file: its list ``algorithms``, or the whole file as the only
+    one.
+    """
     content = read_plain(file)
     if isinstance(content, Mapping) and isinstance(content.get("algorithms"), list):
         return list(content["algorithms"])

@@ -1,7 +1,8 @@
-"""``nnictl experiment save`` and ``load``: an experiment as one file, in the layout of NNI's archives.
+"""``nnictl experiment save`` and ``load``: an experiment as one zip file, in the layout of NNI's archives.
 
-``experiment/`` is the experiment's folder, ``nnictl/.experiment`` its entry in the index, ``code/`` the trial
-code and ``searchSpace/`` the search space. Secrets and the files of keepers stay where they are.
+In the archive, ``experiment/`` is the experiment's folder, and ``nnictl/.experiment`` is its entry in the
+index of experiments. ``code/`` is the trial code, and ``searchSpace/`` the search space. Secrets and the
+files of keepers are not saved.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _PIECE = 1 << 20
 
 
 def save(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Write an experiment to one file. The experiment may be running."""
+    """Save an experiment to one zip file. The experiment may be running."""
     home = Home.find()
     entry = converted(home, select(home, args.id))
     target = Path(args.path or ".").expanduser().absolute()
@@ -78,7 +79,7 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def load(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Add the experiment of a saved file to this machine."""
+    """Add an experiment to this machine from a file that ``nnictl experiment save`` has written."""
     home = Home.find()
     file = Path(args.path).expanduser().absolute()
     try:
@@ -120,7 +121,10 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _code_directory(args: argparse.Namespace, *, has_code: bool) -> Path | None:
-    """Return the directory for the trial code, or None. Raise ClientError if it must not be overwritten."""
+    """Return the directory for the archive's trial code, or None if no directory is given.
+
+    Raise ClientError if the directory exists and is not empty.
+    """
     if not args.codeDir:
         return None
     code = Path(args.codeDir).expanduser().absolute()
@@ -151,7 +155,10 @@ def _raw(home: Home, experiment_id: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _written(target: Path) -> Iterator[zipfile.ZipFile]:
-    """Yield a new archive, which appears at ``target`` when it is complete. Raise ClientError."""
+    """Yield a new archive to write to. The file ``target`` is created only when the archive is complete.
+
+    Raise ClientError if the file cannot be written.
+    """
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with zipfile.ZipFile(fresh, "x", zipfile.ZIP_DEFLATED) as archive:
@@ -167,7 +174,10 @@ def _written(target: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _add_folder(archive: zipfile.ZipFile, folder: Path, name: str, *, leave: Set[str]) -> None:
-    """Add the plain files of a folder, except the names in ``leave`` directly in it, and except links."""
+    """Add the plain files of a folder to the archive. Links are skipped.
+
+    ``leave``: names of files and folders directly in the folder that are skipped as well.
+    """
     for current, folders, files in os.walk(folder):
         here = Path(current)
         if here == folder:
@@ -182,7 +192,7 @@ def _add_folder(archive: zipfile.ZipFile, folder: Path, name: str, *, leave: Set
 
 
 def _add_database(archive: zipfile.ZipFile, folder: Path) -> None:
-    """Add a consistent copy of the database."""
+    """Add a consistent copy of the experiment's database to the archive."""
     path = database_path(folder)
     with tempfile.TemporaryDirectory(dir=folder / "db") as work:
         copy = Path(work) / path.name
@@ -191,7 +201,7 @@ def _add_database(archive: zipfile.ZipFile, folder: Path) -> None:
 
 
 def _id_of(archive: zipfile.ZipFile, file: Path) -> str:
-    """Return the id of the archive's experiment. Raise ClientError."""
+    """Return the id of the experiment in an archive. Raise ClientError if the archive has no valid id."""
     try:
         held: Any = json.loads(archive.read(_ENTRY))
         return check_experiment_id(str(held["id"] if "id" in held else next(iter(held))))
@@ -203,7 +213,10 @@ def _id_of(archive: zipfile.ZipFile, file: Path) -> str:
 
 
 def _extract(archive: zipfile.ZipFile, prefix: str, target: Path) -> None:
-    """Write the archive's files below ``prefix`` to a folder, which gets no file outside. Raise OSError."""
+    """Write the archive's files below ``prefix`` to the folder ``target``.
+
+    Raise OSError if a file cannot be written, or if its name leads out of the folder.
+    """
     make_private_folder(target)
     for info in archive.infolist():
         path = PurePosixPath(info.filename)

@@ -1,7 +1,7 @@
-"""Completion in bash, zsh and fish: of commands, options and file names, and of ids and numbers.
+"""Completion in bash, zsh and fish for commands, options, file names, experiment ids and trial numbers.
 
-argcomplete completes the names in the parsers. The shell starts ``nnictl`` for each completion, so this
-module imports little, and never starts a server or waits for one.
+The package argcomplete completes the names in the parsers. The shell starts ``nnictl`` for each completion,
+so this module imports little, and never starts a server or waits for one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Completer = Callable[..., dict[str, str]]
 
 
 def completion(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the code for a shell."""
+    """Print the code that turns on completion in a shell."""
     from argcomplete.shell_integration import shellcode
 
     code = shellcode(["nnictl"], shell=args.shell, use_defaults=False)
@@ -34,7 +34,7 @@ def completion(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Print the completions for the shell and end the process."""
+    """Print the possible completions of the typed command line for the shell, and end the process."""
     from argcomplete.completers import DirectoriesCompleter, FilesCompleter, SuppressCompleter
     from argcomplete.finders import CompletionFinder
 
@@ -59,7 +59,7 @@ def _add_completers(parser: argparse.ArgumentParser, by_argument: dict[str, Any]
 
 
 def _experiments(prefix: str, **more: Any) -> dict[str, str]:
-    """Return the ids and names of experiments that begin with the typed letters, the newest ones first."""
+    """Return the ids and names of experiments that begin with the typed letters, newest experiments first."""
     from nnimgr.home import Home, HomeError
     from nnimgr.index import Index
 

@@ -1,4 +1,4 @@
-"""Reading of the configuration file of a command."""
+"""Reading of the configuration file that is given to a command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RULE = "=" * 80
 
 
 def refusal(file: str, error: ConfigError) -> ClientError:
-    """Build the error of a command for a configuration that cannot be used."""
+    """Build the error that a command reports if the configuration in ``file`` cannot be used."""
     lines = [str(problem) for problem in error.problems]
     problems = [problem.plain() for problem in error.problems]
     mend = "Write a configuration to start from: nnictl hello"
@@ -27,7 +27,7 @@ def refusal(file: str, error: ConfigError) -> ClientError:
 
 
 def load(file: str, terminal: Terminal) -> Loaded:
-    """Load the configuration in ``file`` and show its warnings. Raise ClientError with every error."""
+    """Load the configuration in ``file``, and print its warnings. Raise ClientError with all errors."""
     from nnimgr.config import ConfigError, load_config
 
     try:

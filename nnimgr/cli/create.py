@@ -33,7 +33,7 @@ __all__ = ["create", "resume", "view"]
 
 
 def create(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Check the configuration, start the server if none runs, and create the experiment there."""
+    """Check the configuration, start the port's server if none runs, and create the experiment there."""
     prefix = _prefix(args)
     if args.dry_run:
         return _dry_run(_load(args, terminal), args.experiment_id or "experiment", terminal)
@@ -42,7 +42,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     try:
         experiment_id = check_id(home, args.experiment_id)
-        # The server starts while the configuration is read. Both take about the same time.
+        # The server starts while the configuration is read, to save time. Both take about the same time.
         port = args.port or DEFAULT_PORT
         with ServerStart(home, port, no_token=args.no_token, url_prefix=prefix) as start:
             loaded = _load(args, terminal)
@@ -67,9 +67,9 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def resume(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Resume a stopped or finished experiment, on any port.
+    """Resume a stopped or finished experiment, on the same port or on another one.
 
-    An experiment whose server was killed is running again as soon as its server has been restarted.
+    An experiment whose server was killed needs no resume: it runs again as soon as its server is restarted.
     """
     refuse_nni()
     terminal.act_without_reader()
@@ -95,7 +95,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def view(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show a stopped experiment, on any port, until it is stopped again. None of its trials run."""
+    """Show a stopped experiment until ``nnictl stop``, on the same port or on another one. No trial runs."""
     terminal.act_without_reader()
     home = Home.find()
     try:
@@ -131,7 +131,7 @@ def _after_start(
 
 
 def _prefix(args: argparse.Namespace) -> str | None:
-    """Return the prefix of NNI's routes, or None. Slashes around it are dropped, as in NNI."""
+    """Return the prefix in the URLs of NNI's routes, or None if none is given. Outer slashes are dropped."""
     prefix = (args.url_prefix or "").strip("/")
     try:
         return check_prefix(prefix) if prefix else None
@@ -140,7 +140,7 @@ def _prefix(args: argparse.Namespace) -> str | None:
 
 
 def _address(client: Client, terminal: Terminal) -> str:
-    """Return the server's address for a browser. Warn if anyone can control the server."""
+    """Return the server's address for a browser. Warn if the server needs no token."""
     address = client.post("server", "login-code")
     if not address.get("needsToken", True):
         terminal.warn(

@@ -1,6 +1,6 @@
-"""``nnictl doctor``: one line for each check, on every machine of a configuration.
+"""``nnictl doctor``: checks every machine of a configuration, and prints one line for each check.
 
-With ``--nni``: one line for each field of the configuration that NNI treats differently.
+With ``--nni``, it prints one line for each field of the configuration that NNI treats differently.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["doctor"]
 
 
 def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Check the configuration, then its machines concurrently. Return 1 if a check fails."""
+    """Check the configuration, then all of its machines at the same time. Return 1 if a check fails."""
     if args.nni:
         from nnimgr.cli.nni import compare
 
@@ -39,7 +39,7 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
         service = reveal_secrets(config.training_service, environ=os.environ, base=base, secrets={})
     except ReferenceUnresolved as error:
         raise ClientError(f"The training service cannot be used: {error}") from error
-    # no output, because log messages would repeat the findings
+    # Discard log messages, because they would repeat the findings of the checks.
     logging.getLogger().addHandler(logging.NullHandler())
     findings = asyncio.run(_examine(config, service, terminal))
     faults = [finding for finding in findings if finding.level == "FAULT"]

@@ -43,7 +43,7 @@ LOCAL = "local"  # the platform that uses no other machines
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List the experiments of the index, without asking a server."""
+    """List the experiments in the index of experiments. No server is asked."""
     home = Home.find()
     entries = list(entries_of(home).values())
     if not entries:
@@ -84,7 +84,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _row(entry: IndexEntry) -> tuple[str, ...]:
-    """Return an experiment as a row of the table for people, with numbers from its database."""
+    """Return the table row of an experiment, with its number of trials and its best result."""
     from nnimgr.store.errors import StoreError
     from nnimgr.store.overview import stored_experiment
 
@@ -97,12 +97,15 @@ def _row(entry: IndexEntry) -> tuple[str, ...]:
 
 
 def _put_away(entry: IndexEntry) -> bool:
-    """Return whether lists hide the experiment, because it is stopped, or has ended and is archived."""
+    """Return whether lists leave the experiment out: it is stopped, or it has ended and is archived."""
     return entry.status == "STOPPED" or (entry.archived and entry.status in ("DONE", "ERROR"))
 
 
 def show(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the profile: lines for people, NNI's form in a pipe, the server's form with ``--json``."""
+    """Show an experiment's configuration and state.
+
+    A terminal gets lines, a pipe gets NNI's format, and ``--json`` gives the server's format.
+    """
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -133,7 +136,9 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def status(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the status under NNI's name, and errors, like NNI's ``check-status``."""
+    """Show an experiment's status and errors. A pipe gets the status under NNI's name, as in
+    ``check-status``.
+    """
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -157,7 +162,7 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the lines about the experiment's state and its best result."""
+    """Return titles and texts of the lines about an experiment's state and its best result."""
     name = f"  {printable(profile['name'])}" if profile["name"] else ""
     why = profile.get("now") or profile["reason"]
     fields = [
@@ -184,7 +189,7 @@ def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str
 
 
 def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the lines about the experiment's configuration and its files."""
+    """Return titles and texts of the lines about an experiment's configuration and its files."""
     limits, config = profile["limits"], profile["config"]
     most, longest = limits["maxTrialNumber"], limits["maxExperimentDurationS"]
     slots = limits["trialConcurrency"]
@@ -212,7 +217,7 @@ def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[st
 
 
 def _show_lines(terminal: Terminal, fields: Sequence[tuple[str, str]]) -> None:
-    """Print names and values. The lines of a value are aligned."""
+    """Print one line for each name and value. Further lines of a long value are indented to the value."""
     width = max(len(name) for name, _ in fields)
     for name, value in fields:
         terminal.say(f"{name:<{width}}  {value}", indent=" " * (width + 2))
@@ -226,14 +231,14 @@ def _show_troubles(terminal: Terminal, profile: Mapping[str, Any]) -> None:
 
 
 def nni_status(profile: Mapping[str, Any]) -> str:
-    """Return the status under NNI's name."""
+    """Return the name that NNI uses for the status of an experiment."""
     if profile["status"] == "DRAINING":
         return _DRAINING.get(profile["drain"], "RUNNING")
     return str(profile["status"])
 
 
 def tag(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Replace the tags of an experiment."""
+    """Replace the tags of an experiment by other tags."""
     experiment_id = _label(args.id, {"tags": args.tags})
     noted = f"is tagged {', '.join(args.tags)}" if args.tags else "has no tags any more"
     terminal.info(f"Experiment {experiment_id} {noted}.")
@@ -241,17 +246,17 @@ def tag(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def archive(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Archive an experiment. Lists then hide it unless all are listed or it runs."""
+    """Archive an experiment. Lists then leave it out, except with ``--all`` or while it runs."""
     experiment_id = _label(args.id, {"archived": not args.undo})
     terminal.info(f"Experiment {experiment_id} is {'not ' if args.undo else ''}archived.")
     return 0
 
 
 def _label(word: str, changes: Mapping[str, Any]) -> str:
-    """Change labels through the server if it runs, so that browsers are notified, else directly in the
-    index.
+    """Change an experiment's tags, or whether it is archived. Return the experiment's id.
 
-    Return the experiment's id. Raise ClientError.
+    A running server makes the change, so that it can notify browsers. Otherwise the index is changed
+    directly. Raise ClientError.
     """
     home = Home.find()
     entry = select(home, word)
@@ -267,7 +272,10 @@ def _label(word: str, changes: Mapping[str, Any]) -> str:
 
 
 def delete(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Delete stopped experiments with all their files. Try each; return 0 only if all were deleted."""
+    """Delete stopped experiments with all their files. Return 0 only if all of them were deleted.
+
+    If an experiment cannot be deleted, the others are still tried.
+    """
     home = Home.find()
     if args.all == (args.id is not None):
         raise ClientError("Name one experiment, or give --all.", mend="See: nnictl experiment list --all")
@@ -305,9 +313,10 @@ def _confirm(chosen: list[IndexEntry]) -> None:
 
 
 def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
-    """Delete an experiment. Return sentences about files that were left on machines.
+    """Delete an experiment. Return sentences about files that could not be removed from machines.
 
-    The server deletes it if the server may have it open or if machines are involved. Raise ClientError.
+    A server deletes the experiment if a server may have it open, or if it used other machines. Raise
+    ClientError.
     """
     served = entry.port is not None and home.server_running(entry.port) is not None
     if not is_nnis_own(entry.directory) and (served or entry.platform != LOCAL):

@@ -1,4 +1,6 @@
-"""``nnictl trial files`` and ``nnictl trial get``: files that trials have written on any machine."""
+"""``nnictl trial files`` and ``nnictl trial get``: list and fetch files that trials have written on any
+machine.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _COLUMNS = (Column("BYTES", "right"), Column("CHANGED"), Column("FILE", gives_wa
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List the files of a trial: size, time of the last change, path."""
+    """List the files of a trial with their size, the time of their last change and their path."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -93,11 +95,11 @@ def _target(args: argparse.Namespace) -> Path:
 
 
 def _fetch(chunks: Iterator[bytes], target: Path) -> int:
-    """Write the file, completely or not at all. Return its size."""
+    """Write a file of a trial to ``target``, completely or not at all. Return its size in bytes."""
     if target.is_dir():
         raise ClientError(f"{target} is a directory.", mend=f"Name a file in it: --output {target / 'FILE'}")
     part = target.with_name(f"{target.name}.part{os.getpid()}")
-    # get the first bytes before a file is created, so that the server's errors come first
+    # Get the first bytes before a file is created, so that an error of the server leaves no file.
     first = next(chunks, b"")
     try:
         try:
@@ -125,7 +127,7 @@ def _copy(chunks: Iterator[bytes], file: BinaryIO) -> int:
 
 
 def _shown(path: str) -> str:
-    """Return a path without control characters, which a trial could use to control the terminal."""
+    """Return a path with control characters escaped, because a trial could control the terminal with them."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in path
     )

@@ -1,4 +1,4 @@
-"""``nnictl hello``: an example to start from. Also the help for ``nnictl`` without a command."""
+"""``nnictl hello``: writes an example to start from. Also prints the help of ``nnictl`` without a command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".*")
 
 
 def hint(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the commands in their groups, for ``nnictl`` without a command."""
+    """Print all commands in groups. This is the output of ``nnictl`` without a command."""
     from nnimgr.cli.parsers import nnictl_parser
 
     terminal.out.write(nnictl_parser().format_help())
@@ -29,7 +29,7 @@ def hint(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def hello(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Write an example that needs only nnimgr into a new folder."""
+    """Write an example experiment into a new folder. The example needs no package other than nnimgr."""
     package = Path(nnimgr.__file__).parent
     candidates = [package / "examples" / "hello", package.parent / "examples" / "hello"]
     source = next((path for path in candidates if path.is_dir()), None)
@@ -60,7 +60,7 @@ def hello(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _use_this_python(config: Path) -> None:
-    """Make the trials use the interpreter that has nnimgr, if the PATH leads to another one."""
+    """Let the example's trials use the Python that runs nnictl, if ``python3`` on the PATH is another one."""
     found = shutil.which("python3")
     if found is not None and Path(found).parent == Path(sys.executable).parent:
         return
@@ -74,7 +74,9 @@ def _use_this_python(config: Path) -> None:
 
 
 def _nnictl() -> str:
-    """Return the command that starts this program: its name if it is on the PATH, else its path."""
+    """Return how users can start ``nnictl``: the name if it is on the PATH, otherwise the path of the
+    program.
+    """
     here = Path(sys.argv[0]).absolute()
     found = shutil.which("nnictl")
     if here.name != "nnictl" or not here.is_file():

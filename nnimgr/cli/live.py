@@ -1,4 +1,4 @@
-"""The live view of an experiment, for terminals."""
+"""Live view of an experiment: a part of the terminal that is updated while the experiment runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STYLES = {
 
 
 class LiveScreen:
-    """Part of the terminal that is redrawn repeatedly. The last picture stays."""
+    """Part of the terminal that is redrawn repeatedly. Its last state remains visible at the end."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=False)
@@ -52,7 +52,7 @@ class LiveScreen:
         self._live.stop()
 
     def tell(self, sentence: str) -> None:
-        """Do nothing, because the view shows the recent sentences itself."""
+        """Ignore the sentence, because the live view shows the most recent sentences anyway."""
 
     def draw(self, progress: Progress) -> None:
         now = datetime.now(UTC)
@@ -62,7 +62,7 @@ class LiveScreen:
 
 
 def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableType:
-    """Build the picture. ``since``: age of the profile in seconds."""
+    """Build the live view of an experiment. ``since``: time since the server sent the experiment's state."""
     profile = progress.profile
     name = f" {profile['name']}" if profile["name"] else ""
     head = Text.assemble(
@@ -103,7 +103,7 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
 
 
 def _line(text: str, *, style: str) -> Text:
-    """Return a text that is cut at the width of the terminal instead of wrapped."""
+    """Return a line of text that is cut at the width of the terminal instead of wrapped."""
     return Text(text, style=style, **_ONE_LINE)
 
 

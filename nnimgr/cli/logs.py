@@ -1,4 +1,4 @@
-"""``nnictl log``: the logs of an experiment, and the output of its trials."""
+"""``nnictl log``: show the logs of an experiment, and the output of its trials."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["stderr", "stdout", "trial"]
 
 
 def stdout(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the output of the experiment's server."""
+    """Show the output of the server that runs the experiment."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     return _show(
@@ -39,10 +39,11 @@ def stderr(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def trial(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the output of a trial, or the path of its folder in NNI's form.
+    """Show the output of a trial, or the path of the trial's folder in NNI's format.
 
-    People get the output, and the folder with ``--path``. A pipe gets the folder, as in NNI, and the output
-    with ``--follow``, ``--file`` or ``--tail``. Without a trial, the folders of all trials are shown.
+    A terminal gets the output, or the folder with ``--path``. A pipe gets the folder, as in NNI, or the
+    output with ``--follow``, ``--file`` or ``--tail``. If no trial is named, the folders of all trials are
+    shown.
     """
     home = Home.find()
     entry = select(home, args.id, port=args.port)
@@ -71,7 +72,7 @@ def _copy(
     args: argparse.Namespace,
     terminal: Terminal,
 ) -> int:
-    """Print a file of a trial: the named file, or its standard output."""
+    """Print one file of a trial: the file named with ``--file``, or the trial's standard output."""
     name = args.file or "stdout"
     path = ("experiments", experiment_id, "trials", trial["id"], "logs", name)
     query: dict[str, object] = {"follow": "true"} if args.follow else {}

@@ -1,4 +1,4 @@
-"""The command ``nnictl``: runs a verb, and turns its errors into sentences and exit codes."""
+"""Entry point of ``nnictl``: runs a command, and turns its errors into sentences and exit codes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Return the exit code, which is 0 only if the command has succeeded."""
+    """Run the command in ``arguments``. Return the exit code: 0 only if the command has succeeded."""
     _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
-        # names and results may contain letters that the locale cannot print
+        # Escape characters that the locale cannot print, because names and results may contain any character.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     parser = nnictl_parser()
@@ -56,7 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Open standard streams that the shell has closed, so that other files do not get their numbers."""
+    """Open /dev/null for each standard stream that the shell has closed.
+
+    Otherwise a file that is opened later would get the stream's number, and output would go into this file.
+    """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
@@ -67,7 +70,7 @@ def _open_what_is_closed() -> None:
 
 
 def _load(verb: str) -> Verb:
-    """Return the function of "module:name" in this package."""
+    """Import and return the function that runs a verb. ``verb``: "module:name" in this package."""
     import importlib
 
     module, _, name = verb.partition(":")

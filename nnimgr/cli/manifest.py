@@ -1,4 +1,4 @@
-"""First Job of an experiment in a cluster, for ``nnictl create --dry-run``."""
+"""The first Kubernetes Job that an experiment would create, for ``nnictl create --dry-run``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ __all__ = ["PlannedJob", "plan_job"]
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """Job that is not created yet. ``accepted``: True if the cluster would accept the Job; None: unknown.
+    """Kubernetes Job that an experiment would create.
 
-    ``verdict``: one sentence about that. ``pooled``: the Job's pod runs several trials, one after the other.
+    ``accepted``: True if the cluster would accept the Job; None if unknown. ``verdict``: one sentence about
+    ``accepted``. ``pooled``: the Job's pod runs several trials, one after the other.
     """
 
     manifest: dict[str, Any]
@@ -29,7 +30,10 @@ class PlannedJob:
 
 
 def plan_job(config: ExperimentConfig, experiment_id: str, environ: Mapping[str, str]) -> PlannedJob | None:
-    """Return the Job of the experiment's first trial, or None on other platforms. Nothing is created."""
+    """Return the Kubernetes Job of the experiment's first trial. Nothing is created.
+
+    Return None if the experiment's platform is not Kubernetes.
+    """
     if config.platform != "kubernetes":
         return None
     return asyncio.run(_plan(config, experiment_id, environ))

@@ -1,4 +1,4 @@
-"""``nnictl doctor --nni``: what nnimgr does differently from NNI with a configuration, line by line."""
+"""``nnictl doctor --nni``: lists what nnimgr does differently from NNI with a configuration file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["compare"]
 
 
 def compare(file: str, terminal: Terminal) -> int:
-    """Print the differences, then the errors that ``nnictl create --dry-run`` finds. Start nothing.
+    """Print how nnimgr treats a configuration file differently from NNI. Nothing is started.
 
-    Return 1 if the configuration would be refused.
+    If ``nnictl create`` would refuse the file, raise ClientError, or return 1 with ``--json``.
     """
     from nnimgr.config import ConfigError
     from nnimgr.config.nni_differences import differences
@@ -44,7 +44,7 @@ def compare(file: str, terminal: Terminal) -> int:
 
 
 def _refused(file: str) -> ClientError | None:
-    """Return the error with which a dry run ends, or None."""
+    """Return the error that ``nnictl create --dry-run`` would report for this file, or None."""
     from nnimgr.cli.manifest import plan_job
     from nnimgr.config import ConfigError, load_config
 

@@ -1,4 +1,4 @@
-"""``nnictl top`` for several running experiments, refreshed repeatedly."""
+"""``nnictl top`` if several experiments run: a table of these experiments, refreshed repeatedly."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _TRIALS = (
 
 
 def overview(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the running experiments and their trials every ``--time`` seconds until none is left.
+    """Show the running experiments and their trials every ``--time`` seconds, until no experiment runs.
 
-    If standard output is not a terminal, they are shown once.
+    If standard output is not a terminal, they are shown only once.
     """
     home = Home.find()
     while entries := running_entries(home, port=args.port):
@@ -75,7 +75,7 @@ def _look(home: Home, entry: IndexEntry) -> dict[str, Any]:
 
 
 def _show(entries: list[IndexEntry], seen: list[dict[str, Any]], terminal: Terminal) -> None:
-    """Print a table of the experiments, and a table of their running trials."""
+    """Print a table of the running experiments, and a table of their running trials."""
     now = datetime.now(UTC)
     rows, trials, troubles = [], [], []
     for entry, found in zip(entries, seen, strict=True):

@@ -1,4 +1,4 @@
-"""``nnictl experiment pareto``: the best trials for several objectives."""
+"""``nnictl experiment pareto``: the best trials of an experiment with several objectives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _MOST = 10_000  # the server's limit
 
 
 def pareto(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List the trials of the Pareto set, the best one in the main objective first."""
+    """List the Pareto set: the trials that no other trial beats in all objectives.
+
+    The trial with the best value of the main objective comes first.
+    """
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)

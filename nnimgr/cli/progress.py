@@ -1,6 +1,7 @@
-"""Progress of an experiment for a viewer: its profile, updated by its events.
+"""Progress of an experiment, for showing it to a user. It is computed from the server's answers and events.
 
-Pure: events and profiles are the input, sentences and the state to draw are the output.
+This module reads and writes nothing: it turns profiles and events into sentences and a state to draw. A
+profile is the server's answer about an experiment.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ class LiveTrial:
 
 @dataclass(slots=True)
 class Progress:
-    """Progress of an experiment.
+    """Progress of an experiment: the server's last answer about it, updated by the events that follow.
 
-    ``profile`` is an earlier answer of the server; the other fields follow the events.
+    ``profile`` is that answer. The other fields are updated with each event.
     """
 
     profile: Mapping[str, Any]
@@ -52,9 +53,9 @@ class Progress:
     best: float | None = None
     failed: Mapping[str, Any] | None = None  # the last failed trial: sequence, id, reason
     stale: bool = False  # True: events have arrived that the profile does not include
-    # number of trials by status that have ended since the profile
+    # Number of trials by status that have ended since the server sent ``profile``.
     ended_since: Counter[str] = field(default_factory=Counter)
-    # Notices that were shown: topic -> subject and seconds.
+    # Notices that were shown. Key: topic. Value: subject, and duration in seconds.
     noticed: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     @classmethod
@@ -65,18 +66,18 @@ class Progress:
         return progress
 
     def ended(self, cursor: int) -> bool:
-        """Return whether the experiment has ended and ``cursor`` has reached all known events."""
+        """Return whether the experiment has ended and the events up to ``cursor`` are all known events."""
         return self.status in ENDED and cursor >= self.profile["lastNumber"]
 
     def refresh(self, profile: Mapping[str, Any]) -> None:
-        """Replace the profile by a newer one."""
+        """Replace the profile, which is the server's answer about the experiment, by a newer answer."""
         self.profile = profile
         self.status, self.reason = profile["status"], profile["reason"]
         self.stale = False
         self.ended_since.clear()
 
     def settle(self, status: str, *, reason: str, cancelled: bool = False) -> None:
-        """Update the profile without the server, which has exited.
+        """Set the experiment's final status. It is computed here, because the server has exited.
 
         With ``cancelled``, trials without a reported end count as stopped with the experiment.
         """
@@ -94,7 +95,9 @@ class Progress:
         self.profile = {**self.profile, "status": status, "reason": reason, "counts": dict(+counts)}
 
     def fresh_notices(self) -> list[str]:
-        """Return the notices that are new, or whose duration has doubled since they were shown."""
+        """Return the notices to show: the new ones, and those whose duration has doubled since they were
+        shown.
+        """
         notices = {notice["about"]: notice for notice in self.profile.get("notices", ())}
         self.noticed = {about: told for about, told in self.noticed.items() if about in notices}
         fresh = []
@@ -107,7 +110,7 @@ class Progress:
         return fresh
 
     def add_trial(self, trial: Mapping[str, Any]) -> None:
-        """Add a trial that began before the first event."""
+        """Add a trial that began before the first event was received."""
         self.trials[trial["id"]] = LiveTrial(
             sequence=trial["sequence"],
             parameters=trial["parameters"],
@@ -119,13 +122,15 @@ class Progress:
         )
 
     def missing(self, event: Event) -> str | None:
-        """Return the id of a trial in the event that began before the first event, or None."""
+        """Return the id of the event's trial if the trial is not known, because it began before the first
+        event.
+        """
         if event.kind not in ("JobStarted", "TrialEnded") or event.fields["trialId"] in self.trials:
             return None
         return str(event.fields["trialId"])
 
     def apply(self, event: Event) -> str | None:
-        """Process an event. Return the sentence to show for it, or None."""
+        """Update the progress with an event. Return the sentence to show for the event, or None."""
         if event.kind not in _QUIET:
             self.stale = True
         if event.kind == "TrialEnded" and (event.number or 0) > self.profile["lastNumber"]:
@@ -236,20 +241,21 @@ class Progress:
 
 
 def moved(status: str, reason: str) -> str:
-    """Return a sentence about the new status of an experiment."""
+    """Return a sentence that says that an experiment has a new status, with the reason."""
     if status == "DRAINING" and reason:
         return f"Experiment {status}: no more trials are created ({reason})"
     return f"Experiment {status}: {reason}" if reason and status != "RUNNING" else f"Experiment {status}"
 
 
 def number(value: float | None) -> str:
-    """Return a result in the form for users, with six digits."""
+    """Format a result for users, with six digits."""
     return "--" if value is None else f"{value:.6g}"
 
 
 def notice_lines(profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the current notices: a sentence, and the place of the running call in user code ("" if there
-    is none).
+    """Return the current notices, each as a sentence and the place in user code that is running now.
+
+    The place is "" if the notice has none.
     """
     return [
         (_capital(notice["sentence"]), _innermost(notice["detail"])) for notice in profile.get("notices", ())
@@ -257,7 +263,7 @@ def notice_lines(profile: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _innermost(stack: str) -> str:
-    """Return the innermost place of a stack, as one line."""
+    """Return the innermost place of a stack trace, as one line."""
     lines = [line.strip() for line in stack.splitlines() if line.strip()]
     places = [index for index, line in enumerate(lines) if line.startswith('File "')]
     return ": ".join(lines[places[-1] : places[-1] + 2]) if places else "".join(lines[-1:])
@@ -272,7 +278,7 @@ def _shortened(text: str, most: int = 60) -> str:
 
 
 def parameters_text(parameters: Any) -> str:
-    """Return a parameter set on one line."""
+    """Format a parameter set as one line."""
     if not isinstance(parameters, Mapping):
         return str(parameters)
     return ", ".join(f"{name}={_short(value)}" for name, value in parameters.items())

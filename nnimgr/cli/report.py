@@ -1,4 +1,4 @@
-"""Last lines about an experiment that was watched: its end, the best trial, and the next command."""
+"""Summary that is printed after an experiment was watched: its end, its best trial, and the next command."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ __all__ = ["report"]
 
 
 def report(progress: Progress, client: Client, terminal: Terminal) -> None:
-    """Print how the experiment ended, the number of trials by status, the best trial and the last failed
-    trial.
-    """
+    """Print how the experiment ended: the number of trials by status, the best trial and the last failure."""
     profile = progress.profile
     sentence = moved(profile["status"], profile["reason"])
     if not progress.recent or progress.recent[-1] != sentence or terminal.live:
@@ -50,7 +48,7 @@ def report(progress: Progress, client: Client, terminal: Terminal) -> None:
 
 
 def _next(profile: Mapping[str, Any], failed: Mapping[str, Any] | None) -> str:
-    """Return the command that most users need next."""
+    """Return the command that most users need after an experiment with this end."""
     experiment_id = profile["id"]
     if profile["status"] not in ENDED:
         return f"nnictl top {experiment_id}"

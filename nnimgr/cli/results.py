@@ -1,4 +1,4 @@
-"""``nnictl experiment import`` and ``export``: results from and to other places."""
+"""``nnictl experiment import`` and ``export``: read results from a file, and write them to a file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DEAF = frozenset({"random", "randomtuner"})  # names of tuners that do not lear
 
 
 def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Pass results from outside the experiment to the tuner, in the form that ``export`` writes."""
+    """Pass results of other experiments to the tuner, from a file in the format that ``export`` writes."""
     file = Path(args.filename)
     records = read_plain(file)
     if not isinstance(records, list):
@@ -68,7 +68,7 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def export(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Write the results in NNI's form to a file or to standard output. People get a table."""
+    """Write the results in NNI's format to a file or to standard output. A terminal gets a table."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -90,7 +90,7 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _show(trials: Sequence[Mapping[str, Any]], experiment_id: str, terminal: Terminal) -> int:
-    """Print the results as a table, and the command that writes them to a file."""
+    """Print the results as a table, and then the command that writes them to a file."""
     rows = [
         (
             str(trial["sequence"]),
@@ -117,7 +117,10 @@ def _fault_of_record(record: Any) -> str | None:
 
 
 def _metrics(client: Client, experiment_id: str) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the metrics of each trial's last attempt, including the final result, by the trial's id."""
+    """Return the metrics of each trial, by the trial's id. Only the trial's last attempt counts.
+
+    The metrics include the trial's final result.
+    """
     found: dict[str, list[Mapping[str, Any]]] = {}
     attempts: dict[str, int] = {}
     after: int | None = 0
@@ -136,7 +139,10 @@ def _metrics(client: Client, experiment_id: str) -> dict[str, list[Mapping[str, 
 def _row(
     trial: Mapping[str, Any], *, metrics: Mapping[str, list[Mapping[str, Any]]] | None, several: bool
 ) -> dict[str, Any]:
-    """Return a result as a row. ``several``: the trial also has results of other parameter sets."""
+    """Return a result as a row of the exported file, in NNI's format.
+
+    ``several``: the trial also has results of other parameter sets.
+    """
     row = {"parameter": trial["parameters"], "value": trial["text"], "trialJobId": trial["trialId"]}
     if metrics is not None:
         own = None if trial["parameterId"] is None else str(trial["parameterId"])
@@ -149,7 +155,11 @@ def _row(
 
 
 def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return one line per result: its parameters, its trial's id, ``reward`` or the keys of the result."""
+    """Return the results as CSV text, one line per result.
+
+    A line has the parameters, the trial's id, and the result: as ``reward``, or one column for each of its
+    keys.
+    """
     lines = []
     for row in rows:
         line = dict(row["parameter"]) if isinstance(row["parameter"], dict) else {"value": row["parameter"]}
@@ -177,9 +187,9 @@ def _cell(value: Any) -> Any:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file completely or not at all, because the disk may be full.
+    """Write ``text`` to the file ``path``, completely or not at all, because the disk may be full.
 
-    Write directly to a device or pipe.
+    A device or a pipe is written to directly.
     """
     content = text.encode("utf-8", "backslashreplace")
     fresh: Path | None = None

@@ -1,4 +1,4 @@
-"""Selection of a command's experiment: by id, by the beginning of an id, by name, or the only running one."""
+"""Choice of the experiment for a command: by id, beginning of an id, or name; or the only one that runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NAME = 24  # most characters of a name in a list of candidates
 
 
 def entries_of(home: Home) -> dict[str, IndexEntry]:
-    """Return the experiments in the index. An experiment of NNI whose manager process is dead is STOPPED."""
+    """Return the experiments in the index. An experiment of NNI is STOPPED if its manager process is dead."""
     try:
         entries = Index(home).entries()
     except HomeError as error:
@@ -48,10 +48,10 @@ def entries_of(home: Home) -> dict[str, IndexEntry]:
 
 
 def select(home: Home, word: str | None, *, port: int | None = None) -> IndexEntry:
-    """Return the experiment that ``word`` names. Without ``word``, return the only one that runs.
+    """Return the experiment that ``word`` names. Without ``word``, return the only running experiment.
 
-    Without a word and a running experiment, return the only one that is not stopped. ``port`` limits the
-    choice to the experiments of that port. Raise ClientError.
+    If no experiment runs, return the only one that is not stopped. ``port`` limits the choice to the
+    experiments of that port. Raise ClientError if there is not exactly one such experiment.
     """
     entries = entries_of(home)
     if word is not None:
@@ -88,7 +88,7 @@ def select(home: Home, word: str | None, *, port: int | None = None) -> IndexEnt
 
 
 def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
-    """Return the experiment with this id or name, or the only one whose id begins with ``word``.
+    """Return the experiment with the id or name ``word``, or the only one whose id begins with ``word``.
 
     Raise ClientError.
     """
@@ -109,7 +109,7 @@ def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
 
 
 def ambiguous(word: str, found: Sequence[IndexEntry]) -> ClientError:
-    """Return the error for a name, or a beginning of an id, that several experiments have."""
+    """Return the error for a word that is the name, or the beginning of the id, of several experiments."""
     return ClientError(
         f"{word!r} is ambiguous: it fits {len(found)} experiments.",
         plain=candidates(found),
@@ -118,7 +118,7 @@ def ambiguous(word: str, found: Sequence[IndexEntry]) -> ClientError:
 
 
 def candidates(entries: Sequence[IndexEntry]) -> str:
-    """Return one short line for each of these experiments."""
+    """Return one short line for each experiment, from which a user can choose."""
     rows = [
         (entry.id, _short(entry.name), entry.status, f"started {when(entry.started_at)}")
         for entry in entries[-_MOST_CANDIDATES:]
@@ -134,12 +134,12 @@ def _short(name: str) -> str:
 
 
 def running_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
-    """Return the experiments (of this port) that run."""
+    """Return the running experiments, or only those of the port ``port``."""
     return [entry for entry in _opened(entries_of(home), port) if runs(entry)]
 
 
 def _opened(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
-    """Return the experiments (of this port) that are not stopped."""
+    """Return the experiments that are not stopped, or only those of the port ``port``."""
     found = [entry for entry in entries.values() if entry.status != "STOPPED"]
     return found if port is None else [entry for entry in found if entry.port == port]
 
@@ -161,7 +161,7 @@ def experiment_line(entry: IndexEntry) -> str:
 
 
 def client_of(home: Home, entry: IndexEntry, *, port: int | None = None) -> Client:
-    """Return a client of the experiment's server, which is started if necessary. Raise ClientError."""
+    """Return a client of the server of the experiment. Start this server if necessary. Raise ClientError."""
     entry = converted(home, entry)
     client = connect(home, port or entry.port or DEFAULT_PORT)
     client.mends = {404: f"See: nnictl trial ls {entry.id}", 409: _mend_of(entry)}
@@ -169,7 +169,7 @@ def client_of(home: Home, entry: IndexEntry, *, port: int | None = None) -> Clie
 
 
 def _mend_of(entry: IndexEntry) -> str:
-    """Return the command that a user needs first if the experiment refuses a request."""
+    """Return the command to suggest to the user if the server refuses a request about this experiment."""
     if entry.status == "VIEWED":
         return f"End the view, then reopen it: nnictl stop {entry.id} && nnictl resume {entry.id}"
     if runs(entry):
@@ -178,7 +178,10 @@ def _mend_of(entry: IndexEntry) -> str:
 
 
 def converted(home: Home, entry: IndexEntry) -> IndexEntry:
-    """Return the entry of an experiment, which is converted first if NNI has run it. Raise ClientError."""
+    """Return the experiment's entry in the index. If NNI ran the experiment, convert its files first.
+
+    Raise ClientError.
+    """
     if not is_nnis_own(entry.directory):
         return entry
     from nnimgr.core.managing.nni_folder import adopt
@@ -187,7 +190,7 @@ def converted(home: Home, entry: IndexEntry) -> IndexEntry:
 
 
 def convert_folder(directory: Path) -> None:
-    """Convert the experiment in this folder if NNI has run it. Raise ClientError."""
+    """Convert the files of an experiment in this folder if NNI ran it. Raise ClientError."""
     if is_nnis_own(directory):
         from nnimgr.core.managing.nni_folder import convert_nnis
 

@@ -1,4 +1,4 @@
-"""``nnictl stop``: one experiment, several, or all."""
+"""``nnictl stop``: stops one experiment, several, or all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _TELL_S = 1.0
 
 
 def stop(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Stop the selected experiments. Try each; return 0 only if all were stopped."""
+    """Stop the selected experiments. Return 0 only if all of them were stopped.
+
+    If an experiment cannot be stopped, the others are still tried.
+    """
     terminal.act_without_reader()
     home = Home.find()
     code = 0
@@ -63,9 +66,10 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
 def stop_one(
     home: Home, client: Client, experiment_id: str, *, terminal: Terminal, detach: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Stop an experiment. Return the trials that continue, and sentences about files left on machines.
+    """Stop an experiment. Return the ids of trials that still run, and sentences about files left on
+    machines.
 
-    If the server exits with the experiment, wait until its port is free.
+    If the server exits after its last experiment, wait until its port is free.
     """
     server = home.server_running(client.port)
     with _waits_told(client, experiment_id, terminal):
@@ -79,7 +83,7 @@ def stop_one(
 
 @contextlib.contextmanager
 def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Iterator[None]:
-    """While the block runs, print once a second why the stop has to wait, if the reason has changed."""
+    """While the block runs, print why the stop of the experiment has to wait, whenever the reason changes."""
     over = threading.Event()
 
     def tell() -> None:
@@ -103,10 +107,10 @@ def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Itera
 
 
 def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[IndexEntry]:
-    """Return the experiments that the arguments select, by NNI's rules.
+    """Return the experiments to stop, which the arguments select by NNI's rules.
 
-    Users give an id, the beginning of an id, a name, a beginning with ``*``, a port, ``--all``, or nothing
-    for the only one that runs.
+    Users give an id, the beginning of an id, a name, a beginning with ``*``, a port or ``--all``. Without any
+    of these, the only running experiment is selected.
     """
     wanted: str | None = args.id
     if wanted == "all":
@@ -134,7 +138,7 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
                 f"No experiment with an id like {wanted} is open.", mend="See: nnictl experiment list --all"
             )
     else:
-        # Experiments that are stopped already do not make a name or a beginning of an id ambiguous.
+        # An experiment that is stopped already does not make a name or a beginning of an id ambiguous.
         meant = {entry.id: entry for entry in opened}
         fits = any(wanted in (entry.id[: len(wanted)], entry.name) for entry in opened)
         found = [named(meant if fits and wanted not in entries else entries, wanted)]

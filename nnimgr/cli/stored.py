@@ -1,6 +1,4 @@
-"""Data from an experiment's own folder, without a server: its configuration, and folders from other
-machines.
-"""
+"""Data from an experiment's own folder, without a server: its configuration, or the folder as a whole."""
 
 from __future__ import annotations
 
@@ -22,7 +20,10 @@ __all__ = ["named_or_brought", "show_config"]
 
 
 def show_config(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the configuration with all changes, without asking a server: YAML for people, else NNI's JSON."""
+    """Show the experiment's configuration with all later changes, without asking a server.
+
+    A terminal gets YAML, and a pipe gets NNI's JSON.
+    """
     home = Home.find()
     entry = converted(home, select(home, args.id, port=args.port))
     stored = _read(entry.directory)
@@ -39,9 +40,9 @@ def show_config(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def named_or_brought(home: Home, word: str | None, folder: str | None) -> IndexEntry:
-    """Return the experiment that ``word`` names, or the one in ``folder``, which is added to the index.
+    """Return the experiment that ``word`` names, or the experiment in ``folder``.
 
-    Raise ClientError, HomeError.
+    The experiment in ``folder`` is added to the index first. Raise ClientError or HomeError.
     """
     if folder is not None:
         return _bring(home, word, Path(os.path.abspath(os.path.expanduser(folder))))
@@ -86,7 +87,7 @@ def _bring(home: Home, experiment_id: str | None, directory: Path) -> IndexEntry
 
 
 def _moved(home: Home, known: IndexEntry, directory: Path) -> IndexEntry:
-    """Return the entry of a known experiment. Update the entry if its folder has been moved."""
+    """Return the index entry of a known experiment. If its folder has been moved, update the entry first."""
     if known.directory.resolve() == directory.resolve():
         return known
     served = known.status != "STOPPED" and known.port is not None and home.server_running(known.port)

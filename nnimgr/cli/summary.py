@@ -1,4 +1,4 @@
-"""Sentences about an experiment that several commands show: counts, goal, best trial, last failure."""
+"""Texts about an experiment that several commands show: counts, goal, best trial, last failed trial."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = [
     "result_text",
 ]
 
-# Statuses of trials whose latest intermediate result is shown, because they have no result.
+# A trial with one of these statuses shows its latest intermediate result if it has no final result.
 _WITH_LATEST = ("RUNNING", "UNKNOWN", "EARLY_STOPPED", "PAUSED")
 
 
 def counts_text(profile: Mapping[str, Any]) -> str:
-    """Return the trials by status, such as "20 SUCCEEDED (2 without a usable result), 1 FAILED"."""
+    """Return the number of trials by status: "20 SUCCEEDED (2 without a usable result), 1 FAILED"."""
     without = profile.get("withoutResult") or 0
     parts = []
     for status, count in profile["counts"].items():
@@ -38,8 +38,9 @@ def counts_text(profile: Mapping[str, Any]) -> str:
 
 
 def goal_of(profile: Mapping[str, Any]) -> str:
-    """Return whether the largest or the smallest result is the best, and which field of the configuration
-    says so. With several objectives, return the mode of each.
+    """Return "maximize" or "minimize", with a hint if the configuration does not state it.
+
+    For several objectives, return the direction of each.
     """
     objectives: Mapping[str, str] = profile.get("objectives") or {}
     if len(objectives) > 1:
@@ -49,7 +50,10 @@ def goal_of(profile: Mapping[str, Any]) -> str:
 
 
 def main_objective(profile: Mapping[str, Any]) -> str:
-    """Return the objective that decides which trial is the best, "" unless there are several objectives."""
+    """Return the name of the objective that decides which trial is the best.
+
+    Return "" if the experiment does not have several objectives.
+    """
     objectives = list(profile.get("objectives") or {})
     return objectives[0] if len(objectives) > 1 else ""
 
@@ -64,7 +68,7 @@ def best_line(profile: Mapping[str, Any], *, ended_at: str | None = None) -> str
 
 
 def best_with_time(client: Client, profile: Mapping[str, Any]) -> str:
-    """Return the best result with its trial and the time of its end."""
+    """Return the best result with its trial and the time at which this trial ended."""
     ended_at = None
     with contextlib.suppress(ClientError):  # the server may have exited with its last experiment
         best_id = profile["bestTrial"]["trialId"]
@@ -73,7 +77,7 @@ def best_with_time(client: Client, profile: Mapping[str, Any]) -> str:
 
 
 def last_failure(client: Client, profile: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the trial that failed last, or None."""
+    """Return the trial that failed last, or None if no trial failed."""
     if not profile["counts"].get("FAILED"):
         return None
     path = ("experiments", profile["id"], "trials")
@@ -82,7 +86,7 @@ def last_failure(client: Client, profile: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
-    """Return why a trial failed, and the command that prints its output."""
+    """Return a line that says why a trial failed, and a line with the command that prints its output."""
     return [
         f"Trial {trial['sequence']} ({trial['id']}) FAILED: {trial['reason']}",
         f"  See: nnictl log trial {experiment_id} -T {trial['sequence']} --file stderr",
@@ -90,7 +94,7 @@ def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
 
 
 def result_text(trial: Mapping[str, Any]) -> str:
-    """Return a trial's result. For a running trial, return the latest intermediate result with "~"."""
+    """Return a trial's result. A trial without an end shows its latest intermediate result after "~"."""
     if trial["finalValue"] is not None:
         return number(trial["finalValue"])
     if trial.get("noResult"):

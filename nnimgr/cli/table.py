@@ -1,4 +1,4 @@
-"""Tables for terminals: as wide as the terminal, with long cells cut. Files and pipes get uncut cells."""
+"""Tables for terminals. Long cells are cut to the width of the terminal, but not in files and pipes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNLIMITED = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of a table. ``gives_way``: its cells are cut first if the terminal is too narrow."""
+    """Column of a table. ``gives_way``: the cells of this column are cut first on a narrow terminal."""
 
     title: str
     justify: Literal["left", "right"] = "left"
@@ -25,7 +25,7 @@ class Column:
 
 
 def show_table(terminal: Terminal, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table, or nothing with ``--json``."""
+    """Print a table. With ``--json``, print nothing."""
     if terminal.as_json:
         return
     import io

@@ -1,4 +1,4 @@
-"""``nnictl tensorboard``: start, list, stop."""
+"""``nnictl tensorboard``: starts, lists and stops the TensorBoards of an experiment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS = (
 
 
 def start(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Start a TensorBoard over the named trials, or over all trials."""
+    """Start a TensorBoard that shows the named trials, or all trials."""
     client, experiment_id = _client(args)
     words = [word for words in args.trial_id or () for word in words.split(",") if word]
     ids = None
@@ -68,7 +68,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def stop(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Stop a TensorBoard, or all TensorBoards of the experiment."""
+    """Stop one TensorBoard, or all TensorBoards of the experiment."""
     client, experiment_id = _client(args)
     ids = [args.task]
     if args.task is None:

@@ -1,8 +1,7 @@
-"""Output of commands, and the exception that ends a command.
+"""Output of commands: results, warnings and errors.
 
-Results and progress go to standard output, as in NNI; warnings and errors go to standard error. Lines for
-people are wrapped to the terminal's width. With ``--json``, standard output holds one JSON value and nothing
-else.
+As in NNI, results and progress go to standard output, and warnings and errors to standard error. Lines for a
+terminal are wrapped to its width. With ``--json``, standard output is exactly one JSON value.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _NO_BREAK = "\x00"
 
 
 class Terminal:
-    """Standard output and error of one command. ``prog`` is its name, such as "nnictl trial ls"."""
+    """Standard output and standard error of a command. ``prog``: the command, such as "nnictl trial ls"."""
 
     def __init__(
         self, *, as_json: bool, prog: str = "nnictl", out: TextIO | None = None, err: TextIO | None = None
@@ -39,12 +38,12 @@ class Terminal:
 
     @property
     def for_people(self) -> bool:
-        """True if standard output is a terminal. Programs get NNI's output or JSON instead."""
+        """True if standard output is a terminal. Files and pipes get NNI's format or JSON instead."""
         return not self.as_json and self.out.isatty()
 
     @property
     def live(self) -> bool:
-        """True if a part of standard output can be redrawn repeatedly."""
+        """True if standard output is a terminal on which lines can be redrawn."""
         return self.for_people and os.environ.get("TERM") != "dumb"
 
     @property
@@ -52,7 +51,7 @@ class Terminal:
         return max(_NARROWEST, shutil.get_terminal_size((80, 24)).columns)
 
     def act_without_reader(self) -> None:
-        """Continue even if the reader of the output has gone, because the command changes something."""
+        """Let the command continue after the reader of its output has gone, because it changes something."""
         self._acts = True
 
     def say(self, text: str, *, indent: str = "  ") -> None:
@@ -68,14 +67,16 @@ class Terminal:
             self._print(self._coloured(self.out, _GREEN, self._wrapped(self.out, f"INFO: {text}")))
 
     def stamped(self, text: str) -> None:
-        """Print a line that begins with the time, in NNI's form. People get only the time of day."""
+        """Print a line that begins with the date and time in NNI's format. A terminal gets only the time of
+        day.
+        """
         stamp = f"{datetime.now():%H:%M:%S} " if self.for_people else f"[{datetime.now():%Y-%m-%d %H:%M:%S}] "
         if not self.as_json:
             wrapped = self._wrapped(self.out, f"{stamp}{text}", indent=" " * len(stamp))
             self._print(self._coloured(self.out, _GREEN, wrapped))
 
     def warn(self, text: str, *, plain: str = "") -> None:
-        """Print a warning. ``plain``: text that follows it unchanged."""
+        """Print a warning. ``plain``: text to print after the warning without line breaks or colours."""
         wrapped = self._wrapped(self.err, f"WARNING: {text}")
         print(self._coloured(self.err, _YELLOW, wrapped), file=self.err)
         if plain:
@@ -102,12 +103,12 @@ class Terminal:
         self.err.flush()
 
     def json(self, value: Any) -> None:
-        """Print a JSON value in our own form, for programs."""
+        """Print a JSON value in nnimgr's own format, for programs."""
         unicode = (self.out.encoding or "utf-8").lower().replace("_", "-") == "utf-8"
         self._print(json.dumps(value, ensure_ascii=not unicode))
 
     def nni_json(self, value: Any) -> None:
-        """Print a JSON value as NNI's ``nnictl`` formats it."""
+        """Print a JSON value in the format of NNI's ``nnictl``."""
         self._print(json.dumps(value, indent=4, sort_keys=True, separators=(",", ":")))
 
     def _print(self, text: str) -> None:
@@ -119,7 +120,7 @@ class Terminal:
             drop_output(self.out)
 
     def _wrapped(self, stream: TextIO, text: str, *, indent: str = "  ") -> str:
-        """Break long lines between words if the stream is a terminal. Commands are not broken."""
+        """Break long lines between words if the output is a terminal. Commands in the text are not broken."""
         if not stream.isatty() or all(len(line) <= self.width for line in text.splitlines()):
             return text
         import re
@@ -144,18 +145,18 @@ class Terminal:
 
 
 def drop_output(out: TextIO) -> None:
-    """Redirect output to /dev/null, because the rest of its buffer cannot be written."""
+    """Redirect an output stream to /dev/null, because what is left in its buffer cannot be written."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
 def printable(text: str) -> str:
-    """Replace unprintable characters, such as line ends, colours and direction marks."""
+    """Replace unprintable characters by "?", such as line ends, colours and direction marks."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def shown_time(at: datetime | str | None, *, missing: str = "N/A") -> str:
-    """Return an instant in local time in NNI's form."""
+    """Format a point in time as NNI does, in local time."""
     if at is None:
         return missing
     instant = datetime.fromisoformat(at) if isinstance(at, str) else at
@@ -163,6 +164,9 @@ def shown_time(at: datetime | str | None, *, missing: str = "N/A") -> str:
 
 
 def confirmed(question: str) -> bool:
-    """Ask a question on standard error, because standard output is for results. No answer means no."""
+    """Ask the user a yes-or-no question on standard error, because standard output is for results.
+
+    Return whether the answer is yes. No answer means no.
+    """
     print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -10,7 +10,7 @@ _DAY_S = 86_400
 
 
 def when(at: datetime | str | None, *, now: datetime | None = None) -> str:
-    """Return a text for a time: "1 min ago" for up to a day, then the local date and time; "-" for None."""
+    """Format a point in time as "1 min ago", or as local date and time after a day. None gives "-"."""
     if at is None:
         return "-"
     instant = datetime.fromisoformat(at) if isinstance(at, str) else at
@@ -26,7 +26,7 @@ def when(at: datetime | str | None, *, now: datetime | None = None) -> str:
 
 
 def duration_text(seconds: float | None) -> str:
-    """Return a text for a duration in its two largest units, such as "2 min 5 s"; "-" for None."""
+    """Format a duration in its two largest units, such as "2 min 5 s". None gives "-"."""
     if seconds is None:
         return "-"
     rest = max(0, int(seconds))

@@ -1,4 +1,4 @@
-"""``nnictl trainingservice``: a user's own training services, registered as platforms by name."""
+"""``nnictl trainingservice``: registers a user's own training services as platforms, and lists platforms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["list_all", "register", "unregister"]
 
 
 def register(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Register the training service of a module that can be imported."""
+    """Register the training service that an importable module defines."""
     try:
         name = registry.register(args.package)
     except ValueError as error:
@@ -45,7 +45,7 @@ def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List all platforms, and where each comes from."""
+    """List all platforms, and which module or package each comes from."""
     try:
         found = dict(sorted(registry.sources().items()))
     except UserFileError as error:

@@ -1,4 +1,4 @@
-"""``nnictl trial``: ls, stop, lost, retry."""
+"""``nnictl trial``: the verbs ls, stop, lost and retry."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ _COLUMNS = (
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List the trials: a table for people, NNI's form in a pipe, the server's form with ``--json``."""
+    """List the trials: as a table on a terminal, in NNI's format in a pipe, as the server's JSON with
+    ``--json``.
+    """
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -56,7 +58,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _show(trials: list[dict[str, Any]], client: Client, experiment_id: str, terminal: Terminal) -> None:
-    """Print trials as a table, and below it the number of the experiment's trials by status."""
+    """Print trials as a table. Below it, print the number of all trials of the experiment by status."""
     profile, now = client.get("experiments", experiment_id), datetime.now(UTC)
     rows = [
         (
@@ -81,9 +83,9 @@ def _show(trials: list[dict[str, Any]], client: Client, experiment_id: str, term
 
 
 def _cause_lines(trials: list[dict[str, Any]], experiment_id: str) -> list[str]:
-    """Return one line for each cause of failures and of missing results, with the trials, newest first.
+    """Return one line for each cause of failed trials or missing results, with the numbers of its trials.
 
-    The last line is the command that prints the output of the last of these trials.
+    The newest trials come first. The last line is the command that prints the output of the latest of them.
     """
     by_cause: dict[tuple[str, str], list[int]] = {}
     for trial in reversed(trials):
@@ -121,7 +123,7 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def lost(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Declare the attempt of a trial lost, because its machine does not answer."""
+    """Declare the attempt of a trial lost, because the machine where it ran does not answer."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -146,7 +148,7 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def retry(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Retry failed trials, each as a new trial."""
+    """Retry failed trials. Each retry is a new trial."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
@@ -166,16 +168,19 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _mends_of_open(entry: IndexEntry) -> dict[int, str]:
-    """Return the last line of an error about a trial, by status, for an experiment that a server has open."""
+    """Return the command to suggest if the server refuses a change of a trial, by HTTP status.
+
+    Return nothing if the experiment is stopped or only viewed, because then another command helps.
+    """
     return (
         {} if entry.status in ("STOPPED", "VIEWED") else {409: f"See its trials: nnictl trial ls {entry.id}"}
     )
 
 
 def trial_named(client: Client, experiment_id: str, word: str) -> dict[str, Any]:
-    """Return the trial with this number or id, or the only one whose id begins so. Raise ClientError.
+    """Return the trial whose number or id is ``word``, or the only trial whose id begins with ``word``.
 
-    Ids of trials begin with a letter.
+    Raise ClientError. Ids of trials begin with a letter, so they differ from numbers.
     """
     path = ("experiments", experiment_id, "trials")
     found: list[dict[str, Any]] = []
@@ -205,7 +210,7 @@ def trial_named(client: Client, experiment_id: str, word: str) -> dict[str, Any]
 
 
 def all_trials(client: Client, experiment_id: str, **query: Any) -> Iterator[dict[str, Any]]:
-    """Yield all trials of an experiment, page by page."""
+    """Yield all trials of an experiment. The server sends them page by page."""
     offset = 0
     while True:
         page = client.get("experiments", experiment_id, "trials", offset=offset, limit=_PAGE, **query)
@@ -216,7 +221,7 @@ def all_trials(client: Client, experiment_id: str, **query: Any) -> Iterator[dic
 
 
 def _best(client: Client, experiment_id: str, count: int, *, descending: bool) -> list[dict[str, Any]]:
-    """Return the ``count`` trials with the largest or smallest results.
+    """Return the ``count`` trials with the largest results, or with the smallest results.
 
     Trials without a result are left out.
     """
@@ -251,7 +256,7 @@ def _nni_trial(trial: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _record(trial: Mapping[str, Any], index: int, held: Mapping[str, Any]) -> str:
-    """Return a parameter set of the trial in NNI's form. The row of a single-phase trial has its only set."""
+    """Return one parameter set of a trial as JSON text, in NNI's format."""
     source = "algorithm" if index else trial["source"]
     record = {
         "parameter_id": held["parameterId"],

@@ -1,4 +1,4 @@
-"""``nnictl update tuner``: continue with another tuner, which gets the whole history."""
+"""``nnictl update tuner``: replaces the tuner of an experiment. The new tuner gets all earlier results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ __all__ = ["replace"]
 
 
 def replace(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Replace the tuner. Running and waiting trials continue, and the new tuner gets their results."""
+    """Replace the tuner of an experiment. Running and waiting trials continue.
+
+    The new tuner gets the results of these trials.
+    """
     from nnimgr.config.change_text import anchored_tuner
 
     file = Path(args.filename)
@@ -49,7 +52,7 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]:
-    """Return the tuner in a file and its path. Raise ClientError."""
+    """Return the path of the tuner's section in the file, and the section. Raise ClientError."""
     from nnimgr.config import ConfigError
     from nnimgr.config.change_text import tuner_section
 
@@ -61,7 +64,7 @@ def _section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]
 
 
 def _located(document: Document, path: KeyPath, problem: Mapping[str, Any]) -> Any:
-    """Return a problem that the server reports about the tuner, with its line in the file."""
+    """Return a problem that the server reports about the tuner, with the line of the file where it is."""
     import re
 
     field = str(problem.get("field") or "")

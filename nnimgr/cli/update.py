@@ -24,7 +24,7 @@ _MOST_TRIALS = 999_999_999
 
 
 def searchspace(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Change the search space. Running trials continue."""
+    """Change the search space of a running experiment. Running trials continue."""
     document, space = read_file(Path(args.filename))
     changes, rules = {"searchSpace": space}, None
     if args.constraints is not None:
@@ -33,19 +33,19 @@ def searchspace(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def constraints(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Change the constraints on the search space. Running trials continue."""
+    """Change the constraints on the search space of an experiment. Running trials continue."""
     rules, texts = read_file(Path(args.filename))
     return _update(args, terminal, {"searchSpaceConstraints": texts}, title="constraints", rules=rules)
 
 
 def concurrency(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Change the number of trials that run at once. No running trial is ended."""
+    """Change the number of trials that run at the same time. No running trial is ended."""
     count = _whole(args.value, most=_MOST_CONCURRENT)
     return _update(args, terminal, {"trialConcurrency": count}, title="concurrency")
 
 
 def duration(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Change the total duration of the experiment, such as 30s, 10m, 2h or 1d."""
+    """Change the maximum duration of the experiment, such as 30s, 10m, 2h or 1d."""
     from training_services.units import parse_duration
 
     text: str = args.value
@@ -57,18 +57,18 @@ def duration(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def trialnum(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Change the limit of the number of trials. A larger number continues an experiment that was done."""
+    """Change the maximum number of trials. A finished experiment continues if the number is larger."""
     count = _whole(args.value, most=_MOST_TRIALS)
     return _update(args, terminal, {"maxTrialNumber": count}, title="trialnum")
 
 
 def read_plain(file: Path) -> Any:
-    """Return the value of a JSON or YAML file. Raise ClientError."""
+    """Return the content of a JSON or YAML file as plain values. Raise ClientError."""
     return read_file(file)[1]
 
 
 def read_file(file: Path) -> tuple[Document, Any]:
-    """Return a file and its value in JSON's types. Raise ClientError."""
+    """Return a JSON or YAML file as a document, and its content as JSON values. Raise ClientError."""
     from nnimgr.config import ConfigError
     from nnimgr.config.document import read_document
     from nnimgr.config.parsing import Reading, plain
@@ -96,7 +96,7 @@ def _whole(text: str, *, most: int) -> int:
 
 
 def _fault_of(space: Document) -> Problem | None:
-    """Return the error in a search space with its line in the file, or None."""
+    """Return the first error in a search space, with its line in the file. Return None if it has no error."""
     from nnimgr.config.document import number_hint_at
     from nnimgr.search_space import SearchSpaceError, validate
 
@@ -108,7 +108,7 @@ def _fault_of(space: Document) -> Problem | None:
 
 
 def _placed(told: dict[str, Any], rules: Document | None) -> dict[str, Any]:
-    """Return a problem that the server reports. A problem of a constraint gets its place in the file."""
+    """Return a problem that the server reports. Add the line in the file if it concerns a constraint."""
     constraint = re.fullmatch(r"searchSpaceConstraints(?:\[(\d+)\])?", told.get("field") or "")
     if constraint is None:
         return told
@@ -128,9 +128,9 @@ def _update(
     source: Document | None = None,
     rules: Document | None = None,
 ) -> int:
-    """Send the changes to the server.
+    """Send the changes of an experiment to the server.
 
-    ``source``, ``rules``: files of the search space and its constraints, for errors.
+    ``source`` and ``rules``: files of the search space and of the constraints. Errors name their lines.
     """
     home = Home.find()
     entry = select(home, args.id, port=args.port)

@@ -1,7 +1,7 @@
-"""Watching of an experiment: ``nnictl top``, and ``--foreground`` of create and resume.
+"""Watching of an experiment in the terminal: ``nnictl top``, and ``--foreground`` of create and resume.
 
-A thread reads the event stream, and the main thread draws. If the server ends unexpectedly, it is restarted,
-and the stream continues after the last event, so that no event is missed or shown twice.
+A thread reads the server's event stream, and the main thread draws. If the server ends unexpectedly, it is
+restarted. The stream then continues after the last event, so that no event is missed or shown twice.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_TRIES = 3
 
 
 class Screen(Protocol):
-    """Display of an experiment's progress."""
+    """Display that shows the progress of an experiment to a user."""
 
     def tell(self, sentence: str) -> None: ...
 
@@ -47,8 +47,9 @@ class Screen(Protocol):
 
 
 class _Lines:
-    """Screen for files, pipes and logs: one line per event, and one line if no event comes for
-    ``every_s``.
+    """Display of progress as plain lines, for files, pipes and logs: one line per event.
+
+    If no event comes for ``every_s`` seconds, a line with the present state is printed.
     """
 
     def __init__(self, terminal: Terminal, *, every_s: float | None) -> None:
@@ -67,7 +68,7 @@ class _Lines:
 
 
 def top(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Watch an experiment until its end or Ctrl-C. Ctrl-C ends only the watching."""
+    """Watch an experiment until it ends or until Ctrl-C. Ctrl-C does not stop the experiment."""
     home = Home.find()
     if args.id is None and len(running_entries(home, port=args.port)) > 1:
         return overview(args, terminal)
@@ -87,7 +88,8 @@ def top(args: argparse.Namespace, terminal: Terminal) -> int:
 def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after: int) -> int:
     """Watch an experiment to its end, then stop it.
 
-    Return 0 only if the experiment is done and a trial has a usable result, and 130 after Ctrl-C.
+    Return 0 if the experiment is done and a trial has a usable result, and 130 after Ctrl-C. Otherwise return
+    1.
     """
     try:
         with _one_interrupt():
@@ -121,12 +123,13 @@ def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after:
 
 @contextlib.contextmanager
 def _one_interrupt() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first Ctrl-C and ignore later ones, so that the request to stop is
-    sent.
+    """Raise KeyboardInterrupt at the first Ctrl-C, and ignore any further Ctrl-C.
+
+    So a second Ctrl-C cannot prevent that the request to stop the experiment is sent.
     """
 
     def once(number: int, frame: FrameType | None) -> None:
-        # Not SIG_IGN, because a server that is started now would inherit that.
+        # An empty function instead of SIG_IGN, because a server that is started now would inherit SIG_IGN.
         signal.signal(signal.SIGINT, lambda number, frame: None)
         raise KeyboardInterrupt
 
@@ -135,9 +138,9 @@ def _one_interrupt() -> Iterator[None]:
 
 
 def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Progress, bool]:
-    """Stop the experiment after Ctrl-C. Return its progress then, and whether the server exits.
+    """Stop the experiment after Ctrl-C. Return its last progress, and whether the server exits.
 
-    When the request was sent, another Ctrl-C interrupts the wait.
+    After the request was sent, another Ctrl-C ends the wait for its end.
     """
     terminal.stamped("Stopping the experiment and its trials; Ctrl-C again leaves at once.")
     client = connect(Home.find(), client.port)
@@ -172,9 +175,9 @@ def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Pr
 def _follow(
     client: Client, experiment_id: str, *, terminal: Terminal, after: int, every_s: float | None = None
 ) -> Progress:
-    """Show the experiment until it ends. Return its progress then.
+    """Show the experiment until it ends. Return its last progress.
 
-    ``every_s``: a live view is drawn again after this time. Other outputs get a line at least this often.
+    ``every_s``: seconds after which a live view is redrawn. Other outputs get a line at least this often.
     """
     draw_s = every_s if every_s is not None and terminal.live else _DRAW_S
     progress = Progress.of(client.get("experiments", experiment_id))
@@ -214,7 +217,7 @@ def _follow(
 
 
 def _settle(progress: Progress, experiment_id: str) -> None:
-    """Set the final status of an experiment whose server has exited."""
+    """Set the final status of an experiment whose server has exited and cannot report it."""
     if progress.status in ENDED:
         progress.settle(progress.status, reason=progress.reason)
     else:
@@ -225,7 +228,7 @@ def _settle(progress: Progress, experiment_id: str) -> None:
 
 
 def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client, draw_s: float) -> None:
-    """Process events until the experiment ends. Raise ServerGone."""
+    """Show the events of an experiment until it ends. Raise ServerGone if the server ends first."""
     drawn_at, refreshed_at = 0.0, 0.0
     while not progress.ended(stream.cursor):
         for event in stream.take(draw_s):
@@ -251,7 +254,7 @@ def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client
 
 
 class _Stream:
-    """Events of an experiment, read by a thread that ends with the stream or with this process."""
+    """Stream of an experiment's events, read by a thread that ends with the stream or with this process."""
 
     def __init__(self, client: Client, experiment_id: str, *, after: int) -> None:
         self.experiment_id = experiment_id
@@ -261,7 +264,7 @@ class _Stream:
         threading.Thread(target=self._read, name="events", daemon=True).start()
 
     def take(self, seconds: float) -> Iterator[Event]:
-        """Yield the events that arrive within this time. Raise ServerGone, ApiError."""
+        """Yield the events that arrive within this number of seconds. Raise ServerGone or ApiError."""
         until = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
             while True:

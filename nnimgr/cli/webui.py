@@ -1,4 +1,4 @@
-"""``nnictl webui``: the address of the dashboard."""
+"""``nnictl webui``: prints the address of the dashboard."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["url"]
 
 
 def url(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Print a new address of the dashboard. Each address signs a browser in once."""
+    """Print a new address of the dashboard. It logs in one browser, and works only once."""
     experiment_id, client = _server(Home.find(), args)
     address = client.post("server", "login-code")["url"]
     if terminal.as_json:
@@ -26,9 +26,10 @@ def url(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _server(home: Home, args: argparse.Namespace) -> tuple[str | None, Client]:
-    """Return the named experiment's id and its server, or None and the running server. Raise ClientError.
+    """Return the id of the named experiment and a client of its server. Raise ClientError.
 
-    A server shows all of its experiments, so no experiment has to be named if only one server runs.
+    If no experiment is named, return None and a client of the only running server, which shows all of its
+    experiments.
     """
     if args.id is not None:
         entry = select(home, args.id, port=args.port)

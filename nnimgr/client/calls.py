@@ -1,7 +1,7 @@
-"""Client of the REST API: one connection per call, JSON in and out, errors as sentences.
+"""Client of the server's REST API: one connection per call, JSON in both directions, errors as sentences.
 
-The calls carry the user's token, so they go to the server's Unix socket, whose other end is checked. At the
-server's port, any account could listen once the server has ended.
+Calls contain the user's token, so they go to the server's Unix socket, whose owner is checked. The server's
+TCP port is not used: after the server has ended, another account could listen there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STREAM_TIMEOUT_S = 60.0  # longer than the server's interval of 15 s between he
 
 
 class ApiError(ClientError):
-    """Error: the server refuses the request. ``status``: HTTP status code."""
+    """Error: the server refuses a request. ``status``: HTTP status code of the answer."""
 
     def __init__(
         self, status: int, message: str, problems: list[dict[str, Any]], *, mend: str | None = None
@@ -43,7 +43,7 @@ class ServerGone(ClientError):
 
 
 class Event:
-    """Event of an event stream."""
+    """Event that the server sends in an experiment's event stream."""
 
     __slots__ = ("fields", "kind", "number")
 
@@ -54,9 +54,9 @@ class Event:
 
 
 class Client:
-    """Client of the server at the Unix socket ``path``. ``url``: the server's address for people.
+    """Client of a server. ``path``: the server's Unix socket. ``url``: the server's address for people.
 
-    ``mends``: HTTP status -> last line of the error, which names a command.
+    ``mends``: HTTP status -> last line of the error, which suggests a command to the user.
     """
 
     def __init__(self, url: str, *, path: Path, token: str) -> None:
@@ -69,10 +69,10 @@ class Client:
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
 
     def for_nni(self, experiment_id: str | None, *, prefix: str | None = None) -> Client:
-        """Return a client of NNI's routes for one experiment. None: the experiment that the server
-        chooses.
+        """Return a client that calls NNI's routes for one experiment.
 
-        ``prefix``: the server's URL prefix, below which NNI's routes are.
+        ``experiment_id``: if None, the server chooses the experiment. ``prefix``: path before NNI's routes in
+        the server's URLs.
         """
         client = Client(self.url, path=Path(self._path), token=self._token)
         below = f"/e/{quote(experiment_id, safe='')}" if experiment_id is not None else ""
@@ -89,18 +89,21 @@ class Client:
         timeout_s: float = _CALL_TIMEOUT_S,
         sent: Callable[[], None] | None = None,
     ) -> Any:
-        """Return the JSON answer. ``sent`` is called when the server has the request, before it answers."""
+        """Send a POST request and return the JSON answer.
+
+        ``sent`` is called when the request was sent, before the server answers.
+        """
         return self._exchange("POST", path, body=body, timeout_s=timeout_s, query={}, sent=sent)[1]
 
     def put_new(self, *path: str, body: Any) -> tuple[bool, Any]:
-        """Post an object. Return whether the server created it now, and the server's answer."""
+        """Send a POST request that creates an object. Return whether it was created now, and the answer."""
         status, answer = self._exchange("POST", path, body=body, timeout_s=_CALL_TIMEOUT_S, query={})
         return status == http.client.CREATED, answer
 
     def call(
         self, method: str, *path: str, body: Any = None, timeout_s: float = _CALL_TIMEOUT_S, **query: Any
     ) -> Any:
-        """Return the JSON answer. Raise ApiError, ServerGone."""
+        """Send a request and return the JSON answer. Raise ApiError or ServerGone."""
         return self._exchange(method, path, body=body, timeout_s=timeout_s, query=query)[1]
 
     def _exchange(
@@ -124,9 +127,9 @@ class Client:
         return response.status, json.loads(text) if text else None
 
     def events(self, *path: str, after: int) -> Iterator[Event | None]:
-        """Yield server-sent events after a cursor until the server ends the stream. None is a heartbeat.
+        """Yield the events after the number ``after`` until the server ends the stream. None is a heartbeat.
 
-        Raise ApiError, and ServerGone (also when the connection breaks).
+        Raise ApiError. Raise ServerGone if the server cannot be reached or the connection breaks.
         """
         kind, number, data = "", None, ""
         for line in self._lines(path, headers={"Last-Event-ID": str(after)}, query={}):
@@ -145,7 +148,10 @@ class Client:
                 yield None
 
     def stream(self, *path: str, **query: Any) -> Iterator[bytes]:
-        """Yield the bytes of a text as they arrive, without a time limit. Raise ApiError, ServerGone."""
+        """Yield the bytes of a file from the server as they arrive, without a time limit.
+
+        Raise ApiError or ServerGone.
+        """
         with closing(self._connection(None)) as connection:
             response = self._send(connection, "GET", path, query=query, body=None)
             if response.status >= 300:
@@ -222,22 +228,24 @@ class Client:
 
 
 class _LocalConnection(http.client.HTTPConnection):
-    """Connection to the HTTP server at the Unix socket ``path``, which must belong to a trusted user."""
+    """HTTP connection to the server's Unix socket ``path``. The process that listens must be of a trusted
+    user.
+    """
 
     def __init__(self, path: str, timeout_s: float | None) -> None:
         super().__init__("localhost", timeout=timeout_s)
         self._path = path
 
     def connect(self) -> None:
-        """Connect. Raise OSError, and ForeignPeer if another user listens at the socket."""
+        """Connect to the socket. Raise OSError, or ForeignPeer if an untrusted user listens at the socket."""
         caller = local_http.connected(self._path, self.timeout)
         self.sock = socket.socket(fileno=caller.detach())
         self.sock.settimeout(self.timeout)
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:
-    """Return a configuration problem from the server as text, with its place and the valid values."""
-    # Imported here, because it imports all modules that read configurations.
+    """Return a configuration error that the server reports as text, with its place and the valid values."""
+    # Imported only here, because it also imports all modules that read configurations.
     from nnimgr.config.problems import Problem
 
     return str(Problem.of_plain(problem))

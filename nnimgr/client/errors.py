@@ -1,4 +1,4 @@
-"""Errors of the client: sentences for the user, and the command that corrects the error."""
+"""Errors of the client: sentences for the user, and a command that helps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ __all__ = ["ClientError"]
 
 
 class ClientError(RuntimeError):
-    """Error: a request to the server, or a command, has failed. Each of ``lines`` is a sentence of the
-    message.
+    """Error: a command, or a request to the server, has failed. ``lines``: sentences of the message.
 
-    ``mend`` is the last line: the command that corrects the error. "{prog}" in it is replaced by the current
-    command, such as "nnictl trial ls". None: the command's help is the last line. "": there is no last line.
+    ``mend`` is the last line: a command that corrects the error. In it, "{prog}" is replaced by the current
+    command, such as "nnictl trial ls". None: the last line is the command's help. "": there is no last line.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Creation, opening and watching of experiments through the server of a port."""
+"""Create, resume, view and watch experiments through the server of a port."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
     "view_experiment",
 ]
 
-# statuses in which nothing happens before a user acts
+# Statuses that do not change until a user acts.
 ENDED = frozenset({"DONE", "STOPPED", "ERROR", "VIEWED"})
 STOP_TIMEOUT_S = 120.0  # seconds; trials have their grace period before they are killed
 _RESUME_TIMEOUT_S = 120.0
@@ -36,7 +36,10 @@ _MOST_TRIES = 3
 
 
 def check_id(home: Home, wanted: str | None) -> str:
-    """Return ``wanted`` if it is a valid id, or a new id if it is None. Raise ClientError, HomeError."""
+    """Check the wanted experiment id and return it. If it is None, return a new id.
+
+    Raise ClientError if the id is not valid, or HomeError.
+    """
     if wanted is None:
         return new_experiment_id(Index(home).entries())
     try:
@@ -46,14 +49,17 @@ def check_id(home: Home, wanted: str | None) -> str:
 
 
 def surroundings() -> dict[str, Any]:
-    """Return the environment in which the experiment runs. It may hold secrets: send it, never show it."""
+    """Return the environment variables, directory and Python with which the experiment will run.
+
+    The variables may contain secrets: send them to the server, but do not show them.
+    """
     return {"environ": dict(os.environ), "cwd": os.getcwd(), "python": sys.executable}
 
 
 def refuse_nni() -> None:
     """Raise ClientError if NNI itself is installed too.
 
-    Both packages own the name ``nni``, so one would get the other's code.
+    Both NNI and nnimgr contain a package ``nni``, so a user of one would import the other's code.
     """
     for place in sys.path:
         try:
@@ -71,10 +77,10 @@ def refuse_nni() -> None:
 def post_experiment(
     home: Home, client: Client, body: Mapping[str, Any], *, no_token: bool = False, url_prefix: str | None
 ) -> Client:
-    """Create the experiment. If the server ends meanwhile, repeat the request at the next server.
+    """Create the experiment. If the server ends during the request, repeat the request at a new server.
 
-    ``body``: the configuration, the search space, the experiment's id and the surroundings. The id prevents
-    that the experiment is created twice. Return a client of the server that created it. Raise ClientError.
+    ``body``: the configuration, search space, experiment id and result of ``surroundings``. The id prevents
+    that two experiments are created. Return a client of the server that created it. Raise ClientError.
     """
     try:
         created, _ = client.put_new("experiments", body=body)
@@ -93,10 +99,11 @@ def post_experiment(
 def server_for(
     home: Home, entry: IndexEntry, *, port: int | None, no_token: bool = False, url_prefix: str | None = None
 ) -> tuple[Client, bool]:
-    """Return a client of the server for an experiment, and whether the server has adopted the experiment.
+    """Return a client of the server for an experiment. Start this server if it does not run.
 
-    A server that is started here opens the experiments of its port that were running when their server ended.
-    Raise ClientError if another server has the experiment open.
+    Also return whether the experiment runs already, because the started server has adopted it: a server opens
+    the experiments of its port that were running when the previous server ended. Raise ClientError if another
+    server has the experiment open.
     """
     chosen = port or entry.port or DEFAULT_PORT
     _refuse_elsewhere(home, entry, chosen)
@@ -106,7 +113,10 @@ def server_for(
 
 
 def resume_experiment(client: Client, entry: IndexEntry) -> None:
-    """Resume a stopped or finished experiment in the environment of this process. Raise ClientError."""
+    """Resume a stopped or finished experiment, with the environment variables and Python of this process.
+
+    Raise ClientError.
+    """
     around = surroundings()
     body = {"environ": around["environ"], "python": around["python"]}
     client.mends = {409: f"Watch it: nnictl top {entry.id}"}
@@ -116,7 +126,7 @@ def resume_experiment(client: Client, entry: IndexEntry) -> None:
 
 
 def view_experiment(client: Client, experiment_id: str) -> None:
-    """Show a stopped experiment until it is stopped again. Raise ClientError."""
+    """Let the server show a stopped experiment until a user stops it again. Raise ClientError."""
     client.mends = {409: f"Stop it first: nnictl stop {experiment_id}"}
     client.post("experiments", experiment_id, "view")
 
@@ -133,7 +143,7 @@ def _refuse_elsewhere(home: Home, entry: IndexEntry, port: int) -> None:
 
 
 def runs(entry: IndexEntry) -> bool:
-    """Return whether the experiment runs, so that something happens without a user."""
+    """Return whether the experiment is running, so that its status can change without a user."""
     return entry.status not in ENDED
 
 
@@ -145,7 +155,7 @@ def is_stopped(home: Home, experiment_id: str) -> bool:
 def events_to_the_end(home: Home, port: int, experiment_id: str, *, after: int) -> Iterator[Event]:
     """Yield the events of an experiment after the number ``after`` until it has ended or was stopped.
 
-    If the server dies, start another, and continue after the last event. Raise ClientError.
+    If the server dies, start a new server, and continue after the last event. Raise ClientError.
     """
     tries = 0
     while True:

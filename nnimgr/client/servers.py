@@ -1,7 +1,7 @@
-"""Finds the server of a port, and starts a server.
+"""Find the server of a port, and start a server if none runs.
 
-A server holds a lock while it runs (``nnimgr.home``). A server that is started here continues after this
-command. It has a session of its own, and reports through a pipe when it is ready.
+A server holds a lock while it runs (``nnimgr.home``). A server that is started here continues to run after
+this command. It has a session of its own, and reports through a pipe when it is ready.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _MOST_LOG_BYTES = 10 << 20
 
 
 class ServerStart:
-    """Server of a port, which is started if it does not run. Inside this context no other process can
-    start one.
+    """Start of a port's server, if none runs. In this context no other process can start a server on the
+    port.
 
-    Entering does not wait for the server; ``client`` waits, and reports a failed start. So other checks can
-    run meanwhile and find more errors. If the context is left by an exception, a server that was started is
+    Entering the context does not wait for the server, so that other checks can run meanwhile. ``client``
+    waits for it, and reports a failed start. If an exception leaves the context, a server that was started is
     ended.
     """
 
@@ -98,7 +98,7 @@ class ServerStart:
         for _ in range(_MOST_STARTS):
             if self._process is not None:
                 self._await_ready(self._process)
-                # do not wait for the server's end, because it outlives this command
+                # Do not wait for the server process to end, because it outlives this command.
                 self._process.returncode = 0
                 self._process = None
                 server = self._home.server_running(self._port)
@@ -116,7 +116,7 @@ class ServerStart:
         )
 
     def _check(self, client: Client) -> None:
-        """Raise ClientError if a running server has other options than the requested ones."""
+        """Raise ClientError if the running server was started with other options than the requested ones."""
         if not self._no_token and self._url_prefix is None:
             return
         server = client.get("server")
@@ -153,7 +153,7 @@ class ServerStart:
                 stdout=log,
                 stderr=log,
                 cwd=self._home.path,
-                # Absolute, because the server has another working directory.
+                # An absolute path, because the server has another working directory.
                 env={**os.environ, HOME_VARIABLE: str(self._home.path)},
                 pass_fds=(told,),
                 start_new_session=True,
@@ -189,7 +189,7 @@ class ServerStart:
 
 
 def connect(home: Home, port: int, *, no_token: bool = False, url_prefix: str | None = None) -> Client:
-    """Return a client of the server of a port. Start the server if necessary. Raise ClientError."""
+    """Return a client of the port's server. Start the server if it does not run. Raise ClientError."""
     try:
         client = answering(home, port)
         if client is not None:
@@ -215,7 +215,7 @@ def _client(home: Home, server: ServerInfo) -> Client:
 
 
 def answering(home: Home, port: int) -> Client | None:
-    """Return a client of the running server; None if no server runs or it has just exited."""
+    """Return a client of the port's running server. Return None if none runs or it has just exited."""
     from nnimgr.client.calls import ServerGone
 
     server = home.server_running(port)
@@ -237,12 +237,12 @@ def answering(home: Home, port: int) -> Client | None:
 
 
 def has_left(server: ServerInfo | None) -> bool:
-    """Wait for a server to exit and free its port. Return whether it has exited."""
+    """Wait for a server to exit and free its port. Return whether it exited within the time limit."""
     return server is None or server.pid is None or _has_ended(server.pid)
 
 
 def _has_ended(pid: int) -> bool:
-    """Wait for a process to end. Return whether it ended in time."""
+    """Wait for a process to end. Return whether it ended within the time limit."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -254,7 +254,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _check_free(port: int) -> None:
-    """Raise NNI's error if another program listens on the port."""
+    """Raise ClientError, with NNI's message, if another program listens on the port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -267,7 +267,7 @@ def _check_free(port: int) -> None:
 
 
 def _free_port(after: int) -> int:
-    """Return the next port after ``after`` that is free at this moment."""
+    """Return the next port above ``after`` that is free now."""
     for port in range(after + 1, min(after + 100, 65_536)):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))

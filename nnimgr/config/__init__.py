@@ -1,8 +1,8 @@
 """Reading and checking of experiment configurations.
 
-``load_config`` reads a file, ``load_text`` a text, and ``read_canonical`` the stored form. ``apply_update``
-changes a field of a running experiment. All errors of a configuration are reported together in one
-``ConfigError``.
+``load_config`` reads a file, ``load_text`` reads a text, and ``read_canonical`` reads the form in which a
+configuration is stored. ``apply_update`` changes a field of a running experiment. All errors of a
+configuration are reported together in one ``ConfigError``.
 """
 
 from nnimgr.config.load import Loaded, check_config, load_config, load_text, read_canonical

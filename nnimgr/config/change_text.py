@@ -1,4 +1,4 @@
-"""Fields of a running experiment as texts, in YAML or JSON, with the places of their errors."""
+"""New values for fields of a running experiment, given as YAML or JSON texts. Errors name their line."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ TextField = Literal["searchSpace", "searchSpaceConstraints", "tuner"]
 
 
 def read_changes(texts: Mapping[TextField, str], *, base: Path) -> list[ChangeText]:
-    """Return the new values of several fields. ``base``: the directory from which paths of a tuner start.
+    """Return the new values of several fields. ``base``: directory for relative paths in a new tuner.
 
-    Raise ConfigError with all errors, each with its field and its place in the text of this field.
+    Raise ConfigError with all errors. Each error names the field, and the place in the field's text.
     """
     found, problems = [], []
     for field, text in texts.items():
@@ -35,9 +35,9 @@ def read_changes(texts: Mapping[TextField, str], *, base: Path) -> list[ChangeTe
 
 
 class ChangeText:
-    """New value of a field, read from a text.
+    """New value of one field of a running experiment, read from a YAML or JSON text.
 
-    The constructor raises ConfigError for a text that cannot be read. Its problems name the path in the text.
+    The constructor raises ConfigError if the text cannot be read. Its errors name the path in the text.
     """
 
     def __init__(self, field: TextField, text: str, *, base: Path) -> None:
@@ -55,11 +55,11 @@ class ChangeText:
             self.value = None
 
     def concerns(self, problem: Problem) -> bool:
-        """Return whether a problem is about this field or a part of it."""
+        """Return whether an error is about this field or about a part of it."""
         return problem.field.partition(".")[0].partition("[")[0] == self.field
 
     def located(self, problem: Problem) -> Problem:
-        """Return a problem of this field with its place in the text."""
+        """Return an error about this field with its line and column in the field's text."""
         path = (*self._at, *self._path(problem.field.removeprefix(self.field)))
         hint = number_hint_at(self._document.value, path)
         place = self._document.problem(path, problem.message)
@@ -68,7 +68,10 @@ class ChangeText:
         )
 
     def _path(self, rest: str) -> KeyPath:
-        """Return the path in the text that a problem's field names; names may contain dots."""
+        """Return the path in the text for the rest of an error's field, such as ``.classArgs.seed``.
+
+        Names of the text may contain dots, so the rest is not simply split at dots.
+        """
         value: Any = self._document.value
         for part in self._at:
             value = value[part]
@@ -88,7 +91,10 @@ def _below(field: str, inner: str) -> str:
 
 
 def _first(value: Any, rest: str) -> str | int | None:
-    """Return the key of ``value`` with which ``rest`` begins, or None. Keys match in any spelling."""
+    """Return the key of ``value`` that is the first part of the field path ``rest``, or None.
+
+    A key matches in any spelling that NNI accepts.
+    """
     index = re.match(r"\[(\d+)\]", rest)
     if isinstance(value, list):
         return int(index[1]) if index is not None and int(index[1]) < len(value) else None
@@ -103,7 +109,10 @@ def _first(value: Any, rest: str) -> str | int | None:
 
 
 def tuner_section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]:
-    """Return the tuner in a text and its path: the field ``tuner``, or the whole text. Raise ConfigError."""
+    """Return the path of the tuner in a text, and the tuner: the field ``tuner``, or the whole text.
+
+    Raise ConfigError if the text has no tuner.
+    """
     if isinstance(content, Mapping):
         for key, value in content.items():
             if match_key(key) == "tuner" and isinstance(value, Mapping):
@@ -115,7 +124,10 @@ def tuner_section(document: Document, content: Any) -> tuple[KeyPath, dict[str, 
 
 
 def anchored_tuner(tuner: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """Make the paths of a tuner absolute. Keep references to secrets, which the server resolves."""
+    """Return a tuner whose relative paths are made absolute from ``base``.
+
+    References to secrets are kept, because the server resolves them.
+    """
 
     def anchored(value: Any) -> Any:
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A YAML or JSON file as plain values with the line of each value.
+"""Reading of a YAML or JSON file as plain values, with the line and column of each value.
 
 YAML is read as by ``yaml.safe_load``, but duplicate keys and documents that grow too large through aliases
 are refused. JSON is read as JSON, including tabs and ``1e-5``.
@@ -32,10 +32,10 @@ _EXPONENT = re.compile(r"[-+]?\d+[eE][-+]?\d+|[-+]?\d+\.\d*[eE]\d+")
 
 
 class Document:
-    """The plain value of one file, and the line and column of every path in it."""
+    """Content of one file as plain values, with the line and column of every path in it."""
 
     def __init__(self, file: Path | None, text: str) -> None:
-        """Parse the text of ``file``. ``file`` is None if a user has sent the text."""
+        """Parse ``text``, the content of ``file``. ``file`` is None if the text is not from a file."""
         self.file = file
         self.warnings: list[Problem] = []  # problems that are no errors, found while the document was read
         self._text = text
@@ -51,7 +51,7 @@ class Document:
         valid: Sequence[str] = (),
         nearest: str | None = None,
     ) -> Problem:
-        """Return a problem at ``path``, or at the nearest parent of it that is in the file."""
+        """Return an error at ``path``, with the line of the path or of its nearest parent in the file."""
         line, column = self._place(tuple(path))
         return Problem(
             message=message,
@@ -64,11 +64,11 @@ class Document:
         )
 
     def in_own_words(self, problem: Problem) -> Problem:
-        """Return the problem with its field in the user's spelling."""
+        """Return the error with its field named as in the user's file."""
         return problem
 
     def with_service(self, service: dict[str, Any]) -> str:
-        """Return YAML that the user can write to use this ``trainingService``."""
+        """Return YAML with this ``trainingService``, to show to the user."""
         return to_yaml({"trainingService": service})
 
     def _place(self, path: KeyPath) -> tuple[int | None, int | None]:
@@ -85,7 +85,7 @@ class Document:
             try:
                 return json.loads(self._text, object_pairs_hook=_unique, parse_constant=_no_constant)
             except _Repeated:
-                # in JSON, a tab outside of strings is only white space
+                # In JSON, a tab outside of strings is only white space, but YAML refuses tabs.
                 self._text = self._text.replace("\t", " ")
             except (ValueError, RecursionError) as error:
                 fault = error
@@ -131,7 +131,7 @@ def _no_constant(name: str) -> Any:
 
 
 class _Reader:
-    """Reader of a YAML text in one pass: its value, and the place of every path in it."""
+    """Reader of a YAML text in one pass. It finds the text's value, and the line and column of every path."""
 
     def __init__(self, file: Path | None, text: str) -> None:
         self.places: dict[KeyPath, tuple[int, int]] = {}
@@ -227,13 +227,13 @@ class _Reader:
 
 
 def to_yaml(value: Any) -> str:
-    """Return plain values as YAML, in their order."""
+    """Return plain values as YAML text. The order of the keys is kept."""
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
     return text.rstrip()
 
 
 def read_document(file: Path) -> Document:
-    """Read and parse a file. Raise ConfigError."""
+    """Read and parse a YAML or JSON file. Raise ConfigError."""
     try:
         text = io.TextIOWrapper(io.BytesIO(_content(file)), encoding="utf-8-sig").read()
     except FileNotFoundError:
@@ -247,7 +247,7 @@ def read_document(file: Path) -> Document:
 
 
 def _content(file: Path) -> bytes:
-    """Read a file. Raise OSError, also for a file that never ends or blocks, such as some in /proc."""
+    """Return the bytes of a file. Raise OSError if it cannot be read, is too large, never ends or blocks."""
     with open(file, "rb", buffering=0) as stream:
         if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             os.set_blocking(stream.fileno(), False)
@@ -260,8 +260,9 @@ def _content(file: Path) -> bytes:
 
 
 def number_hint(value: Any) -> str:
-    """Return why a text that looks like a number is not a number: YAML 1.1 needs a point and a sign,
-    ``1.0e-5``.
+    """Return a hint if a text looks like a number that YAML reads as text, otherwise "".
+
+    YAML 1.1 needs a point and a sign in an exponent: ``1.0e-5``, not ``1e-5``.
     """
     if isinstance(value, str) and _EXPONENT.fullmatch(value):
         return f"; YAML reads {value} as text, write it with point and sign: {_with_point(value)}"
@@ -269,7 +270,7 @@ def number_hint(value: Any) -> str:
 
 
 def number_hint_at(value: Any, path: Sequence[str | int]) -> str:
-    """Return ``number_hint`` for the value at ``path`` below ``value``, or "" if there is none."""
+    """Return the hint of ``number_hint`` for the value at ``path`` inside ``value``, or ""."""
     try:
         for part in path:
             value = value[part]

@@ -1,4 +1,4 @@
-"""Checks of a search space's constraints: their names, and the share of the space that meets them."""
+"""Checks of constraints on a search space: their parameter names, and how many parameter sets meet them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LEAST_SHARE = 0.001
 
 
 class BadConstraint(ValueError):
-    """Error: constraint number ``index`` (from 0) cannot be used. The message is one sentence.
+    """Error: the constraint at position ``index`` (from 0) cannot be used. The message is one sentence.
 
-    ``nearest``: the name that was probably meant.
+    ``nearest``: the name that the user probably meant.
     """
 
     def __init__(self, index: int, sentence: str, *, nearest: str | None = None) -> None:
@@ -35,10 +35,10 @@ class BadConstraint(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Feasibility:
-    """Number of parameter sets that meet all constraints.
+    """Result of a check of all constraints. ``feasible``: number of parameter sets that meet them.
 
-    ``sets``: number of checked sets. ``listed``: the checked sets are all existing sets. ``warnings``:
-    constraint (from 0) -> one sentence.
+    ``sets``: number of parameter sets that were checked. ``listed``: True if these are all sets of the space.
+    ``warnings``: pairs of a constraint's position (from 0) and a sentence.
     """
 
     feasible: int
@@ -57,7 +57,10 @@ class Feasibility:
 
 
 def constraints_on(space: Mapping[str, Any], constraints: Sequence[str], *, batch: bool) -> Constraints:
-    """Return constraints on the names of this search space. Raise BadConstraint, SearchSpaceError."""
+    """Return the constraints, after a check that they use only parameter names of the search space.
+
+    Raise BadConstraint or SearchSpaceError.
+    """
     names = _names(space, batch)
     for index, text in enumerate(constraints):
         _read(index, text, names)
@@ -65,9 +68,9 @@ def constraints_on(space: Mapping[str, Any], constraints: Sequence[str], *, batc
 
 
 def feasibility(space: Mapping[str, Any], constraints: Sequence[str], *, batch: bool) -> Feasibility:
-    """Estimate the share of a search space that meets all constraints, by sets drawn with a fixed seed.
+    """Estimate the share of a search space that meets all constraints, by random sets with a fixed seed.
 
-    Takes up to three seconds the first time. Raise BadConstraint, SearchSpaceError.
+    The first call takes up to three seconds. Raise BadConstraint or SearchSpaceError.
     """
     return _feasibility(json.dumps(space), tuple(constraints), batch)
 
@@ -125,7 +128,7 @@ def _is_certain(feasible: int, drawn: int) -> bool:
 
 @dataclass(slots=True)
 class _Trial:
-    """Results of the checks of one constraint."""
+    """One constraint, with the results of its checks on parameter sets."""
 
     constraint: Constraint
     sets: int = 0

@@ -1,8 +1,8 @@
-"""Platforms of NNI that nnimgr does not run. Their fields are checked and translated to a platform that it
-runs.
+"""Platforms of NNI that nnimgr cannot run.
 
-The fields are those of NNI's ``config/training_services`` and, for adl, paiYarn and dlts, of its first
-format.
+Their fields are checked, and translated to a platform that nnimgr runs, as a suggestion to the user. The
+fields are those of NNI's ``config/training_services``. Those of adl, paiYarn and dlts are from NNI's first
+configuration format.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _http_host(value: Any) -> str:
 
 
 class ForeignPlatform(BaseModel):
-    """Fields of one platform. ``why``: one sentence that says what replaces the platform."""
+    """Fields of a platform that nnimgr cannot run. ``why``: one sentence that says what replaces it."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
@@ -43,7 +43,7 @@ class ForeignPlatform(BaseModel):
     why: ClassVar[str]
 
     def section(self) -> dict[str, Any]:
-        """Return the ``trainingService`` that replaces this platform."""
+        """Return the ``trainingService`` section that the user can write instead of this platform."""
         found: dict[str, Any] = {"platform": "kubernetes", "image": self.docker_image}
         if self.trial_cpu_number is not None:
             found["trialCpuNumber"] = self.trial_cpu_number
@@ -53,7 +53,7 @@ class ForeignPlatform(BaseModel):
 
 
 class _Storage(ForeignPlatform):
-    """Fields of a storage that is mounted both at the manager and in the trials."""
+    """Fields of a storage that is mounted both on the server's machine and in the containers of trials."""
 
     local_storage_mount_point: Path
     container_storage_mount_point: str

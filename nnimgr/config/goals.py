@@ -1,4 +1,4 @@
-"""Checks of ``goal`` and ``objectives``, and of the fields that depend on them."""
+"""Checks of ``goal`` and ``objectives``, and of the other fields that must agree with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _MODES = {"maximize": "maximized", "minimize": "minimized"}
 
 
 def check_goals(reading: Reading, fields: Mapping[str, Any]) -> None:
-    """Report contradictions. The validation of the fields checks each mode itself."""
+    """Report contradictions between ``goal``, ``objectives`` and the fields that depend on them.
+
+    Whether each field is "minimize" or "maximize" is checked elsewhere, with the types of all fields.
+    """
     objectives = fields.get("objectives")
     if isinstance(objectives, Mapping):
         _check_names(reading, objectives)
@@ -42,7 +45,7 @@ def _check_names(reading: Reading, objectives: Mapping[str, Any]) -> None:
 
 
 def _check_goal(reading: Reading, fields: Mapping[str, Any], objectives: Mapping[str, Any]) -> None:
-    """Report a contradiction between ``goal``, the main objective and an ``optimize_mode``."""
+    """Report that ``goal``, the main objective and an ``optimize_mode`` name different directions."""
     stated: list[tuple[KeyPath, Any]] = [(("goal",), fields.get("goal"))]
     stated += [(("objectives", name), mode) for name, mode in [*objectives.items()][:1]]
     known = [(path, mode) for path, mode in stated if mode in _MODES]
@@ -60,7 +63,7 @@ def _check_goal(reading: Reading, fields: Mapping[str, Any], objectives: Mapping
 
 
 def _named(reading: Reading, path: KeyPath) -> str:
-    """Return a field's name, with its line if it was read from a text."""
+    """Return a field's name in quotes, with its line if the configuration was read from a text."""
     line = reading.problem(path, "").line
     return f"'{dotted(path)}'" + ("" if line is None else f" in line {line}")
 
@@ -71,7 +74,7 @@ def _arguments(fields: Mapping[str, Any], role: str) -> Any:
 
 
 def warn_of_goal(reading: Reading, config: ExperimentConfig) -> None:
-    """Warn if nothing in the configuration states the goal, or if tuner and assessor differ about it."""
+    """Warn if the configuration does not state the goal, or if tuner and assessor have different goals."""
     if config.stated_goal is not None:
         return
     mode = config.optimize_mode

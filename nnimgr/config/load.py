@@ -1,4 +1,4 @@
-"""Reading of a configuration: from a file, from the canonical form, and before an experiment is created."""
+"""Reading of a configuration from a file, a text or its stored form, and the checks before a start."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _NOT_SET = "_none_"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Valid configuration, with warnings for its author.
+    """Valid configuration, with warnings for the user who wrote it.
 
-    ``feasibility``: the share of the search space that meets its constraints, if there are any.
-    ``converted``: a file of NNI's first format in the second format, as YAML without its secrets.
+    ``feasibility``: share of the search space that meets its constraints; None without constraints.
+    ``converted``: YAML in NNI's second format without secrets, if the file is in the first format.
     """
 
     config: ExperimentConfig
@@ -57,20 +57,22 @@ class Loaded:
 
 
 class _Written(ExperimentConfig):
-    """Fields of a configuration as users may write them, including deprecated ones."""
+    """Configuration with all fields that users may write, including deprecated ones."""
 
     advisor: AlgorithmConfig | None = None
 
 
 def load_config(file: Path, *, environ: Mapping[str, str] = os.environ) -> Loaded:
-    """Read ``file`` and the search space file that it names. Raise ConfigError with every error found."""
+    """Read ``file`` and the search space file that it names. Raise ConfigError with all errors that are
+    found.
+    """
     return _load(read_document(file), Path(os.path.abspath(file)).parent, environ)
 
 
 def load_text(text: str, *, base: Path, environ: Mapping[str, str] = os.environ) -> Loaded:
-    """Read a configuration from a text without a file. Relative paths start from ``base``.
+    """Read a configuration from a text that is not in a file. Relative paths start from ``base``.
 
-    Problems in the text have no file.
+    Errors then name a line of the text, but no file. Raise ConfigError.
     """
     if (trouble := directory_fault(base)) is not None or not base.is_absolute():
         sentence = f"the directory {base} {trouble or 'must be given from the root on'}"
@@ -117,9 +119,10 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
 
 
 def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
-    """Return the configuration of a canonical form. Its structure is checked; files and names in it are not.
+    """Return the configuration from its canonical form, in which it is stored and sent over REST.
 
-    A search space that is stored elsewhere may be missing.
+    Only types and structure are checked, not whether files and algorithms exist. The search space may be
+    missing if it is stored elsewhere. Raise ConfigError.
     """
     reading = Reading()
     fields = parse(reading, _without_service(raw), _Written) or {}
@@ -131,10 +134,10 @@ def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
 
 
 def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = None) -> tuple[Problem, ...]:
-    """Check the directories, algorithms and search space to which a configuration refers.
+    """Check the directories, algorithms and search space that a configuration names. Return warnings.
 
-    ``interpreter`` has the algorithms that the author has registered or installed. Return warnings. Raise
-    ConfigError. ``load_config`` includes these checks.
+    ``interpreter``: Python with the algorithms that the user has registered or installed. Raise ConfigError.
+    ``load_config`` makes these checks too.
     """
     reading = Reading()
     fields = config.field_values()
@@ -191,13 +194,13 @@ def _build(reading: Reading, fields: dict[str, Any], service: Service | None) ->
 
 
 def _algorithm(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
-    """Return the fields of an algorithm, or none if it is missing or not a mapping."""
+    """Return the fields of the tuner or assessor, or {} if the field is missing or not a mapping."""
     found = fields.get(role)
     return found if isinstance(found, dict) else {}
 
 
 def _fold_algorithms(reading: Reading, fields: dict[str, Any]) -> None:
-    """Move ``advisor`` into ``tuner``, as NNI does, and remove algorithms named ``_none_``."""
+    """Move ``advisor`` to ``tuner``, as NNI does, and remove algorithms whose name is ``_none_``."""
     for role in ("tuner", "assessor", "advisor"):
         if _algorithm(fields, role).get("name") == _NOT_SET:
             del fields[role]
@@ -228,7 +231,7 @@ def _check_directories(reading: Reading, fields: Mapping[str, Any], service: Ser
 
 
 def _is_custom(tuner: Mapping[str, Any], *, interpreter: Interpreter | None = None) -> bool:
-    """Return whether the tuner is a user's class, which may have its own form of search space."""
+    """Return whether the tuner is a user's own class, which may have its own format of search space."""
     from nnimgr.dispatcher import registry
 
     if meant("tuner", tuner) is not None:
@@ -245,7 +248,7 @@ def _is_custom(tuner: Mapping[str, Any], *, interpreter: Interpreter | None = No
 def _check_algorithms(
     reading: Reading, fields: Mapping[str, Any], *, interpreter: Interpreter | None = None
 ) -> None:
-    """Check names and arguments of the algorithms as far as possible without running user code."""
+    """Report errors in the names and arguments of tuner and assessor, without running a user's code."""
     several = len(fields.get("objectives") or ()) > 1
     for role in ("tuner", "assessor"):
         check_algorithm(reading, role, _algorithm(fields, role), interpreter=interpreter, several=several)
@@ -264,9 +267,9 @@ def check_algorithm(
     interpreter: Interpreter | None = None,
     several: bool = False,
 ) -> None:
-    """Report errors in the name or the arguments of an algorithm.
+    """Report errors in the name or the arguments of a tuner or assessor.
 
-    ``several``: there are several objectives.
+    ``several``: the experiment has several objectives.
     """
     from nnimgr.dispatcher import registry
 
@@ -288,14 +291,17 @@ def check_algorithm(
 
 @dataclass(slots=True)
 class _SearchSpace:
-    """Search space of a configuration, and the file in which its problems are."""
+    """Search space of a configuration, and the file from which it was read, for errors with a line."""
 
     value: Any = None
     document: Document | None = None
 
     @classmethod
     def find(cls, reading: Reading, fields: dict[str, Any]) -> _SearchSpace:
-        """Put the given search space into ``fields``. A file is preferred to an inline search space."""
+        """Read the search space file if one is given, and put its content into ``fields``.
+
+        Otherwise the search space in the configuration itself is used.
+        """
         file = fields.get("searchSpaceFile")
         if file is None:
             if "searchSpace" not in fields and not fields.get("useAnnotation"):
@@ -327,7 +333,7 @@ class _SearchSpace:
     ) -> bool:
         """Report errors in the search space. Return whether it is valid by NNI's rules.
 
-        A user's own tuner may have its own form of search space, so for it errors are only warnings.
+        A user's own tuner may have its own format of search space, so in this case errors are only warnings.
         """
         from nnimgr.dispatcher import registry
         from nnimgr.search_space import SearchSpaceError

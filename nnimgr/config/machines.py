@@ -1,4 +1,4 @@
-"""Machines that are added to a running experiment: items of ``machineList``."""
+"""Reading of the machines to add to a running experiment. They are written as items of ``machineList``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _AT = "machineList"
 
 
 def load_machines(file: Path, *, environ: Mapping[str, str] = os.environ) -> list[dict[str, Any]]:
-    """Read the machines in a file: a list, a mapping with ``machineList``, or one machine.
+    """Read machines from a file: a list of machines, a mapping with ``machineList``, or one machine.
 
-    Return them in canonical form. Raise ConfigError.
+    Return them in the form that is sent over REST. Raise ConfigError.
     """
     return _load(read_document(file), Path(os.path.abspath(file)).parent, environ)
 
@@ -30,7 +30,10 @@ def load_machines(file: Path, *, environ: Mapping[str, str] = os.environ) -> lis
 def load_machines_text(
     text: str, *, base: Path, environ: Mapping[str, str] = os.environ
 ) -> list[dict[str, Any]]:
-    """Read machines from a text without a file. Relative paths start from ``base``."""
+    """Read machines from a text that is not in a file. Relative paths start from ``base``.
+
+    Return them in the form that is sent over REST. Raise ConfigError.
+    """
     return _load(Document(None, text), base, environ)
 
 
@@ -44,12 +47,12 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> list[di
 
 
 def read_machines(raw: Any) -> list[MachineConfig]:
-    """Return machines from their canonical form. Raise ConfigError."""
+    """Return machines from the form that is stored and sent over REST. Raise ConfigError."""
     return _machines(Reading(), raw)
 
 
 def hide_machine(machine: MachineConfig) -> tuple[MachineConfig, dict[str, str]]:
-    """Return the machine with references instead of secrets, and the secrets by reference."""
+    """Replace a machine's secrets by references. Return the machine, and the secrets by reference."""
     return hide_in(machine, ("machines", machine.keeper_id))
 
 

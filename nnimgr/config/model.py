@@ -1,6 +1,6 @@
-"""The experiment's configuration in NNI's second format, validated.
+"""Model of an experiment's configuration in NNI's second format. It validates the fields.
 
-``nnimgr.config.load`` creates it from a file, and ``read_canonical`` there from the plain form that is stored
+``nnimgr.config.load`` creates it from a file, or from the canonical form, in which a configuration is stored
 and sent over REST.
 """
 
@@ -70,7 +70,7 @@ class LogLevel(StrEnum):
 
 
 class Duplicates(StrEnum):
-    """Treatment of a suggested parameter set that equals an earlier one."""
+    """What happens when the tuner suggests a parameter set that equals an earlier one."""
 
     SKIP = "skip"  # the tuner must suggest another set
     REUSE = "reuse"  # the trial gets the result of an earlier successful trial without being run
@@ -143,14 +143,14 @@ class _Model(BaseModel):
 
 
 class Retries(_Model):
-    """Number of retries of a trial after each cause of a failure."""
+    """Maximum number of retries of a trial, by the cause of its failure."""
 
     infrastructure: _Natural = _USUAL.max_lost_attempts  # retries after a machine or its keeper was lost
     user_error: _Natural = _USUAL.max_failed_attempts  # retries after the command failed
 
 
 class AlgorithmConfig(_Model):
-    """Tuner, assessor or advisor: a built-in algorithm by ``name``, or a user's class."""
+    """Tuner, assessor or advisor in a configuration: a built-in algorithm by ``name``, or a user's class."""
 
     name: str | None = None
     class_name: str | None = None
@@ -174,26 +174,26 @@ class AlgorithmConfig(_Model):
         return self.name or self.class_name or ""
 
     def builtin(self, role: str) -> Builtin | None:
-        """Return the built-in algorithm with this name or import path, or None for a user's algorithm."""
+        """Return the built-in algorithm with this name or import path. Return None for a user's algorithm."""
         return built_in(role, name=self.name, class_name=self.class_name, code_directory=self.code_directory)
 
 
 class HybridMember(_Model):
-    """Training service of several, with its own values of the shared fields."""
+    """One of several training services, with its own values of fields that the top level has too."""
 
     service: InstanceOf[BaseModel]
     overrides: dict[str, Any] = Field(default_factory=dict)
 
 
 class HybridConfig(_Model):
-    """NNI's hybrid mode: jobs run on the machines of all of these."""
+    """NNI's hybrid mode: jobs run on the machines of all these training services."""
 
     platform: Literal["hybrid"] = "hybrid"
     members: list[HybridMember]
 
 
 class ExperimentConfig(_Model):
-    """Configuration of an experiment. None: the field is not set. Durations stay in the user's notation."""
+    """Configuration of an experiment. Fields that are not set are None. Durations are as users write them."""
 
     experiment_name: str | None = None
     experiment_type: Literal["hpo"] = "hpo"
@@ -279,17 +279,17 @@ class ExperimentConfig(_Model):
 
     @property
     def optimize_mode(self) -> str:
-        """Direction in which results are better, which may be a default."""
+        """Direction in which results are better: "minimize" or "maximize". May be a default."""
         return optimize_mode(self._goals())
 
     @property
     def stated_goal(self) -> str | None:
-        """Direction that ``objectives`` or ``goal`` names."""
+        """Direction that ``objectives`` or ``goal`` states, or None."""
         return stated_goal(self._goals())
 
     @property
     def goal_is_stated(self) -> bool:
-        """False if ``optimize_mode`` is a default."""
+        """True if the configuration states the direction in which results are better. False for a default."""
         return is_stated(self._goals())
 
     def _goals(self) -> dict[str, Any]:
@@ -297,7 +297,10 @@ class ExperimentConfig(_Model):
         return {"objectives": self.objectives, "goal": self.goal, "tuner": tuner}
 
     def canonical(self) -> dict[str, Any]:
-        """Return NNI's canonical form: camelCase, without None values and secrets, paths as text."""
+        """Return the configuration in NNI's canonical form: plain values under camelCase names.
+
+        None values and secrets are left out, and paths are texts.
+        """
         plain = plain_model(self)
         del plain["trainingServiceOverrides"]
         shared = {key: plain[key] for key in SHARED_FIELDS if key in plain}
@@ -306,11 +309,11 @@ class ExperimentConfig(_Model):
         return plain
 
     def field_values(self) -> dict[str, Any]:
-        """Return the unchanged field values, by their names in a file."""
+        """Return the values of all fields, by their names in a configuration file."""
         return {to_camel(name): getattr(self, name) for name in type(self).model_fields}
 
     def limits(self) -> Limits:
-        """Return the limits that the core uses."""
+        """Return the limits on trials, retries and durations in the form that the core uses."""
         retries = self.max_retries or Retries()
         return Limits(
             trial_concurrency=self.trial_concurrency,
@@ -341,7 +344,7 @@ class ExperimentConfig(_Model):
 
     @property
     def members(self) -> list[Member]:
-        """Training services: several in NNI's hybrid mode, otherwise one."""
+        """Training services of the experiment: several in NNI's hybrid mode, otherwise one."""
         service = self.training_service
         if isinstance(service, HybridConfig):
             return [Member(self, each.service, each.overrides) for each in service.members]
@@ -350,7 +353,7 @@ class ExperimentConfig(_Model):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Training service of an experiment. Its own fields have priority over the top level's."""
+    """One training service of an experiment. Its own fields have priority over fields of the top level."""
 
     config: ExperimentConfig
     service: BaseModel
@@ -375,19 +378,19 @@ class Member:
 
     @property
     def job_cpu_number(self) -> float | None:
-        """Number of CPUs that each job reserves."""
+        """Number of CPUs that each trial reserves on this training service."""
         number = self._said("trialCpuNumber")
         return None if number is None else parse_cpu_number(number)
 
     @property
     def job_memory_size(self) -> int | None:
-        """Memory that each job reserves, in MiB."""
+        """Memory in MiB that each trial reserves on this training service."""
         size = self._said("trialMemorySize")
         return None if size is None else parse_size(size)
 
     @property
     def job_manager_ip(self) -> str | None:
-        """Address at which keepers call the server."""
+        """Address at which this training service's keepers call the server."""
         address: str | None = self._said("nniManagerIp")
         return address
 
@@ -395,7 +398,10 @@ class Member:
         return self.overrides.get(name, getattr(self.config, SHARED_FIELDS[name]))
 
     def canonical(self, shared: Mapping[str, Any]) -> dict[str, Any]:
-        """Return NNI's canonical form. ``shared``: fields of the top level."""
+        """Return the training service in NNI's canonical form: plain values under camelCase names.
+
+        ``shared``: fields of the top level, for which the training service may have its own values.
+        """
         taken = dict(shared)
         if describe(self.service).beside_server:
             taken.pop("nniManagerIp", None)
@@ -403,12 +409,12 @@ class Member:
 
 
 def platform_of(config: Mapping[str, Any]) -> str:
-    """Return the platform of a canonical configuration, under NNI's name."""
+    """Return NNI's name of the platform of a configuration that is given in its stored form."""
     service = config["trainingService"]
     return "hybrid" if isinstance(service, list) else str(service["platform"])
 
 
-# Top-level fields that a training service inherits unless it has its own.
+# Fields of the top level that a training service inherits unless it has its own value.
 SHARED_FIELDS: Mapping[str, str] = {
     to_camel(name): name
     for name in (
@@ -419,7 +425,10 @@ SHARED_FIELDS: Mapping[str, str] = {
 
 
 def plain_model(model: BaseModel) -> dict[str, Any]:
-    """Return a model as plain JSON values under its aliases, without None. Free values are not changed."""
+    """Return a model as plain JSON values, by the fields' aliases. Fields that are None are left out.
+
+    Values without a model, such as ``classArgs``, are not changed.
+    """
     found = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)

@@ -1,7 +1,8 @@
-"""Table of what nnimgr does differently from NNI 3.0 with the fields of a configuration.
+"""Table of the fields of a configuration that nnimgr treats differently from NNI 3.0.
 
-``differences`` returns the entries that hold for a file, each with its place. An entry without ``todo`` needs
-nothing from the author. ``docs/reference/nni.md`` has all differences, also those that no field shows.
+``differences`` returns the entries of the table that apply to a file, each with its place in the file. An
+entry without ``todo`` needs no action. ``docs/reference/nni.md`` has all differences, including those that
+are not about a field.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ _NOTHING = "nothing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One difference. ``nni`` and ``here`` follow the words "NNI" and "nnimgr". "{value}" in them stands for
-    the field's value.
+    """One difference. ``nni`` continues a sentence that begins with "NNI", and ``here`` one with "nnimgr".
+
+    "{value}" in these texts is replaced by the field's value.
     """
 
     name: str
@@ -34,7 +36,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Entry of the table that holds for a file, and the place of its field."""
+    """Difference that applies to a file, and the place of the field in the file."""
 
     entry: Entry
     place: Problem
@@ -50,7 +52,7 @@ class Difference:
 
     @property
     def needs_work(self) -> bool:
-        """Return whether the author has to do something, or to decide something."""
+        """Return whether the user who wrote the file has to change or decide something."""
         return not self.entry.todo.startswith(_NOTHING)
 
     def __str__(self) -> str:
@@ -63,7 +65,7 @@ class Difference:
 
 
 def differences(file: NniFile) -> list[Difference]:
-    """Return the differences of a file, in the order of its lines."""
+    """Return the differences from NNI that apply to a file, in the order of its lines."""
     found: dict[tuple[str, Problem], Difference] = {}
     for entry in TABLE:
         for field in entry.find(file):

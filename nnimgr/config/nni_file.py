@@ -1,7 +1,7 @@
-"""A configuration file as its author wrote it, read for the list of differences from NNI.
+"""A configuration file with its fields as the user wrote them, for the list of differences from NNI.
 
-Values are looked up by their names in the second format, even if the file has errors. Each found field
-keeps its place in the file.
+Fields are looked up by their names in NNI's second format, even if the file has errors. Each field that is
+found has its place in the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ __all__ = ["Field", "NniFile"]
 
 
 class Field(NamedTuple):
-    """Field of a document. ``path`` is in the author's spelling. ``name`` replaces the path in the report."""
+    """Field of a configuration file. ``path``: the field's path as the user wrote it.
+
+    ``name``: text that replaces the path in the list of differences, if any.
+    """
 
     document: Document
     path: KeyPath
@@ -28,12 +31,12 @@ class Field(NamedTuple):
     name: str | None = None
 
     def problem(self, message: str = "") -> Problem:
-        """Return a problem at the field's place, with the field in the author's words."""
+        """Return an error at the field's place, with the field named as in the user's file."""
         found = self.document.in_own_words(self.document.problem(self.path, message))
         return found if self.name is None else replace(found, field=self.name)
 
     def inner(self, *path: str | int) -> Field | None:
-        """Return the field at ``path`` below this field, or None if it is missing or empty."""
+        """Return the field at ``path`` inside this field, or None if it is missing or empty."""
         found = Field(self.document, self.path, self.value)
         for part in path:
             if isinstance(part, int) or not isinstance(found.value, Mapping):
@@ -50,7 +53,7 @@ class Field(NamedTuple):
         return None if found.value is None else found
 
     def items(self) -> Iterator[Field]:
-        """Yield the entries of a list."""
+        """Yield the items of this field's list. Yield nothing if its value is not a list."""
         for number in range(len(self.value) if isinstance(self.value, list) else 0):
             entry = self.inner(number)
             if entry is not None:
@@ -58,9 +61,9 @@ class Field(NamedTuple):
 
 
 class NniFile:
-    """One configuration file. ``first`` is the file in NNI's first format, or None.
+    """Configuration file. ``first``: its whole content if it is in NNI's first format, otherwise None.
 
-    Raise ConfigError if the text can be read neither as YAML nor as JSON.
+    Raise ConfigError if the file is neither YAML nor JSON.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,26 +75,26 @@ class NniFile:
         self._top = Field(document, (), document.value)
 
     def field(self, *path: str | int) -> Field | None:
-        """Return a field of the second format, or None if it is missing or empty."""
+        """Return the field at this path of NNI's second format, or None if it is missing or empty."""
         return self._top.inner(*path)
 
     def of_first(self, *path: str | int) -> Field | None:
-        """Return a field of the first format, or None if it is missing, or if the file is in the second."""
+        """Return the field at this path of NNI's first format, or None if the file does not have it."""
         return None if self.first is None else self.first.inner(*path)
 
     def missing(self, name: str) -> Field:
-        """Return a place for a field that the file does not have: the file as a whole."""
+        """Return a field that stands for a missing one. Its place is the file as a whole."""
         return Field(self._top.document, (), None, f"{name} (not given)")
 
     def algorithm(self, role: str) -> Field | None:
-        """Return the tuner or the assessor. An advisor is a tuner."""
+        """Return the field of the tuner or the assessor. An advisor counts as the tuner."""
         found = self.field(role)
         if found is None and role == "tuner":
             found = self.field("advisor")
         return found if found is not None and isinstance(found.value, Mapping) else None
 
     def members(self) -> Iterator[Field]:
-        """Yield the training services, which are several in NNI's hybrid mode."""
+        """Yield the fields of the training services: several in NNI's hybrid mode, otherwise one."""
         service = self.field("trainingService")
         if service is None:
             return
@@ -100,14 +103,14 @@ class NniFile:
                 yield each
 
     def platform(self, *names: str) -> Iterator[Field]:
-        """Yield the training services of these platforms."""
+        """Yield the training services whose platform is one of these names."""
         for member in self.members():
             named = member.inner("platform")
             if named is not None and named.value in names:
                 yield member
 
     def parameters(self) -> Iterator[Field]:
-        """Yield the parameters of the search space, which may be in a file of its own."""
+        """Yield the parameters of the search space, which may be in another file."""
         space = self._search_space()
         if space is not None and isinstance(space.value, Mapping):
             for name, spec in space.value.items():

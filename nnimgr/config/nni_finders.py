@@ -1,6 +1,6 @@
-"""Searches for fields of a configuration that nnimgr treats differently from NNI.
+"""Finders: functions that search a configuration file for fields that nnimgr treats differently from NNI.
 
-Each search is a function of the file that yields the fields. The entries of ``nni_differences`` use them.
+A finder yields the fields that it finds. Each entry in the table of ``nni_differences`` has a finder.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _some(*fields: Field | None) -> Iterator[Field]:
 
 
 def value(*path: str, equals: object = None) -> Finder:
-    """Find a field of the second format, with this value if one is given."""
+    """Return a finder of the field at this path. ``equals``: find it only if it has this value."""
 
     def find(file: NniFile) -> Iterator[Field]:
         for found in _some(file.field(*path)):
@@ -78,12 +78,15 @@ def value(*path: str, equals: object = None) -> Finder:
 
 
 def some_of(*finders: Finder) -> Finder:
-    """Find the fields of several searches."""
+    """Return a finder of all fields that any of these finders finds."""
     return lambda file: (field for find in finders for field in find(file))
 
 
 def first_format(*path: str, within: str | None = None) -> Finder:
-    """Find a field of the first format. ``within``: the list whose entries have the field."""
+    """Return a finder of the field at this path of NNI's first format.
+
+    ``within``: find the field in each entry of the list with this name.
+    """
 
     def find(file: NniFile) -> Iterator[Field]:
         if within is None:
@@ -96,12 +99,12 @@ def first_format(*path: str, within: str | None = None) -> Finder:
 
 
 def missing(name: str) -> Finder:
-    """Find a field that the file does not have."""
+    """Return a finder that reports a field if the file does not have it."""
     return lambda file: [] if file.field(name) is not None else [file.missing(name)]
 
 
 def numbers_in_json(file: NniFile) -> Iterator[Field]:
-    """Find numbers of a JSON file that YAML, as which NNI reads the file, takes for texts."""
+    """Find numbers of a JSON file that NNI would read as texts, because NNI reads JSON files as YAML."""
     if not file.path.is_file():
         return  # such as a pipe, which can be read only once
     text = file.path.read_text(encoding="utf-8-sig")
@@ -131,7 +134,7 @@ def _texts(field: Field, as_yaml: Any) -> Iterator[Field]:
 
 
 def _plain(field: Field | None) -> dict[str, Any]:
-    """Return the fields of an algorithm under their names in the configuration."""
+    """Return the fields of a tuner or assessor by their usual names, however the user spells them."""
     if field is None:
         return {}
     names = ("name", "className", "codeDirectory", "classArgs")
@@ -142,12 +145,12 @@ def _plain(field: Field | None) -> dict[str, Any]:
 
 
 def _named(field: Field) -> Field:
-    """Return the field that names an algorithm."""
+    """Return the field with the name or class of an algorithm."""
     return field.inner("name") or field.inner("className") or field
 
 
 def algorithm(role: str, name: str = "") -> Finder:
-    """Find a built-in algorithm, by its name in nnimgr. Without ``name``: any algorithm of the role."""
+    """Return a finder of the built-in tuner or assessor ``name``. Without ``name``, find any algorithm."""
 
     def find(file: NniFile) -> Iterator[Field]:
         for field in _some(file.algorithm(role)):
@@ -159,7 +162,7 @@ def algorithm(role: str, name: str = "") -> Finder:
 
 
 def tpe_defaults(file: NniFile) -> Iterator[Field]:
-    """Find the tuner TPE if it uses a default that is not that of NNI."""
+    """Find the tuner TPE if it uses a default value that differs from NNI's default."""
     for field in algorithm("tuner", "TPE")(file):
         given = file.algorithm("tuner")
         arguments = None if given is None else given.inner("classArgs", "tpe_args")
@@ -169,7 +172,7 @@ def tpe_defaults(file: NniFile) -> Iterator[Field]:
 
 
 def left_out(file: NniFile) -> Iterator[Field]:
-    """Find a tuner that only NNI has."""
+    """Find a tuner that NNI has built in and nnimgr does not have."""
     from nnimgr.dispatcher import registry
 
     for field in _some(file.algorithm("tuner")):
@@ -178,7 +181,7 @@ def left_out(file: NniFile) -> Iterator[Field]:
 
 
 def registered(file: NniFile) -> Iterator[Field]:
-    """Find algorithms that the user has registered or installed under a name."""
+    """Find algorithms that the user has registered or installed under a name of their own."""
     for role in ("tuner", "assessor"):
         for field in _some(file.algorithm(role)):
             name = _plain(field).get("name")
@@ -188,7 +191,7 @@ def registered(file: NniFile) -> Iterator[Field]:
 
 
 def built_in_classes(file: NniFile) -> Iterator[Field]:
-    """Find classes of NNI that are named by their import path."""
+    """Find built-in algorithms that are given by the import path of NNI's class."""
     for role in ("tuner", "assessor"):
         for field in _some(file.algorithm(role)):
             plain = _plain(field)
@@ -197,14 +200,14 @@ def built_in_classes(file: NniFile) -> Iterator[Field]:
 
 
 def hyperopt(file: NniFile) -> Iterator[Field]:
-    """Find NNI's class for hyperopt's algorithms."""
+    """Find NNI's tuner class for the algorithms of the package hyperopt."""
     for field in _some(file.algorithm("tuner")):
         if _plain(field).get("className") == _HYPEROPT:
             yield _named(field)
 
 
 def advisors_of_users(file: NniFile) -> Iterator[Field]:
-    """Find an advisor that is a class of the user."""
+    """Find an advisor that is a user's own class."""
     for field in _some(file.field("advisor")):
         if "className" in _plain(field) and meant("tuner", _plain(field)) is None:
             yield _named(field)
@@ -220,14 +223,14 @@ def _goals(file: NniFile) -> dict[str, Any]:
 
 
 def no_goal(file: NniFile) -> Iterator[Field]:
-    """Find the tuner if nothing says which results are better."""
+    """Find a missing ``goal``: the file has a tuner but does not say which results are better."""
     tuner = file.algorithm("tuner")
     if tuner is not None and not is_stated(_goals(file)):
         yield file.missing("goal")
 
 
 def conflicting_goals(file: NniFile) -> Iterator[Field]:
-    """Find an assessor that expects the opposite of what the tuner expects."""
+    """Find an assessor whose default direction of better results is the opposite of the tuner's."""
     goals = _goals(file)
     tuner, assessor = meant("tuner", goals["tuner"]), meant("assessor", goals["assessor"])
     if assessor is None or "optimize_mode" not in assessor.arguments or (tuner is not None and tuner.advisor):
@@ -239,10 +242,11 @@ def conflicting_goals(file: NniFile) -> Iterator[Field]:
 
 
 def spaces_of(tuner: str, *types: str, nested: int = 0, choices_of_numbers: bool = False) -> Finder:
-    """Find parameters that a tuner of NNI cannot search.
+    """Return a finder of parameters that the given tuner of NNI cannot search.
 
-    ``types``: those that it can search; without any, all types. ``nested``: how deep choices may be nested.
-    ``choices_of_numbers``: the tuner cannot search choices of other values.
+    ``types``: types of parameters that the tuner can search; if empty, it can search all types. ``nested``:
+    number of levels of nested choices that it can search. ``choices_of_numbers``: the options of its choices
+    must be numbers.
     """
 
     def find(file: NniFile) -> Iterator[Field]:
@@ -260,7 +264,7 @@ def spaces_of(tuner: str, *types: str, nested: int = 0, choices_of_numbers: bool
 
 
 def _depth(spec: Any) -> int:
-    """Return how deep choices are nested in a parameter: 0 if it is not nested."""
+    """Return the number of levels of nested choices in a parameter: 0 if no choices are nested."""
     options = spec.get("_value") if isinstance(spec, Mapping) and spec.get("_type") == "choice" else None
     if not isinstance(options, list) or not options:
         return 0
@@ -274,13 +278,13 @@ def _depth(spec: Any) -> int:
 
 
 def _shared(file: NniFile, name: str) -> Iterator[tuple[Field, Field | None]]:
-    """Yield each training service with its value of a field, which may be that of the top level."""
+    """Yield each training service, and its value of a field or else the top level's value."""
     for member in file.members():
         yield member, member.inner(name) or file.field(name)
 
 
 def _different(fields: Iterable[Field]) -> Iterator[Field]:
-    """Yield each field once, also if several training services share it."""
+    """Yield each field once, even if several training services share it."""
     seen = set()
     for field in fields:
         if field.path not in seen:
@@ -293,20 +297,20 @@ def _platform(member: Field) -> Field:
 
 
 def local_commands(file: NniFile) -> Iterator[Field]:
-    """Find the commands of trials on the server's machine."""
+    """Find the trial commands that run on the server's machine."""
     found = _shared(file, "trialCommand")
     yield from _different(field for member, field in found if _platform(member).value == "local" and field)
 
 
 def parallel_commands(file: NniFile) -> Iterator[Field]:
-    """Find commands of trials that start several processes."""
+    """Find trial commands that start several processes, such as with torchrun or mpirun."""
     found = [field for _, field in _shared(file, "trialCommand")]
     fields = _different([*_some(*found), *every_role("command")(file)])
     return (field for field in fields if _LAUNCHERS.search(str(field.value)))
 
 
 def gpu_numbers(file: NniFile) -> Iterator[Field]:
-    """Find the number of GPUs of trials on machines whose GPUs are counted."""
+    """Find the number of GPUs per trial, for the platforms local and remote."""
     found = _shared(file, "trialGpuNumber")
     yield from _different(
         field
@@ -316,25 +320,31 @@ def gpu_numbers(file: NniFile) -> Iterator[Field]:
 
 
 def code_directories(file: NniFile) -> Iterator[Field]:
-    """Find the directory of the code that is copied to other machines, or else the platform."""
+    """Find the trial code directories that are copied to machines over SSH.
+
+    If such a training service has no directory, find its platform instead.
+    """
     for member, field in _shared(file, "trialCodeDirectory"):
         if _platform(member).value == "remote":
             yield field or _platform(member)
 
 
 def manager_addresses(file: NniFile) -> Iterator[Field]:
-    """Find the server's address for machines over SSH."""
+    """Find the address at which machines over SSH call the server."""
     found = _shared(file, "nniManagerIp")
     yield from _different(field for member, field in found if _platform(member).value == "remote" and field)
 
 
 def each_platform(*names: str) -> Finder:
-    """Find the field ``platform`` of these platforms."""
+    """Return a finder of the field ``platform`` in training services of these platforms."""
     return lambda file: (_platform(member) for member in file.platform(*names))
 
 
 def each_member(*path: str, of: tuple[str, ...], equals: object = None) -> Finder:
-    """Find a field of the training services of these platforms, with this value if one is given."""
+    """Return a finder of a field in training services of these platforms.
+
+    ``equals``: find the field only if it has this value.
+    """
 
     def find(file: NniFile) -> Iterator[Field]:
         for found in _some(*(member.inner(*path) for member in file.platform(*of))):
@@ -345,19 +355,19 @@ def each_member(*path: str, of: tuple[str, ...], equals: object = None) -> Finde
 
 
 def foreign_platforms(file: NniFile) -> Iterator[Field]:
-    """Find platforms that nnimgr does not run."""
+    """Find platforms of NNI that nnimgr cannot run."""
     return (_platform(member) for member in file.platform(*FOREIGN_PLATFORMS))
 
 
 def unknown_platforms(file: NniFile) -> Iterator[Field]:
-    """Find platforms that neither NNI nor nnimgr has built in."""
+    """Find platforms that are built in neither in NNI nor in nnimgr."""
     for member in file.members():
         if _platform(member).value not in (*_KNOWN_PLATFORMS, *FOREIGN_PLATFORMS):
             yield _platform(member)
 
 
 def machines(*path: str) -> Finder:
-    """Find a field of each machine over SSH."""
+    """Return a finder of a field of each machine over SSH."""
 
     def find(file: NniFile) -> Iterator[Field]:
         for machine in _machines(file):
@@ -373,7 +383,7 @@ def _machines(file: NniFile) -> Iterator[Field]:
 
 
 def secrets(file: NniFile) -> Iterator[Field]:
-    """Find passwords and passphrases of machines that are written in the file itself."""
+    """Find passwords and passphrases of machines that are in the file as plain text."""
     for machine in _machines(file):
         for field in _some(machine.inner("password"), machine.inner("sshPassphrase")):
             if not (isinstance(field.value, str) and has_reference(field.value)):
@@ -381,7 +391,7 @@ def secrets(file: NniFile) -> Iterator[Field]:
 
 
 def default_keys(file: NniFile) -> Iterator[Field]:
-    """Find machines for which neither a password nor a key is given."""
+    """Find machines over SSH with neither a password nor a key, for which SSH's default keys are used."""
     for machine in _machines(file):
         if machine.inner("password") is None and machine.inner("sshKeyFile") is None:
             yield machine.inner("host") or machine
@@ -395,7 +405,10 @@ def _roles(member: Field) -> Iterator[Field]:
 
 
 def roles_of_several_pods(file: NniFile) -> Iterator[Field]:
-    """Find roles beyond the first one, and numbers of pods above 1."""
+    """Find roles after the first one, and roles with more or fewer than one pod.
+
+    A role is a kind of pod in the platforms kubeflow and frameworkcontroller.
+    """
     for member in file.platform("kubeflow", "frameworkcontroller"):
         for number, role in enumerate(_roles(member)):
             pods = role.inner("replicas") or role.inner("taskNumber")
@@ -406,7 +419,7 @@ def roles_of_several_pods(file: NniFile) -> Iterator[Field]:
 
 
 def every_role(name: str) -> Finder:
-    """Find a field of every role."""
+    """Return a finder of a field of every role, that is, every kind of pod of kubeflow and the like."""
 
     def find(file: NniFile) -> Iterator[Field]:
         for member in file.platform("kubeflow", "frameworkcontroller"):

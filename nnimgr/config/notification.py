@@ -1,4 +1,4 @@
-"""Model of ``notify``: the receivers of notifications, and the events that they receive."""
+"""Model of the field ``notify``: who is notified, and of which events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Event", "NotificationConfig"]
 
 
 class Event(StrEnum):
-    """Event of which a user can be notified."""
+    """Kind of event about which a user can be notified."""
 
     DONE = "done"  # the experiment is DONE
     ERROR = "error"  # the experiment has ended with an error, or because its first trials all failed alike
@@ -28,7 +28,10 @@ def _duration(value: Any) -> str | int:
 
 
 class NotificationConfig(BaseModel):
-    """Receiver: a webhook, which gets a JSON object by POST, or a shell command on the server's machine."""
+    """Receiver of notifications: a webhook that gets a JSON object by POST, or a shell command.
+
+    The command runs on the server's machine.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, alias_generator=to_camel)
 
@@ -37,7 +40,7 @@ class NotificationConfig(BaseModel):
     )
     webhook: SecretStr | None = None
     command: str | None = None
-    # the value stays in the user's notation
+    # The value is kept as the user wrote it, such as "30m".
     idle_after: Annotated[str | int, PlainValidator(_duration)] = "30m"
 
     @model_validator(mode="after")
@@ -52,5 +55,5 @@ class NotificationConfig(BaseModel):
 
     @property
     def idle_s(self) -> float:
-        """Seconds without any event after which the experiment is idle."""
+        """Seconds without any event after which the experiment counts as idle."""
         return parse_duration(self.idle_after).total_seconds()

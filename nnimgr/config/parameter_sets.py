@@ -1,4 +1,4 @@
-"""Checks of a configuration's parameter sets: constraints on them, and the initial sets."""
+"""Checks of the constraints on parameter sets, and of the initial parameter sets, in a configuration."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _DRAWS = 10_000
 def check_sets(
     reading: Reading, config: ExperimentConfig, *, custom: bool, space_is_valid: bool
 ) -> Feasibility | None:
-    """Report errors in constraints and initial parameters. Return the feasible share, if known.
+    """Report errors in constraints and initial parameter sets.
 
-    ``custom``: the tuner is a user's class, which may have its own form of search space.
+    Return the result of the check of the constraints, or None if it is unknown. ``custom``: the tuner is a
+    user's class, which may have its own format of search space.
     """
     found = None
     try:
@@ -50,7 +51,10 @@ def check_sets(
 
 
 def check_constraints(config: ExperimentConfig) -> None:
-    """Raise ConfigError if a constraint does not fit the search space. Fast, because no sets are drawn."""
+    """Raise ConfigError if a constraint does not fit the search space.
+
+    This is fast, because no parameter sets are drawn.
+    """
     try:
         try:
             texts = config.search_space_constraints or ()
@@ -62,7 +66,11 @@ def check_constraints(config: ExperimentConfig) -> None:
 
 
 def check_feasibility(config: ExperimentConfig) -> None:
-    """Raise ConfigError if constraints do not fit, or too little of the search space meets them. Slow."""
+    """Raise ConfigError if a constraint does not fit the search space, or if too few sets meet all
+    constraints.
+
+    This is slow, because many parameter sets are drawn.
+    """
     try:
         feasibility_of(config)
     except BadConstraint as error:
@@ -70,9 +78,9 @@ def check_feasibility(config: ExperimentConfig) -> None:
 
 
 def feasibility_of(config: ExperimentConfig) -> Feasibility | None:
-    """Return the share of the search space that meets the constraints.
+    """Return how many parameter sets of the search space meet the constraints.
 
-    Return None if there are no constraints or the share cannot be known. Raise BadConstraint.
+    Return None if there are no constraints or the number cannot be known. Raise BadConstraint.
     """
     if not config.search_space_constraints:
         return None
@@ -83,7 +91,10 @@ def feasibility_of(config: ExperimentConfig) -> Feasibility | None:
 
 
 def feasible_share(config: ExperimentConfig) -> float | None:
-    """Return the share, from 0 to 1, for a stored configuration, or None if unknown. Slow at first."""
+    """Return the share (from 0 to 1) of a stored configuration's search space that meets its constraints.
+
+    Return None if it is unknown. The first call is slow.
+    """
     try:
         found = feasibility_of(config)
     except BadConstraint:
@@ -92,7 +103,10 @@ def feasible_share(config: ExperimentConfig) -> float | None:
 
 
 def _check_apart(config: ExperimentConfig) -> None:
-    """Check constraints on a search space in a user's own form. Raise BadConstraint."""
+    """Check each constraint by itself, because the search space is in a user's own format.
+
+    Raise BadConstraint.
+    """
     for index, text in enumerate(config.search_space_constraints or ()):
         try:
             Constraints([text])
@@ -105,13 +119,13 @@ def _config_error(error: BadConstraint) -> ConfigError:
     return ConfigError([Problem(message=str(error), field=field, nearest=error.nearest)])
 
 
-# ---- sets to begin with -----------------------------------------------------------------------------------
+# Initial parameter sets
 
 
 def initial_sets(config: ExperimentConfig, seed: int) -> list[dict[str, Any]]:
-    """Return the initial parameter sets, completed.
+    """Return the initial parameter sets, with values drawn for the parameters that they leave out.
 
-    Missing values are drawn with generators made from the tuner's seed, or else from ``seed``.
+    The random numbers come from the tuner's seed, or from ``seed`` if the tuner has none.
     """
     wanted = config.initial_parameters or []
     own = (config.tuner.class_args or {}).get("seed")
@@ -132,14 +146,14 @@ def initial_sets(config: ExperimentConfig, seed: int) -> list[dict[str, Any]]:
 
 
 def _of_the_space(config: ExperimentConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the set without the parameters that tuners add, such as a budget."""
+    """Return the parameter set without the entries that the tuner itself adds, such as a budget."""
     tuner = config.tuner.builtin("tuner")
     added = () if tuner is None else tuner.adds
     return {name: value for name, value in parameters.items() if name not in added}
 
 
 def _is_batch(config: ExperimentConfig) -> bool:
-    """Return whether the search space is a list of whole parameter sets."""
+    """Return whether the search space is a list of whole parameter sets, as for the tuner Batch."""
     tuner = config.tuner.builtin("tuner")
     return tuner is not None and tuner.name == "Batch"
 
@@ -147,7 +161,10 @@ def _is_batch(config: ExperimentConfig) -> bool:
 def _fill(
     space: spaces.Space, parameters: Mapping[str, Any], constraints: Constraints, rng: Random
 ) -> dict[str, Any] | None:
-    """Return a set of the space that has these values and meets the constraints, or None."""
+    """Return a parameter set that has these values and meets the constraints, or None if none is found.
+
+    The other values are drawn from the search space.
+    """
     for _ in range(_DRAWS):
         filled = spaces.fill(space, parameters, rng)
         if constraints.feasible(filled):
@@ -184,7 +201,7 @@ def _check_initial(reading: Reading, config: ExperimentConfig, *, custom: bool) 
 
 
 def _outside(space: spaces.Space, parameters: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """Return the values that are outside of the space: name of the top-level parameter, and a sentence."""
+    """Return the values that are not in the search space, each as a parameter's name and a sentence."""
     found = []
     for name, value in parameters.items():
         found += [(name, sentence) for sentence in spaces.contains(space, {name: value}, partial=True)]

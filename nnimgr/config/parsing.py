@@ -1,7 +1,7 @@
 """Conversion of the keys in a file to the fields of a model, level by level.
 
-Keys match as in NNI: lower case, without ``_``. Nulls are dropped, and paths and references are resolved.
-Errors are collected instead of raised, so that a user sees all of them at once.
+Keys match as in NNI: without regard to case and ``_``. Null values are dropped, and paths and references are
+resolved. Errors are collected instead of raised, so that a user sees all of them at once.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _NAMES_OF_NNI_1 = ("builtintunername", "builtinassessorname", "builtinadvisornam
 
 @dataclass(slots=True)
 class Reading:
-    """State of one reading: its input, and the problems found so far.
+    """State of the reading of a configuration: its source, and the errors and warnings found so far.
 
-    ``base`` is None for a canonical form, whose paths and references are used without changes.
+    ``base``: directory for relative paths. None if the configuration is in its stored form, whose paths and
+    references are used without changes.
     """
 
     document: Document | None = None
@@ -48,21 +49,21 @@ class Reading:
         self.warnings.append(self.problem(path, message))
 
     def problem(self, path: KeyPath, message: str, **details: Any) -> Problem:
-        """Return a problem at a path of field names, with the place where the user wrote the fields."""
+        """Return an error about the field at ``path``, with the place where the user wrote the field."""
         details.setdefault("field", dotted(path))
         if self.document is None:
             return Problem(message=message, **details)
         return self.document.problem(self.written(path), message, **details)
 
     def written(self, path: KeyPath) -> KeyPath:
-        """Return ``path`` in the user's spelling."""
+        """Return ``path`` with its keys as the user wrote them."""
         for length in range(len(path), 0, -1):
             if path[:length] in self._written:
                 return self._written[path[:length]] + path[length:]
         return path
 
     def note_origin(self, path: KeyPath, origin: KeyPath) -> None:
-        """Record that the value at ``path`` was built from the value at ``origin``."""
+        """Record that the value at ``path`` was built from ``origin``, where its errors are to be shown."""
         self._written[path] = self.written(origin)
 
     def note_spelling(self, path: KeyPath, key: str) -> None:
@@ -70,14 +71,14 @@ class Reading:
 
 
 def match_key(key: str) -> str:
-    """Return a form of a key that is equal for all its spellings."""
+    """Return a key in lower case without ``_``, so that all spellings that NNI accepts are equal."""
     return key.lower().replace("_", "")
 
 
 def parse(reading: Reading, raw: Any, model: type[BaseModel], path: KeyPath = ()) -> dict[str, Any] | None:
-    """Return ``raw`` under the aliases of ``model``, before validation.
+    """Return the values of ``raw`` by the names of the model's fields, not validated yet.
 
-    Report it and return None if it is no mapping.
+    Report unknown fields. Report an error and return None if ``raw`` is not a mapping.
     """
     if not isinstance(raw, Mapping):
         reading.fault(path, f"must be a mapping of keys to values, not {_name(raw)}")
@@ -105,7 +106,7 @@ def parse(reading: Reading, raw: Any, model: type[BaseModel], path: KeyPath = ()
 
 
 def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any], path: KeyPath = ()) -> Any:
-    """Return an instance of ``model``. Report errors and return None if there are any."""
+    """Return a model built from the values. If there are errors, report them and return None."""
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
@@ -126,9 +127,9 @@ def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any]
 
 
 def plain(reading: Reading, value: Any, path: KeyPath) -> Any:
-    """Return a free value (``classArgs``, ``searchSpace``) in JSON's types.
+    """Return the value of a field without a model, such as ``classArgs``, in JSON's types.
 
-    Report values without a JSON form.
+    Report values that JSON cannot express.
     """
     if isinstance(value, Mapping):
         found = {}
@@ -170,7 +171,10 @@ def _value(reading: Reading, value: Any, kind: Any, path: KeyPath) -> Any:
 
 
 def _mapping(reading: Reading, value: Mapping[Any, Any], kind: Any, path: KeyPath) -> dict[str, Any]:
-    """Return a free value, or a mapping from the user's names to models or to texts that may be secrets."""
+    """Return the value of a field that is a mapping with any keys.
+
+    Its values may be models, texts that may be secrets, or anything else that JSON can express.
+    """
     inner = _items_of(kind)
     if not any(issubclass(part, BaseModel | SecretStr) for part in _flat(inner) if isinstance(part, type)):
         return plain(reading, value, path)  # type: ignore[no-any-return]
@@ -184,7 +188,10 @@ def _mapping(reading: Reading, value: Mapping[Any, Any], kind: Any, path: KeyPat
 
 
 def _text(reading: Reading, value: str, kinds: set[Any], path: KeyPath) -> Any:
-    """Return a text of a configuration level with its references resolved and its path made absolute."""
+    """Return the value of a text field: a reference is replaced by its target, and a path is made absolute.
+
+    A reference in a field for a secret is only checked, so that no secret is stored.
+    """
     secret = SecretStr in kinds
     if "\0" in value:
         reading.fault(path, "must not hold the character NUL")
@@ -213,7 +220,10 @@ def _text(reading: Reading, value: str, kinds: set[Any], path: KeyPath) -> Any:
 
 
 def check_references(reading: Reading, value: Any, path: KeyPath) -> Any:
-    """Check that each reference in a free value can be resolved now. The references stay in the value."""
+    """Report each reference that cannot be resolved now. Return the value with its references kept.
+
+    The value is that of a field without a model, such as ``classArgs``.
+    """
     if reading.base is None:
         return value
     if isinstance(value, Mapping):
@@ -237,7 +247,7 @@ def _fields(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
 
 
 def _flat(kind: Any) -> Iterator[Any]:
-    """Yield the classes that occur in an annotation."""
+    """Yield the classes that occur in a type annotation."""
     arguments = get_args(kind)
     origin = getattr(kind, "__origin__", None)
     if origin in (dict, list):
@@ -250,7 +260,7 @@ def _flat(kind: Any) -> Iterator[Any]:
 
 
 def _items_of(kind: Any) -> Any:
-    """Return the annotation of a mapping's values."""
+    """Return the type annotation of a mapping's values, from the annotation of the mapping."""
     arguments = get_args(kind)
     if get_origin(kind) is dict:
         return arguments[1]
@@ -258,9 +268,9 @@ def _items_of(kind: Any) -> Any:
 
 
 def _sentence(fault: Any) -> tuple[str, dict[str, Any]]:
-    """Return one sentence for a pydantic error, and its details.
+    """Return a pydantic error as one sentence, with details such as the valid values.
 
-    NNI's users do not know pydantic's messages.
+    Users of NNI do not know pydantic's own messages.
     """
     kind, given, context = fault["type"], fault.get("input"), fault.get("ctx", {})
     if kind in ("literal_error", "enum"):
@@ -313,7 +323,7 @@ def _name(value: Any) -> str:
 
 
 def _key_text(key: Any) -> str | None:
-    """Return the text of a key in JSON, as NNI writes it."""
+    """Return a mapping's key as text, as NNI writes it in JSON. Return None if JSON cannot express it."""
     if isinstance(key, bool):
         return "true" if key else "false"
     if key is None:

@@ -1,4 +1,4 @@
-"""Checks of the directories and files in a configuration. Each returns the end of a sentence."""
+"""Checks of directories and files that a configuration names. An error is the end of a sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["directory_fault", "file_fault", "working_fault"]
 
 
 def directory_fault(directory: Path) -> str | None:
-    """Return why code cannot be run from this directory, as the end of a sentence, or None."""
+    """Return why code cannot be run from this directory, as the end of a sentence. Return None if it can."""
     fault = _kind_fault(directory, stat.S_ISDIR, "a directory")
     if fault is None and not os.access(directory, os.R_OK | os.X_OK):
         return f"cannot be read ({os.strerror(errno.EACCES)})"
@@ -20,12 +20,15 @@ def directory_fault(directory: Path) -> str | None:
 
 
 def file_fault(file: Path) -> str | None:
-    """Return why this is not a readable file, as the end of a sentence, or None (see ``read_document``)."""
+    """Return why this is not a readable file, as the end of a sentence. Return None if it is."""
     return _kind_fault(file, stat.S_ISREG, "a file")
 
 
 def working_fault(directory: Path) -> str | None:
-    """Return why no files can be written below this directory, or None. The directory need not exist yet."""
+    """Return why files cannot be written below this directory, as the end of a sentence, or None.
+
+    The directory need not exist yet.
+    """
     place = directory
     while not os.path.lexists(place):
         place = place.parent

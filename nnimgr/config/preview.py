@@ -1,4 +1,4 @@
-"""Preview of a configuration's experiment, for a dry run. Nothing is started."""
+"""Preview of the experiment that a configuration describes, for a dry run. Nothing is started."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["MemberPreview", "Preview", "parameter_sets", "preview"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberPreview:
-    """Preview of one training service. ``gpus``, ``cpus`` and ``memory`` (MiB) per trial; None: not given.
+    """Preview of one training service. ``gpus``, ``cpus``, ``memory`` (MiB): per trial; None if not given.
 
-    ``code_files`` and ``code_size`` (bytes) of the code that is copied to other machines. None: trials run in
-    the directory itself, or ``trouble`` says what is wrong with the code.
+    ``code_files`` and ``code_size`` (bytes): the trial code that is copied to other machines. They are None
+    if trials run in the code directory itself, or if ``trouble`` says what is wrong with the code.
     """
 
     platform: str
@@ -38,7 +38,10 @@ class MemberPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """``parameters``: name and type of each. ``parameter_sets``: their number; None: infinite or unknown."""
+    """Preview of an experiment. ``parameters``: name and type of each parameter.
+
+    ``parameter_sets``: number of different parameter sets; None if infinite or unknown.
+    """
 
     config: ExperimentConfig
     parameters: tuple[tuple[str, str], ...]
@@ -47,7 +50,7 @@ class Preview:
 
 
 def preview(config: ExperimentConfig) -> Preview:
-    """Build the preview. Blocks, because it reads the code that would be sent to other machines."""
+    """Return the preview of a configuration. Blocks while it reads the trial code."""
     return Preview(
         config=config,
         parameters=tuple((name, _type_of(spec)) for name, spec in config.search_space.items()),
@@ -57,9 +60,9 @@ def preview(config: ExperimentConfig) -> Preview:
 
 
 def parameter_sets(plain: Any) -> int | None:
-    """Return the number of different parameter sets.
+    """Return the number of different parameter sets in a search space.
 
-    None: there are infinitely many, or the space is not in NNI's form.
+    Return None if there are infinitely many, or if the search space is not in NNI's format.
     """
     try:
         count = _sets_of_space(parse(plain))
@@ -88,7 +91,7 @@ def _sets_of_spec(spec: Choice | Nested | Numeric) -> float:
 
 
 def _type_of(spec: Any) -> str:
-    """Return the type of a parameter, or "" for a space in the form of a user's tuner."""
+    """Return the type of a parameter, or "" if the search space is in a user's own format."""
     return str(spec.get("_type", "")) if isinstance(spec, Mapping) else ""
 
 

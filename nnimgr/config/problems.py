@@ -1,4 +1,4 @@
-"""Errors of a configuration: one ``Problem`` per error, all of them in one ``ConfigError``."""
+"""Errors of a configuration: each is a ``Problem``, and one ``ConfigError`` contains all of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ __all__ = ["ConfigError", "Problem", "dotted", "nearest"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Error with its place. Lines and columns count from 1. ``field`` is a path such as ``tuner.name``."""
+    """Error or warning about a configuration, with its place. Lines and columns count from 1.
+
+    ``field``: path of the field, such as ``tuner.name``.
+    """
 
     message: str
     field: str = ""
@@ -33,10 +36,7 @@ class Problem:
         return text
 
     def plain(self) -> dict[str, Any]:
-        """Return the problem as a JSON object.
-
-        Unknown properties are left out, but the field is always present.
-        """
+        """Return the error as a JSON object. Properties that are not known are left out, except ``field``."""
         found = {
             "message": self.message,
             "field": self.field,
@@ -50,7 +50,7 @@ class Problem:
 
     @classmethod
     def of_plain(cls, told: Mapping[str, Any]) -> Problem:
-        """Return the problem from the result of ``plain``, perhaps of another process."""
+        """Return the error that ``plain`` has converted to a JSON object, perhaps in another process."""
         return cls(
             message=str(told.get("message") or ""),
             field=str(told.get("field") or ""),
@@ -63,7 +63,7 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """Error: the configuration cannot be used. ``problems`` has at least one entry."""
+    """Error: the configuration cannot be used. ``problems``: all errors in it, at least one."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -71,7 +71,7 @@ class ConfigError(Exception):
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most similar to ``word``, or None."""
+    """Return the known word that is most similar to ``word``, or None if none is similar."""
     by_lower = {known_word.lower(): known_word for known_word in known}
     close = difflib.get_close_matches(word.lower().replace("_", ""), by_lower, n=1, cutoff=0.6)
     return by_lower[close[0]] if close else None

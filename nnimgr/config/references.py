@@ -1,8 +1,8 @@
-"""References to secrets: ``${env:NAME}`` and ``${file:PATH}`` inside texts.
+"""References to secrets, written as ``${env:NAME}`` or ``${file:PATH}`` inside texts.
 
-``${secret:FIELD}`` is internal: it refers to a secret that a field had in plain text
-(``nnimgr.config.secrets``). When a configuration is read, references in fields for secrets are only checked.
-They are resolved at the moment of use, so that no secret is ever stored.
+``${secret:FIELD}`` is internal: it refers to a secret that was a field's plain text
+(``nnimgr.config.secrets``). When a configuration is read, references are only checked. They are resolved at
+the moment of use, so that no secret is stored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _REFERENCE = re.compile(r"\$\{(env|file|secret):([^{}]*)\}")
 
 
 class ReferenceUnresolved(ValueError):
-    """Error: the target of a reference does not exist. The message is one sentence without a secret."""
+    """Error: the target of a reference does not exist. The message is one sentence and shows no secret."""
 
 
 def has_reference(value: Any) -> bool:
@@ -28,16 +28,16 @@ def has_reference(value: Any) -> bool:
 
 
 def is_reference(value: str) -> bool:
-    """Return whether the text is exactly one reference."""
+    """Return whether the text is exactly one reference to a secret, without other text."""
     return _REFERENCE.fullmatch(value) is not None
 
 
 def resolve_secrets(
     value: Any, environ: Mapping[str, str], base: Path, *, secrets: Mapping[str, str] = MappingProxyType({})
 ) -> Any:
-    """Return ``value`` (any plain JSON value) with every reference in it replaced by its target.
+    """Return ``value`` (plain JSON values) with every reference to a secret replaced by the secret.
 
-    Relative file names start from ``base``; a line end at the end of a file is removed. Raise
+    Relative names of files start from ``base``. A line end at the end of a file is removed. Raise
     ReferenceUnresolved.
     """
     if isinstance(value, str):
@@ -50,7 +50,7 @@ def resolve_secrets(
 
 
 def anchor(text: str, base: Path) -> str:
-    """Return ``text`` with the file names of its references made absolute."""
+    """Return ``text`` with absolute paths in its references to files."""
 
     def absolute(match: re.Match[str]) -> str:
         kind, name = match.groups()

@@ -1,9 +1,8 @@
-"""Secrets of training services and notifications.
+"""Secrets of training services and notifications, which are removed from a configuration before it is stored.
 
-They are removed from the stored and shown configuration, and restored for use.
-
-A plain-text secret in a file is stored with the environment of the experiment's creator (0600). In the
-configuration it is replaced by ``${secret:<its field>}``. A user's own references are not changed.
+A plain-text secret is stored with the environment variables of the experiment's creator, in a file of mode
+0600. In the configuration it is replaced by ``${secret:<its field>}``, and restored for use. References that
+the user wrote are not changed.
 """
 
 from __future__ import annotations
@@ -27,16 +26,19 @@ _Service = TypeVar("_Service", bound=BaseModel | list[NotificationConfig] | None
 
 
 def hide_secrets(config: ExperimentConfig) -> tuple[ExperimentConfig, dict[str, str]]:
-    """Return the configuration with references instead of secrets, and the secrets by reference."""
+    """Replace a configuration's secrets by references.
+
+    Return the configuration, and a mapping from reference to secret.
+    """
     service, hidden = hide_in(config.training_service, ("trainingService",))
     notify, more = hide_in(config.notify, ("notify",))
     return config.model_copy(update={"training_service": service, "notify": notify}), hidden | more
 
 
 def hide_in(model: _Service, at: KeyPath) -> tuple[_Service, dict[str, str]]:
-    """Return a part of a configuration with references instead of secrets, and the secrets by reference.
+    """Replace the secrets in a part of a configuration by references.
 
-    ``at``: path of the part in the configuration.
+    Return the part, and a mapping from reference to secret. ``at``: path of the part in the configuration.
     """
     hidden: dict[str, str] = {}
 
@@ -54,7 +56,10 @@ def hide_in(model: _Service, at: KeyPath) -> tuple[_Service, dict[str, str]]:
 def reveal_secrets(
     service: _Service, *, environ: Mapping[str, str], base: Path, secrets: Mapping[str, str]
 ) -> _Service:
-    """Return a part of a configuration with its secrets. Raise ReferenceUnresolved."""
+    """Return a part of a configuration with each reference replaced by its secret.
+
+    Raise ReferenceUnresolved.
+    """
 
     def reveal(text: str, _: KeyPath) -> str:
         return str(resolve_secrets(text, environ, base, secrets=secrets))
@@ -64,7 +69,7 @@ def reveal_secrets(
 
 
 def _replace(value: Any, change: Callable[[str, KeyPath], str], path: KeyPath) -> Any:
-    """Return ``value`` with every secret text in it replaced by the result of ``change``."""
+    """Return ``value`` with every secret in it replaced by what the function ``change`` returns for it."""
     if isinstance(value, SecretStr):
         return SecretStr(change(value.get_secret_value(), path))
     if isinstance(value, BaseModel):

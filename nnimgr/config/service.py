@@ -1,4 +1,4 @@
-"""``trainingService``: one training service, or a list of them (NNI's hybrid mode)."""
+"""Reading of ``trainingService``: one training service, or a list of them in NNI's hybrid mode."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _BECOME_JOBS = ("kubeflow", "frameworkcontroller")
 
 
 class _Shared(BaseModel):
-    """Fields that a training service takes from the top level unless it has its own values."""
+    """Fields that a training service inherits from the top level unless it has its own values."""
 
     model_config = ConfigDict(frozen=True, strict=True, alias_generator=to_camel)
 
@@ -60,13 +60,13 @@ class _Shared(BaseModel):
     debug: bool | None = None
 
 
-# Placeholder for an invalid service, so that other errors are found as well.
+# Placeholder for an invalid training service, so that errors in other fields are still found.
 NO_SERVICE: tuple[BaseModel, dict[str, Any]] = (_Shared(), {})
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Training service with its own values of the shared fields."""
+    """One training service, with its own values of fields that the top level has too."""
 
     service: BaseModel
     overrides: dict[str, Any]
@@ -74,23 +74,26 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Content of ``trainingService``. ``several``: the content is a list."""
+    """Content of the field ``trainingService``. ``several``: True if the field is a list."""
 
     parts: list[Part]
     several: bool
 
     @property
     def commands(self) -> list[str]:
-        """Trial commands that the training services have."""
+        """Trial commands that are written inside training services instead of at the top level."""
         return [part.overrides["trialCommand"] for part in self.parts if "trialCommand" in part.overrides]
 
     def places(self) -> Iterator[tuple[KeyPath, Part]]:
-        """Yield the path of each part, and the part."""
+        """Yield each training service with its path in the configuration."""
         for number, part in enumerate(self.parts):
             yield ((_AT, number) if self.several else (_AT,)), part
 
     def model(self, fields: Mapping[str, Any]) -> tuple[BaseModel, dict[str, Any]]:
-        """Return the model, and its values that differ from the top level's fields."""
+        """Return the model of the training service, and its values that differ from the top level's fields.
+
+        Several training services become one ``HybridConfig``.
+        """
         own = [{k: v for k, v in part.overrides.items() if fields.get(k) != v} for part in self.parts]
         if not self.several:
             return self.parts[0].service, own[0]
@@ -102,7 +105,7 @@ class Service:
 
 
 def read_service(reading: Reading, raw: Mapping[str, Any]) -> Service | None:
-    """Return the training services of a configuration. Report errors and return None if there are any."""
+    """Return the training services of a configuration. If they have errors, report these and return None."""
     from training_services import registry
 
     written = next((key for key in raw if match_key(str(key)) == "trainingservice"), None)
@@ -161,7 +164,7 @@ def _part(reading: Reading, service: Any, at: KeyPath) -> Part | None:
 def _split(
     reading: Reading, service: Mapping[str, Any], kind: type[BaseModel], at: KeyPath
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the fields of a training service that the top level has as well, and its own fields."""
+    """Return two groups of a training service's fields: those that the top level has too, and the others."""
     own = {match_key(info.alias or to_camel(name)) for name, info in kind.model_fields.items()}
     shared_keys = {match_key(name) for name in SHARED_FIELDS} - own
     shared = parse(reading, _only(service, lambda key: key in shared_keys), _Shared, at) or {}
@@ -172,7 +175,10 @@ def _split(
 
 
 def _as_jobs(reading: Reading, built: Any, shared: dict[str, Any], at: KeyPath) -> Part:
-    """Convert one of NNI's platforms to ``platform: kubernetes``. Fields of its role have priority."""
+    """Convert the Kubernetes platform of NNI in ``built`` to ``platform: kubernetes``.
+
+    Fields of its role have priority over fields of the top level.
+    """
     jobs = built.as_jobs()
     reading.warn((*at, "platform"), jobs.sentence)
     for field, origin in jobs.origins.items():
@@ -202,7 +208,10 @@ def _refuse_platform(
 def _translate(
     reading: Reading, service: Mapping[str, Any], foreign: type[ForeignPlatform], at: KeyPath
 ) -> None:
-    """Check the fields of a platform that cannot be run, and report what replaces it."""
+    """Report that this platform of NNI cannot be run, and what the user can write instead.
+
+    Errors in its fields are reported too.
+    """
     shared, values = _split(reading, service, foreign, at)
     built = validate(reading, foreign, values, at)
     sentence = f"NNI's platform {values['platform']!r} cannot be run: {foreign.why}"
@@ -214,9 +223,9 @@ def _translate(
 
 
 def _check_hybrid(reading: Reading, parts: list[Part]) -> None:
-    """Report training services without keepers, and machines that are listed twice.
+    """Report training services that have no keepers, and machines that are listed twice.
 
-    Jobs of a hybrid experiment may go to any machine.
+    In hybrid mode a job may run on any machine, so every machine needs a keeper.
     """
     from training_services import registry
 
@@ -238,7 +247,7 @@ def _check_hybrid(reading: Reading, parts: list[Part]) -> None:
 
 
 def check_gpus(reading: Reading, config: ExperimentConfig) -> None:
-    """Check NNI's rules for a machine's GPUs that involve the top level."""
+    """Report errors of training services that depend on what each trial needs, such as GPUs."""
     several = config.platform == "hybrid"
     for number, member in enumerate(config.members):
         _check_member(reading, member, (_AT, number) if several else (_AT,))
@@ -259,7 +268,7 @@ def _check_member(reading: Reading, member: Member, at: KeyPath) -> None:
 
 
 def check_keys(reading: Reading, service: Service | None) -> None:
-    """Check the files with keys of machines and clusters."""
+    """Report key files of machines and clusters that cannot be read."""
     for at, part in [] if service is None else service.places():
         for path, file in describe(part.service).key_files():
             if (trouble := file_fault(file)) is not None:
@@ -267,7 +276,7 @@ def check_keys(reading: Reading, service: Service | None) -> None:
 
 
 def check_checkpoints(reading: Reading, config: ExperimentConfig | None) -> None:
-    """Report a tuner whose trials pass checkpoints through a directory that they do not share."""
+    """Report a tuner whose trials pass on checkpoints in a directory, if the trials do not share a disk."""
     if config is None or all(describe(member.service).beside_server for member in config.members):
         return
     written = {} if config.tuner is None else config.tuner.model_dump(by_alias=True, exclude_unset=True)
@@ -283,7 +292,7 @@ def check_checkpoints(reading: Reading, config: ExperimentConfig | None) -> None
 
 
 def check_capacity(reading: Reading, config: ExperimentConfig | None) -> None:
-    """Report trials that can never run because this machine, the only one, is too small."""
+    """Report trials that need more CPUs or memory than this machine has, if it is the only machine."""
     if config is None or not all(describe(member.service).beside_server for member in config.members):
         return
     here = capacity("/")

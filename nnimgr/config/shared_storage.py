@@ -1,4 +1,4 @@
-"""``sharedStorage``: a directory that all machines have mounted, where trials write their output."""
+"""The field ``sharedStorage``: a directory that all machines have mounted, for the output of trials."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StorageType(StrEnum):
 
 
 class LocalMounted(StrEnum):
-    """Whether the storage is mounted on the server's machine, and by whom."""
+    """Who mounts the storage on the server's machine: the user, NNI, or nobody."""
 
     USER = "usermount"
     NNI = "nnimount"
@@ -43,8 +43,8 @@ def _absolute(path: str) -> str:
 class SharedStorageConfig(BaseModel):
     """Storage that all machines share.
 
-    ``localMountPoint`` and ``remoteMountPoint``: where it is mounted on the server's machine and on the other
-    machines. The fields of NFS and Azure are accepted, because NNI's files have them.
+    ``localMountPoint``: its directory on the server's machine. ``remoteMountPoint``: its directory on the
+    other machines. Fields of NFS and Azure are accepted, because files for NNI have them.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True)
@@ -61,7 +61,7 @@ class SharedStorageConfig(BaseModel):
 
 
 def check_shared_storage(reading: Reading, config: ExperimentConfig | None) -> None:
-    """Report errors in ``sharedStorage``: everything that would keep trials from using the storage."""
+    """Report errors in ``sharedStorage`` that would prevent trials from using the storage."""
     if config is None or config.shared_storage is None:
         return
     before = len(reading.problems)
@@ -88,7 +88,10 @@ def check_shared_storage(reading: Reading, config: ExperimentConfig | None) -> N
 
 
 def shared_folder(config: ExperimentConfig) -> SharedFolder | None:
-    """Return where an experiment's storage is mounted; None without a storage that trials can use."""
+    """Return the directories where an experiment's shared storage is mounted.
+
+    Return None if there is no storage that trials can use.
+    """
     written = {match_key(str(key)): value for key, value in (config.shared_storage or {}).items()}
     names = {match_key(name): to_camel(name) for name in SharedStorageConfig.model_fields}
     try:

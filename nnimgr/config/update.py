@@ -30,11 +30,11 @@ _NEEDED = ("trialConcurrency", "searchSpace", "tuner")
 def apply_update(
     config: ExperimentConfig, field: str, *, value: Any, elapsed: timedelta = timedelta(0)
 ) -> ExperimentConfig:
-    """Return ``config`` with ``field`` (in any spelling that NNI accepts) set to ``value``. None removes a
-    limit.
+    """Return ``config`` with one field changed. ``field``: its name in any spelling that NNI accepts.
 
-    ``check_constraints`` compares constraints and search space after all fields are changed. ``elapsed``:
-    time that the experiment has run; a limit must not be less. Raise ConfigError.
+    The value None removes a limit. ``elapsed``: time that the experiment has run; a new limit must not be
+    shorter. Constraints are not compared with the search space here, but in ``check_constraints``. Raise
+    ConfigError.
     """
     return apply_updates(config, {field: value}, elapsed=elapsed)
 
@@ -42,7 +42,7 @@ def apply_update(
 def apply_updates(
     config: ExperimentConfig, changes: Mapping[str, Any], *, elapsed: timedelta = timedelta(0)
 ) -> ExperimentConfig:
-    """Return ``config`` with several fields changed together, such as a tuner and its search space.
+    """Return ``config`` with several fields changed at the same time, such as tuner and search space.
 
     Raise ConfigError.
     """
@@ -77,10 +77,10 @@ def apply_updates(
 
 
 def read_tuner(value: Any, *, objectives: Mapping[str, Any], goal: str | None) -> AlgorithmConfig:
-    """Return the tuner in a configuration's form, with absolute paths. Raise ConfigError.
+    """Return the tuner for a running experiment, read from plain values. Its paths must be absolute.
 
-    ``objectives`` and ``goal``: the experiment's. Algorithms that are registered or installed in the
-    experiment's Python are not looked up here.
+    ``objectives`` and ``goal``: those of the experiment. Whether a registered or installed algorithm exists
+    is not checked here. Raise ConfigError.
     """
     reading = Reading()
     fields = parse(reading, value, AlgorithmConfig, ("tuner",)) or {}
@@ -100,7 +100,7 @@ def read_tuner(value: Any, *, objectives: Mapping[str, Any], goal: str | None) -
 
 
 def _with_direction(tuner: AlgorithmConfig, config: ExperimentConfig) -> AlgorithmConfig:
-    """Return the tuner; a built-in tuner without an optimize mode gets the mode of the previous tuner."""
+    """Return the new tuner. If it is built in and has no optimize mode, it gets the previous tuner's mode."""
     builtin, arguments = tuner.builtin("tuner"), tuner.class_args or {}
     if builtin is None or "optimize_mode" not in builtin.arguments or config.stated_goal:
         return tuner
@@ -108,7 +108,7 @@ def _with_direction(tuner: AlgorithmConfig, config: ExperimentConfig) -> Algorit
 
 
 def _refuse_advisors(*tuners: AlgorithmConfig) -> None:
-    """Raise ConfigError for an advisor, whose part that stops trials cannot be replaced while trials run."""
+    """Raise ConfigError for an advisor, because an advisor cannot be replaced while trials run."""
     for tuner in tuners:
         advisor = tuner.builtin("tuner")
         if advisor is not None and advisor.advisor:
@@ -130,9 +130,9 @@ def _plain_space(value: Any) -> dict[str, Any]:
 
 
 def _check_space(config: ExperimentConfig, *, replaced: bool) -> None:
-    """Raise ConfigError if the tuner cannot search the space.
+    """Raise ConfigError if the tuner cannot search the search space.
 
-    A user's tuner may have its own form of space.
+    A user's own tuner is not checked, because it may have its own format of search space.
     """
     from nnimgr.dispatcher import registry
     from nnimgr.search_space import SearchSpaceError

@@ -1,8 +1,7 @@
-"""Conversion of NNI's first configuration format (``trainingServicePlatform: local``) to the second
-format.
+"""Conversion of NNI's first configuration format (``trainingServicePlatform: local``) to the second format.
 
-The second format is then read as usual. Each value keeps its place in the user's file, so that errors name
-the line and the field that the user wrote.
+The result is then read as usual. Each value keeps its place in the user's file, so that errors name the line
+and the field that the user wrote.
 """
 
 from __future__ import annotations
@@ -37,18 +36,17 @@ _OF_TRIALS = {"command": "trialCommand", "codeDir": "trialCodeDirectory", "gpuNu
 
 
 def is_v1(value: Any) -> bool:
-    """Return whether the content of a file is in the first format, which a field shows that no other
-    format has.
-    """
+    """Return whether a file is in NNI's first format, which has the field ``trainingServicePlatform``."""
     return isinstance(value, Mapping) and any(
         match_key(str(key)) == "trainingserviceplatform" for key in value
     )
 
 
 def convert(document: Document, *, partly: bool = False) -> ConvertedDocument:
-    """Return the document in the second format. Raise ConfigError with every error of the conversion.
+    """Return a document in NNI's first format as a document in the second format.
 
-    ``partly``: return what could be converted instead, although the file has errors.
+    Raise ConfigError with all errors. ``partly``: if there are errors, return what could be converted
+    instead.
     """
     conversion = Conversion(document)
     top = Section(conversion, (), document.value)

@@ -1,4 +1,4 @@
-"""Steps of the conversion of NNI's first format: fields are taken from sections and moved to new places."""
+"""Helpers to convert NNI's first configuration format: they move fields to places in the second format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nnimgr.config.references import is_reference
 
 __all__ = ["Conversion", "ConvertedDocument", "Section"]
 
-# Fields that some versions or platforms of NNI read, and that have no effect in the others.
+# Fields that only some versions or platforms of NNI read. Otherwise they have no effect.
 _KNOWN_ELSEWHERE = frozenset(
     match_key(name)
     for name in (
@@ -39,7 +39,7 @@ _SECRETS = ("password", "sshPassphrase", "token", "storageAccountKey")
 
 
 class Conversion:
-    """Result of a conversion so far: the new values, the origin of each value, and the problems."""
+    """Result of the conversion so far: the new values, the origin of each value, and the errors."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -49,7 +49,7 @@ class Conversion:
         self.warnings: list[Problem] = []
 
     def put(self, target: KeyPath, value: Any, origin: KeyPath) -> None:
-        """Set the value at a place in the second format. ``origin``: the value's place in the user's file."""
+        """Set the value at the path ``target`` of the second format. ``origin``: path in the user's file."""
         self.origins[target] = origin
         here: Any = self.value
         for part, following in pairwise(target):
@@ -63,7 +63,7 @@ class Conversion:
 
 
 class Section:
-    """Mapping in the user's file, which records the fields that were taken."""
+    """Section of the user's file in NNI's first format. It records which of its fields were converted."""
 
     def __init__(self, conversion: Conversion, at: KeyPath, raw: Mapping[Any, Any]) -> None:
         self._conversion = conversion
@@ -73,19 +73,21 @@ class Section:
         self._taken: dict[str, str] = {}
 
     def path(self, name: str) -> KeyPath:
-        """Return the place of a field, in the user's spelling."""
+        """Return the path of a field in the user's file, as the user wrote it."""
         return (*self._at, str(self._spelled.get(match_key(name), name)))
 
     def take(self, name: str) -> Any:
-        """Return the value of a field, or None if it is missing or empty."""
+        """Return the value of a field, and record the field as converted. Return None if it is missing or
+        empty.
+        """
         self._taken[match_key(name)] = name
         key = self._spelled.get(match_key(name))
         return None if key is None else self._raw[key]
 
     def inner(self, name: str, *, required: bool = False) -> Section | None:
-        """Return the section in a field.
+        """Return the section that is the value of a field.
 
-        Return None if it is missing, and report that if it is ``required``.
+        Return None if the field is missing. If ``required``, this is reported as an error.
         """
         value = self.take(name)
         if value is None:
@@ -98,7 +100,7 @@ class Section:
         return Section(self._conversion, self.path(name), value)
 
     def inner_list(self, name: str, *, required: bool = False) -> list[Section]:
-        """Return the sections in a list."""
+        """Return the sections in a field that is a list."""
         value = self.take(name)
         if value is None and not required:
             return []
@@ -108,7 +110,10 @@ class Section:
         return [Section(self._conversion, (*self.path(name), n), item) for n, item in enumerate(value)]
 
     def move(self, names: Mapping[str, str], to: KeyPath = ()) -> None:
-        """Move fields. ``names``: name in the first format -> name in the second format, below ``to``."""
+        """Move fields to the second format. ``names``: name in the first format -> name in the second.
+
+        ``to``: path of the place that gets the fields.
+        """
         for old, new in names.items():
             value = self.take(old)
             if value is not None:
@@ -117,20 +122,20 @@ class Section:
                 self._conversion.origins.setdefault((*to, new), self.path(old))
 
     def put(self, name: str, target: KeyPath, value: Any) -> None:
-        """Set a value in the second format.
+        """Set the value at the path ``target`` of the second format.
 
-        ``name``: the field of this section from which the value comes.
+        ``name``: field of this section from which the value comes.
         """
         self._conversion.put(target, value, self.path(name))
 
     def drop(self, names: Iterable[str], sentence: str | None = None) -> None:
-        """Leave fields out. If ``sentence`` is given, it is reported as a warning."""
+        """Leave fields out of the second format. ``sentence``: warning about each of them, if any."""
         for name in names:
             if self.take(name) is not None and sentence is not None:
                 self.warn(name, sentence)
 
     def finish(self) -> None:
-        """Report every field that was not taken."""
+        """Report every field of this section that was neither converted nor left out."""
         for matched, key in self._spelled.items():
             if matched in self._taken:
                 continue
@@ -144,17 +149,17 @@ class Section:
     def fault(
         self, name: str, message: str, *, valid: Sequence[str] = (), nearest: str | None = None
     ) -> None:
-        """Report an error in a field."""
+        """Report an error in a field of this section."""
         problem = self._conversion.document.problem(self.path(name), message, valid=valid, nearest=nearest)
         self._conversion.problems.append(problem)
 
     def warn(self, name: str, message: str) -> None:
-        """Report a warning about a field."""
+        """Report a warning about a field of this section."""
         self._conversion.warnings.append(self._conversion.document.problem(self.path(name), message))
 
 
 class ConvertedDocument(Document):
-    """Document in the second format whose problems name the places in the first format."""
+    """Document in NNI's second format. Its errors name the places in the user's file, in the first format."""
 
     def __init__(self, conversion: Conversion) -> None:
         self.file = conversion.document.file
@@ -179,20 +184,21 @@ class ConvertedDocument(Document):
         return self._source.problem(origin, message, field=name, valid=valid, nearest=nearest)
 
     def in_own_words(self, problem: Problem) -> Problem:
-        """Return the problem with its field in the first format."""
+        """Return the error with its field named as in the user's file."""
         return replace(problem, field=self._named.get(problem.field, problem.field))
 
     def with_service(self, service: dict[str, Any]) -> str:
-        """Return the whole file in the second format with another ``trainingService``."""
+        """Return the whole file in the second format as YAML, with another ``trainingService``."""
         return to_yaml({**_without_secrets(self.value), "trainingService": service})
 
     def as_yaml(self) -> str:
-        """Return the file in the second format, with placeholders instead of secrets."""
+        """Return the file in the second format as YAML, with placeholders instead of secrets."""
         return to_yaml(_without_secrets(self.value))
 
     def _origin(self, path: KeyPath) -> KeyPath:
-        """Return the place in the first format from which a place in the second format, or its nearest
-        parent, comes.
+        """Return the path in the user's file from which the value at ``path`` of the second format comes.
+
+        If this is unknown, the origin of the nearest parent is used.
         """
         for length in range(len(path), 0, -1):
             if path[:length] in self._origins:
@@ -200,7 +206,10 @@ class ConvertedDocument(Document):
         return self._section(path) or path
 
     def _section(self, path: KeyPath) -> KeyPath:
-        """Return the section in the first format whose fields became those at ``path``, or () if unknown."""
+        """Return the path of the section in the user's file whose fields were moved to ``path``.
+
+        Return () if it is unknown.
+        """
         if len(path) < 2:
             return ()  # fields of the top level come from several sections
         inner = ((new, old) for new, old in self._origins.items() if new[: len(path)] == path)

@@ -1,4 +1,4 @@
-"""Training services of NNI's first configuration format."""
+"""Conversion of training services from NNI's first configuration format."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MACHINE = {
 
 
 def convert_service(platform: str, top: Section, trial: Section) -> None:
-    """Write ``trainingService`` from the sections of one platform."""
+    """Convert the sections of a platform to the field ``trainingService`` of the second format."""
     if platform == "hybrid":
         _hybrid(top, trial)
     else:

@@ -1,4 +1,4 @@
-"""The parsers of ``nnictl``: verbs, options, examples, and the groups in which its help shows the verbs."""
+"""The argument parsers of ``nnictl``: its verbs with their options, examples, and the groups in the help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nnimgr.cli.parsers.base import Parser, Verbs, examples_text
 
 __all__ = ["GROUPS", "nnictl_parser"]
 
-# The groups of the help, in the order in which a user needs them.
+# Groups of verbs in the help, in the order in which a user needs them.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start and stop": ("hello", "create", "resume", "view", "stop"),
     "Watch and read": ("top", "experiment", "trial", "log", "tensorboard", "config", "webui"),

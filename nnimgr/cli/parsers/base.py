@@ -1,6 +1,4 @@
-"""Parts of the parsers of ``nnictl``: a parser that suggests corrections, and arguments that many verbs
-have.
-"""
+"""Parts that the parsers of ``nnictl`` share: the parser class, and arguments that many verbs have."""
 
 from __future__ import annotations
 
@@ -33,14 +31,14 @@ _NNIS_ALONE = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser that suggests the nearest command, option or value, and accepts shortened options."""
+    """Argument parser that suggests the nearest command, option or value after a typing error."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(**options)
 
     def error(self, message: str) -> NoReturn:
-        """End with code 2 after the usage, the message, and the command that shows the help."""
+        """Print the usage, the message, and the command that shows the help. Exit with code 2."""
         if message.endswith("required: COMMAND"):
             self.print_help(sys.stderr)
             self.exit(2, f"\n{self.prog}: error: a command is missing\n")
@@ -50,7 +48,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse. Unknown arguments are reported here, because here the usage of the verb is known."""
+        """Parse the arguments. Report unknown arguments here, because only here the verb's usage is known."""
         found, rest = super().parse_known_args(args, namespace)
         if rest:
             options = [word for word in self._option_string_actions if word.startswith("--")]
@@ -75,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"must be one of {valid}, not {value!r}{hint}")
 
     def _get_option_tuples(self, option_string: str) -> Any:
-        """Return the options that match a shortened option. Two spellings of an option count once."""
+        """Return the options that begin with a shortened option. Two spellings of one option count once."""
         found: Any = super()._get_option_tuples(option_string)
         return list({id(action): (action, *rest) for action, *rest in found}.values())
 
@@ -96,7 +94,7 @@ def _nearest(word: str, names: Iterable[str]) -> str | None:
 
 
 def examples_text(examples: Sequence[str]) -> str:
-    """Return examples as the last paragraph of a help text."""
+    """Return the examples of a verb as the last paragraph of its help text."""
     return "\n".join(["examples:", *(f"  {example}" for example in examples)])
 
 
@@ -110,7 +108,10 @@ def add_verb(
     about: str = "",
     examples: Sequence[str],
 ) -> Parser:
-    """Add a verb. ``target``: its function, as "module:name". ``about``: more lines for its description."""
+    """Add a verb to the parser. ``target``: function that runs the verb, as "module:name".
+
+    ``about``: further lines of the verb's description.
+    """
     description = f"{summary[0].upper()}{summary[1:]}."
     verb = verbs.add_parser(
         name,
@@ -125,7 +126,7 @@ def add_verb(
 
 
 def add_group(verbs: Verbs[Parser], name: str, summary: str) -> Verbs[Parser]:
-    """Add a group: a verb that only has verbs below it."""
+    """Add a verb that only groups other verbs, such as ``nnictl trial``. Return the place for these verbs."""
     group = verbs.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
     return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 

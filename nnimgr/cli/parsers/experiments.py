@@ -1,4 +1,4 @@
-"""Verbs that read experiments, and verbs that change them."""
+"""Parsers of the verbs that read experiments, and of the verbs that change them."""
 
 from __future__ import annotations
 

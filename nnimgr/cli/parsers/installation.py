@@ -1,4 +1,4 @@
-"""Verbs about this installation and its machines, servers, algorithms and platforms."""
+"""Parsers of the verbs about this installation: machines, servers, algorithms and platforms."""
 
 from __future__ import annotations
 

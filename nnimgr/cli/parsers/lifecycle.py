@@ -1,4 +1,4 @@
-"""Verbs that start, stop and watch experiments."""
+"""Parsers of the verbs that start, stop and watch experiments."""
 
 from __future__ import annotations
 

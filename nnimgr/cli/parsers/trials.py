@@ -1,4 +1,4 @@
-"""Verbs about trials, and about the output of trials and experiments."""
+"""Parsers of the verbs about trials, and about the output of trials and experiments."""
 
 from __future__ import annotations
 
