@@ -1,13 +1,14 @@
 """NNI's interface of advisors: algorithms that are tuner and assessor in one.
 
-``nni.runtime.msg_dispatcher_base`` and its neighbours re-export these names. An advisor gets commands through
-its ``handle_`` methods, and answers with ``send``: now or during a later command. All methods are called one
-at a time, in one thread. Unlike in NNI, no channel is connected, and ``run`` is not needed.
+``nni.runtime.msg_dispatcher_base`` and the modules beside it export these names too. An advisor gets commands
+through its ``handle_`` methods. It answers with ``send``, at once or during a later command. All methods are
+called one after the other, in one thread. Unlike in NNI, there is no channel to connect, and ``run`` is not
+needed.
 
-After the process has died, a new advisor gets the search space through ``handle_initialize``, and the results
-of all finished trials through ``handle_import_data``.
+If the advisor's process has died, a new advisor gets the search space through ``handle_initialize``. Then it
+gets the results of all finished trials through ``handle_import_data``.
 
-Standard library only.
+This module uses the standard library only.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["Advisor", "CommandType", "connect", "is_hosted", "send"]
 
 
 class CommandType(Enum):
-    """Commands to an advisor and from it, with NNI's codes."""
+    """Commands that an advisor gets or sends, with NNI's codes."""
 
     Initialize = "IN"
     RequestTrialJobs = "GE"
@@ -48,7 +49,7 @@ _receivers: list[Receiver] = []  # at most one: a process hosts one advisor
 
 
 def connect(receiver: Receiver) -> None:
-    """Pass everything that is sent from now on to ``receiver``."""
+    """Pass every command that an advisor sends from now on to ``receiver``."""
     _receivers[:] = [receiver]
 
 
@@ -58,11 +59,10 @@ def is_hosted() -> bool:
 
 
 def send(command: CommandType, data: str) -> None:
-    """Send a command. Raise RuntimeError outside of an experiment.
+    """Send a command of an advisor to the experiment. Raise RuntimeError if there is no experiment.
 
-    ``data``: what the command is about, as JSON text. NewTrialJob needs an object with ``parameter_id`` (any
-    JSON value that is new) and ``parameters``; KillTrialJob needs the id of the trial; Initialized and
-    NoMoreTrialJobs need nothing.
+    ``data``: JSON text. For NewTrialJob: an object with ``parameter_id`` (any new JSON value) and
+    ``parameters``. For KillTrialJob: the id of the trial. For Initialized and NoMoreTrialJobs: empty.
     """
     if not _receivers:
         raise RuntimeError(f"{command.name} was sent, but an advisor can send only inside an experiment")
@@ -70,9 +70,9 @@ def send(command: CommandType, data: str) -> None:
 
 
 class Advisor(Recoverable):
-    """Base class of advisors (NNI: ``MsgDispatcherBase``).
+    """Base class of advisors (``MsgDispatcherBase`` in NNI).
 
-    ``command_channel_url`` is ignored; it is taken because advisors of NNI may pass it on.
+    ``command_channel_url`` is ignored. It is accepted because advisors written for NNI may pass it.
     """
 
     def __init__(self, command_channel_url: str | None = None) -> None:
@@ -80,31 +80,34 @@ class Advisor(Recoverable):
         self.worker_exceptions: list[Any] = []
 
     def send(self, command: CommandType, data: str) -> None:
-        """Send a command. See the function ``send``."""
+        """Send a command to the experiment, like the function ``send`` of this module."""
         send(command, data)
 
     def handle_initialize(self, data: dict[str, Any]) -> None:
-        """Take the search space. The first call. Send Initialized when it is done."""
+        """Receive the search space. This is the first call. Send the command Initialized when ready."""
         raise NotImplementedError("handle_initialize is missing")
 
     def handle_request_trial_jobs(self, data: int) -> None:
-        """Send NewTrialJob for ``data`` further trials, now or later, or NoMoreTrialJobs."""
+        """Receive a request for ``data`` more trials.
+
+        Send NewTrialJob for each of them, now or later, or send NoMoreTrialJobs.
+        """
         raise NotImplementedError("handle_request_trial_jobs is missing")
 
     def handle_update_search_space(self, data: dict[str, Any]) -> None:
-        """Take the search space that a user has changed."""
+        """Receive the new search space after a user has changed it."""
         raise NotImplementedError("handle_update_search_space is missing")
 
     def handle_import_data(self, data: list[dict[str, Any]]) -> None:
-        """Take results from elsewhere, each as {"parameter", "value"}."""
+        """Receive results from outside this experiment, each as {"parameter": ..., "value": ...}."""
         raise NotImplementedError("handle_import_data is missing")
 
     def handle_add_customized_trial(self, data: Any) -> None:
-        """Exists for NNI's sake. It is never called: a user's own trials do not reach an advisor."""
+        """Never called, because trials that a user submits do not reach an advisor. NNI has this method."""
         raise NotImplementedError("handle_add_customized_trial is missing")
 
     def handle_report_metric_data(self, data: dict[str, Any]) -> None:
-        """Take a result of a trial that this advisor has sent.
+        """Receive a result of a trial that this advisor has created.
 
         Keys of ``data``: ``parameter_id`` (as sent), ``trial_job_id``, ``type`` (PERIODICAL or FINAL),
         ``sequence`` (number of the intermediate result, 0 for a final one) and ``value`` (JSON text).
@@ -112,7 +115,7 @@ class Advisor(Recoverable):
         raise NotImplementedError("handle_report_metric_data is missing")
 
     def handle_trial_end(self, data: dict[str, Any]) -> None:
-        """Take the end of a trial that this advisor has sent.
+        """Receive the end of a trial that this advisor has created.
 
         Keys of ``data``: ``trial_job_id``, ``event`` (the trial's last status) and ``hyper_params`` (the text
         that was sent with NewTrialJob).

@@ -46,7 +46,7 @@ __all__ = [
 
 
 class NoMoreTrialError(Exception):
-    """Raised by a tuner that has no more parameter sets."""
+    """Error that a tuner raises if it has no more parameter sets to suggest."""
 
 
 class OptimizeMode(Enum):
@@ -55,16 +55,16 @@ class OptimizeMode(Enum):
 
 
 class AssessResult(Enum):
-    """Judgement of an assessor about a running trial. A trial that is judged Bad is stopped early."""
+    """Judgment of an assessor about a running trial. A trial that is judged Bad is stopped early."""
 
     Good = True
     Bad = False
 
 
 class Past(Flag):
-    """Part of an experiment's past that a tuner with ``recall`` needs to restore its state.
+    """Parts of an experiment's past that a tuner with the method ``recall`` needs to restore its state.
 
-    Changes of the search space are always included.
+    Changes of the search space are always included, whatever the parts.
     """
 
     NOTHING = 0
@@ -81,7 +81,7 @@ def _anything(parameters: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Conditions that an experiment sets for every parameter set.
+    """Conditions that an experiment sets for every parameter set that a tuner suggests.
 
     ``feasible``: function that returns whether a set meets the constraints. ``may_repeat``: the tuner may
     suggest a set again, because another part of the program handles duplicates. ``never_repeat``: no set may
@@ -94,21 +94,26 @@ class Rules:
 
 
 class Recoverable:
-    """Checkpoint methods for algorithms that keep files of their own."""
+    """Checkpoint methods of tuners and assessors that keep their state in files of their own."""
 
     def load_checkpoint(self) -> None:
-        """Called after the constructor when an experiment continues in a new process."""
+        """Load the state from a checkpoint. Called after the constructor when an experiment is continued."""
 
     def save_checkpoint(self) -> None:
-        """Never called by nnimgr, as in NNI 3.0. An algorithm may call it itself."""
+        """Save the state to a checkpoint. Never called by nnimgr, as in NNI 3.0; an algorithm may call it
+        itself.
+        """
 
     def get_checkpoint_path(self) -> str | None:
-        """Return the directory for checkpoints (``NNI_CHECKPOINT_DIRECTORY``), None if there is none."""
+        """Return the directory for checkpoints (``NNI_CHECKPOINT_DIRECTORY``), or None if it is missing."""
         path = os.environ.get("NNI_CHECKPOINT_DIRECTORY")
         return path if path and os.path.isdir(path) else None
 
     def is_created_in_previous_exp(self, param_id: Any) -> bool:
-        """Return False. After a restart, earlier parameter sets reach an algorithm only as imported data."""
+        """Return False for every parameter set.
+
+        After a restart, earlier parameter sets reach an algorithm only as imported data.
+        """
         return False
 
 
@@ -148,11 +153,11 @@ class Tuner(Recoverable):
     _accept_customized: bool = False
 
     def update_search_space(self, search_space: dict[str, Any]) -> None:
-        """Set the search space. Called first, and after every change of the search space."""
+        """Set the search space. Called before all requests, and after every change of the search space."""
         raise NotImplementedError("Tuner: update_search_space is not implemented")
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
-        """Return one parameter set (any JSON value). Raise NoMoreTrialError if there is none."""
+        """Return one parameter set (any JSON value). Raise NoMoreTrialError if there are no more sets."""
         raise NotImplementedError("Tuner: generate_parameters is not implemented")
 
     def generate_multiple_parameters(self, parameter_id_list: list[int], **kwargs: Any) -> list[Any]:
@@ -185,10 +190,10 @@ class Tuner(Recoverable):
         """
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
-        """Receive results from outside this experiment, each ``{"parameter": ..., "value": ...}``."""
+        """Receive results from outside this experiment, each as ``{"parameter": ..., "value": ...}``."""
 
     def _accept_customized_trials(self, accept: bool = True) -> None:
-        """Also receive the results of trials that a user submitted by hand."""
+        """Choose whether the tuner also receives the results of trials that a user submitted."""
         self._accept_customized = accept
 
     def _on_exit(self) -> None:
@@ -215,14 +220,14 @@ class Assessor(Recoverable):
     replayable: ClassVar[bool] = False
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult | bool:
-        """Judge a trial by ``trial_history``, the values reported so far in order.
+        """Judge a trial by ``trial_history``, the values that it has reported so far, oldest first.
 
-        Several reports may lead to one call.
+        Several reports may lead to one call only.
         """
         raise NotImplementedError("Assessor: assess_trial is not implemented")
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
-        """Receive the end of a trial that has reported a value."""
+        """Receive the end of a trial that has reported at least one value."""
 
     def _on_exit(self) -> None:
         """Called when the experiment stops using the assessor."""
@@ -232,14 +237,16 @@ class Assessor(Recoverable):
 
 
 class ClassArgsValidator(abc.ABC):
-    """Base class of validators for the ``classArgs`` of registered algorithms."""
+    """Base class of validators, which check the arguments (``classArgs``) of a registered algorithm."""
 
     @abc.abstractmethod
     def validate_class_args(self, **kwargs: Any) -> None:
         """Raise an exception if the algorithm cannot be built with these arguments."""
 
     def choices(self, key: str, *args: Any) -> Callable[[Any], bool]:
-        """Return a test that the value of ``key`` is one of ``args``. The test raises ValueError."""
+        """Return a function that raises ValueError unless its argument, the value of ``key``, is one of
+        ``args``.
+        """
 
         def test(value: Any) -> bool:
             if value not in args:
@@ -249,9 +256,10 @@ class ClassArgsValidator(abc.ABC):
         return test
 
     def range(self, key: str, keyType: type, start: float, end: float) -> Callable[[Any], bool]:
-        """Return a test that ``key`` has a ``keyType`` value between two bounds.
+        """Return a function that raises ValueError unless its argument is a ``keyType`` from ``start`` to
+        ``end``.
 
-        The test raises ValueError.
+        ``key``: name of the argument in the message.
         """
 
         def test(value: Any) -> bool:
@@ -262,7 +270,10 @@ class ClassArgsValidator(abc.ABC):
         return test
 
     def path(self, key: str) -> Callable[[Any], bool]:
-        """Return a test that the value of ``key`` is an existing path. The test raises ValueError."""
+        """Return a function that raises ValueError unless its argument is the path of an existing file.
+
+        ``key``: name of the argument in the message.
+        """
 
         def test(value: Any) -> bool:
             if not os.path.exists(value):
@@ -273,7 +284,10 @@ class ClassArgsValidator(abc.ABC):
 
 
 def extract_scalar_reward(value: Any, scalar_key: str = "default") -> float:
-    """Return the number in a result: the result itself or its entry ``scalar_key``. Raise RuntimeError."""
+    """Return the number in a trial's result: the result itself, or its entry ``scalar_key``.
+
+    Raise RuntimeError if there is no number.
+    """
     reward = value
     if not isinstance(value, int | float) and isinstance(value, Mapping):
         reward = value.get(scalar_key)
@@ -285,5 +299,5 @@ def extract_scalar_reward(value: Any, scalar_key: str = "default") -> float:
 
 
 def extract_scalar_history(trial_history: Sequence[Any], scalar_key: str = "default") -> list[float]:
-    """Return the numbers in intermediate results. Raise RuntimeError."""
+    """Return the numbers in a trial's intermediate results. Raise RuntimeError if one has no number."""
     return [extract_scalar_reward(value, scalar_key) for value in trial_history]

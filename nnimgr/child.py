@@ -20,13 +20,13 @@ def die_with_parent() -> None:
 
 
 def name_process(name: str) -> None:
-    """Set the name of this process in process lists. The kernel keeps 15 bytes of it."""
+    """Set the name of this process in process lists. The kernel keeps only the first 15 bytes."""
     with open("/proc/self/comm", "w", encoding="ascii") as file:
         file.write(name)
 
 
 def is_stopped(pid: int) -> bool:
-    """Check whether a process is stopped by SIGSTOP or a debugger."""
+    """Return whether a process is stopped by SIGSTOP or by a debugger."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
@@ -35,7 +35,10 @@ def is_stopped(pid: int) -> bool:
 
 
 def how_it_ended(returncode: int | None) -> str:
-    """Return how a process ended, as a phrase without a subject. ``returncode``: as in ``subprocess``."""
+    """Return how a process ended, as a phrase without a subject: "exited with status 1".
+
+    ``returncode``: exit status, or the negative number of a signal, as in ``subprocess``.
+    """
     if returncode is None or returncode >= 0:
         return f"exited with status {returncode}"
     try:

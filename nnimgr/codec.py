@@ -1,8 +1,8 @@
-"""JSON codec for frozen records: facts, snapshots and pipe messages.
+"""JSON codec for frozen dataclasses, here called records: facts, snapshots and messages in pipes.
 
-A record becomes an object of its fields. Fields equal to their defaults are left out, and so are fields with
-``compare=False``, which are derived from other fields. Decoding checks a value only by constructing the
-record. Unknown keys are ignored, so that an older reader survives added fields.
+A record becomes a JSON object of its fields. Fields equal to their defaults are left out, and so are fields
+with ``compare=False``, which are derived from other fields. Decoding checks a value only by constructing the
+record. Unknown keys are ignored, so that an older program can read records with new fields.
 
 Supported field types: str, int, float, bool, None, Any, datetime (aware, ISO text), timedelta (seconds),
 StrEnum, other records, named tuples (as lists), tuple, frozenset, list, dict, Mapping, and unions of a record
@@ -28,7 +28,7 @@ _Plain = Callable[[Any], Any]
 
 
 def dumps(value: Any) -> str:
-    """Return the compact JSON text of a plain value. Raise ValueError for NaN and infinity."""
+    """Return a plain value as compact JSON text. Raise ValueError for NaN and infinity."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
@@ -36,7 +36,7 @@ loads = json.loads
 
 
 def encode(record: Any) -> Any:
-    """Convert a record (or a container of records) to a plain JSON value."""
+    """Return the plain JSON value of a record (a frozen dataclass), or of a container of records."""
     kind = type(record)
     if kind in (str, int, float, bool) or record is None:
         return record
@@ -62,7 +62,7 @@ def encode(record: Any) -> Any:
 
 
 def decode(kind: type[T], value: Any) -> T:
-    """Return the record of type ``kind`` that ``encode`` has converted to ``value``."""
+    """Return the record of the class ``kind`` from its JSON value, which ``encode`` has returned."""
     decoder: _Plain = _decoder(kind)  # type: ignore[arg-type]
     return typing.cast("T", decoder(value))
 

@@ -1,4 +1,4 @@
-"""Comparisons, arithmetic and functions for constraints, all with bounded cost.
+"""Comparisons, arithmetic and functions in constraints on parameter sets. All have a bounded cost.
 
 Numbers are those of JSON. ``true`` and ``false`` count as 1 and 0 where a number is needed.
 """
@@ -30,11 +30,11 @@ _MANY = 100  # most arguments of a function that takes any number of arguments
 
 
 class Absent(Exception):
-    """Error: the parameter set has no parameter of this name."""
+    """Error: a parameter in the constraint does not exist in the parameter set."""
 
 
 class Fault(Exception):
-    """Error: the expression has no value. The message is one sentence."""
+    """Error: an expression in a constraint has no value. The message is one sentence."""
 
 
 def as_bool(value: Any) -> bool:
@@ -83,7 +83,7 @@ def item_of(held: Any, at: Any) -> Any:
 
 
 def _of_numbers(function: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return a function that takes either several numbers or one list of numbers."""
+    """Return ``function`` for use in constraints: it takes several numbers, or one list of numbers."""
 
     def call(*given: Any) -> Any:
         numbers = given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
@@ -136,7 +136,7 @@ COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: _within,
     ast.NotIn: _not_within,
 }
-# name -> (function, least and most number of arguments)
+# Functions in constraints: name -> (function, least and largest number of arguments)
 FUNCTIONS: Mapping[str, tuple[Callable[..., Any], int, int]] = {
     "abs": (_of_number(abs), 1, 1),
     "min": (_of_numbers(min), 1, _MANY),

@@ -41,7 +41,7 @@ _DEEPEST = 40
 
 
 class ConstraintError(ValueError):
-    """Error: a constraint cannot be used. The message is one sentence.
+    """Error: a constraint on parameter sets cannot be used. The message is one sentence.
 
     ``nearest``: the text that the user probably meant, in the syntax of constraints.
     """
@@ -52,9 +52,9 @@ class ConstraintError(ValueError):
 
 
 class Constraint:
-    """Constraint on parameter sets. Raises ConstraintError.
+    """Constraint on parameter sets. The constructor raises ConstraintError.
 
-    ``names``: the parameters of the search space, to check names against. None: unknown names are accepted.
+    ``names``: names of parameters that the constraint may use. None: all names are accepted.
     """
 
     def __init__(self, text: str, names: Names | None = None) -> None:
@@ -66,7 +66,7 @@ class Constraint:
             raise ConstraintError("names no parameter, so it is always true or always false")
 
     def holds(self, parameters: Any) -> bool:
-        """Return whether the set meets the constraint.
+        """Return whether a parameter set meets the constraint.
 
         A constraint without a value, for example because of a division by zero, is not met.
         """
@@ -78,7 +78,7 @@ class Constraint:
             return False
 
     def trouble(self, parameters: Any) -> str | None:
-        """Return why the constraint has no value for this set; None if it has a value."""
+        """Return why the constraint has no value for this parameter set. Return None if it has a value."""
         try:
             self._holds(parameters)
         except Absent:
@@ -92,7 +92,9 @@ class Constraint:
         return None
 
     def complaint(self, parameters: Any) -> str:
-        """Return a sentence, without its final period, about a set that does not meet the constraint."""
+        """Return a sentence, without its period, that says why the parameter set does not meet the
+        constraint.
+        """
         values = ", ".join(f"{_written(path)} = {shown(value)}" for path, value in self._values(parameters))
         trouble = self.trouble(parameters)
         if trouble is not None:
@@ -110,7 +112,7 @@ class Constraint:
 
 
 class Constraints:
-    """All constraints of an experiment. Raises ConstraintError."""
+    """All constraints of an experiment. The constructor raises ConstraintError."""
 
     def __init__(self, texts: Sequence[str] = (), names: Names | None = None) -> None:
         self._all = [Constraint(text, names) for text in texts]
@@ -119,11 +121,11 @@ class Constraints:
         return len(self._all)
 
     def feasible(self, parameters: Any) -> bool:
-        """Return whether the set meets all constraints."""
+        """Return whether a parameter set meets all constraints."""
         return all(constraint.holds(parameters) for constraint in self._all)
 
     def complaint(self, parameters: Any) -> str | None:
-        """Return a sentence about the first constraint that the set does not meet; None if it meets all."""
+        """Return a sentence about the first constraint that the parameter set does not meet, or None."""
         for constraint in self._all:
             if not constraint.holds(parameters):
                 return constraint.complaint(parameters)
@@ -131,7 +133,7 @@ class Constraints:
 
 
 def names_of(space: Space) -> Names:
-    """Return the names that constraints on sets of this space may use."""
+    """Return the names of parameters that constraints on this search space may use."""
     return {name: _below(spec) for name, spec in space.parameters}
 
 
@@ -185,9 +187,9 @@ def _hint(text: str, error: SyntaxError) -> str:
 
 
 class _Compiler:
-    """Compiler of one expression to closures.
+    """Compiler that turns the syntax tree of a constraint into a closure, which evaluates a parameter set.
 
-    ``used``: parameter in the expression -> function that gets its value.
+    ``used``: path of each parameter in the constraint -> function that returns its value in a parameter set.
     """
 
     def __init__(self, names: Names | None) -> None:
@@ -195,7 +197,7 @@ class _Compiler:
         self.used: dict[_Path, _Value] = {}
 
     def truth(self, node: ast.expr, depth: int) -> _Value:
-        """Return a closure whose result is True or False."""
+        """Compile an expression to a closure that returns True or False for a parameter set."""
         _check_depth(depth)
         match node:
             case ast.BoolOp(op=op, values=values):
@@ -216,7 +218,7 @@ class _Compiler:
         return lambda p: as_bool(value(p))
 
     def value(self, node: ast.expr, depth: int) -> _Value:
-        """Return a closure whose result may be any value."""
+        """Compile an expression to a closure that returns any value for a parameter set."""
         _check_depth(depth)
         match node:
             case ast.Constant(value=str() | int() | float() | None as constant):
@@ -309,7 +311,9 @@ class _Compiler:
     # ---- parameters ---------------------------------------------------------------------------------------
 
     def _path(self, node: ast.expr) -> _Path | None:
-        """Return the names that lead to the parameter in this node; None if the node is no parameter."""
+        """Return the names that lead to the parameter in this expression. Return None if it is not a
+        parameter.
+        """
         match node:
             case ast.Name(id=name):
                 return (name,)
@@ -374,7 +378,7 @@ def _getter(path: _Path) -> _Value:
 
 
 def _written(path: _Path) -> str:
-    """Return a parameter in the syntax of constraints."""
+    """Return the name of a parameter as it is written in constraints."""
     name, *rest = path
     text = name if name.isidentifier() else f'param("{name}")'
     return text + "".join(f".{each}" if each.isidentifier() else f'["{each}"]' for each in rest)
@@ -394,8 +398,9 @@ def _every(parts: tuple[_Value, ...]) -> _Value:
 
 
 def _unknown(name: str, names: Names) -> ConstraintError:
-    """Build the error for an unknown name, with the name that was probably meant, or a hint to put text in
-    quotes.
+    """Build the error for an unknown name in a constraint.
+
+    It suggests the name that was probably meant, or to put text in quotes.
     """
     sentence = f"the search space has no parameter {name}"
     nearest: str | None = {"true": "True", "false": "False", "none": "None"}.get(name.lower())

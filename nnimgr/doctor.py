@@ -1,7 +1,6 @@
-"""Checks every machine of a configuration, without a server and without leaving files there.
+"""Checks of every machine of a configuration. They need no server and leave no files on the machines.
 
-The check connects to each machine, reads its properties, copies the trial code to it, and runs an empty
-trial.
+A check connects to the machine, reads its properties, copies the trial code to it, and runs an empty trial.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ HERE = "this machine"
 
 
 async def examine(config: ExperimentConfig, service: Any) -> AsyncIterator[Finding]:
-    """Yield the findings of each machine when its check has ended. All machines are checked at the same
-    time.
+    """Check all machines at the same time. Yield the findings of each machine when its check has ended.
 
     ``service``: the training service's configuration with its secrets.
     """
@@ -81,7 +79,7 @@ def _context(member: Member, folder: Path) -> ExperimentContext:
 
 
 def _patients(examination: Examination, platform: str, service: Any) -> Sequence[AsyncIterator[Finding]]:
-    """Return iterators of findings: one per machine, and one for the findings about all machines."""
+    """Return iterators of findings: one per machine, and one for findings that concern all machines."""
     found = registry.examine(platform, examination, service)
     return [_unknown(platform)] if found is None else found
 

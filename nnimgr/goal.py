@@ -1,4 +1,4 @@
-"""Direction in which results of an experiment are better."""
+"""Direction in which the results of an experiment are better: "minimize" or "maximize"."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["is_stated", "optimize_mode", "stated_goal", "stated_mode"]
 
 
 def optimize_mode(config: Mapping[str, Any]) -> str:
-    """Return "minimize" or "maximize" for a canonical configuration, whose goal may not be stated.
+    """Return "minimize" or "maximize" for a configuration, which may state no goal.
 
-    Without a stated goal, NNI's default holds: the tuner's own default, or "maximize" for a tuner that does
+    Without a stated goal, NNI's default applies: the tuner's own default, or "maximize" for a tuner that does
     not learn.
     """
     builtin = meant("tuner", config.get("tuner") or {})
@@ -23,7 +23,10 @@ def optimize_mode(config: Mapping[str, Any]) -> str:
 
 
 def stated_goal(config: Mapping[str, Any]) -> str | None:
-    """Return the direction of the main objective, or else of ``goal``; None if neither is given."""
+    """Return "minimize" or "maximize": the direction of the main objective, or else the field ``goal``.
+
+    Return None if the configuration has neither.
+    """
     for mode in objectives_of(config).values():
         return mode
     goal: str | None = config.get("goal")
@@ -31,11 +34,11 @@ def stated_goal(config: Mapping[str, Any]) -> str | None:
 
 
 def is_stated(config: Mapping[str, Any]) -> bool:
-    """Return whether the configuration says which results are better."""
+    """Return whether the configuration states if smaller or larger results are better."""
     return stated_goal(config) is not None or stated_mode(config, "tuner") is not None
 
 
 def stated_mode(config: Mapping[str, Any], role: str) -> str | None:
-    """Return the ``optimize_mode`` in the arguments of the tuner or the assessor, or None."""
+    """Return the argument ``optimize_mode`` of the tuner or the assessor, or None if it is not given."""
     mode = ((config.get(role) or {}).get("classArgs") or {}).get("optimize_mode")
     return None if mode is None else str(mode)

@@ -1,9 +1,9 @@
 """Home directory with all data of one user: ``$NNIMGR_HOME``, else ``~/nni-experiments``.
 
-It holds the index of experiments (``nnimgr.index``) and the folder ``.nnimgr/`` (mode 0700). The folder has
-the token (mode 0600) and three files per server: ``server-<port>.json``, the lock that the server holds for
-its life, and the Unix socket for commands. Only the lock shows whether a server runs, because a killed
-process loses its lock.
+It contains the index of experiments (``nnimgr.index``) and the folder ``.nnimgr/`` (mode 0700). In this
+folder are the token (mode 0600) and three files per server: ``server-<port>.json``, the lock that the server
+holds while it runs, and the Unix socket for commands. Only the lock shows whether a server runs, because a
+killed process loses its lock.
 
 Standard library only and quick to import, because every ``nnictl`` command starts here.
 """
@@ -39,7 +39,7 @@ class ServerAlreadyRunning(HomeError):
 
 
 def check_prefix(text: str) -> str:
-    """Return ``text`` if it can be a prefix of URL paths. Raise ValueError with a sentence."""
+    """Return ``text`` if it can be a prefix of URL paths, otherwise raise ValueError."""
     if not _PREFIX.fullmatch(text):
         raise ValueError(
             f"{text!r} cannot be a URL prefix: it takes letters, digits, '_', '-' and '.', "
@@ -50,7 +50,7 @@ def check_prefix(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """Running server. ``pid`` is None if only its lock is known."""
+    """Running server. ``pid`` is None if nothing but its lock is known."""
 
     port: int
     url: str
@@ -60,13 +60,13 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Paths of one user's home, and the content of its private folder."""
+    """Home directory of one user: the paths in it, and the files in its private folder."""
 
     path: Path
 
     @classmethod
     def find(cls, environ: Mapping[str, str] = os.environ) -> Home:
-        """Return the home that the environment names. No file is touched."""
+        """Return the home directory that the environment variables name. No file is read or created."""
         named = environ.get(HOME_VARIABLE)
         return cls(Path(os.path.abspath(os.path.expanduser(named or "~/nni-experiments"))))
 
@@ -89,14 +89,17 @@ class Home:
         return self.private_path / f"server-{port}.lock"
 
     def server_socket_path(self, port: int) -> Path:
-        """Return the path of the socket for this user's commands. The file remains after the server's end."""
+        """Return the path of the Unix socket for commands to the server of a port.
+
+        The file remains after the server has ended.
+        """
         return self.private_path / f"server-{port}.sock"
 
     def server_log_path(self, port: int) -> Path:
         return self.private_path / f"server-{port}.log"
 
     def prepare(self) -> None:
-        """Create the directories. Raise HomeError if they cannot be created or written."""
+        """Create the home directory and its private folder. Raise HomeError if they cannot be written."""
         with self._writing():
             make_private_folder(self.path)
             self.private_path.mkdir(mode=0o700, exist_ok=True)
@@ -106,7 +109,7 @@ class Home:
                 raise PermissionError(13, "Permission denied")
 
     def token(self) -> str:
-        """Return the token of this home, created at the first use.
+        """Return the secret token of this home directory. It is created at the first use.
 
         If two processes create it at the same time, both get the same token. Raise HomeError.
         """
@@ -128,16 +131,18 @@ class Home:
         return self._read_token()
 
     def claim_server(self, port: int) -> ServerClaim:
-        """Take the lock of this port until the claim is closed or the process ends.
+        """Take the lock of a port, which shows that its server runs.
 
-        Raise ServerAlreadyRunning or HomeError.
+        The lock is held until the result is closed or the process ends. Raise ServerAlreadyRunning or
+        HomeError.
         """
         self.prepare()
         with self._writing():
             descriptor = os.open(self.server_lock_path(port), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             while not _try_lock(descriptor, fcntl.LOCK_EX):
-                # A shared lock is only a short check by ``server_running``, so try again.
+                # The other process may hold only a shared lock, for a short check in ``server_running``: try
+                # again.
                 if not _try_lock(descriptor, fcntl.LOCK_SH):
                     raise ServerAlreadyRunning(f"A server of {self.path} already runs on port {port}.")
             self.server_path(port).unlink(missing_ok=True)
@@ -147,7 +152,7 @@ class Home:
         return ServerClaim(home=self, port=port, descriptor=descriptor)
 
     def server_running(self, port: int) -> ServerInfo | None:
-        """Return the server that holds the lock of this port, None if there is none. Never waits."""
+        """Return the server that holds the lock of this port, or None if no server runs. Never waits."""
         try:
             descriptor = os.open(self.server_lock_path(port), os.O_RDONLY)
         except FileNotFoundError:
@@ -162,7 +167,7 @@ class Home:
         return self._server(port)
 
     def servers(self) -> list[ServerInfo]:
-        """Return all running servers of this home, by port."""
+        """Return all running servers of this home directory, in the order of their ports."""
         ports = []
         for path in self.private_path.glob("server-*.lock"):
             number = path.stem.removeprefix("server-")
@@ -172,9 +177,9 @@ class Home:
 
     @contextlib.contextmanager
     def starting_server(self, port: int) -> Iterator[None]:
-        """Keep other processes from starting a server on this port. Wait for a process that starts one now.
+        """Keep other processes from starting a server on this port while the block runs.
 
-        Raise HomeError if that process takes longer than START_LIMIT_S.
+        If another process is starting one now, wait for it. Raise HomeError after START_LIMIT_S seconds.
         """
         self.prepare()
         with self._writing():
@@ -232,14 +237,14 @@ class Home:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerClaim:
-    """Lock of one port, held by this process."""
+    """Lock of one port, which this process holds while it is the port's server."""
 
     home: Home
     port: int
     descriptor: int
 
     def publish(self, *, url: str, version: str) -> ServerInfo:
-        """Publish the address of this server for other processes. Raise HomeError."""
+        """Write the address of this server to a file, where other processes find it. Raise HomeError."""
         server = ServerInfo(port=self.port, url=url, pid=os.getpid(), version=version)
         path = self.home.server_path(self.port)
         fresh = path.with_suffix(f".{os.getpid()}.new")
@@ -250,7 +255,7 @@ class ServerClaim:
         return server
 
     def close(self) -> None:
-        """Release the lock. Call this only once."""
+        """Release the lock of the port. Call this method only once."""
         self.home.server_path(self.port).unlink(missing_ok=True)
         os.close(self.descriptor)
 

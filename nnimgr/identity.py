@@ -1,4 +1,4 @@
-"""Decides whether two parameter sets are equal. Standard library only."""
+"""Comparison of parameter sets, to find duplicates. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["identity"]
 
 
 def identity(parameters: Any) -> str:
-    """Return a JSON text that is equal for equal parameter sets.
+    """Return a JSON text that is the same for equal parameter sets.
 
-    Keys are sorted and numbers compare by value (1 equals 1.0).
+    Keys are sorted, and numbers with the same value have the same text (1 and 1.0).
     """
     return json.dumps(_by_value(parameters), sort_keys=True)
 

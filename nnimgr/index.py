@@ -37,14 +37,14 @@ _NOT_ENDED = "N/A"
 
 
 class IndexDamaged(HomeError):
-    """Error: the index file has a format that neither NNI nor nnimgr writes. Nothing was changed."""
+    """Error: the index of experiments has a format that neither NNI nor nnimgr writes. It was not changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntry:
-    """Entry of an experiment in the index.
+    """Entry of one experiment in the index of experiments.
 
-    ``status``: NNI's name, as a plain string, since NNI itself may have written it. ``log_dir``: the
+    ``status``: NNI's name as a plain string, because NNI itself may have written it. ``log_dir``: the field
     experimentWorkingDirectory. ``directory``: the experiment's own folder.
     """
 
@@ -68,17 +68,20 @@ class IndexEntry:
 
 
 class Index:
-    """Index of one home. All calls block on the disk. Changes also block each other."""
+    """Index of the experiments in one home directory. Every call reads the file, and blocks meanwhile.
+
+    Changes are made one after the other, also those of different processes.
+    """
 
     def __init__(self, home: Home) -> None:
         self._home = home
 
     def entries(self) -> dict[str, IndexEntry]:
-        """Return all experiments in the order of their creation. Raise IndexDamaged."""
+        """Return all experiments by their ids, in the order of their creation. Raise IndexDamaged."""
         return {key: _entry(key, raw) for key, raw in self._read().items() if isinstance(raw, dict)}
 
     def stamp(self) -> tuple[int, int] | None:
-        """Return a value that differs for each state of the file; None if there is no file."""
+        """Return a value that changes whenever the index file changes. Return None if there is no file."""
         try:
             status = self._home.index_path.stat()
         except OSError:
@@ -86,27 +89,29 @@ class Index:
         return status.st_ino, status.st_mtime_ns
 
     def raw(self) -> list[dict[str, Any]]:
-        """Return all entries unchanged, as the file has them. Raise IndexDamaged."""
+        """Return all entries as they are in the index file, also with keys of other programs. Raise
+        IndexDamaged.
+        """
         return [raw for raw in self._read().values() if isinstance(raw, dict)]
 
     def get(self, experiment_id: str) -> IndexEntry | None:
         return self.entries().get(experiment_id)
 
     def add(self, entry: IndexEntry) -> None:
-        """Add an experiment. Raise ValueError if the id is taken, IndexDamaged, or HomeError."""
+        """Add an experiment to the index. Raise ValueError if the id is taken, IndexDamaged, or HomeError."""
         with self.changing() as raw:
             if entry.id in raw:
                 raise ValueError(f"Experiment id {entry.id} is taken already.")
             raw[entry.id] = _raw(entry)
 
     def put(self, entry: IndexEntry) -> None:
-        """Add or update the entry of an experiment. Keys of other programs are kept."""
+        """Add the entry of an experiment, or replace its fields. Keys of other programs are kept."""
         with self.changing() as raw:
             before = raw.get(entry.id)
             raw[entry.id] = {**(before if isinstance(before, dict) else {}), **_raw(entry)}
 
     def update(self, experiment_id: str, **changes: Any) -> None:
-        """Change fields of an entry. ``changes``: names of fields of ``IndexEntry`` -> new values.
+        """Change fields of an experiment's entry. ``changes``: field of ``IndexEntry`` -> new value.
 
         Raise KeyError for an unknown id or field.
         """
@@ -117,7 +122,7 @@ class Index:
             raw[experiment_id].update(named)
 
     def remove(self, experiment_id: str) -> bool:
-        """Remove the entry. Return False if there was none."""
+        """Remove the entry of an experiment. Return False if there was no entry."""
         with self.changing() as raw:
             return raw.pop(experiment_id, None) is not None
 
@@ -143,7 +148,8 @@ class Index:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[dict[str, Any]]:
-        """Yield the content of the file, under its lock. Write the file afterwards if it was changed.
+        """Yield the content of the index file while its lock is held. Write the content if the block changes
+        it.
 
         Raise IndexDamaged or HomeError.
         """
@@ -189,7 +195,7 @@ def new_experiment_id(taken: Collection[str] = ()) -> str:
 
 
 def check_experiment_id(text: str) -> str:
-    """Return ``text`` if it can be an experiment id. Raise ValueError with a sentence."""
+    """Return ``text`` if it is valid as an experiment id, otherwise raise ValueError."""
     if not _ID.fullmatch(text):
         raise ValueError(
             f"{text!r} cannot be an experiment id: it takes 1 to 32 letters, digits, '_' and '-'."

@@ -1,4 +1,7 @@
-"""Checks whether libraries exist that only some parts of nnimgr need. Standard library only."""
+"""Checks whether optional libraries are installed, which only some parts of nnimgr need.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ _EXTRAS = {
 
 
 def need(user: str, module: str) -> None:
-    """Raise ModuleNotFoundError if the module does not exist. The module is not imported.
+    """Raise ModuleNotFoundError if a module is not installed. The module is not imported.
 
-    ``user``: the part of nnimgr that needs the module, for the message.
+    ``user``: the part of nnimgr that needs the module. It begins the message.
     """
     if (fault := fault_of((module,))) is not None:
         raise ModuleNotFoundError(f"{user} {fault}")
 
 
 def fault_of(modules: Iterable[str]) -> str | None:
-    """Return a phrase that says which of these modules are missing in this Python; None if it has all."""
+    """Return a phrase about the first of these modules that is not installed. Return None if all are."""
     for module in modules:
         if importlib.util.find_spec(module) is None:
             package = f"'nnimgr[{_EXTRAS[module]}]'" if module in _EXTRAS else module

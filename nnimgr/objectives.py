@@ -32,12 +32,12 @@ DEFAULT = "default"  # NNI's key of the number in a result that is a mapping
 
 
 def objectives_of(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the objectives of a canonical configuration."""
+    """Return the objectives of a configuration: name -> "maximize" or "minimize"."""
     return dict(config.get("objectives") or {})
 
 
 def numbers_of(result: Any, objectives: Objectives) -> dict[str, float] | None:
-    """Return the number of each objective in a result; None if the result cannot be used."""
+    """Return the number of each objective in a trial's result. Return None if the result cannot be used."""
     if fault_of(result, objectives) is not None:
         return None
     named = _named(result, objectives)
@@ -45,9 +45,7 @@ def numbers_of(result: Any, objectives: Objectives) -> dict[str, float] | None:
 
 
 def fault_of(result: Any, objectives: Objectives) -> str | None:
-    """Return why a final result cannot be used, such as 'is a mapping without "latency"', or None if it
-    can.
-    """
+    """Return why a trial's final result cannot be used, such as 'is a mapping without "latency"', or None."""
     named = _named(result, objectives)
     if not isinstance(named, Mapping):
         wanted = ", ".join(objectives)
@@ -64,11 +62,11 @@ def fault_of(result: Any, objectives: Objectives) -> str | None:
 
 
 def main_value(text: str, number: float | None, objectives: Objectives, *, final: bool) -> float | None:
-    """Return the main number of a metric.
+    """Return the number of the main objective in a metric that a trial has reported.
 
-    ``text``: the metric as JSON text. ``number``: the number that NNI finds in it. A final metric has no main
-    number if any objective lacks its number. An intermediate metric without the main objective keeps NNI's
-    number.
+    ``text``: the metric as JSON text. ``number``: the number that NNI finds in it. The answer is None for a
+    final metric that lacks the number of any objective. It is ``number`` for an intermediate metric without
+    the main objective.
     """
     value = json.loads(text)
     if final:
@@ -81,9 +79,9 @@ def main_value(text: str, number: float | None, objectives: Objectives, *, final
 
 
 def with_default(value: Any, objectives: Objectives) -> Any:
-    """Return a result with the main objective's number also under the key "default".
+    """Return a result that has the main objective's number also under the key "default".
 
-    Code that expects NNI's single number can then use the result.
+    Code that expects one number, as in NNI, can then use the result.
     """
     if not objectives or not isinstance(value, Mapping):
         return value

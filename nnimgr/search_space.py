@@ -1,10 +1,10 @@
-"""Search spaces in NNI's format: validation, drawing of parameter sets, and checks of membership.
+"""Search spaces in NNI's format: validation, random parameter sets, and whether a set is in the space.
 
 ``parse`` turns plain values (from JSON or YAML) into a ``Space`` once; all other functions work with the
 ``Space``. Standard library only, because tuners run in their own processes, which must start quickly.
 
-A space is ``{name: {"_type": ..., "_value": [...]}}``. Declared values are kept: an option stays the same
-object, ``randint`` gives int, and all other numeric types give float.
+A space is ``{name: {"_type": ..., "_value": [...]}}``. Values that a user has written are kept: an option
+stays the same object, ``randint`` gives int, and all other numeric types give float.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _LARGEST = sys.float_info.max
 
 
 class SearchSpaceError(ValueError):
-    """Error: the search space is not valid.
+    """Error: the search space is not valid. The message is one sentence.
 
-    The message is one sentence. ``path``: the keys and indices that lead to the error.
+    ``path``: the keys and indices that lead to the error in the search space.
     """
 
     def __init__(self, path: Path, message: str) -> None:
@@ -52,7 +52,7 @@ class SearchSpaceError(ValueError):
 
     @property
     def field(self) -> str:
-        """Position of the error as text, such as ``layers._value[1]``."""
+        """Place of the error in the search space as text, such as ``layers._value[1]``."""
         return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path).lstrip(".")
 
 
@@ -78,22 +78,22 @@ class ParameterType(StrEnum):
 
     @property
     def gaussian(self) -> bool:
-        """True if the type has mu and sigma instead of bounds."""
+        """True if the type has a mean (mu) and a standard deviation (sigma) instead of bounds."""
         return self.endswith("normal")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Parameter whose value is one of ``options``, unchanged."""
+    """Parameter whose value is one of ``options``. The options are used unchanged."""
 
     options: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """Parameter whose value is one of several named sub-spaces.
+    """Parameter whose value is one of several search spaces, each with a name.
 
-    The value is ``{"_name": name, **parameters of the sub-space}``.
+    The value is ``{"_name": name, **parameters of the chosen space}``.
     """
 
     options: tuple[tuple[Any, Space], ...]
@@ -101,7 +101,10 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class Numeric:
-    """Numeric parameter. ``a`` and ``b``: lower and upper bound, or mu and sigma if ``type.gaussian``."""
+    """Numeric parameter. ``a`` and ``b``: lower and upper bound, or mu and sigma if ``type.gaussian``.
+
+    ``q``: step between possible values, if any.
+    """
 
     type: ParameterType
     a: float
@@ -109,7 +112,7 @@ class Numeric:
     q: float | None = None
 
     def quantise(self, x: float) -> float:
-        """Round ``x`` to the grid of ``q`` (half to even, as in NNI) and limit it to the bounds, if any."""
+        """Round ``x`` to a multiple of ``q`` (half to even, as in NNI). Limit it to the bounds, if any."""
         if self.q is None:
             return float(x)
         x = round(x / self.q) * self.q
@@ -121,7 +124,7 @@ Spec = Choice | Nested | Numeric
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Parameters in the order of their declaration."""
+    """Search space: its parameters, in the order in which the user wrote them."""
 
     parameters: tuple[tuple[str, Spec], ...]
 
@@ -130,7 +133,7 @@ class Space:
 
 
 def parse(space: Any, *, types: frozenset[ParameterType] = frozenset(ParameterType)) -> Space:
-    """Return the space that plain values describe. ``types``: the types that the tuner supports.
+    """Return the search space that plain values describe. ``types``: the types that the tuner supports.
 
     Raise SearchSpaceError, which names the parameter, the field and the valid values.
     """
@@ -138,7 +141,7 @@ def parse(space: Any, *, types: frozenset[ParameterType] = frozenset(ParameterTy
 
 
 def validate(space: Any, *, types: frozenset[ParameterType] = frozenset(ParameterType)) -> None:
-    """Raise SearchSpaceError if the space is not valid."""
+    """Raise SearchSpaceError if the plain values are not a valid search space."""
     parse(space, types=types)
 
 
@@ -237,7 +240,7 @@ def _numeric(kind: ParameterType, value: Sequence[Any], path: Path) -> Numeric |
 
 
 def _farthest(kind: ParameterType, a: float, b: float) -> float:
-    """Return the largest number that can occur when this parameter is drawn."""
+    """Return the largest number that can occur in the computation of a random value of this parameter."""
     if not kind.gaussian:
         return max(abs(a), abs(b), b - a)
     if kind.logarithmic:
@@ -278,7 +281,7 @@ def _shown(value: Any) -> str:
 
 
 def _listed(words: Iterable[str]) -> str:
-    """Join words with commas. A long list is cut after its first words."""
+    """Join words with commas. A long list is cut and ends with "..."."""
     first = list(islice(words, _LISTED + 1))
     return ", ".join([*first[:_LISTED], "..."] if len(first) > _LISTED else first)
 
@@ -294,14 +297,14 @@ def _nearest(word: str, words: Sequence[str]) -> str | None:
 
 
 def sample(space: Space, rng: random.Random) -> dict[str, Any]:
-    """Draw one parameter set independently of others. Its keys have the order of the space."""
+    """Draw one random parameter set. Its keys are in the order of the search space."""
     return {name: _draw(spec, rng) for name, spec in space.parameters}
 
 
 def fill(space: Space, parameters: Mapping[str, Any], rng: random.Random) -> dict[str, Any]:
     """Return a parameter set with the given values, and random values for all other parameters.
 
-    The given values must be in the space. They get the types of the space.
+    The given values must be in the search space. They are converted to the parameters' types.
     """
     return {
         name: _filled(spec, parameters[name], rng) if name in parameters else _draw(spec, rng)
@@ -350,9 +353,9 @@ def _raw(spec: Numeric, rng: random.Random) -> float:
 
 
 def contains(space: Space, parameters: Any, *, partial: bool = False) -> list[str]:
-    """Return one sentence for each part of a parameter set that is outside of the space.
+    """Return one sentence for each value of a parameter set that is outside of the search space.
 
-    ``partial``: parameters may be missing.
+    ``partial``: parameters may be missing from the set.
     """
     return _outside(space, parameters, "", partial)
 
@@ -417,5 +420,5 @@ def _misfit_number(spec: Numeric, value: Any, name: str) -> list[str]:
 
 
 def _same(value: Any, option: Any) -> bool:
-    """Return whether two values are equal, where True and 1 are different (unlike in Python)."""
+    """Return whether two values are equal. Unlike in Python, True and 1 are different."""
     return bool(value == option) and isinstance(value, bool) == isinstance(option, bool)

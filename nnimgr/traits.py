@@ -1,6 +1,7 @@
-"""Traits of tuners, from the table of built-in algorithms, for facts that introduce a tuner.
+"""Properties of tuners that are recorded in the facts of an experiment.
 
-The traits are recorded, so that an experiment's log folds to the same state after a change of the table.
+They are recorded so that the experiment's state is computed in the same way after nnimgr's table of built-in
+tuners changes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,6 @@ __all__ = ["traits_of"]
 
 
 def traits_of(config: Mapping[str, Any]) -> TunerTraits:
-    """Return the traits of the tuner of a canonical configuration."""
+    """Return the properties of a configuration's tuner: its direction, and whether it is a user's class."""
     own = meant("tuner", config.get("tuner") or {}) is None
     return TunerTraits(minimises=optimize_mode(config) == "minimize", own=own)

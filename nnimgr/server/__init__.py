@@ -1,1 +1,1 @@
-"""The server process."""
+"""The server process, which manages the experiments of one port."""

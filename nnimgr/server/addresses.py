@@ -1,6 +1,4 @@
-"""Addresses of the server for keepers on other machines, as users write them in options and
-configurations.
-"""
+"""Addresses at which keepers on other machines reach the server, as users write them."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ __all__ = ["Address", "check_url", "is_url"]
 
 
 class Address(NamedTuple):
-    """Host with an optional port."""
+    """Host name or IP address, with an optional port."""
 
     host: str
     port: int | None
@@ -20,7 +18,8 @@ class Address(NamedTuple):
     def parse(cls, text: str) -> Address:
         """Parse "10.0.0.5", "10.0.0.5:9000", "fe80::1", "[fe80::1]:9000", "name" or "name:9000".
 
-        Raise ValueError with a sentence without its subject, because the caller adds the name of the option.
+        Raise ValueError. Its message has no subject, because the caller puts the name of the option before
+        it.
         """
         host, port = text.strip(), ""
         if host.startswith("["):
@@ -49,14 +48,14 @@ class Address(NamedTuple):
 
 
 def is_url(text: str) -> bool:
-    """Return True if the text is a URL that leads to the server, instead of an address of this machine."""
+    """Return True if the text is a URL of the server, rather than an address of this machine."""
     return "://" in text
 
 
 def check_url(text: str) -> str:
-    """Return ``text``, an address "https://host[:port][/prefix]", without a slash at its end.
+    """Check the URL ``text``, as in "https://host[:port][/prefix]". Return it without a slash at its end.
 
-    Raise ValueError as ``Address.parse`` does.
+    Raise ValueError. Its message has no subject, because the caller puts the name of the option before it.
     """
     said = text.strip()
     if not said.lower().startswith("https://"):

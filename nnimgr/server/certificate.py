@@ -1,4 +1,4 @@
-"""Certificate of the keepers' address: self-signed, created once, and identified by its fingerprint."""
+"""TLS certificate for keepers' connections: self-signed, created once, identified by its fingerprint."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LAST_DAY = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)  # RFC 5280: it
 
 
 def keep_certificate(path: Path) -> bytes:
-    """Return the certificate in DER format. Create key and certificate in ``path`` at the first use.
+    """Return the certificate in DER format. At the first use, create it with its key in the file ``path``.
 
-    ``path``: PEM file of mode 0600. If several servers create it at the same time, all get the same. Raise
-    OSError, or ValueError if the file has other content.
+    ``path``: PEM file of mode 0600. If several servers create it at the same time, all get the same
+    certificate. Raise OSError, or ValueError if the file does not contain key and certificate.
     """
     with contextlib.suppress(FileNotFoundError):
         return _read(path)

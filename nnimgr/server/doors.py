@@ -1,12 +1,14 @@
-"""Doors: addresses of the server for keepers. They are sockets for this machine and for tunnels, and
-ports.
+"""Doors: addresses of the server that serve only keepers, the agents beside the trials on each machine.
 
-All doors serve the keepers' routes only, and no other address of the server has these routes. The socket for
-this machine's keepers uses plain HTTP, because the kernel tells each end the user of the other end. All other
-doors use TLS. Keepers get the certificate's fingerprint with their token and check it.
+A door is a Unix socket for keepers on this machine, a Unix socket for SSH tunnels, or a TCP port. The
+keepers' routes are served by doors only, and doors serve nothing else.
 
-A proxy in front of a door (a service, an ingress) is not part of this server. If it ends TLS itself, keepers
-check its certificate with their own authorities.
+The socket for keepers on this machine uses plain HTTP, because the kernel tells each side the user of the
+other side. All other doors use TLS. Keepers get the certificate's fingerprint together with their token, and
+check it.
+
+A proxy in front of a door, such as a Kubernetes ingress, is not part of this server. If the proxy ends TLS,
+keepers check its certificate with their own certificate authorities.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ __all__ = ["Doors"]
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_S = 10.0
-# limit in seconds for the headers of the first request, because anyone can connect to a network door
+# Limit in seconds for the headers of the first request, because anyone can connect to a network door.
 FIRST_REQUEST_S = 20.0
 LAST_ANSWERS_S = 2.0
 _ROUTES = "/keepers/v1/"
@@ -56,13 +58,13 @@ _ANY = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}
 
 @dataclass(slots=True)
 class _Listening:
-    """Servers at one or more sockets, with their shared state."""
+    """Listening sockets of one door, with the state that their connections share."""
 
     servers: list[asyncio.Server]
     state: ServerState
 
     async def close(self) -> None:
-        """Stop listening. Requests in progress get some time to finish."""
+        """Stop listening. Requests in progress get a short time to finish."""
         for server in self.servers:
             server.close()
         for connection in list(self.state.connections):
@@ -74,13 +76,13 @@ class _Listening:
         for connection in list(self.state.connections):
             transport = getattr(connection, "transport", None)
             if transport is not None:
-                # Python 3.11.2 raises this error when TLS has closed the transport already
+                # Python 3.11.2 raises this error if TLS has closed the transport already.
                 with contextlib.suppress(AttributeError):
                     transport.abort()
 
 
 class _Connection(BoundedHTTP):
-    """Connection that is closed if its first request does not arrive in time."""
+    """Connection to a door that is closed if its first request does not arrive in time."""
 
     _patience: asyncio.TimerHandle
 
@@ -98,7 +100,7 @@ class _Connection(BoundedHTTP):
 
 
 class _LocalConnection(_Connection):
-    """Connection at the socket for this machine's keepers. Other users than the server's own are rejected."""
+    """Connection to the socket for keepers on this machine. Users who may not use the server are rejected."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -108,13 +110,16 @@ class _LocalConnection(_Connection):
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Network door that was opened at the start of the server."""
+    """Network door that was opened when the server started, before any training service needed it."""
 
     port: int
     hosts: frozenset[_Host]
 
     def serves(self, wanted: Address, hosts: _Hosts) -> bool:
-        """Return True if a caller of one of these hosts (resolved from ``wanted``) reaches this door."""
+        """Return True if a keeper that is given one of these addresses reaches this door.
+
+        ``hosts``: the IP addresses of the host in ``wanted``.
+        """
         return wanted.port in (None, self.port) and any(
             host in self.hosts or ((host[0], _ANY[host[0]]) in self.hosts and _is_ours(host))
             for host in hosts
@@ -122,12 +127,13 @@ class _Standing:
 
 
 class Doors:
-    """Doors of a server (``KeeperDoors``).
+    """All doors of a server: its addresses for keepers. Implements ``KeeperDoors``.
 
-    ``app`` answers the keepers. ``folder`` (mode 0700) contains the certificate, and the ports and sockets
-    under ``name``, which only one server uses at a time. ``url``: a URL on other machines that leads to this
-    server. ``authorities``: PEM of the authorities that sign the certificate of a proxy there; None: the
-    keepers' machines know them.
+    ``app``: application that answers keepers. ``folder`` (mode 0700): contains the certificate, and the
+    sockets and remembered ports. ``name`` is part of their file names, and belongs to one server at a time.
+
+    ``url``: URL through which other machines reach this server, for example at a proxy. ``authorities``: PEM
+    of the certificate authorities for this URL; None if the keepers' machines know them.
     """
 
     def __init__(
@@ -168,10 +174,9 @@ class Doors:
             return self._private
 
     async def listen(self, address: str) -> None:
-        """Open a network door at "address:port" of this machine (wildcards included) before a service
-        needs it.
+        """Open a network door at "address:port" of this machine when the server starts.
 
-        Raise ServiceUnavailable.
+        The address may be a wildcard such as 0.0.0.0. Raise ServiceUnavailable if the door cannot be opened.
         """
         wanted = _parse(address, said=_LISTEN)
         if wanted.port is None:
@@ -206,12 +211,15 @@ class Doors:
         return Reach([url], fingerprint, self._authorities)
 
     def _shared(self, wanted: Address) -> Reach | None:
-        """Return a door that was opened without a given port and got the wanted port by chance, or None."""
+        """Return an open door on the wanted port, or None.
+
+        Such a door was opened without a given port, and got this port by chance.
+        """
         urls = () if wanted.port is None else (wanted.url(wanted.port),)
         return next((reach for reach in self._network.values() if tuple(reach.urls) == urls), None)
 
     async def close(self) -> None:
-        """Close all doors. Held requests must have been answered before."""
+        """Close all doors. Requests that wait for news must be answered before this call."""
         async with self._opening:
             await asyncio.gather(*(listening.close() for listening in self._open))
             self._open.clear()
@@ -265,13 +273,13 @@ class Doors:
         return Reach([wanted.url(port)], fingerprint)
 
     def _identity(self) -> tuple[ssl.SSLContext, str]:
-        # imported here, because it is slow to import and few servers need it
+        # Imported here, because it is slow to import and few servers need it.
         from nnimgr.server.certificate import keep_certificate
 
         path = self._folder / "door.pem"
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # a TLS ticket would reach keepers that are still sending, as if the answer had begun
+        # A TLS session ticket would look to keepers that are still sending as if the answer had begun.
         context.num_tickets = 0
         try:
             certificate = keep_certificate(path)
@@ -286,9 +294,10 @@ class Doors:
         return context, hashlib.sha256(certificate).hexdigest()
 
     async def _serve(self, sockets: list[socket.socket], *, tls: ssl.SSLContext | None) -> None:
-        """Serve the keepers at these sockets.
+        """Serve keepers at these sockets.
 
-        Without TLS, the socket is a Unix socket, whose callers are identified by their user.
+        Without TLS, the socket must be the Unix socket for this machine, whose callers are identified by
+        their user.
         """
         config = http_config(self._app, date_header=False)
         config.load()
@@ -332,7 +341,7 @@ class Doors:
 
 
 def _without_prefix(app: ASGIApp) -> ASGIApp:
-    """Return an application that removes a proxy's prefix before the keepers' routes."""
+    """Return an application that removes the path prefix that a proxy puts before the keepers' routes."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         at = scope.get("path", "").find(_ROUTES)
@@ -349,7 +358,10 @@ def _parse(address: str, *, said: str) -> Address:
 
 
 async def _resolve(host: str, *, said: str) -> _Hosts:
-    """Return the addresses to listen at. Raise ServiceUnavailable."""
+    """Return the IP addresses of a host name, at which the server can listen.
+
+    Raise ServiceUnavailable if the name has none, or none that other machines can reach.
+    """
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -383,9 +395,9 @@ def _is_numeric(host: str) -> bool:
 def _listen(
     wanted: Address, hosts: _Hosts, *, kept: int | None, said: str
 ) -> tuple[int, list[socket.socket]]:
-    """Return a port, and sockets of this port at the hosts that this machine has.
+    """Return a port, and sockets that listen on this port at those of the addresses that this machine has.
 
-    Raise ServiceUnavailable.
+    Raise ServiceUnavailable if no socket can be opened.
     """
     if wanted.port is not None:
         choices = [wanted.port]
@@ -409,7 +421,7 @@ def _listen(
 
 
 def _is_ours(host: _Host) -> bool:
-    """Return True if this machine has the address."""
+    """Return True if the IP address belongs to this machine."""
     try:
         _bind(*host, 0).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""HTTP protocol and configuration of all listeners of the server."""
+"""HTTP protocol and settings that all listening sockets of the server share."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _SENTENCE = (
 
 
 class BoundedHTTP(HttpToolsProtocol):
-    """Protocol of uvicorn with a limit on the bytes of address, headers and trailers.
+    """HTTP protocol of uvicorn with a limit on the size of a request's URL, headers and trailers.
 
-    Without the limit, uvicorn would collect all of them, even from callers without a credential.
+    Without the limit, uvicorn would keep all of them in memory, even from callers without a token.
     """
 
     _beside = 0  # number of bytes of this request outside of its body
@@ -51,7 +51,9 @@ class BoundedHTTP(HttpToolsProtocol):
         super().on_message_complete()
 
     def _refuse(self) -> None:
-        """Answer 431, and discard the following input for a while, so that the client can read the answer."""
+        """Answer with status 431. Then discard further input for a while, so that the client can read the
+        answer.
+        """
         self._refused = True
         self.logger.warning("Rejected a request with more than %d bytes outside its body.", _MOST_HEAD)
         if self.cycle is not None and not self.cycle.response_complete:
@@ -62,7 +64,7 @@ class BoundedHTTP(HttpToolsProtocol):
 
 
 def http_config(app: ASGIApp, **more: Any) -> uvicorn.Config:
-    """Return uvicorn's configuration for an application. ``more``: settings of one listener only."""
+    """Return uvicorn's settings for an application. ``more``: settings for one listening socket only."""
     return uvicorn.Config(
         app,
         http=BoundedHTTP,

@@ -1,4 +1,4 @@
-"""Unix sockets of the server, in the home's private folder, for the server's own user only."""
+"""Unix sockets of the server in the private folder of its home directory, for the server's own user only."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["bind_private", "is_own_user"]
 
 
 def bind_private(path: Path) -> socket.socket:
-    """Bind a socket at ``path``, and replace the socket of an ended server. Raise OSError.
+    """Bind a Unix socket at ``path``. A socket file that an ended server has left there is replaced.
 
-    No other server may use this path at the same time.
+    No running server may use this path. Raise OSError.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = -1
@@ -37,7 +37,7 @@ def bind_private(path: Path) -> socket.socket:
 
 
 def is_own_user(transport: asyncio.BaseTransport) -> bool:
-    """Return True if the process at the other end of a Unix socket may use the server."""
+    """Return True if the process at the other end of a Unix socket runs as a user that may use the server."""
     connected = transport.get_extra_info("socket")
     with socket.socket(fileno=os.dup(connected.fileno())) as peer:  # uvloop's socket object has no getsockopt
         return is_trusted(peer_uid(peer))

@@ -1,4 +1,4 @@
-"""Log of the server. Tokens are removed from it."""
+"""Log of the server. Tokens are replaced before they are written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEPT_FILES = 3
 
 
 class _PrivateFileHandler(RotatingFileHandler):
-    """Handler that writes files of mode 0600, also after a rotation."""
+    """Log handler whose files have mode 0600, also after a rotation."""
 
     def _open(self) -> Any:
         return open(
@@ -29,7 +29,10 @@ class _PrivateFileHandler(RotatingFileHandler):
 
 
 class _RedactingFormatter(logging.Formatter):
-    """Formatter that replaces secrets. Code must not log secrets anyway; this is a second protection."""
+    """Log formatter that replaces secrets by "***".
+
+    Code must not log secrets in any case. This is a second protection.
+    """
 
     def __init__(self, secrets: tuple[str, ...]) -> None:
         super().__init__(_FORMAT)
@@ -43,7 +46,11 @@ class _RedactingFormatter(logging.Formatter):
 
 
 def start_log(level: str, *, file: Path | None, secrets: tuple[str, ...]) -> None:
-    """Log to ``file`` (rotated, 0600) or to standard error. Raise OSError if the file cannot be opened."""
+    """Start logging to ``file``, or to standard error if it is None. Raise OSError if the file cannot be
+    opened.
+
+    The file has mode 0600 and is rotated.
+    """
     handler: logging.Handler
     if file is None:
         handler = logging.StreamHandler(sys.stderr)

@@ -1,7 +1,7 @@
 """``nnimgr serve``: the command line of the server process.
 
-The server binds its port first. From then on, another process that finds the port's lock taken can connect,
-and is answered when the server is ready. Large modules are imported after that.
+The server opens its port before it imports large modules. So another process can connect as soon as it finds
+the port's lock taken. It is answered when the server is ready.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return the exit code."""
+    """Run ``nnimgr serve`` and return the exit code."""
     parsed = _parser().parse_args(arguments)
     try:
         _serve(parsed)
@@ -174,7 +174,7 @@ def _keeper_options(parsed: argparse.Namespace) -> KeeperOptions:
 
 
 def _said(given: str | None, what: str) -> tuple[str | None, str]:
-    """Return the value of an option or of its environment variable, and the name of the one that was used."""
+    """Return the value of an option, or else of its environment variable, and the name of the one used."""
     variable = f"{_KEEPERS}{what.upper()}"
     if given is not None:
         return given, f"--keepers-{what}"
@@ -195,7 +195,7 @@ def _read_authorities(path: str, name: str) -> str:
 
 
 def _own(descriptor: int) -> None:
-    """Keep child processes from inheriting the pipe, so that it closes when this process ends."""
+    """Keep child processes from inheriting the pipe ``--ready-fd``, so that it closes with this process."""
     try:
         os.set_inheritable(descriptor, False)
     except OSError as error:
@@ -223,7 +223,7 @@ def _bind(options: ServeOptions) -> socket.socket:
 
 
 def _bind_local(home: Home, port: int) -> socket.socket:
-    """Listen at the socket for ``nnictl``. The lock of the port keeps other servers from this path."""
+    """Listen at the Unix socket for ``nnictl``. The port's lock keeps other servers from this socket."""
     path = home.server_socket_path(port)
     try:
         listener = bind_private(path)
@@ -250,7 +250,7 @@ def _start_log(parsed: argparse.Namespace, *, token: str) -> None:
 
 
 def _allow_open_files() -> None:
-    """Raise the soft limit of open files, since every connection, database and pipe needs one.
+    """Raise the soft limit of open files, because every connection, database and pipe needs a file.
 
     Raise CannotServe if the hard limit is too low.
     """

@@ -16,11 +16,11 @@ class CannotServe(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperOptions:
-    """Addresses where keepers on other machines find the server.
+    """Options of the addresses at which keepers on other machines reach the server.
 
-    ``listen``: "address:port" of a door that is opened at once. ``url``: a URL on other machines that leads
-    to this server. ``authorities``: PEM of the authorities that sign the certificate of a proxy there; None:
-    the keepers' machines know them.
+    ``listen``: "address:port" where the server listens for keepers from its start. ``url``: URL through which
+    other machines reach this server, for example at a proxy. ``authorities``: PEM of the certificate
+    authorities for this URL; None if the keepers' machines know them.
     """
 
     listen: str | None = None
@@ -32,7 +32,7 @@ class KeeperOptions:
 class ServeOptions:
     """Options of ``nnimgr serve``.
 
-    ``ready_fd``: file descriptor to which one byte is written, once, when the server is ready for requests.
+    ``ready_fd``: file descriptor to which the server writes one byte when it is ready for requests.
     """
 
     port: int
@@ -47,12 +47,12 @@ class ServeOptions:
 
     @property
     def url(self) -> str:
-        """Address to show to people. A wildcard address is shown as this machine's name."""
+        """Address of the server to show to people. A wildcard address is shown as this machine's name."""
         return self._address(socket.gethostname())
 
     @property
     def local_url(self) -> str:
-        """Address for programs on this machine."""
+        """Address of the server for programs on this machine."""
         return self._address("[::1]" if self.host == "::" else "127.0.0.1")
 
     def _address(self, wildcard: str) -> str:

@@ -1,6 +1,6 @@
-"""The server process: builds its parts, serves them, and closes them in order.
+"""The server process: it builds its parts, serves requests, and closes the parts in order.
 
-When the server ends for any reason, trials continue. The next server on this port adopts them.
+If the server ends for any reason, trials continue. The next server on this port adopts them.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _FIRST_EXPERIMENT_S = 30.0  # seconds to wait for the first experiment before an
 _LAST_ANSWERS_S = 2
 _DATE_S = 1.0  # seconds; resolution of the Date header
 
-# The threads of the writers run Python code as well. With the default of 5 ms, the event loop would wait too
-# long.
+# Threads that write to databases run Python code as well. With Python's default of 5 ms, the event loop would
+# wait too long for them.
 SWITCH_INTERVAL_S = 0.0005
 
 logger = logging.getLogger(__name__)
@@ -57,14 +57,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Sockets of the server: the port, and the Unix socket for commands of the server's user."""
+    """Sockets at which the server listens: its port, and the Unix socket for the commands of its user."""
 
     port: socket.socket
     local: socket.socket
 
 
 def run(options: ServeOptions, *, home: Home, claim: ServerClaim, listeners: Listeners) -> None:
-    """Serve until a signal arrives, or until the server is idle if the options say so."""
+    """Serve until a signal arrives. With the option ``until_idle``, also end when no experiment is active."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(options, home=home, claim=claim, listeners=listeners))
@@ -124,7 +124,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
         async with parts.manager:
             serving = asyncio.create_task(server.serve(sockets=[listeners.port]), name="server:http")
             await _until_told(options, parts, serving)
-        # Serve keepers until here, because idle keepers must still get their order to exit.
+        # Keepers are served until here, because idle keepers must still be told to exit.
         hub.close()
         await assembly.close()
         await doors.close()
@@ -135,7 +135,7 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
 
 
 async def _until_told(options: ServeOptions, parts: ApiParts, serving: asyncio.Task[None]) -> None:
-    """Return when the server has to exit. From then on, the server rejects new requests."""
+    """Wait for a signal to exit, or for the end of all experiments. Then reject new requests."""
     closing = parts.shutdown.closing
     loop = asyncio.get_running_loop()
 
@@ -174,7 +174,7 @@ async def _leave_when_idle(parts: ApiParts, leave: Callable[[str], None]) -> Non
 
 
 class _HTTPServer(uvicorn.Server):
-    """Server of uvicorn without its signal handlers, and with a call when it is ready."""
+    """uvicorn's server without its signal handlers. It calls ``on_ready`` when it listens."""
 
     def __init__(self, app: ASGIApp, *, local: socket.socket, on_ready: Callable[[], None]) -> None:
         super().__init__(
@@ -185,7 +185,7 @@ class _HTTPServer(uvicorn.Server):
         self._leaving = asyncio.Event()
 
     def leave(self) -> None:
-        """Stop listening, and let ``serve`` return after the last answers."""
+        """Stop listening. The call of ``serve`` returns after the last answers were sent."""
         self.should_exit = True
         self._leaving.set()
 
@@ -218,7 +218,7 @@ class _HTTPServer(uvicorn.Server):
 
 
 class _LocalConnection(HttpToolsProtocol):
-    """Connection at the Unix socket. Connections of other users than the server's own are rejected."""
+    """Connection at the Unix socket for commands. Users other than the server's own are rejected."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

@@ -1,4 +1,4 @@
-"""Thread that notices when the event loop is blocked, and logs the stack where it is blocked."""
+"""Thread that notices when the event loop is blocked, and logs the stack at this moment."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """Check of the running event loop every ``every_s`` seconds, inside this context.
+    """Context in which a thread checks every ``every_s`` seconds whether the event loop responds.
 
-    If the loop does not respond within ``stall_s`` seconds, its stack is logged once, and another line when
-    the loop continues.
+    If the loop does not respond within ``stall_s`` seconds, its stack is logged once. Another line is logged
+    when the loop continues.
     """
 
     def __init__(self, *, every_s: float = 0.5, stall_s: float = 0.2) -> None:

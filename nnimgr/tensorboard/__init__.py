@@ -1,1 +1,1 @@
-"""TensorBoard over the files of trials: its processes, and copies of files from other machines."""
+"""TensorBoards that show files of trials: their processes, and copies of files from other machines."""

@@ -1,4 +1,4 @@
-"""Copies of event files from other machines, in one folder, refreshed while a TensorBoard reads them."""
+"""Copies of TensorBoard's event files from other machines, refreshed while a TensorBoard reads them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MOST_BYTES = 2 << 30
 
 
 class Copies:
-    """Copies of the event files of trials, below ``folder``: one folder for each run.
+    """Copies of the event files of trials, in ``folder``. Each run of TensorBoard has a folder of its own.
 
-    A file that has grown is continued in place, because TensorBoard keeps its position in a file. ``notice``:
-    a sentence if files are missing or incomplete, otherwise None.
+    If a file has grown, the new part is appended to its copy, because TensorBoard remembers its position in a
+    file. ``notice``: a sentence if files are missing or incomplete, otherwise None.
     """
 
     def __init__(self, folder: Path, *, most_files: int = MOST_FILES, most_bytes: int = MOST_BYTES) -> None:
@@ -34,7 +34,7 @@ class Copies:
         self.notice: str | None = None
 
     async def refresh(self, trials: Sequence[LoggedTrial]) -> bool:
-        """Bring new and changed files. Return False if the files of no trial could be read."""
+        """Copy new and changed files of trials. Return False if no trial's files could be read."""
         failures, truncated = [], False
         distant = [(trial, trial.distant) for trial in trials if trial.distant is not None]
         for trial, files in distant:
@@ -57,7 +57,7 @@ class Copies:
         return not distant or len(failures) < len(distant)
 
     async def _bring(self, trial: LoggedTrial, files: DistantFiles) -> bool:
-        """Bring the files of a trial. Return False if some were left out."""
+        """Copy new and changed files of a trial. Return False if files were left out because of a limit."""
         listing = await files.listing()
         complete = listing.complete
         for file in listing.files:
@@ -74,7 +74,7 @@ class Copies:
         return complete
 
     async def _copy(self, files: DistantFiles, file: TrialFile, target: str) -> bool:
-        """Write the part of a file that its copy lacks. Return False if there was no room for it."""
+        """Append to a copy the part of its file that it lacks. Return False if the size limit was reached."""
         path = self._folder / target
         have = self._sizes.get(target, 0)
         if file.size < have:  # another file with the same name
@@ -102,7 +102,7 @@ class Copies:
 
 
 def _target(run: str, path: str) -> str | None:
-    """Return where a trial's file is copied to, below the folder of the copies; None if it is not copied."""
+    """Return the path of a file's copy in the folder of the copies, or None if it is not to be copied."""
     for folder, suffix in FOLDERS.items():
         if path.startswith(f"{folder}/"):
             below = path.removeprefix(f"{folder}/")

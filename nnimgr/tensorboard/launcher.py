@@ -1,9 +1,8 @@
-"""Process that runs TensorBoard on a Unix socket which it inherits from the server.
+"""Program that runs TensorBoard on a Unix socket, which it inherits from the server.
 
-The server runs this file with the Python that has TensorBoard, which may be older than the server's Python
-and may lack nnimgr. So the file uses the standard library and TensorBoard only.
-
-TensorBoard itself listens on ports only, where every account of the machine could read the user's files.
+Without it, TensorBoard would listen on a port, where every account of the machine could read the user's
+files. The server runs this file with the Python that has TensorBoard. That Python may be older and may lack
+nnimgr, so the file uses only the standard library and TensorBoard.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _RELOAD_S = 5  # seconds between two looks at the event files
 
 
 class _Handler(WSGIRequestHandler):
-    """Handler that writes nothing about requests."""
+    """HTTP request handler that logs nothing."""
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
 
 class UnixServer(socketserver.ThreadingMixIn, WSGIServer):
-    """WSGI server on a socket that listens already. It has the methods that TensorBoard calls."""
+    """WSGI server on a socket that listens already, with the methods that TensorBoard calls."""
 
     daemon_threads = True
 
@@ -64,13 +63,16 @@ def die_with(parent: int) -> None:
 
 
 def main(parent: int, descriptor: int, logdir: str, prefix: str) -> int | None:
-    """Serve the folder below the path ``prefix`` until the process is killed."""
+    """Run TensorBoard for the event files in ``logdir`` until this process is killed.
+
+    ``prefix``: path before all addresses of TensorBoard.
+    """
     die_with(parent)
     sys.path.pop(0)  # the folder of this file
     from tensorboard import program  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     board = program.TensorBoard(server_class=lambda application, flags: UnixServer(descriptor, application))
-    # The fast loader is a process of its own that listens on a port.
+    # TensorBoard's fast loader would be another process, which listens on a port.
     options = ("--load_fast=false", f"--path_prefix={prefix}", f"--reload_interval={_RELOAD_S}")
     board.configure(argv=("", f"--logdir={logdir}", *options))
     result: int | None = board.main()

@@ -1,4 +1,4 @@
-"""Process of one TensorBoard: finds a Python that has TensorBoard, starts the process and ends it."""
+"""Process of one TensorBoard: find a Python that has TensorBoard, start the process, end it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nnimgr.tensorboard import launcher
 
 __all__ = ["Interpreter", "TensorBoardMissing", "TensorBoardProcess", "find_interpreter"]
 
-# Further variables of the creator may be secrets, which TensorBoard does not need.
+# Names of the creator's environment variables that TensorBoard gets. Others may be secrets.
 _KEPT = (
     *("PATH", "PYTHONPATH", "PYTHONHOME", "HOME", "USER", "LOGNAME", "VIRTUAL_ENV", "CONDA_PREFIX"),
     *("LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ"),
@@ -37,14 +37,14 @@ class TensorBoardMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """Python interpreter, and the environment of its user, which may hold secrets."""
+    """Python interpreter, and the environment variables of its user, which may contain secrets."""
 
     python: str
     environ: Mapping[str, str] = field(repr=False)
 
     @property
     def kept(self) -> dict[str, str]:
-        """Environment for TensorBoard, without variables that it does not need."""
+        """Environment variables that TensorBoard needs. The others may be secrets and are left out."""
         return {name: self.environ[name] for name in _KEPT if name in self.environ}
 
 
@@ -75,7 +75,7 @@ def _candidates(creator: Interpreter) -> Iterator[Interpreter]:
 
 
 def _python_of_command(path: str) -> str | None:
-    """Return the interpreter in the first line of the script ``tensorboard``, or None."""
+    """Return the Python in the first line of the script ``tensorboard``, or None if there is none."""
     command = shutil.which("tensorboard", path=path)
     if command is None:
         return None
@@ -89,7 +89,7 @@ def _python_of_command(path: str) -> str | None:
 
 
 async def _has_tensorboard(interpreter: Interpreter) -> bool:
-    """Ask the interpreter whether it can import TensorBoard, without importing it."""
+    """Return whether the Python interpreter has TensorBoard. TensorBoard is searched, but not imported."""
     try:
         process = await asyncio.create_subprocess_exec(
             *(interpreter.python, "-c", _SEARCH),
@@ -114,7 +114,7 @@ async def _has_tensorboard(interpreter: Interpreter) -> bool:
 
 
 class TensorBoardProcess:
-    """Running TensorBoard. ``address``: path of the Unix socket that it serves."""
+    """Running TensorBoard process. ``address``: path of the Unix socket at which it serves."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, address: str, cleanup: contextlib.ExitStack
@@ -128,11 +128,11 @@ class TensorBoardProcess:
     async def start(
         cls, interpreter: Interpreter, *, socket_path: Path, folder: Path, logdir: Path, prefix: str
     ) -> TensorBoardProcess:
-        """Start TensorBoard. Raise OSError.
+        """Start a TensorBoard process for the event files in ``logdir``. Raise OSError.
 
-        ``socket_path``: new socket in a folder that only the server's user can enter. Connections wait there
-        until TensorBoard accepts them. ``folder``: place for temporary files. ``prefix``: path before all
-        addresses of TensorBoard.
+        ``socket_path``: path of the new Unix socket, in a folder that only the server's user can enter.
+        Connections wait there until TensorBoard accepts them. ``folder``: place for temporary files.
+        ``prefix``: path before all addresses of TensorBoard.
         """
         with contextlib.ExitStack() as cleanup:
             address = _short_address(socket_path, cleanup)
@@ -146,7 +146,8 @@ class TensorBoardProcess:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.DEVNULL,
                     stderr=asyncio.subprocess.PIPE,
-                    # TensorFlow, if it is installed, would reserve the memory of all GPUs
+                    # No GPU is visible, because TensorFlow, if installed, would reserve the memory of all
+                    # GPUs.
                     env={**interpreter.kept, "TMPDIR": str(folder), "CUDA_VISIBLE_DEVICES": ""},
                     cwd=folder,
                     start_new_session=True,
@@ -158,7 +159,7 @@ class TensorBoardProcess:
         """Wait until the process has ended. Return a sentence that says how it ended."""
         await self._process.wait()
         _kill_group(self.pid)  # processes that a plugin has started
-        # a process that has left the group may still hold the pipe
+        # Use a time limit, because a process that has left the process group may still hold the pipe open.
         await asyncio.wait({self._listening}, timeout=_LAST_OUTPUT_S)
         self._listening.cancel()
         self._cleanup.close()
@@ -167,7 +168,7 @@ class TensorBoardProcess:
         return f"{sentence}; its last output: {lines[-1][:300]}" if lines else f"{sentence}."
 
     def kill(self) -> None:
-        """Kill the process and all processes that it has started. TensorBoard holds nothing to be saved."""
+        """Kill the process and all processes that it has started. TensorBoard has no data to be saved."""
         if self._process.returncode is None:
             _kill_group(self.pid)
 
@@ -179,7 +180,7 @@ class TensorBoardProcess:
 
 
 def _short_address(path: Path, cleanup: contextlib.ExitStack) -> str:
-    """Return a path of the socket that is short enough for the kernel, valid until the cleanup."""
+    """Return a path of the socket that is short enough for the kernel. It is valid until the cleanup."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     cleanup.callback(os.close, folder)
     return f"/proc/self/fd/{folder}/{path.name}"

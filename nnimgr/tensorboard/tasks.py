@@ -1,4 +1,7 @@
-"""The TensorBoards of a server: start, list, stop. All of them end with the server."""
+"""All TensorBoards of a server: they are started, listed and stopped, and end with the server.
+
+As in NNI, one TensorBoard is called a task.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,11 @@ class TensorBoardRefused(Exception):
 
 
 class UnknownTask(Exception):
-    """Error: the experiment has no such TensorBoard."""
+    """Error: the experiment has no TensorBoard with this id."""
 
 
 class Status(StrEnum):
-    """Status of a task, with NNI's names."""
+    """Status of a TensorBoard, with NNI's names."""
 
     RUNNING = "RUNNING"
     DOWNLOADING_DATA = "DOWNLOADING_DATA"
@@ -55,10 +58,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the files of a task are.
+    """Place of the files and sockets of an experiment's TensorBoards.
 
     ``directory``: the experiment's folder. ``sockets``: folder that only the server's user can enter.
-    ``server``: name of the server in the names of files.
+    ``server``: name of the server, which is part of the file names.
     """
 
     directory: Path
@@ -72,7 +75,9 @@ class Place:
         return self.sockets / f"tensorboard-{self.server}-{task_id}.sock"
 
     def clean(self, task_ids: Sequence[str]) -> None:
-        """Remove what tasks of an earlier process of this server have left, except these tasks."""
+        """Remove the files that an earlier process of this server has left, except for the TensorBoards
+        ``task_ids``.
+        """
         kept = {path for task_id in task_ids for path in (self.folder(task_id), self.socket(task_id))}
         for path in self.folder("").parent.glob(f"{self.server}-*"):
             if path not in kept:
@@ -83,7 +88,7 @@ class Place:
 
 
 class Task:
-    """One TensorBoard over some trials of an experiment."""
+    """One TensorBoard that shows some trials of an experiment."""
 
     def __init__(
         self, task_id: str, experiment_id: str, place: Place, *, refresh_s: float = _REFRESH_S
@@ -103,7 +108,7 @@ class Task:
 
     @property
     def prefix(self) -> str:
-        """Path of the TensorBoard on the server."""
+        """Path of this TensorBoard in the server's URLs."""
         return f"/tensorboard/{self.id}"
 
     @property
@@ -112,16 +117,16 @@ class Task:
 
     @property
     def address(self) -> str | None:
-        """Path of the Unix socket, or None if the TensorBoard does not run."""
+        """Path of the Unix socket of the TensorBoard, or None if it does not run."""
         return self._process.address if self._process is not None and self.status.lives else None
 
     @property
     def message(self) -> str | None:
-        """Sentence about what is wrong with the task, or None."""
+        """Sentence about what is wrong with this TensorBoard, or None."""
         return self._reason or self._copies.notice
 
     async def start(self, interpreter: Interpreter, trials: Sequence[LoggedTrial]) -> None:
-        """Start the process, and the copying of files from other machines. Raise OSError."""
+        """Start the TensorBoard process, and start to copy files from other machines. Raise OSError."""
         try:
             await asyncio.to_thread(make_private_folder, self._logdir)
             await self._link(trials)
@@ -140,14 +145,14 @@ class Task:
         self._keeping = asyncio.create_task(self._keep(self._process), name=f"tensorboard:{self.id}")
 
     async def refresh(self, trials: Sequence[LoggedTrial]) -> None:
-        """Read the trials' files again, now."""
+        """Read the trials' files again now, instead of at the next regular refresh."""
         await self._link(trials)
         if self.status.lives and any(trial.distant for trial in trials):
             self.status = Status.DOWNLOADING_DATA
             self._wanted.set()
 
     async def stop(self) -> None:
-        """End the process. Return when it is gone."""
+        """End the TensorBoard process. Return when the process has ended."""
         if self.status.lives:
             self.status = Status.STOPPING
         if self._process is not None:
@@ -156,16 +161,16 @@ class Task:
             await asyncio.shield(self._keeping)
 
     async def wait(self) -> None:
-        """Return when the process has ended."""
+        """Wait until the TensorBoard process has ended."""
         if self._keeping is not None:
             await asyncio.shield(self._keeping)
 
     async def _link(self, trials: Sequence[LoggedTrial]) -> None:
-        """Make a link for each folder of event files on this machine."""
+        """Link each folder of event files on this machine into the folder that TensorBoard reads."""
 
         def link() -> None:
             for trial in trials:
-                # the earlier attempt of a trial may have run on this machine
+                # Remove links to an earlier attempt of the trial, which may have run on this machine.
                 for run in () if trial.distant is None else trial.runs:
                     if (self._logdir / run).is_symlink():
                         (self._logdir / run).unlink()
@@ -180,7 +185,7 @@ class Task:
         self.trials = trials
 
     async def _keep(self, process: TensorBoardProcess) -> None:
-        """Copy files until the process ends, then note how it has ended."""
+        """Copy files from other machines until the TensorBoard process ends. Then record how it ended."""
         copying = asyncio.create_task(self._copy(), name=f"tensorboard-copies:{self.id}")
         try:
             sentence = await process.ended()
@@ -216,7 +221,9 @@ class Task:
 
 
 class TensorBoards:
-    """All TensorBoards of the server. ``refresh_s``: seconds between two looks at files elsewhere."""
+    """All TensorBoards of the server. ``refresh_s``: seconds between two refreshes of files from other
+    machines.
+    """
 
     def __init__(self, *, refresh_s: float = _REFRESH_S) -> None:
         self._tasks: dict[str, Task] = {}
@@ -227,7 +234,7 @@ class TensorBoards:
     async def start(
         self, experiment_id: str, place: Place, trials: Sequence[LoggedTrial], creator: Interpreter
     ) -> Task:
-        """Start a TensorBoard over these trials. Raise TensorBoardMissing or TensorBoardRefused."""
+        """Start a TensorBoard that shows these trials. Raise TensorBoardMissing or TensorBoardRefused."""
         async with self._starting:
             running = [task for task in self._tasks.values() if task.status.lives]
             if self._closed:
@@ -249,11 +256,11 @@ class TensorBoards:
         return task
 
     def of(self, experiment_id: str) -> list[Task]:
-        """Return the tasks of an experiment, oldest first."""
+        """Return the TensorBoards of an experiment, oldest first."""
         return [task for task in self._tasks.values() if task.experiment_id == experiment_id]
 
     def get(self, experiment_id: str, task_id: str) -> Task:
-        """Return a task of an experiment. Raise UnknownTask."""
+        """Return the TensorBoard of an experiment with this id. Raise UnknownTask."""
         task = self._tasks.get(task_id)
         if task is None or task.experiment_id != experiment_id:
             raise UnknownTask(
@@ -266,27 +273,27 @@ class TensorBoards:
         return self._tasks.get(task_id)
 
     async def stop_all(self, experiment_id: str) -> None:
-        """Stop all TensorBoards of an experiment."""
+        """Stop all running TensorBoards of an experiment."""
         await asyncio.gather(*(task.stop() for task in self.of(experiment_id)))
 
     async def close(self) -> None:
-        """Stop all TensorBoards, and start no more."""
+        """Stop all TensorBoards. After that, no TensorBoard can be started."""
         async with self._starting:
             self._closed = True
         await asyncio.gather(*(task.stop() for task in self._tasks.values()))
 
     @property
     def idle(self) -> bool:
-        """True if no TensorBoard runs."""
+        """True if no TensorBoard of the server runs."""
         return not any(task.status.lives for task in self._tasks.values())
 
     async def wait_idle(self) -> None:
-        """Return when no TensorBoard runs."""
+        """Wait until no TensorBoard of the server runs."""
         while not self.idle:
             await asyncio.gather(*(task.wait() for task in self._tasks.values()))
 
     def _new_id(self) -> str:
-        """Return a new id in NNI's form: a letter, then letters and digits."""
+        """Return a new id for a TensorBoard, in NNI's format: a letter, then letters and digits."""
         while True:
             source = random.SystemRandom()
             first = source.choice(string.ascii_letters)

@@ -1,4 +1,4 @@
-"""Trials that a TensorBoard shows, and the folders in which trials write event files."""
+"""Trials that a TensorBoard shows, and the folders in which trials write TensorBoard's event files."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ from training_services.base import FileListing
 
 __all__ = ["FOLDERS", "DistantFiles", "LoggedTrial"]
 
-# Folders of event files, below the folder of an attempt, with the suffix of the run's name: in the output
-# folder, in the attempt's copy of the code, and where NNI 3.0 looks.
+# Folders of TensorBoard's event files: path below an attempt's folder -> suffix of the run's name. They are
+# in the output folder, in the attempt's copy of the code, and where NNI 3.0 looks.
 FOLDERS = {"tensorboard": "", "code/tensorboard": "-code", "output/tensorboard": "-output"}
 
 
 class DistantFiles(Protocol):
-    """Files of a trial's latest attempt, which are read on another machine."""
+    """Files of a trial's latest attempt that are on another machine."""
 
     async def listing(self) -> FileListing:
-        """Return the files. Raise FileNotFoundError or ServiceError."""
+        """Return a list of the trial's files. Raise FileNotFoundError or ServiceError."""
 
     def read(self, path: str) -> AsyncGenerator[bytes, None]:
-        """Yield chunks of a file up to its current size. Raise also ValueError for an impossible path."""
+        """Yield chunks of the file ``path`` up to its current size.
+
+        Raise FileNotFoundError, ServiceError, or ValueError if the path is not possible.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedTrial:
     """Trial that a TensorBoard shows.
 
-    ``folders``: run name -> folder of event files on this machine, which may not exist yet. ``distant``: the
-    files of a trial that ran on another machine. ``shown``: folder of the event files, for users.
+    ``folders``: name of a run in TensorBoard -> folder of its event files on this machine, which may not
+    exist yet. ``distant``: the trial's files if it ran on another machine. ``shown``: folder of the event
+    files, as shown to users.
     """
 
     trial_id: str
@@ -42,10 +46,10 @@ class LoggedTrial:
 
     @property
     def run(self) -> str:
-        """Name of the trial's run in TensorBoard."""
+        """Name of the trial's main run in TensorBoard."""
         return f"{self.sequence}-{self.trial_id}"
 
     @property
     def runs(self) -> list[str]:
-        """Names of all runs that the trial may have, one for each folder."""
+        """Names of all runs in TensorBoard that the trial may have, one for each folder of event files."""
         return [self.run + suffix for suffix in FOLDERS.values()]

@@ -1,4 +1,4 @@
-"""Tests for every assessor."""
+"""Tests that every assessor should pass."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _STEPS = 12
 
 
 class AssessorConformance:
-    """Base class for the tests of an assessor: override ``make``.
+    """Base class for the tests of an assessor. Override ``make`` to return the assessor.
 
-    An assessor passes if it raises nothing and answers Good or Bad whenever it is asked. If it has ``recall``
-    or is ``replayable``, it must also give the same answers after a rebuild.
+    An assessor passes if it raises no exception and answers each question with Good or Bad. If it has
+    ``recall`` or is ``replayable``, it must give the same answers after a restart of its process.
     """
 
     builtin: ClassVar[bool] = False  # True only for built-in assessors, whose results are always numbers
     trials: ClassVar[int] = 10  # number of trials per test
 
     def make(self) -> Any:
-        """Return a new assessor, as built from a configuration. Called several times."""
+        """Return a new assessor with the arguments to test. This method is called several times."""
         raise NotImplementedError("override make() to return the assessor under test")
 
     def test_it_judges_trials_one_after_the_other(self, assessor: HostedAssessor) -> None:
@@ -38,7 +38,7 @@ class AssessorConformance:
             assessor.end(trial)
 
     def test_it_judges_trials_beside_each_other(self, assessor: HostedAssessor) -> None:
-        """Judge several trials that run at the same time. Some end early, and one reports nothing."""
+        """Judge several trials that run at the same time. Some end early, and one reports no result."""
         trials = {assessor.begin(): number for number in range(self.trials)}
         for step in range(_STEPS):
             for trial, number in list(trials.items()):
@@ -52,7 +52,7 @@ class AssessorConformance:
             assessor.end(trial)
 
     def test_results_come_in_every_form(self, assessor: HostedAssessor) -> None:
-        """Judge results that are mappings, integers, and numbers that are not finite."""
+        """Judge results that are mappings, integers, or numbers that are not finite."""
         for number in range(self.trials):
             trial = assessor.begin()
             for step in range(_STEPS):
@@ -65,14 +65,14 @@ class AssessorConformance:
             assessor.end(trial)
 
     def test_a_trial_reports_much_at_once(self, assessor: HostedAssessor) -> None:
-        """Judge a trial once after all its reports."""
+        """Judge a trial only once, after it has reported all of its results."""
         for number in range(self.trials):
             trial = assessor.begin()
             assessor.report(trial, *(_value(step, slope=number) for step in range(10 * _STEPS)))
             assessor.end(trial)
 
     def test_trials_fail(self, assessor: HostedAssessor) -> None:
-        """Let all trials fail, including some that never reported."""
+        """Let all trials fail, including some that never reported a result."""
         for number in range(self.trials):
             trial = assessor.begin()
             if number % 2:
@@ -91,7 +91,7 @@ class AssessorConformance:
         assessor.leave()
 
     def test_rebuilt_it_says_the_same(self, assessor: HostedAssessor) -> None:
-        """Restart the assessor. It must give the same verdicts on running and on later trials."""
+        """Restart the assessor. It must judge running and later trials as it would without the restart."""
         made = self.make()
         if not callable(getattr(made, "recall", None)) and not getattr(made, "replayable", False):
             pytest.skip("it has no recall and is not replayable")
@@ -127,7 +127,10 @@ class AssessorConformance:
 
 
 def _value(step: int, *, slope: float) -> float:
-    """Return a value of a rising, bounded curve, like an accuracy. A higher slope gives a higher end."""
+    """Return one point of a rising curve with an upper limit, like an accuracy during training.
+
+    A higher slope gives a higher limit.
+    """
     return (1 + slope / 10) * (1 - math.exp(-(step + 1) / 4))
 
 

@@ -1,4 +1,4 @@
-"""Host of an algorithm under test. It works as in an experiment, but without a separate process."""
+"""Host for a tuner or assessor under test: it works as in an experiment, but in the test's own process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class _Heard(Channel):
-    """Channel that stores the host's messages. It has no queue and no watchdog."""
+    """Channel that keeps the tuner's or assessor's messages for the test. It has no queue and watchdog."""
 
     def __init__(self) -> None:
         self.messages: list[FromChild] = []
@@ -59,7 +59,7 @@ class _Heard(Channel):
 
 
 class _Made(Calls):
-    """Calls that use the test's function to construct the algorithm."""
+    """Calls of the algorithm under test, which the test's own function ``make`` constructs."""
 
     def __init__(self, heard: _Heard, role: str, make: Callable[[], Any], *, builtin: bool) -> None:
         super().__init__(heard, role)
@@ -97,7 +97,7 @@ class _Hosted:
         self.heard = _Heard()
 
     def do(self, act: Callable[[], T]) -> T:
-        """Run ``act``. Convert any exception of the algorithm to AssertionError."""
+        """Run ``act``. Convert an exception of the tuner or assessor to AssertionError."""
         try:
             found = act()
         except Doomed:
@@ -113,9 +113,9 @@ class _Hosted:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Running trial.
+    """Running trial of a test.
 
-    ``parameter_id`` is None if a user has submitted it. ``text``: JSON text of its parameters.
+    ``parameter_id``: None if a user has submitted the trial. ``text``: JSON text of its parameters.
     """
 
     id: str
@@ -130,8 +130,8 @@ class Trial:
 class HostedTuner(_Hosted):
     """Experiment with the tuner under test. Every event is recorded before the tuner gets it.
 
-    With ``again``, the tuner is rebuilt from that experiment's record, up to fact number ``up_to``.
-    Afterwards, the two experiments are independent.
+    ``again``: an earlier experiment, from whose record the tuner is restored, up to fact number ``up_to``.
+    Afterwards, the two experiments are independent of each other.
     """
 
     def __init__(
@@ -161,7 +161,10 @@ class HostedTuner(_Hosted):
         self.do(self._host.build)
 
     def restarted(self, *, up_to: int | None = None) -> HostedTuner:
-        """Return the tuner after a restart of its process, with the facts up to ``up_to``."""
+        """Return the experiment after a restart of the tuner's process.
+
+        ``up_to``: number of the last fact that the restarted tuner gets; None: all facts.
+        """
         return HostedTuner(
             self._make,
             self.record,
@@ -173,22 +176,25 @@ class HostedTuner(_Hosted):
         )
 
     def ask(self, count: int = 1) -> list[Trial]:
-        """Request more sets. Return the trials of the sets that came, including sets for earlier requests."""
+        """Request more parameter sets. Return a trial for each set that came, also for earlier requests."""
         ids = tuple(range(self.next_id, self.next_id + count))
         self.next_id += count
         self.owed.update(ids)
         return self._tell(Ask(parameter_ids=ids, fed_to=self._fed_to))
 
     def answer(self, parameter_id: int) -> str | None:
-        """Return the JSON text of the set for this id, or None. This creates no trial."""
+        """Return the JSON text of the parameter set that the tuner gives for this id, or None.
+
+        No trial is created for the set.
+        """
         self.do(lambda: self._host.handle(Ask(parameter_ids=(parameter_id,), fed_to=self._fed_to)))
         given = [each for each in self.heard.messages if isinstance(each, Suggestion)]
         return next((each.parameters for each in given if each.parameter_id == parameter_id), None)
 
     def end(self, trial: Trial, value: Any, *, success: bool = True, untried: bool = False) -> list[Trial]:
-        """End a trial with a result or ``NO_RESULT``.
+        """End a trial with a result, or with ``NO_RESULT``.
 
-        Return the trials of the sets that the tuner gave after that.
+        Return a trial for each parameter set that the tuner gave after that.
         """
         if trial in self.trials:
             self.trials.remove(trial)
@@ -207,7 +213,7 @@ class HostedTuner(_Hosted):
         )
 
     def submit(self, parameters: Any) -> Trial:
-        """Submit a trial as a user."""
+        """Submit a trial with these parameters, as a user can do."""
         text = json.dumps(parameters)
         self.trials.append(Trial(self.record.suggested(None, text), None, text))
         return self.trials[-1]
@@ -262,7 +268,7 @@ class HostedAssessor(_Hosted):
         self.do(self._host.build)
 
     def restarted(self) -> HostedAssessor:
-        """Return the assessor after a restart of its process."""
+        """Return the experiment after a restart of the assessor's process."""
         found = HostedAssessor(self._make, self.record, builtin=self._builtin, rebuild_to=self.record.number)
         found._reports = dict(self._reports)
         return found
@@ -272,9 +278,9 @@ class HostedAssessor(_Hosted):
         return self.record.suggested(None, "{}")
 
     def report(self, trial_id: str, *values: Any, recorded: bool = True) -> bool:
-        """Report intermediate results. Return whether the trial continues.
+        """Report intermediate results of a trial. Return whether the trial continues.
 
-        Without ``recorded``, the results are not written to the database.
+        With ``recorded=False``, the results are not written to the database.
         """
         items = []
         for value in values:

@@ -1,4 +1,4 @@
-"""Database of an experiment without a runner, from which the state of algorithms is restored."""
+"""Database of an experiment that is only a test. A restarted tuner or assessor restores its state from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _LIMITS = f.Limits(trial_concurrency=4)
 
 
 class Record:
-    """Writer of facts in the store's format. ``number``: number of the last fact."""
+    """Writer of an experiment's facts to a database, in the format of real experiments.
+
+    ``number``: number of the last fact.
+    """
 
     def __init__(
         self, path: Path, space: Mapping[str, Any], *, config: Mapping[str, Any] | None = None
@@ -42,9 +45,9 @@ class Record:
     def suggested(
         self, parameter_id: int | None, parameters: str, *, fed_to: int = 0, state: str | None = None
     ) -> str:
-        """Add a trial and return its id.
+        """Record a suggested parameter set and its trial. Return the trial's id.
 
-        ``parameters``: JSON text. ``parameter_id`` is None if a user has submitted the set.
+        ``parameters``: JSON text of the set. ``parameter_id``: None if a user has submitted the set.
         """
         trial_id = f"t{self._trials}"
         source = f.SuggestionSource.CUSTOMIZED if parameter_id is None else f.SuggestionSource.ALGORITHM
@@ -63,7 +66,7 @@ class Record:
         return trial_id
 
     def reported(self, trial_id: str, position: int, text: str, *, attempt: int = 1) -> None:
-        """Add an intermediate result."""
+        """Record an intermediate result of a trial."""
         self.number += 1
         self._db.add_metric(self.number, trial_id, attempt, position, text)
 
@@ -71,7 +74,10 @@ class Record:
         self.add(f.Verdict(trial_id=trial_id, attempt=1, position=position))
 
     def ended(self, trial_id: str, text: str | None, *, success: bool, untried: bool = False) -> int:
-        """End a trial. Return the fact's number. ``text``: JSON text of the final result, if any."""
+        """Record that a trial has ended. Return the number of this fact.
+
+        ``text``: JSON text of the final result, if any.
+        """
         status = f.TrialStatus.SUCCEEDED if success else f.TrialStatus.FAILED
         status = f.TrialStatus.SYS_CANCELED if untried else status
         return self.over(
@@ -79,7 +85,7 @@ class Record:
         )
 
     def over(self, end: f.TrialEnded, text: str | None) -> int:
-        """Add a trial's end with all its fields. Return the fact's number."""
+        """Record the end of a trial, given as a fact with all its fields. Return the number of this fact."""
         value = None if text is None else _number(json.loads(text))
         self._db.end_trial(end, text, value)
         return self.add(end)
@@ -90,15 +96,18 @@ class Record:
     def space_changed(
         self, space: Mapping[str, Any] | None, *, changes: Mapping[str, Any] | None = None
     ) -> int:
-        """Change the search space. ``changes``: changes of the configuration's other fields."""
+        """Record a change of the search space. Return the number of this fact.
+
+        ``changes``: changes of other fields of the configuration.
+        """
         return self.add(f.ConfigChanged(changes=changes or {}, limits=_LIMITS, search_space=space))
 
     def tuner_changed(self) -> int:
-        """Replace the tuner with another one."""
+        """Record that the tuner was replaced by another tuner. Return the number of this fact."""
         return self.space_changed(None, changes={"tuner": {"className": "next.Tuner"}})
 
     def add(self, fact: f.Fact) -> int:
-        """Add any fact. Return its number."""
+        """Record any fact. Return its number."""
         self.number += 1
         self._db.add_fact(self.number, fact)
         return self.number

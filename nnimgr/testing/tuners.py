@@ -1,4 +1,4 @@
-"""Tests for every tuner."""
+"""Tests that every tuner should pass."""
 
 from __future__ import annotations
 
@@ -69,16 +69,17 @@ _MOST = 60  # number of sets after which a finite space counts as endless
 
 
 class TunerConformance:
-    """Base class for the tests of a tuner: override ``make``.
+    """Base class for the tests of a tuner. Override ``make`` to return the tuner.
 
-    Override the search spaces if the tuner cannot search all kinds of parameters. A tuner passes if it raises
-    nothing, gives sets of the latest search space, and answers the requests. If it has ``recall``,
-    ``dump_state`` and ``load_state``, or ``replayable``, it must also give the same sets after a restart. Its
-    random numbers must then come from a fixed seed.
+    Override the search spaces too if the tuner cannot search all types of parameters. A tuner passes if it
+    raises no exception, suggests sets of the latest search space, and answers every request.
+
+    A tuner with ``recall``, with ``dump_state`` and ``load_state``, or with ``replayable`` must suggest the
+    same sets after a restart. For this, its random numbers must come from a fixed seed.
     """
 
     search_space: ClassVar[Space] = _FLAT
-    # Search space that the experiment changes to; None: a part of the first space.
+    # The second search space in tests that change the space. None: a part of the first search space.
     other_space: ClassVar[Space | None] = None
     nested_space: ClassVar[Space | None] = _NESTED  # None: the tuner does not accept nested spaces
     finite_space: ClassVar[Space | None] = _FINITE  # None: the tuner accepts no finite space
@@ -89,13 +90,13 @@ class TunerConformance:
     trials: ClassVar[int] = 14  # number of trials per test
 
     def make(self) -> Any:
-        """Return a new tuner, as built from a configuration. Called several times."""
+        """Return a new tuner with the arguments to test. This method is called several times."""
         raise NotImplementedError("override make() to return the tuner under test")
 
-    # ---- what is given ------------------------------------------------------------------------------------
+    # Tests of the parameter sets that the tuner suggests
 
     def test_it_gives_sets_of_the_space(self, lab: Lab) -> None:
-        """Request sets. They must have a JSON form, even if they contain numpy's numbers."""
+        """Request parameter sets. They must be valid as JSON, even if they contain numbers of numpy."""
         tuner = lab.tuner(self.search_space)
         run(tuner, self.trials)
         assert lab.given(tuner), "it has given nothing"
@@ -108,7 +109,7 @@ class TunerConformance:
         assert lab.given(tuner), "it has given nothing"
 
     def test_it_goes_over_to_another_space(self, lab: Lab) -> None:
-        """Change the search space. The trials of the first space end after the change."""
+        """Change the search space while trials of the first space run. They end after the change."""
         tuner = lab.tuner(self.search_space)
         run(tuner, 5)
         lab.given(tuner)
@@ -117,9 +118,9 @@ class TunerConformance:
         assert lab.given(tuner), "it has given nothing of the new space"
 
     def test_many_are_asked_for_at_once(self, lab: Lab) -> None:
-        """Request many sets at once.
+        """Request many parameter sets at once.
 
-        The tuner may give some later, but none twice and none without a request.
+        The tuner may give some of them later, but no set twice and none without a request.
         """
         tuner = lab.tuner(self.search_space)
         given = tuner.ask(8)
@@ -133,7 +134,7 @@ class TunerConformance:
         assert len(set(ids)) == len(ids)
 
     def test_a_tuner_that_had_no_more_may_be_asked_again(self, lab: Lab) -> None:
-        """Request sets from an exhausted tuner.
+        """Request parameter sets from a tuner that has no more.
 
         It must raise NoMoreTrialError again, and no other exception.
         """
@@ -153,12 +154,12 @@ class TunerConformance:
         tuner.ask()
         lab.given(tuner)
 
-    # ---- what it is told ----------------------------------------------------------------------------------
+    # Tests of the results and other events that the tuner receives
 
     def test_results_come_in_every_form(self, lab: Lab) -> None:
-        """End trials with numbers, mappings, or no result.
+        """End trials with a number, a mapping, or no result.
 
-        A result that is not finite counts as a failure.
+        A result that is not finite counts as a failure of the trial.
         """
         tuner = lab.tuner(self.search_space)
         for value in (*_RESULTS, math.nan, math.inf, {"default": -math.inf}, NO_RESULT, 10**12):
@@ -168,7 +169,7 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_trials_fail(self, lab: Lab) -> None:
-        """Let all first trials fail, with and without a result, and later only some."""
+        """Let all trials fail at first, with and without a result. Later let only some fail."""
         tuner = lab.tuner(self.search_space)
         for number in range(self.trials):
             tuner.ask()
@@ -201,7 +202,7 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_a_trial_is_run_again(self, lab: Lab) -> None:
-        """End a failed trial a second time, with a result."""
+        """Let a trial fail, and then let the same trial end again with a result."""
         tuner = lab.tuner(self.search_space)
         for trial in tuner.ask(3)[:1]:
             tuner.end(trial, NO_RESULT, success=False)
@@ -210,7 +211,10 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_users_submit_trials_of_their_own(self, lab: Lab) -> None:
-        """Submit sets as a user. They may be outside the space, and may have been suggested before."""
+        """Submit parameter sets as a user can do.
+
+        They may be outside of the search space, or sets that the tuner has suggested before.
+        """
         tuner = lab.tuner(self.search_space)
         known = [trial.parameters for trial in tuner.ask(2)]
         for parameters in (*known, {"somewhere": "else"}, {}, {"uniform": 1e9, "choice": "unknown"}):
@@ -222,7 +226,10 @@ class TunerConformance:
         lab.given(tuner)
 
     def test_results_are_imported(self, lab: Lab) -> None:
-        """Import results before the first request and later, also from other search spaces."""
+        """Import results from other experiments, before the first request and later.
+
+        Some of them are from other search spaces.
+        """
         tuner = lab.tuner(self.search_space)
         tuner.import_data({"parameter": {"somewhere": "else"}, "value": 1.5})
         known = [trial.parameters for trial in tuner.ask(2)]
@@ -237,7 +244,7 @@ class TunerConformance:
         run(tuner, 3)
         tuner.leave()
 
-    # ---- a restarted tuner --------------------------------------------------------------------------------
+    # Tests of a tuner that was restarted
 
     def test_rebuilt_it_gives_the_same_sets(self, lab: Lab) -> None:
         tuner = lab.tuner(self.search_space)
@@ -277,7 +284,7 @@ class TunerConformance:
         lab.given(again)
 
     def test_it_takes_another_ones_place(self, lab: Lab) -> None:
-        """Replace another tuner, some of whose trials are still running."""
+        """Let the tuner replace another tuner. Some trials of the replaced tuner are still running."""
         if not self.takes_over:
             pytest.skip("it never replaces another tuner")
         record = lab.record(self.search_space)
@@ -294,10 +301,10 @@ class TunerConformance:
         run(again, 4)
         assert lab.given(tuner) and lab.given(again), "it has given nothing"
 
-    # ---- what an experiment asks of every set -------------------------------------------------------------
+    # Tests of the conditions that an experiment sets for every parameter set
 
     def test_it_obeys_rules(self) -> None:
-        """Forbid about half of all sets. The tuner must follow this rule."""
+        """Forbid about half of all parameter sets. The tuner must not suggest a forbidden set."""
         tuner = self.make()
         if not callable(getattr(tuner, "obey", None)):
             pytest.skip("it has no obey: it is asked again until it gives a valid set")
@@ -317,7 +324,10 @@ class TunerConformance:
             tuner.trial_end(parameter_id, True, trial_job_id="x")
 
     def test_it_gives_no_set_twice_where_none_may_repeat(self) -> None:
-        """Forbid repeated sets. A tuner with `obey` has to implement `duplicates: skip` itself."""
+        """Forbid repeated parameter sets.
+
+        A tuner with the method `obey` has to implement the setting `duplicates: skip` itself.
+        """
         tuner = self.make()
         if self.finite_space is None or not callable(getattr(tuner, "obey", None)):
             pytest.skip("it has no finite space, or no obey: then repeated sets are rejected")
@@ -352,7 +362,9 @@ class TunerConformance:
 
 
 class Lab:
-    """Creator of experiments with the tuner under test, which checks the sets that the tuner gives."""
+    """Creator of test experiments with the tuner under test. It checks the parameter sets that the tuner
+    suggests.
+    """
 
     def __init__(self, suite: TunerConformance, directory: Path) -> None:
         self._suite, self._directory = suite, directory
@@ -374,14 +386,14 @@ class Lab:
         return self._records[-1]
 
     def tuner(self, space: Space) -> HostedTuner:
-        """Return a new experiment."""
+        """Return a new experiment with the tuner under test and this search space."""
         suite = self._suite
         return HostedTuner(suite.make, self.record(space), space, builtin=suite.builtin)
 
     def given(self, tuner: HostedTuner) -> list[Any]:
-        """Return all sets since the last call.
+        """Return all parameter sets that the tuner has suggested since the last call.
 
-        Each must be inside the search space at the time of its request.
+        Check that each of them is inside the search space.
         """
         found = [trial.parameters for trial in tuner.given]
         if self._suite.exact:
@@ -394,7 +406,7 @@ class Lab:
 
 
 def run(tuner: HostedTuner, count: int) -> None:
-    """Request sets ``count`` times, with at most three trials running at the same time."""
+    """Request parameter sets ``count`` times, and end trials so that at most two are left running."""
     for number in range(count):
         tuner.ask()
         while len(tuner.trials) > 2 or (tuner.owed and tuner.trials):
