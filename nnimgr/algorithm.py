@@ -100,8 +100,8 @@ class Recoverable:
         """Load the state from a checkpoint. Called after the constructor when an experiment is continued."""
 
     def save_checkpoint(self) -> None:
-        """Save the state to a checkpoint. Never called by nnimgr, as in NNI 3.0; an algorithm may call it
-        itself.
+        """Save the state to a checkpoint. nnimgr never calls this method, as in NNI 3.0. An algorithm may
+        call it itself.
         """
 
     def get_checkpoint_path(self) -> str | None:
@@ -182,11 +182,11 @@ class Tuner(Recoverable):
         raise NotImplementedError("Tuner: receive_trial_result is not implemented")
 
     def trial_end(self, parameter_id: int, success: bool, **kwargs: Any) -> None:
-        """Receive the end of a trial. ``success``: the trial ended by itself without an error. ``kwargs``:
-        ``trial_job_id``.
+        """Receive the end of a trial. ``success``: the trial ended by itself without an error.
 
-        A tuner with ``recall`` also gets ``untried=True`` if ``take_back`` follows, and ``again=True`` if the
-        experiment was stopped and the same set runs again, as another trial, after a resume.
+        ``kwargs`` contains ``trial_job_id``. A tuner with ``recall`` also gets ``untried=True`` if
+        ``take_back`` follows. It gets ``again=True`` if the experiment was stopped and, after a resume, the
+        same set runs again as another trial.
         """
 
     def import_data(self, data: list[dict[str, Any]]) -> None:
@@ -244,8 +244,9 @@ class ClassArgsValidator(abc.ABC):
         """Raise an exception if the algorithm cannot be built with these arguments."""
 
     def choices(self, key: str, *args: Any) -> Callable[[Any], bool]:
-        """Return a function that raises ValueError unless its argument, the value of ``key``, is one of
-        ``args``.
+        """Return a function that raises ValueError unless its argument is one of ``args``.
+
+        ``key``: name of the argument in the message.
         """
 
         def test(value: Any) -> bool:
@@ -256,10 +257,9 @@ class ClassArgsValidator(abc.ABC):
         return test
 
     def range(self, key: str, keyType: type, start: float, end: float) -> Callable[[Any], bool]:
-        """Return a function that raises ValueError unless its argument is a ``keyType`` from ``start`` to
-        ``end``.
+        """Return a function that raises ValueError unless its argument is from ``start`` to ``end``.
 
-        ``key``: name of the argument in the message.
+        ``keyType``: required type of the argument. ``key``: name of the argument in the message.
         """
 
         def test(value: Any) -> bool:

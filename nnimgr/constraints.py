@@ -92,9 +92,7 @@ class Constraint:
         return None
 
     def complaint(self, parameters: Any) -> str:
-        """Return a sentence, without its period, that says why the parameter set does not meet the
-        constraint.
-        """
+        """Return why a parameter set does not meet the constraint, as a sentence without its period."""
         values = ", ".join(f"{_written(path)} = {shown(value)}" for path, value in self._values(parameters))
         trouble = self.trouble(parameters)
         if trouble is not None:
@@ -311,9 +309,7 @@ class _Compiler:
     # ---- parameters ---------------------------------------------------------------------------------------
 
     def _path(self, node: ast.expr) -> _Path | None:
-        """Return the names that lead to the parameter in this expression. Return None if it is not a
-        parameter.
-        """
+        """Return the names that lead to the parameter in this expression, or None if it is no parameter."""
         match node:
             case ast.Name(id=name):
                 return (name,)

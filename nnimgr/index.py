@@ -89,9 +89,7 @@ class Index:
         return status.st_ino, status.st_mtime_ns
 
     def raw(self) -> list[dict[str, Any]]:
-        """Return all entries as they are in the index file, also with keys of other programs. Raise
-        IndexDamaged.
-        """
+        """Return all entries of the index file unchanged, with keys of other programs. Raise IndexDamaged."""
         return [raw for raw in self._read().values() if isinstance(raw, dict)]
 
     def get(self, experiment_id: str) -> IndexEntry | None:
@@ -148,8 +146,7 @@ class Index:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[dict[str, Any]]:
-        """Yield the content of the index file while its lock is held. Write the content if the block changes
-        it.
+        """Yield the content of the index file under its lock. If the block changes it, write it to the file.
 
         Raise IndexDamaged or HomeError.
         """

@@ -91,9 +91,7 @@ def _brought(name: str) -> str:
 
 
 def show(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Print one built-in or registered algorithm as JSON, with the fields of the file of registered
-    algorithms.
-    """
+    """Print one built-in or registered algorithm as JSON, with its fields in the registry file."""
     found = next((entry for entry in _all() if entry.named(args.name)), None)
     if found is None:
         raise ClientError(f"There is no algorithm {args.name}.", mend="See: nnictl algo list")
@@ -160,9 +158,7 @@ def _source(entry: Registered) -> str:
 
 
 def _descriptions(file: Path) -> list[Any]:
-    """Return the algorithms in a description file: its list ``algorithms``, or the whole file as the only
-    one.
-    """
+    """Return the algorithms in a description file: its list ``algorithms``, or the file as a whole."""
     content = read_plain(file)
     if isinstance(content, Mapping) and isinstance(content.get("algorithms"), list):
         return list(content["algorithms"])

@@ -136,9 +136,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def status(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show an experiment's status and errors. A pipe gets the status under NNI's name, as in
-    ``check-status``.
-    """
+    """Show an experiment's status and errors. A pipe gets NNI's name of the status."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)

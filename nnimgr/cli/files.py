@@ -1,6 +1,4 @@
-"""``nnictl trial files`` and ``nnictl trial get``: list and fetch files that trials have written on any
-machine.
-"""
+"""``nnictl trial files`` and ``nnictl trial get``: list and fetch files of trials from any machine."""
 
 from __future__ import annotations
 

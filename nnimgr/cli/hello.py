@@ -74,9 +74,7 @@ def _use_this_python(config: Path) -> None:
 
 
 def _nnictl() -> str:
-    """Return how users can start ``nnictl``: the name if it is on the PATH, otherwise the path of the
-    program.
-    """
+    """Return how users can start ``nnictl``: the name if it is on the PATH, otherwise the program's path."""
     here = Path(sys.argv[0]).absolute()
     found = shutil.which("nnictl")
     if here.name != "nnictl" or not here.is_file():

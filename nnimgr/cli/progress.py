@@ -95,9 +95,7 @@ class Progress:
         self.profile = {**self.profile, "status": status, "reason": reason, "counts": dict(+counts)}
 
     def fresh_notices(self) -> list[str]:
-        """Return the notices to show: the new ones, and those whose duration has doubled since they were
-        shown.
-        """
+        """Return the notices that are new, and those that now last twice as long as when they were shown."""
         notices = {notice["about"]: notice for notice in self.profile.get("notices", ())}
         self.noticed = {about: told for about, told in self.noticed.items() if about in notices}
         fresh = []
@@ -122,7 +120,7 @@ class Progress:
         )
 
     def missing(self, event: Event) -> str | None:
-        """Return the id of the event's trial if the trial is not known, because it began before the first
+        """Return the id of the event's trial if the trial is unknown, because it began before the first
         event.
         """
         if event.kind not in ("JobStarted", "TrialEnded") or event.fields["trialId"] in self.trials:

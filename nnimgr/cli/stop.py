@@ -66,11 +66,7 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
 def stop_one(
     home: Home, client: Client, experiment_id: str, *, terminal: Terminal, detach: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Stop an experiment. Return the ids of trials that still run, and sentences about files left on
-    machines.
-
-    If the server exits after its last experiment, wait until its port is free.
-    """
+    """Stop an experiment. Return the ids of trials that still run, and sentences about leftover files."""
     server = home.server_running(client.port)
     with _waits_told(client, experiment_id, terminal):
         answer = client.post(

@@ -67,9 +67,7 @@ class Terminal:
             self._print(self._coloured(self.out, _GREEN, self._wrapped(self.out, f"INFO: {text}")))
 
     def stamped(self, text: str) -> None:
-        """Print a line that begins with the date and time in NNI's format. A terminal gets only the time of
-        day.
-        """
+        """Print a line that begins with date and time, as in NNI. A terminal gets only the time of day."""
         stamp = f"{datetime.now():%H:%M:%S} " if self.for_people else f"[{datetime.now():%Y-%m-%d %H:%M:%S}] "
         if not self.as_json:
             wrapped = self._wrapped(self.out, f"{stamp}{text}", indent=" " * len(stamp))

@@ -37,8 +37,9 @@ _COLUMNS = (
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List the trials: as a table on a terminal, in NNI's format in a pipe, as the server's JSON with
-    ``--json``.
+    """List the trials: as a table on a terminal, in NNI's format in a pipe.
+
+    With ``--json``, the list has the server's format.
     """
     home = Home.find()
     entry = select(home, args.id, port=args.port)

@@ -228,9 +228,7 @@ class Client:
 
 
 class _LocalConnection(http.client.HTTPConnection):
-    """HTTP connection to the server's Unix socket ``path``. The process that listens must be of a trusted
-    user.
-    """
+    """HTTP connection to the server's Unix socket ``path``, at which a trusted user must listen."""
 
     def __init__(self, path: str, timeout_s: float | None) -> None:
         super().__init__("localhost", timeout=timeout_s)

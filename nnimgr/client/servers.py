@@ -41,8 +41,7 @@ _MOST_LOG_BYTES = 10 << 20
 
 
 class ServerStart:
-    """Start of a port's server, if none runs. In this context no other process can start a server on the
-    port.
+    """Context in which the server of a port is started if it does not run. No other process can start it.
 
     Entering the context does not wait for the server, so that other checks can run meanwhile. ``client``
     waits for it, and reports a failed start. If an exception leaves the context, a server that was started is

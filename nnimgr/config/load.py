@@ -63,9 +63,7 @@ class _Written(ExperimentConfig):
 
 
 def load_config(file: Path, *, environ: Mapping[str, str] = os.environ) -> Loaded:
-    """Read ``file`` and the search space file that it names. Raise ConfigError with all errors that are
-    found.
-    """
+    """Read ``file`` and the search space file that it names. Raise ConfigError with all errors in them."""
     return _load(read_document(file), Path(os.path.abspath(file)).parent, environ)
 
 

@@ -66,8 +66,7 @@ def check_constraints(config: ExperimentConfig) -> None:
 
 
 def check_feasibility(config: ExperimentConfig) -> None:
-    """Raise ConfigError if a constraint does not fit the search space, or if too few sets meet all
-    constraints.
+    """Raise ConfigError if a constraint does not fit the search space, or too few sets meet all of them.
 
     This is slow, because many parameter sets are drawn.
     """

@@ -77,9 +77,7 @@ class Section:
         return (*self._at, str(self._spelled.get(match_key(name), name)))
 
     def take(self, name: str) -> Any:
-        """Return the value of a field, and record the field as converted. Return None if it is missing or
-        empty.
-        """
+        """Return the value of a field, or None if it is missing or empty. Record the field as converted."""
         self._taken[match_key(name)] = name
         key = self._spelled.get(match_key(name))
         return None if key is None else self._raw[key]

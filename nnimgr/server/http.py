@@ -51,9 +51,7 @@ class BoundedHTTP(HttpToolsProtocol):
         super().on_message_complete()
 
     def _refuse(self) -> None:
-        """Answer with status 431. Then discard further input for a while, so that the client can read the
-        answer.
-        """
+        """Answer with status 431. Discard further input for a while, so that the client reads the answer."""
         self._refused = True
         self.logger.warning("Rejected a request with more than %d bytes outside its body.", _MOST_HEAD)
         if self.cycle is not None and not self.cycle.response_complete:

@@ -46,10 +46,9 @@ class _RedactingFormatter(logging.Formatter):
 
 
 def start_log(level: str, *, file: Path | None, secrets: tuple[str, ...]) -> None:
-    """Start logging to ``file``, or to standard error if it is None. Raise OSError if the file cannot be
-    opened.
+    """Start logging to ``file``, or to standard error if it is None. The file has mode 0600 and is rotated.
 
-    The file has mode 0600 and is rotated.
+    Raise OSError if the file cannot be opened.
     """
     handler: logging.Handler
     if file is None:

@@ -75,9 +75,7 @@ class Place:
         return self.sockets / f"tensorboard-{self.server}-{task_id}.sock"
 
     def clean(self, task_ids: Sequence[str]) -> None:
-        """Remove the files that an earlier process of this server has left, except for the TensorBoards
-        ``task_ids``.
-        """
+        """Remove files that an earlier process of this server left, except those of these TensorBoards."""
         kept = {path for task_id in task_ids for path in (self.folder(task_id), self.socket(task_id))}
         for path in self.folder("").parent.glob(f"{self.server}-*"):
             if path not in kept:
@@ -221,9 +219,7 @@ class Task:
 
 
 class TensorBoards:
-    """All TensorBoards of the server. ``refresh_s``: seconds between two refreshes of files from other
-    machines.
-    """
+    """All TensorBoards of the server. ``refresh_s``: seconds between two copies of distant files."""
 
     def __init__(self, *, refresh_s: float = _REFRESH_S) -> None:
         self._tasks: dict[str, Task] = {}

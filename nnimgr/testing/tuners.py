@@ -362,9 +362,7 @@ class TunerConformance:
 
 
 class Lab:
-    """Creator of test experiments with the tuner under test. It checks the parameter sets that the tuner
-    suggests.
-    """
+    """Creator of experiments with the tuner under test. It checks the parameter sets that the tuner gives."""
 
     def __init__(self, suite: TunerConformance, directory: Path) -> None:
         self._suite, self._directory = suite, directory
