@@ -109,7 +109,7 @@ def _decoder(kind: Any) -> _Plain:
 def _optional(kind: Any) -> _Plain:
     options = [option for option in get_args(kind) if option is not type(None)]
     if len(options) != 1:
-        return lambda value: value  # no conversion for a union of plain scalars
+        return lambda value: value  # values of a union of plain scalars are not converted
     inner = _decoder(options[0])
     return lambda value: None if value is None else inner(value)
 

@@ -31,12 +31,12 @@ from nnimgr.search_space import Choice, Nested, Space
 
 __all__ = ["Constraint", "ConstraintError", "Constraints", "Names", "names_of"]
 
-Names = Mapping[str, Any]  # parameter -> names below it; an empty mapping: none; None: unknown
+Names = Mapping[str, Any]  # parameter -> parameters nested in it (empty: none; None: unknown)
 
 _Value = Callable[[Any], Any]
 _Path = tuple[str, ...]
 
-_LONGEST = 1000  # characters
+_LONGEST = 1000  # most characters of a constraint
 _DEEPEST = 40
 
 
@@ -158,7 +158,7 @@ def _merge(found: dict[str, Any], more: Names) -> None:
             found[name] = below
 
 
-# ---- reading ---------------------------------------------------------------------------------------------
+# Parsing and checking of the text of a constraint
 
 
 def _tree(text: str) -> ast.expr:
@@ -306,7 +306,7 @@ class _Compiler:
             return lambda p: call(only(p))
         return lambda p: call(*[argument(p) for argument in arguments])
 
-    # ---- parameters ---------------------------------------------------------------------------------------
+    # Compilation of the parameters in a constraint
 
     def _path(self, node: ast.expr) -> _Path | None:
         """Return the names that lead to the parameter in this expression, or None if it is no parameter."""
@@ -366,7 +366,9 @@ def _getter(path: _Path) -> _Value:
             if not isinstance(value, Mapping) or key not in value:
                 raise Absent
             value = value[key]
-        if value.__class__ is dict and "_name" in value:  # the name of the chosen option
+        if (
+            value.__class__ is dict and "_name" in value
+        ):  # a nested choice counts as the name of the chosen option
             return value["_name"]
         return value
 
@@ -380,7 +382,7 @@ def _written(path: _Path) -> str:
     return text + "".join(f".{each}" if each.isidentifier() else f'["{each}"]' for each in rest)
 
 
-# ---- closures -------------------------------------------------------------------------------------------
+# Closures that evaluate parts of a constraint
 
 
 def _every(parts: tuple[_Value, ...]) -> _Value:

@@ -35,7 +35,7 @@ class HomeError(Exception):
 
 
 class ServerAlreadyRunning(HomeError):
-    """Error: another server of this home holds the lock of this port."""
+    """Error: another server of this home directory holds the lock of this port."""
 
 
 def check_prefix(text: str) -> str:

@@ -215,7 +215,7 @@ _KEYS = {
     "prefix_url": "prefixUrl",
     "archived": "archived",
 }
-_OWN = "archived"  # a key that NNI does not write, present only after a user has set it
+_OWN = "archived"  # a key that NNI does not have; it is written only after a user has set it
 
 
 def _raw(entry: IndexEntry) -> dict[str, Any]:

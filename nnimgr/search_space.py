@@ -129,7 +129,7 @@ class Space:
     parameters: tuple[tuple[str, Spec], ...]
 
 
-# ---- parsing ---------------------------------------------------------------------------------------------
+# Parsing and validation of search spaces
 
 
 def parse(space: Any, *, types: frozenset[ParameterType] = frozenset(ParameterType)) -> Space:
@@ -293,7 +293,7 @@ def _nearest(word: str, words: Sequence[str]) -> str | None:
     return str(found[0]) if found else None
 
 
-# ---- drawing ---------------------------------------------------------------------------------------------
+# Random parameter sets
 
 
 def sample(space: Space, rng: random.Random) -> dict[str, Any]:
@@ -349,7 +349,7 @@ def _raw(spec: Numeric, rng: random.Random) -> float:
     return min(max(x, spec.a), spec.b)  # exp(log(x)) may miss a bound by one unit in the last place
 
 
-# ---- membership ------------------------------------------------------------------------------------------
+# Checks whether a parameter set is in the search space
 
 
 def contains(space: Space, parameters: Any, *, partial: bool = False) -> list[str]:

@@ -1,4 +1,4 @@
-"""``nnictl trial note`` and ``nnictl trial tag``: notes and tags of trials."""
+"""``nnictl trial note`` and ``nnictl trial tag``: show and change the notes and tags of trials."""
 
 from __future__ import annotations
 

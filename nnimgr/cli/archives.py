@@ -37,7 +37,7 @@ __all__ = ["load", "save"]
 
 _ENTRY = "nnictl/.experiment"
 _SPACE = "searchSpace/search_space.json"
-_LEFT_OUT = {"environ.json", "keeper", "keepers"}  # secrets, and what only the keepers of this place use
+_LEFT_OUT = {"environ.json", "keeper", "keepers"}  # secrets, and files of this machine's keepers
 _PIECE = 1 << 20
 
 
@@ -123,7 +123,7 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
 def _code_directory(args: argparse.Namespace, *, has_code: bool) -> Path | None:
     """Return the directory for the archive's trial code, or None if no directory is given.
 
-    Raise ClientError if the directory exists and is not empty.
+    Raise ClientError if code in it would be overwritten, or if neither it nor the archive has the code.
     """
     if not args.codeDir:
         return None

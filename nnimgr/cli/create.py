@@ -114,7 +114,7 @@ def view(args: argparse.Namespace, terminal: Terminal) -> int:
 def _after_start(
     client: Client, experiment_id: str, *, url: str, foreground: bool, terminal: Terminal, after: int
 ) -> int:
-    if terminal.for_people:  # a separate line, which is short enough for most terminals
+    if terminal.for_people:  # the URL gets a line of its own, so that most terminals do not wrap it
         terminal.stamped("Web portal URLs:")
         terminal.say(url)
     else:

@@ -1,4 +1,4 @@
-"""``nnictl experiment``: list, show, status, delete."""
+"""``nnictl experiment``: the verbs list, show, status, tag, archive and delete."""
 
 from __future__ import annotations
 

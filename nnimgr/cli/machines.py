@@ -1,4 +1,4 @@
-"""``nnictl machine``: ls, add, drain, remove."""
+"""``nnictl machine``: the verbs ls, add, drain and remove, for the machines of an experiment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS = (
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List the machines, and the reasons why some are not connected."""
+    """List the machines of an experiment. Below them, print why a machine is not connected."""
     client, experiment_id = _client(args)
     machines = client.get("experiments", experiment_id, "machines")["machines"]
     if terminal.as_json:
@@ -44,7 +44,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def add(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Add machines: one machine described by options, or the machines in a file."""
+    """Add machines to an experiment: one machine described by options, or the machines in a file."""
     client, experiment_id = _client(args)
     body = {"machines": _machines(args)}
     added = client.post("experiments", experiment_id, "machines", body=body)["ids"]

@@ -12,11 +12,11 @@ from nnimgr.home import Home
 
 __all__ = ["pareto"]
 
-_MOST = 10_000  # the server's limit
+_MOST = 10_000  # largest number of trials that the server returns
 
 
 def pareto(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List the Pareto set: the trials that no other trial beats in all objectives.
+    """List the Pareto set: no other trial is better in one objective and as good in all others.
 
     The trial with the best value of the main objective comes first.
     """

@@ -94,7 +94,7 @@ def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
 
 
 def result_text(trial: Mapping[str, Any]) -> str:
-    """Return a trial's result. A trial without an end shows its latest intermediate result after "~"."""
+    """Return a trial's result. Without a result, return the latest intermediate result after "~"."""
     if trial["finalValue"] is not None:
         return number(trial["finalValue"])
     if trial.get("noResult"):

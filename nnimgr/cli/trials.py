@@ -24,7 +24,7 @@ __all__ = ["all_trials", "list_all", "lost", "retry", "stop", "trial_named"]
 _PAGE = 1000
 _MOST_CANDIDATES = 10
 _MOST_DIGITS = 18
-_MOST_CAUSES, _MOST_NAMED = 5, 8  # causes of failures, and trials of a cause, that are shown
+_MOST_CAUSES, _MOST_NAMED = 5, 8  # largest number of causes, and of trials for each cause, to show
 _COLUMNS = (
     Column("NO.", "right"),
     Column("ID"),
@@ -169,7 +169,7 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _mends_of_open(entry: IndexEntry) -> dict[int, str]:
-    """Return the command to suggest if the server refuses a change of a trial, by HTTP status.
+    """Return the command to suggest after an HTTP status that refuses a change of a trial.
 
     Return nothing if the experiment is stopped or only viewed, because then another command helps.
     """

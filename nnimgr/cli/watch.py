@@ -166,7 +166,7 @@ def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Pr
             progress.apply(event)
             if progress.status == "STOPPED":
                 break
-    progress.recent.clear()  # these sentences were not printed
+    progress.recent.clear()  # sentences about the stop, which were not printed
     reason = progress.reason if progress.status == "STOPPED" else "you stopped it"
     progress.settle("STOPPED", reason=reason, cancelled=True)
     return progress, leaves
@@ -244,7 +244,7 @@ def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client
         if now - drawn_at >= draw_s:
             shown = progress.stale and not isinstance(screen, _Lines)
             if shown or now - refreshed_at >= _REFRESH_S:
-                with contextlib.suppress(ApiError):  # the stream will report the end
+                with contextlib.suppress(ApiError):  # the event stream will report that the experiment ended
                     progress.refresh(client.get("experiments", stream.experiment_id))
                 refreshed_at = now
                 for sentence in progress.fresh_notices():

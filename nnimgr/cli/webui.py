@@ -46,7 +46,7 @@ def _server(home: Home, args: argparse.Namespace) -> tuple[str | None, Client]:
             mend=f"Choose one: {{prog}} --port {ports[0]}",
         )
     if any(entry.status != "STOPPED" for entry in entries_of(home).values()):
-        entry = select(home, None, port=args.port)  # a server that is started now opens this experiment
+        entry = select(home, None, port=args.port)  # its server opens it when started now
         return entry.id, client_of(home, entry, port=args.port)
     where = "" if args.port is None else f" on port {args.port}"
     raise ClientError(

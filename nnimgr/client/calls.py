@@ -213,7 +213,7 @@ class Client:
         mend = self.mends.get(status)
         try:
             error = json.loads(text)["error"]
-            if isinstance(error, str):  # the form of errors on NNI's routes
+            if isinstance(error, str):  # NNI's routes return errors in this form
                 return ApiError(status, error, [], mend=mend)
             if status == http.client.SERVICE_UNAVAILABLE and error["message"] == _LEAVING:
                 return ServerGone(_LEAVING, mend=_REPEAT)

@@ -37,7 +37,7 @@ class Document:
     def __init__(self, file: Path | None, text: str) -> None:
         """Parse ``text``, the content of ``file``. ``file`` is None if the text is not from a file."""
         self.file = file
-        self.warnings: list[Problem] = []  # problems that are no errors, found while the document was read
+        self.warnings: list[Problem] = []  # found while the document was read
         self._text = text
         self._places: dict[KeyPath, tuple[int, int]] | None = None
         self.value = self._parse()
@@ -185,7 +185,7 @@ class _Reader:
             raise self._error(f"cannot be read: {error}", node.start_mark) from error
 
     def _mapping(self, loader: yaml.SafeLoader, node: yaml.MappingNode, path: KeyPath) -> dict[Any, Any]:
-        if id(node) not in self._checked:  # only once, because flattening leaves overridden keys in the node
+        if id(node) not in self._checked:  # only at the first visit: flattening leaves duplicate keys
             self._checked.add(id(node))
             self._refuse_duplicates(loader, node)
             loader.flatten_mapping(node)

@@ -16,8 +16,8 @@ from nnimgr.constraints import Constraint, ConstraintError, Constraints, Names, 
 __all__ = ["BadConstraint", "Feasibility", "constraints_on", "feasibility"]
 
 _DRAWS = 10_000
-_ENOUGH = 1_000  # number of draws that is enough if nearly all or a clear part of them is feasible
-_PRECISION = 0.01  # half width of the share's 95 % interval that is small enough
+_ENOUGH = 1_000  # number of drawn sets that is enough if the share of feasible sets is clear
+_PRECISION = 0.01  # half width of the share's 95 % confidence interval that is small enough
 _LONGEST_S = 3.0
 _LEAST_SHARE = 0.001
 

@@ -123,6 +123,6 @@ class NniFile:
             return self.field("searchSpace")
         try:
             document = read_document(self.path.parent / Path(str(file.value)).expanduser())
-        except (ConfigError, RuntimeError):  # an error of the file, which is reported when it is loaded
+        except (ConfigError, RuntimeError):  # the error is reported when the file is loaded
             return None
         return Field(document, (), document.value)

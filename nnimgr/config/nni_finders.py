@@ -106,7 +106,7 @@ def missing(name: str) -> Finder:
 def numbers_in_json(file: NniFile) -> Iterator[Field]:
     """Find numbers of a JSON file that NNI would read as texts, because NNI reads JSON files as YAML."""
     if not file.path.is_file():
-        return  # such as a pipe, which can be read only once
+        return  # a pipe, for example, can be read only once
     text = file.path.read_text(encoding="utf-8-sig")
     try:
         json.loads(text)

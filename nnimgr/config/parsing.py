@@ -23,7 +23,7 @@ from nnimgr.config.references import ReferenceUnresolved, anchor, has_reference,
 
 __all__ = ["Reading", "check_references", "match_key", "plain", "parse", "validate"]
 
-_QUOTED = re.compile(r"'(\w+)")  # matches fields, and values after a colon, in our models' messages
+_QUOTED = re.compile(r"'(\w+)")  # matches quoted field names in the messages of nnimgr's models
 _NAMES_OF_NNI_1 = ("builtintunername", "builtinassessorname", "builtinadvisorname")
 
 
@@ -113,11 +113,11 @@ def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any]
         for fault in error.errors(include_url=False):
             where: KeyPath = (*path, *fault["loc"])
             if fault["type"] == "default_factory_not_called":
-                continue  # a default that depends on invalid fields
+                continue  # the field's default depends on fields that are invalid
             if any(known.field == dotted(where) for known in reading.problems):
-                continue  # the value from which it was built has an error already
+                continue  # an error of this field is reported already
             if fault["type"] == "missing" and any(known.nearest == where[-1] for known in reading.problems):
-                continue  # its misspelled key is reported already
+                continue  # the field is given, but its key is misspelled, which is reported already
             message, details = _sentence(fault)
             if not fault["loc"]:  # an error about several fields: use the first field that is given
                 named = next((name for name in _QUOTED.findall(message) if name in values), None)
@@ -242,7 +242,7 @@ def check_references(reading: Reading, value: Any, path: KeyPath) -> Any:
 def _fields(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
     for name, info in model.model_fields.items():
         if info.exclude:
-            continue  # a field that we have added, not the user
+            continue  # the field is set by nnimgr, not by users
         yield info.alias or to_camel(name), info.annotation
 
 

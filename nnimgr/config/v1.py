@@ -31,7 +31,7 @@ _SAME_OR_RENAMED = {
     "useAnnotation": "useAnnotation",
 }
 _WITHOUT_EFFECT = ("versionCheck", "logCollection", "multiThread")
-_NEVER_USED = ("authorName", "description")  # fields that NNI only stored
+_NEVER_USED = ("authorName", "description")  # fields that NNI stored but never used
 _OF_TRIALS = {"command": "trialCommand", "codeDir": "trialCodeDirectory", "gpuNum": "trialGpuNumber"}
 
 

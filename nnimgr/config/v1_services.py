@@ -54,7 +54,7 @@ def _local(top: Section, trial: Section, at: KeyPath) -> None:
     if found is not None:
         found.move(_GPUS, at)
     if trial.take("gpuNum") and (found is None or found.take("useActiveGpu") is None):
-        top.put("localConfig", (*at, "useActiveGpu"), False)  # a default that only the first format has
+        top.put("localConfig", (*at, "useActiveGpu"), False)  # this default differs from the second format's
     if found is not None:
         found.finish()
 

@@ -17,7 +17,9 @@ __all__ = ["keep_certificate"]
 
 _NAME = "nnimgr keepers' door"
 _FIRST_DAY = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-_LAST_DAY = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)  # RFC 5280: it never expires
+_LAST_DAY = datetime.datetime(
+    9999, 12, 31, tzinfo=datetime.UTC
+)  # a certificate with this date never expires (RFC 5280)
 
 
 def keep_certificate(path: Path) -> bytes:

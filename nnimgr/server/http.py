@@ -11,9 +11,9 @@ from nnimgr.api.asgi import ASGIApp
 
 __all__ = ["BoundedHTTP", "http_config"]
 
-_KEEP_ALIVE_S = 75  # seconds, because keepers use a connection several times
+_KEEP_ALIVE_S = 75  # seconds for which an idle connection stays open, because keepers reuse it
 _CONNECTIONS = 8_000
-_MOST_HEAD = 256 << 10  # bytes of a request outside of its body
+_MOST_HEAD = 256 << 10  # most bytes of a request outside of its body
 _LINGER_S = 2.0
 _FRAMING = 16  # most framing bytes per byte of content in a chunked body
 _TOO_LARGE = (

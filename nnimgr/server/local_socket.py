@@ -20,7 +20,7 @@ def bind_private(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     folder = -1
     try:
-        os.fchmod(listener.fileno(), 0o600)  # also the mode of the file that ``bind`` creates
+        os.fchmod(listener.fileno(), 0o600)  # ``bind`` creates a file of the same mode
         path.unlink(missing_ok=True)
         address = str(path)
         if len(os.fsencode(path)) > LONGEST_PATH:

@@ -169,7 +169,7 @@ async def _leave_when_idle(parts: ApiParts, leave: Callable[[str], None]) -> Non
         if not manager.idle:
             await manager.wait_idle()
         await parts.tensorboards.wait_idle()
-        await parts.shutdown.quiet()  # one of the requests in progress may create an experiment
+        await parts.shutdown.quiet()  # wait for requests in progress, which may create an experiment
     leave("no active experiment is left")
 
 
@@ -229,6 +229,6 @@ class _LocalConnection(HttpToolsProtocol):
 def _tell_ready(descriptor: int | None) -> None:
     if descriptor is None:
         return
-    with contextlib.suppress(BrokenPipeError):  # the starting process may have ended
+    with contextlib.suppress(BrokenPipeError):  # the process that started the server may have ended
         os.write(descriptor, b"\n")
     os.close(descriptor)

@@ -77,7 +77,7 @@ class Copies:
         """Append to a copy the part of its file that it lacks. Return False if the size limit was reached."""
         path = self._folder / target
         have = self._sizes.get(target, 0)
-        if file.size < have:  # another file with the same name
+        if file.size < have:  # the trial has replaced the file by a shorter one
             have = 0
         room = self._most_bytes - sum(self._sizes.values()) + self._sizes.get(target, 0)
         await asyncio.to_thread(path.parent.mkdir, mode=0o700, parents=True, exist_ok=True)

@@ -68,7 +68,7 @@ def main(parent: int, descriptor: int, logdir: str, prefix: str) -> int | None:
     ``prefix``: path before all addresses of TensorBoard.
     """
     die_with(parent)
-    sys.path.pop(0)  # the folder of this file
+    sys.path.pop(0)  # remove the folder of this file, whose modules could shadow others
     from tensorboard import program  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     board = program.TensorBoard(server_class=lambda application, flags: UnixServer(descriptor, application))

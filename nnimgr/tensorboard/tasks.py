@@ -174,7 +174,9 @@ class Task:
                         (self._logdir / run).unlink()
                 for run, folder in trial.folders.items():
                     path = self._logdir / run
-                    if path.is_symlink() and path.readlink() != folder:  # a later attempt
+                    if (
+                        path.is_symlink() and path.readlink() != folder
+                    ):  # the link leads to an earlier attempt
                         path.unlink()
                     if not path.is_symlink():
                         path.symlink_to(folder)

@@ -36,11 +36,11 @@ T = TypeVar("T")
 
 
 class _Heard(Channel):
-    """Channel that keeps the tuner's or assessor's messages for the test. It has no queue and watchdog."""
+    """Channel that keeps the algorithm's messages for the test. It has neither queue nor watchdog."""
 
     def __init__(self) -> None:
         self.messages: list[FromChild] = []
-        self.failures: list[str] = []  # errors in calls for past events, which are not messages
+        self.failures: list[str] = []  # errors in calls that restore the past, which send no message
 
     @property
     def waiting(self) -> bool:

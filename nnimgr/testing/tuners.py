@@ -65,7 +65,7 @@ _BY = {
     Way.STATE: "by load_state",
     Way.REPLAY: "by the same calls, because it is replayable",
 }
-_MOST = 60  # number of sets after which a finite space counts as endless
+_MOST = 60  # number of sets after which a search space counts as infinite
 
 
 class TunerConformance:
@@ -85,7 +85,7 @@ class TunerConformance:
     finite_space: ClassVar[Space | None] = _FINITE  # None: the tuner accepts no finite space
     exact: ClassVar[bool] = True  # True: its sets are inside the space as NNI defines it
     adds: ClassVar[tuple[str, ...]] = ()  # parameters that the tuner adds to those of the space
-    takes_over: ClassVar[bool] = True  # True: it may replace another tuner
+    takes_over: ClassVar[bool] = True  # True: the tuner can replace another tuner
     builtin: ClassVar[bool] = False  # True only for built-in tuners, whose results are always numbers
     trials: ClassVar[int] = 14  # number of trials per test
 
@@ -347,7 +347,7 @@ class TunerConformance:
             tuner.receive_trial_result(parameter_id, parameters, 0.5 * parameter_id, trial_job_id="x")
             tuner.trial_end(parameter_id, True, trial_job_id="x")
 
-    # ---- beneath ------------------------------------------------------------------------------------------
+    # Helpers of the tests
 
     def without_additions(self, parameters: Any) -> Any:
         if not isinstance(parameters, dict):

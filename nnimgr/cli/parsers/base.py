@@ -84,7 +84,7 @@ Verbs = argparse._SubParsersAction
 def _nearest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that is most similar to ``word``, or None."""
     known = list(names)
-    if word.lower() == "list" and "ls" in known:  # more similar to other verbs
+    if word.lower() == "list" and "ls" in known:  # other verbs are more similar to "list" than "ls" is
         return "ls"
     import difflib  # imported only for a message, because it would slow the start of every command
 
@@ -126,7 +126,7 @@ def add_verb(
 
 
 def add_group(verbs: Verbs[Parser], name: str, summary: str) -> Verbs[Parser]:
-    """Add a verb that only groups other verbs, such as ``nnictl trial``. Return the place for these verbs."""
+    """Add a verb that only groups other verbs, such as ``nnictl trial``. Return the object to add them to."""
     group = verbs.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
     return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
