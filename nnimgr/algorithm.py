@@ -1,4 +1,4 @@
-"""NNI's interface of tuners and assessors, and optional methods that make a rebuild exact.
+"""NNI's interface of tuners and assessors, and optional methods that restore their exact state.
 
 ``nni.tuner``, ``nni.assessor`` and ``nni.utils`` re-export these names. Every algorithm runs in its own
 process, in one thread, one call at a time. The result of a trial always comes before its end. Only if a tuner

@@ -53,7 +53,7 @@ def compared(test: Callable[[Any, Any], Any], x: Any, y: Any) -> bool:
     try:
         return bool(test(x, y))
     except TypeError:
-        raise Fault(f"{shown(x)} and {shown(y)} cannot be compared so") from None
+        raise Fault(f"{shown(x)} and {shown(y)} cannot be compared in this way") from None
 
 
 def _within(x: Any, y: Any) -> bool:

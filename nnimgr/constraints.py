@@ -243,7 +243,7 @@ class _Compiler:
                 return lambda p: item_of(held(p), at(p))
             case ast.Call():
                 return self._call(node, depth)
-        raise ConstraintError(f"{ast.unparse(node)} cannot stand in a constraint")
+        raise ConstraintError(f"{ast.unparse(node)} is not allowed in a constraint")
 
     def _list(self, items: list[ast.expr], depth: int) -> _Value:
         parts = [self.value(item, depth + 1) for item in items]
@@ -280,8 +280,8 @@ class _Compiler:
         operation = ARITHMETIC.get(type(node.op))
         if operation is None:
             raise ConstraintError(
-                f"{ast.unparse(node)}: of operators there are + - * / // % ** and, between conditions, "
-                "and, or, not"
+                f"{ast.unparse(node)} is not supported; the operators are + - * / // % ** and, "
+                "between conditions, and, or, not"
             )
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
         return lambda p: operation(as_number(left(p)), as_number(right(p)))

@@ -85,7 +85,7 @@ def _patients(examination: Examination, platform: str, service: Any) -> Sequence
 
 
 async def _unknown(platform: str) -> AsyncIterator[Finding]:
-    sentence = f"machines of {platform} cannot be looked at: only the configuration was checked"
+    sentence = f"machines of {platform} cannot be checked: only the configuration was checked"
     yield Finding(machine=platform, check=Check.CONFIG, level=Level.WARNING, sentence=sentence)
 
 

@@ -23,9 +23,9 @@ __all__ = [
 ]
 
 Objectives = Mapping[str, str]
-"""``maximize`` or ``minimize`` by name, in the order of the configuration.
+"""Name of each objective -> ``maximize`` or ``minimize``, in the order of the configuration.
 
-Empty: a single number, as in NNI.
+Empty if the configuration names no objectives: a result is then a single number, as in NNI.
 """
 
 DEFAULT = "default"  # NNI's key of the number in a result that is a mapping

@@ -148,7 +148,7 @@ class _Reader:
             raise ConfigError(
                 [
                     Problem(
-                        message=f"the character U+{error.character:04X} cannot stand in YAML",
+                        message=f"the character U+{error.character:04X} is not allowed in YAML",
                         file=self._file,
                         line=before.count("\n") + 1,
                         column=len(before) - before.rfind("\n"),

@@ -40,7 +40,7 @@ def _check_names(reading: Reading, objectives: Mapping[str, Any]) -> None:
         elif name == DEFAULT and number:
             reading.fault(
                 ("objectives", name),
-                f"must stand first, if at all: {DEFAULT} is where NNI's clients look for the main objective",
+                f"must be the first objective: {DEFAULT} is where NNI's clients look for the main objective",
             )
 
 

@@ -73,7 +73,7 @@ def load_text(text: str, *, base: Path, environ: Mapping[str, str] = os.environ)
     Errors then name a line of the text, but no file. Raise ConfigError.
     """
     if (trouble := directory_fault(base)) is not None or not base.is_absolute():
-        sentence = f"the directory {base} {trouble or 'must be given from the root on'}"
+        sentence = f"the directory {base} {trouble or 'must be an absolute path'}"
         raise ConfigError([Problem(field="cwd", message=sentence)])
     return _load(Document(None, text), base, environ)
 

@@ -145,7 +145,7 @@ def plain(reading: Reading, value: Any, path: KeyPath) -> Any:
     if isinstance(value, list | tuple):
         return [plain(reading, item, (*path, index)) for index, item in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
-        reading.fault(path, f"{value} cannot stand here: only finite numbers can be stored as JSON")
+        reading.fault(path, f"{value} is not allowed here: only finite numbers can be stored as JSON")
     elif value is not None and not isinstance(value, str | int | float):
         reading.fault(path, f"is read by YAML as {_name(value)}; put it in quotes if it is text")
     return value

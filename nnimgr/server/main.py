@@ -75,19 +75,20 @@ def _parser() -> argparse.ArgumentParser:
     keepers.add_argument(
         "--keepers-listen",
         metavar="ADDRESS:PORT",
-        help=f"listen there for keepers from the start, for a service or an ingress (or ${_KEEPERS}LISTEN)",
+        help="listen at this address for keepers, for example behind a Kubernetes service or ingress "
+        f"(or ${_KEEPERS}LISTEN)",
     )
     keepers.add_argument(
         "--keepers-url",
         metavar="URL",
-        help="URL of that address for experiments without nniManagerIp, as "
-        f"https://host[:port][/prefix] (or ${_KEEPERS}URL)",
+        help="URL at which keepers reach the --keepers-listen address, for experiments without nniManagerIp, "
+        f"as https://host[:port][/prefix] (or ${_KEEPERS}URL)",
     )
     keepers.add_argument(
         "--keepers-ca",
         metavar="FILE",
-        help="authorities, in PEM, of the certificate of a proxy that ends TLS there; default: those "
-        f"known on the keepers' machines (or ${_KEEPERS}CA)",
+        help="PEM file of the authorities that sign the certificate of a proxy at --keepers-url; default: "
+        f"those known on the keepers' machines (or ${_KEEPERS}CA)",
     )
     serve.add_argument("--ready-fd", type=int, metavar="N", help="write a byte to this descriptor when ready")
     serve.add_argument("--log-file", type=Path, help="log to this file (rotated) instead of standard error")

@@ -135,7 +135,10 @@ async def _serve(options: ServeOptions, *, home: Home, claim: ServerClaim, liste
 
 
 async def _until_told(options: ServeOptions, parts: ApiParts, serving: asyncio.Task[None]) -> None:
-    """Wait for a signal to exit, or for the end of all experiments. Then reject new requests."""
+    """Wait until the server has to exit: a signal, or no active experiment with ``until_idle``.
+
+    From then on, the server rejects new requests.
+    """
     closing = parts.shutdown.closing
     loop = asyncio.get_running_loop()
 

@@ -98,7 +98,7 @@ foo: 1
         ),
         ("tuner: {name: Random, clasArgs: {}}", "tuner.clasArgs: unknown field; did you mean 'classArgs'?"),
         ("tuner: {name: Random, classArgs: {sed: 1}}", "Random takes no argument 'sed'"),
-        ("tuner: {name: Random, classArgs: {seed: .inf}}", "tuner.classArgs.seed: inf cannot stand here"),
+        ("tuner: {name: Random, classArgs: {seed: .inf}}", "tuner.classArgs.seed: inf is not allowed here"),
         (
             "tuner: {name: Random, classArgs: {seed: 2020-01-01}}",
             "is read by YAML as a date; put it in quotes",
@@ -195,7 +195,7 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
             "exp.yml:9:14: objectives.accuracy: unknown value 'maximise'; did you mean 'maximize'?",
         ),
         ("objectives: {accuracy: }", "objectives.accuracy: unknown value None (valid: maximize, minimize)"),
-        ("objectives: {a: minimize, default: minimize}", "objectives.default: must stand first, if at all"),
+        ("objectives: {a: minimize, default: minimize}", "objectives.default: must be the first objective"),
         (
             "objectives: {a: minimize}\nassessor: {name: Random, classArgs:\n  {optimize_mode: maximize}}",
             "exp.yml:11:4: assessor.classArgs.optimize_mode: is maximize, but 'objectives.a' in line 9 is ",

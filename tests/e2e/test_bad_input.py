@@ -97,7 +97,7 @@ FAULTS = {  # what is replaced, by what, and what is said
         '"a\\0b"',
         "exp.yml:3:1: trialCommand: must not hold the character NUL",
     ),
-    "NUL": ("python3 trial.py", "a\0b", "exp.yml:3:16: the character U+0000 cannot stand in YAML"),
+    "NUL": ("python3 trial.py", "a\0b", "exp.yml:3:16: the character U+0000 is not allowed in YAML"),
     "unknown tuner": (
         "{name: Random}",
         "{name: Randon}",
