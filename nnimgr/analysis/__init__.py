@@ -1,1 +1,3 @@
-"""Questions about all trials of an experiment, answered from numpy columns in a separate process."""
+"""Analysis of all trials of an experiment: a separate process answers the server's questions from numpy
+arrays.
+"""

@@ -1,4 +1,4 @@
-"""Arrays of all attempts of an experiment's trials, which are updated with changed attempts only."""
+"""Table of all attempts of an experiment, kept as numpy arrays. An update reads only the changed attempts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ __all__ = ["AttemptTable", "Lane", "lanes_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Lane:
-    """Lane of the timeline: a GPU of a keeper's host (-1: no GPU), or a part of a shared GPU. It has one
-    attempt at a time.
+    """Lane of the timeline chart, which shows one attempt at a time.
+
+    A lane stands for one GPU (``gpu``; -1: no GPU) on the machine of the keeper ``keeper_id``. Attempts that
+    share a GPU at the same time get a lane each, numbered by ``part``.
     """
 
     keeper_id: str
@@ -27,10 +29,13 @@ class Lane:
 
 
 class AttemptTable:
-    """Table of attempts. Times are seconds since the experiment's creation (NaN: none).
+    """Table of all attempts of an experiment, one row per attempt. ``table[name]`` returns one of these
+    columns:
 
-    ``sequences`` and ``attempts`` name the attempts. ``seats``: indices of ``places``, each a keeper with its
-    GPUs (none, one or several); -1 for an attempt without a place. ``lost``: the attempt ended as lost.
+    - ``trial_id`` and ``attempt`` (its number) identify the attempt.
+    - ``seat`` is an index of ``places``, the pairs of a keeper and its GPUs. -1: the attempt has no place.
+    - ``placed``, ``started`` and ``ended`` are seconds since the experiment's creation. NaN: not yet.
+    - ``lost`` is True if the attempt has ended as lost.
     """
 
     def __init__(self) -> None:
@@ -52,7 +57,7 @@ class AttemptTable:
     )
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
-        """Read the changed attempts (see ``Following``)."""
+        """Update this table with the attempts that have changed in the database since fact ``after``."""
         origin_us = columns.origin_at.timestamp() * 1e6
         for page in snapshot.attempts(snapshot.changed(after=after) if after else None):
             positions = [self._positions.setdefault(row[:2], len(self._positions)) for row in page]
@@ -83,7 +88,7 @@ class AttemptTable:
         return self._table[name][: len(self._positions)]
 
     def rows(self, columns: Columns) -> Array:
-        """Return the position of each attempt's trial in the columns."""
+        """Return, for each attempt of this table, the row of its trial in ``columns``."""
         order = np.argsort(columns.ids)
         return order[np.searchsorted(columns.ids, self["trial_id"], sorter=order)]
 
@@ -91,10 +96,10 @@ class AttemptTable:
 def lanes_of(
     places: Sequence[tuple[str, tuple[int, ...]]], seats: Array, begins: Array, ends: Array
 ) -> tuple[list[Lane], Array, Array]:
-    """Return the lanes, the indices of the attempts in them, and the lane index of each attempt.
+    """Give attempts lanes of the timeline chart, as one bar per attempt and GPU. Attempts that use the same
+    GPU at the same time get separate lanes.
 
-    An attempt with several GPUs is in several lanes. Attempts that share a place at the same time get
-    separate lanes there.
+    Return the lanes, the index of each bar's attempt, and the index of each bar's lane.
     """
     spots = sorted({(keeper_id, gpu) for keeper_id, gpus in places for gpu in gpus or (-1,)})
     numbers = {spot: number for number, spot in enumerate(spots)}
@@ -122,7 +127,11 @@ def lanes_of(
 
 
 def _parts(begins: Array, ends: Array) -> Array:
-    """Return the lowest free lane for each attempt, in the order of their starts."""
+    """Return, for attempts on the same GPU, the number of the lowest lane that is free when each attempt
+    begins.
+
+    The attempts must be sorted by their begins.
+    """
     parts = np.zeros(len(begins), np.int64)
     if not np.any(np.maximum.accumulate(ends)[:-1] > begins[1:]):
         return parts

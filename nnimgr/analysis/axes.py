@@ -1,4 +1,6 @@
-"""Axes: columns divided into bins, and the trials that brushes select on them."""
+"""Axes of charts: a column's range of values, divided into bins. Also finds the trials that a user's
+selections on axes contain.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,16 @@ _EXACT = 2.0**52  # below this number, float64 represents the halves between int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A column divided into ``bins`` equal parts from ``low`` to ``high`` (of their logarithms if ``log``).
+    """Axis of a chart: the range of a column's values from ``low`` to ``high``, divided into ``bins`` equal
+    bins.
 
-    ``cells``: for each trial the index of its part, or ``bins`` if it has no value. A column of categories
-    has one part per category, and its range is -0.5 to the number of categories - 0.5. A column of few
-    distinct integers has one part per integer. ``least`` and ``most``: the lowest and the highest value, None
-    if there is none.
+    - ``log``: the scale is logarithmic, so the bins are equal on that scale.
+    - ``cells``: for each trial the index of its bin, or ``bins`` if the trial has no value in the column.
+    - ``least`` and ``most``: the lowest and the highest value in the column, None if it is empty.
+
+    A column of few distinct integers has one bin per integer. A column of categories has one bin per
+    category, or several categories per bin if there are very many. Its range is -0.5 to the number of
+    categories - 0.5.
     """
 
     name: str
@@ -47,7 +53,7 @@ class Axis:
     cells: NDArray[np.int32]
 
     def described(self) -> dict[str, Any]:
-        """Return the description of the axis for an answer's header."""
+        """Return the description of this axis as a JSON object, for the header of a chart's data."""
         return {
             "name": self.name,
             "kind": "number" if self.categories is None else "category",
@@ -62,21 +68,21 @@ class Axis:
 
 
 def axis(columns: Columns, name: str, *, log: bool | None = None, bins: int, field: str = "axes") -> Axis:
-    """Return the axis of a column.
+    """Return the axis of the column ``name``. An axis of numbers has at most ``bins`` bins.
 
-    If ``log`` is None, the search space decides, where a logarithm is possible.
+    If ``log`` is None, the axis is logarithmic if the search space is and all values are positive.
 
-    Raise BadQuestion if there is no such column, or no logarithm of its values.
+    Raise BadQuestion if there is no such column, or if ``log`` is True and a value has no logarithm.
     """
     check_names(columns, [name], field=field)
     return once(columns, ("axis", name, log, bins), lambda: _axis(columns, name, log, bins, field))
 
 
 def brushed(columns: Columns, brushes: Mapping[str, Mapping[str, Any]]) -> Array:
-    """Return which trials (bool, one per row) match all of these brushes.
+    """Return which trials match all brushes, as one bool per trial.
 
-    Each brush is ``{"range": [a, b]}`` (both ends included; None: open) or ``{"values": [...]}``. Raise
-    BadQuestion.
+    A brush is a user's selection on a column: ``{"range": [a, b]}`` (bounds included; None: no bound) or
+    ``{"values": [...]}``. Raise BadQuestion if there is no such column.
     """
     check_names(columns, brushes, field="brushes")
     found = np.ones(len(columns), bool)
@@ -135,7 +141,7 @@ def _axis(columns: Columns, name: str, log: bool | None, bins: int, field: str) 
 
 
 def _range(finite: Array, least: float, most: float, log: bool, bins: int) -> tuple[float, float, int]:
-    """Return the lower end, the upper end and the number of parts."""
+    """Return the lower end, the upper end and the number of bins of an axis of numbers."""
     if log:
         return (least, most, bins) if math.log(most) > math.log(least) else (least / 2, most * 2, 1)
     if most - least < bins and -_EXACT < least <= most < _EXACT and bool(np.all(finite == np.rint(finite))):
@@ -147,7 +153,9 @@ def _range(finite: Array, least: float, most: float, log: bool, bins: int) -> tu
 
 
 def _of_categories(columns: Columns, name: str, bins: int) -> Axis:
-    """Build an axis with one part per category, or with several categories per part if there are many."""
+    """Build the axis of a column of categories: one bin per category, or several categories per bin if there
+    are very many.
+    """
     categories, codes = columns.categories[name], columns.arrays[name]
     count = max(1, len(categories))
     parts = count if count <= max(bins, MOST_BINS) else bins
@@ -176,7 +184,9 @@ def _among(columns: Columns, name: str, values: Sequence[Any]) -> Array:
 
 
 def _text(value: Any) -> str:
-    """Return a text that is equal for 1 and 1.0, but differs for 1 and true."""
+    """Return a JSON text by which values are compared. The text is equal for 1 and 1.0, but not for 1 and
+    true.
+    """
     if type(value) is float and value.is_integer():
         value = int(value)
     return json.dumps(value, sort_keys=True)

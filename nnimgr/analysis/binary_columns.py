@@ -1,9 +1,11 @@
-"""Binary form of columns (``application/vnd.nnimgr.columns``).
+"""Binary format of named arrays (``application/vnd.nnimgr.columns``), in which clients get the data of
+charts.
 
-A u32 with the length of a JSON header, the header, zeros up to a multiple of 8, then the buffers, each of
-which starts at a multiple of 8. All numbers are little-endian. ``columns`` in the header gives the name,
-type, offset (from the start of the buffers) and length in elements of each column, and the categories of a
-coded column.
+An answer in this format has these parts: a u32 with the length of a JSON header, the header, zeros up to a
+multiple of 8, and the arrays. Each array starts at a multiple of 8. All numbers are little-endian.
+
+The header's field ``columns`` describes each array: its name, type, offset (from the start of the first
+array) and number of elements. If the elements are codes of categories, it also lists the categories.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _LARGEST, _SMALLEST = float(np.finfo(np.float32).max), float(np.finfo(np.float32
 
 
 class PackedColumn(NamedTuple):
-    """An array of type f32, f64, u8, u16 or u32. With categories, the array holds their codes."""
+    """Named array of type f32, f64, u8, u16 or u32. If it has ``categories``, its elements are indices into
+    them.
+    """
 
     name: str
     array: Array
@@ -33,9 +37,9 @@ class PackedColumn(NamedTuple):
 
 
 def pack(header: Mapping[str, Any], columns: Sequence[PackedColumn]) -> bytes:
-    """Encode a whole answer.
+    """Encode a header and arrays in the binary format of this module.
 
-    ``header`` holds all fields except ``columns``. Raise ValueError on a NaN in it.
+    ``header`` has all fields of the JSON header except ``columns``. Raise ValueError if it contains NaN.
     """
     described: list[dict[str, Any]] = []
     buffers: list[bytes] = []
@@ -51,7 +55,11 @@ def pack(header: Mapping[str, Any], columns: Sequence[PackedColumn]) -> bytes:
 
 
 def compact(array: Array) -> Array:
-    """Return floats as float32, unless that would change an integer or exceed the range. Keep other types."""
+    """Convert an array of float64 to float32, which needs half the space. Return any other array unchanged.
+
+    An array is also returned unchanged if the conversion would change an integer or exceed the range of
+    float32.
+    """
     if array.dtype != np.float64:
         return array
     sizes = np.abs(array[~np.isnan(array) & (array != 0)])

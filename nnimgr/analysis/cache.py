@@ -1,6 +1,6 @@
-"""Cache of results and tables for an experiment's columns.
+"""Cache of chart results and of derived tables, for the columns of an experiment's trials.
 
-Results are valid for one revision of the columns and their tags, and tables as long as the columns exist.
+A result is kept until the columns or the trials' tags change. A table is kept for as long as the columns.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["Following", "follow", "once"]
 
 T = TypeVar("T")
 
-_MOST_TABLES = 8  # most tables; for example, the metrics of one key take 24 MB for a million metrics
-_MOST = 128  # most results per revision; for 100,000 trials a result takes at most half a megabyte
+_MOST_TABLES = 8  # largest number of tables; for example, a million metrics of one key take 24 MB
+_MOST = 128  # largest number of results; for 100,000 trials a result takes at most half a megabyte
 
 
 class Following(Protocol):
-    """Table that is updated with the new facts of the database."""
+    """Interface of a table that is derived from an experiment's database and updated with its new facts."""
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
-        """Read the changes with a higher number than ``after``."""
+        """Update this table with the changes in the database whose fact numbers are above ``after``."""
 
 
 F = TypeVar("F", bound=Following)
@@ -42,7 +42,9 @@ _SHELVES: WeakKeyDictionary[Columns, _Shelf] = WeakKeyDictionary()
 
 
 def once(columns: Columns, key: Hashable, make: Callable[[], T]) -> T:
-    """Return the result of ``make``, which is called only once per revision of the columns."""
+    """Return the result of ``make()``, which is cached under ``key`` until the columns or the trials' tags
+    change.
+    """
     shelf = _SHELVES.setdefault(columns, _Shelf())
     revision = (columns.revision, columns.annotated)
     if shelf.revision != revision:
@@ -59,13 +61,13 @@ def once(columns: Columns, key: Hashable, make: Callable[[], T]) -> T:
 
 
 def follow(columns: Columns, snapshot: Snapshot, kind: type[F]) -> F:
-    """Return the table of this kind, updated to the snapshot.
+    """Return the cached table of the class ``kind``, after an update from the database ``snapshot``.
 
     The table is built again if the database was replaced.
     """
     shelf = _SHELVES.setdefault(columns, _Shelf())
     mark = snapshot.mark()
-    # removed first, so that a table whose update fails is not kept
+    # The table is removed before its update, so that a table whose update fails is not kept.
     held: tuple[Mark, F] | None = shelf.tables.pop(kind, None)
     if held is not None and (held[0].db_id != mark.db_id or held[0].last_number > mark.last_number):
         held = None

@@ -1,4 +1,4 @@
-"""Column: a growing array of numbers or of codes for categories."""
+"""Column of the table of trials: a growing array of numbers, or of codes that stand for categories."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ Array = NDArray[Any]
 
 
 class _Missing:
-    """Type of MISSING, which represents an absent value. None represents JSON's null, which is a value."""
+    """Type of the constant MISSING, which stands for an absent value. None stands for JSON's null, which is a
+    value.
+    """
 
 
 MISSING: Final = _Missing()
-MOST_CATEGORIES = 65_535  # most categories of a column; values of further categories count as missing
+MOST_CATEGORIES = 65_535  # largest number of categories of a column; further values count as missing
 
 _NUMBERS = {int, float}
 _OWN_KEYS = {str, int, _Missing}
 
 
 class Numbers:
-    """Numbers of one type.
+    """Column of numbers of one numpy type.
 
-    Values that are not finite numbers are missing; a float type stores them as NaN.
+    A value that is not a finite number counts as missing. In a column of floats, a missing value is NaN.
     """
 
     def __init__(self, dtype: Any = np.float64) -> None:
@@ -36,12 +38,14 @@ class Numbers:
         self.buffer: Array = np.empty(0, dtype)
 
     def write(self, positions: Array, values: Sequence[Any]) -> None:
-        """Write values of any type at these positions."""
+        """Write one value into each of these rows. A value that is not a finite number becomes "missing"."""
         self.buffer[positions] = _numbers(values)
 
 
 class Coded:
-    """Codes of ``categories`` (JSON values), as uint8 or, beyond 255 categories, as uint16."""
+    """Column of categories (JSON values). Its elements are codes: uint8 for up to 255 categories, else
+    uint16.
+    """
 
     def __init__(self, categories: Sequence[Any] = ()) -> None:
         self.categories: list[Any] = []
@@ -77,7 +81,9 @@ class Coded:
 
 
 def missing_code(dtype: Any) -> int:
-    """Return the code for a missing value: the highest code of the type."""
+    """Return the code that means "no value" in a column of categories: the highest number of its integer
+    type.
+    """
     return int(np.iinfo(dtype).max)
 
 
@@ -93,7 +99,7 @@ def _numbers(values: Sequence[Any]) -> Array:
 
 
 def as_float(value: float | None) -> float:
-    """Convert to a float. Return NaN for None and for an int that is too large for a float."""
+    """Convert a number to a float. Return NaN for None and for an int that is too large for a float."""
     try:
         return np.nan if value is None else float(value)
     except OverflowError:
@@ -101,7 +107,9 @@ def as_float(value: float | None) -> float:
 
 
 def _key(value: Any) -> Any:
-    """Return the key that identifies a category. It is equal for 1 and 1.0, but differs for 1 and true."""
+    """Return a hashable key for a category (any JSON value). The key is equal for 1 and 1.0, but not for 1
+    and true.
+    """
     kind = type(value)
     if kind in _OWN_KEYS:
         return value

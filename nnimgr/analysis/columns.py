@@ -1,10 +1,14 @@
-"""All trials of one experiment as numpy columns, which are updated with the changed trials only.
+"""Table of all trials of an experiment, as numpy columns. An update reads only the changed trials.
 
-Names of columns: ``sequence``, ``status``, ``source`` (coded), ``attempt``, ``intermediates``, ``value`` (of
-the final metric), ``latest``, ``created``, ``started``, ``ended`` (seconds since the experiment's creation),
-``duration`` (seconds, of ended trials), ``parameters.<name>`` and ``metrics.<key>`` (further keys of final
-metrics that are objects). A nested choice ``outer`` gives ``parameters.outer/_name`` and
-``parameters.outer/<inner>``.
+The columns have these names:
+
+- ``sequence``: the trial's sequence number; ``status``; ``source``; ``attempt``: number of the latest attempt
+- ``intermediates``: number of intermediate metrics; ``latest``: the latest of them; ``value``: final metric
+- ``created``, ``started``, ``ended``: seconds since the experiment's creation
+- ``duration``: seconds between start and end, of ended trials
+- ``parameters.<name>``: a parameter. A nested choice ``outer`` has the columns ``parameters.outer/_name`` and
+  ``parameters.outer/<inner>``
+- ``metrics.<key>``: another number in final metrics that are objects
 """
 
 from __future__ import annotations
@@ -28,20 +32,23 @@ __all__ = ["METRICS", "PARAMETERS", "TIMES", "Columns"]
 
 PARAMETERS, METRICS = "parameters.", "metrics."
 TIMES = ("created", "started", "ended")
-MOST_COLUMNS = 500  # most columns, because a trial can report any number of keys
+MOST_COLUMNS = 500  # largest number of columns; a trial could report any number of keys
 
 _SPARE = 1.25
 _MANY = 4  # if more than 1 / _MANY of the trials have changed, reading all trials is faster
 
 
 class Columns:
-    """``arrays`` by name, each with one element per trial, ordered by sequence.
+    """Table of all trials of an experiment, ordered by their sequence numbers, with one row per trial.
 
-    Floats: NaN is missing. Columns in ``categories`` are coded: their elements are indices into these JSON
-    values, and the highest value of the type (255 or 65535) is missing. ``revision``: number of the last fact
-    in the columns. ``origin_at``: the experiment's creation. ``left_out``: number of columns beyond
-    MOST_COLUMNS. ``tags``: users' tags by sequence, of all trials whose tags were ever changed; ``annotated``
-    numbers the last change.
+    - ``arrays``: the columns by name. In a column of floats, NaN means that the trial has no value.
+    - ``categories``: for each column of categories, their JSON values. The column has indices into this list.
+      The highest number of its type (255 or 65535) means that the trial has no value.
+    - ``revision``: number of the last fact that the columns contain
+    - ``origin_at``: time of the experiment's creation
+    - ``left_out``: number of columns that were omitted because there are more than MOST_COLUMNS
+    - ``tags``: users' tags by sequence number, for all trials whose tags were ever changed
+    - ``annotated``: number of the last change of a tag
     """
 
     def __init__(self) -> None:
@@ -77,10 +84,12 @@ class Columns:
     def left_out(self) -> int:
         return len(self._left_out)
 
-    # ---- what questions ask -------------------------------------------------------------------------------
+    # ---- reading ------------------------------------------------------------------------------------------
 
     def numbers(self, name: str) -> Array:
-        """Return the column as float64. A coded column gives its categories that are numbers, else NaN."""
+        """Return the column ``name`` as float64. In a column of categories, a category that is not a number
+        becomes NaN.
+        """
         array = self.arrays[name]
         if name not in self.categories:
             return array.astype(np.float64, copy=False)
@@ -91,7 +100,7 @@ class Columns:
         return values[array]
 
     def present(self, name: str) -> Array:
-        """Return which trials have a value in this column (bool, one per row)."""
+        """Return which trials have a value in the column ``name``, as one bool per trial."""
         array = self.arrays[name]
         if name in self.categories:
             found: Array = array != np.iinfo(array.dtype).max
@@ -99,7 +108,7 @@ class Columns:
         return ~np.isnan(array) if array.dtype.kind == "f" else np.ones(len(array), bool)
 
     def positions(self, sequences: Iterable[int]) -> Array:
-        """Return the positions of the trials with these sequences. Unknown sequences are left out."""
+        """Return the rows of the trials with these sequence numbers. Unknown numbers are left out."""
         wanted = np.fromiter(sequences, np.int64)
         places = np.searchsorted(self.arrays["sequence"], wanted)
         known = places < self._rows
@@ -109,7 +118,7 @@ class Columns:
     # ---- refreshing ---------------------------------------------------------------------------------------
 
     def refresh(self, snapshot: Snapshot) -> None:
-        """Read all changes in the snapshot that are not in the columns yet."""
+        """Update the columns with all changes in the database ``snapshot`` that they do not contain yet."""
         mark, annotated = snapshot.mark(), snapshot.annotation_revision()
         if (
             mark.db_id != self._db_id
@@ -144,7 +153,10 @@ class Columns:
         return snapshot.trials()
 
     def _take(self, page: list[tuple[Any, ...]], mark: Mark, before: int) -> None:
-        """Write a page of trials. Some of them may be among the first ``before`` rows already."""
+        """Write a page of trials from the database into the columns.
+
+        Some of these trials may already have a row, which is then one of the first ``before`` rows.
+        """
         rows = dict(zip(TRIAL_COLUMNS, zip(*page, strict=True), strict=True))
         positions = self._places(np.array(rows["sequence"], np.int64), before)
         self._ids.buffer[positions] = rows["trial_id"]
@@ -165,7 +177,11 @@ class Columns:
             self._scatter_metrics(finals, positions[objects])
 
     def _places(self, sequences: Array, before: int) -> Array:
-        """Return the rows to which the trials are written. New trials are put at the end for now."""
+        """Return the row of each of these trials. A trial that is not in the first ``before`` rows gets a new
+        row.
+
+        New rows are at the end until ``_sort`` puts them in order.
+        """
         old = self._columns["sequence"].buffer[:before]
         places = np.searchsorted(old, sequences)
         known = places < before
@@ -182,7 +198,9 @@ class Columns:
         return places
 
     def _scatter(self, prefix: str, objects: Sequence[dict[str, Any]], positions: Array) -> None:
-        """Write the members of these objects to their columns. There is one object per position."""
+        """Write each key of these dicts into the column ``prefix`` + key. ``positions`` has the row of each
+        dict.
+        """
         for key, values in _members(objects):
             name = prefix + key
             if dict in set(map(type, values)):
@@ -208,7 +226,7 @@ class Columns:
     # ---- columns ------------------------------------------------------------------------------------------
 
     def _declare(self, search_space: str) -> None:
-        """Create the columns of the search space's parameters before the first trial has any."""
+        """Create a column for each parameter of the search space, before any trial has a value for it."""
         self.logarithmic.clear()
         self._numeric.clear()
         try:
@@ -241,10 +259,10 @@ class Columns:
             column.add(options)
 
     def _parameter(self, name: str, *, coded: bool) -> Numbers | Coded | None:
-        """Return the column of a parameter.
+        """Return the column of a parameter, created if necessary. Return None if there are too many columns.
 
-        A numeric column becomes coded when a value is not a number, unless the parameter is declared as a
-        number.
+        A column of numbers becomes a column of categories (``coded``) when a value is not a number, unless
+        the search space declares the parameter as a number.
         """
         column = self._columns.get(name)
         if column is None:
@@ -277,7 +295,10 @@ class Columns:
                 column.buffer[: self._rows] = column.buffer[order]
 
     def _show(self) -> None:
-        """Set ``arrays`` and ``categories`` from the columns, with parameters before metrics."""
+        """Set ``ids``, ``arrays`` and ``categories``, which questions read, from the internal columns.
+
+        Columns of parameters come before columns of metrics.
+        """
         names = sorted(self._columns, key=lambda name: name.startswith(METRICS))
         self.ids = self._ids.buffer[: self._rows]
         self.arrays = {name: self._columns[name].buffer[: self._rows] for name in names}
@@ -287,7 +308,7 @@ class Columns:
 
 
 def _fit(column: Numbers | Coded, rows: int) -> None:
-    """Extend the column for this number of rows, with some spare rows."""
+    """Enlarge the column's array so that it has at least this number of rows, and some spare rows."""
     buffer = column.buffer
     if len(buffer) < rows:
         column.buffer = np.full(int(rows * _SPARE) + 64, column.missing, buffer.dtype)
@@ -303,7 +324,7 @@ def _coded(values: Array, distinct: Array) -> Coded:
 
 
 def _objects(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Parse these JSON texts as objects. A text that is not an object gives an empty object."""
+    """Parse each JSON text into a dict. A text that is not a JSON object becomes an empty dict."""
     try:
         found = from_json(f"[{','.join(texts)}]", cache_strings="keys")  # three times as fast as json
     except ValueError:
@@ -321,7 +342,7 @@ def _object(text: str) -> Any:
 
 
 def _members(objects: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Sequence[Any]]]:
-    """Yield each key that occurs in any of the objects, with its values in all objects."""
+    """Yield each key that any of the dicts has, with one value per dict: MISSING if the dict lacks it."""
     shapes = dict.fromkeys(map(tuple, objects))
     if len(shapes) == 1:
         (keys,) = shapes

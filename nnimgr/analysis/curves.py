@@ -1,4 +1,6 @@
-"""Intermediate curves: thousands of lines with reduced points, and the band of quantiles of all lines."""
+"""Chart of intermediate metrics: thousands of curves with fewer points, and the band of quantiles of all
+curves.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,26 @@ QUANTILES = (0.1, 0.5, 0.9)
 
 
 def curves(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer ``{key, filter, lines, points, index, low, high, sequences}`` with packed columns.
+    """Return the data of the chart of intermediate metrics, in the format of ``binary_columns``.
 
-    At most ``lines`` of the matching curves, evenly spread over the experiment, and always those of the
-    trials ``sequences``. Each has at most ``points`` points. Columns: ``line.sequence``, ``line.start``
-    (where each line's points begin, and as a last element where the last line ends), ``x`` (NNI's sequence of
-    the metric), ``y``. The band of all matching curves: ``band.x``, ``band.count``, ``band.p10``,
-    ``band.p50``, ``band.p90``. ``index`` with ``low`` and ``high`` (None: open) is NNI's filter: only curves
-    with a value in this range at that step.
+    ``arguments`` may have these keys:
 
-    Header: ``total`` (matching curves), ``lines``, ``keys`` (valid values of ``key``). Raise BadQuestion.
+    - ``key``: the number to show, for metrics that are objects
+    - ``filter``, ``index``, ``low`` and ``high``: show only curves of trials that match the filter, with a
+      value from ``low`` to ``high`` (None: no bound) at the step ``index``, as in NNI's dashboard
+    - ``lines``: largest number of curves, which are evenly spread over the experiment
+    - ``points``: largest number of points of a curve and of the band
+    - ``sequences``: sequence numbers of trials whose curves are always included
+
+    The columns are:
+
+    - ``line.sequence``: the trial of each curve; ``line.start``: index of each curve's first point, and as a
+      last element the number of all points
+    - ``x`` (step of the metric) and ``y`` (its value): the points of all curves, one curve after the other
+    - ``band.x``, ``band.count``, ``band.p10``, ``band.p50``, ``band.p90``: quantiles over all matching curves
+
+    The header has ``total`` (number of matching curves), ``lines`` (number of returned curves) and ``keys``
+    (valid values of ``key``). Raise BadQuestion if an argument is not valid.
     """
     key = arguments.get("key") or DEFAULT_KEY
     known = keys(columns, snapshot)
@@ -68,10 +80,10 @@ def curves(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -
 
 
 def thinned(x: Array, y: Array, points: int) -> tuple[Array, Array]:
-    """Return at most ``points`` (4 or more) of the points, with x ascending.
+    """Reduce a curve to at most ``points`` points (4 or more). ``x`` must be ascending.
 
-    The first and the last point are kept. The others are divided into equally large groups of neighbours,
-    each of which keeps its lowest and its highest point.
+    The first and the last point are kept. The others are divided into equally large groups of neighbours, and
+    each group keeps its lowest and its highest point.
     """
     count = len(x)
     if count <= points:
@@ -86,7 +98,7 @@ def thinned(x: Array, y: Array, points: int) -> tuple[Array, Array]:
 
 
 def _matching(columns: Columns, lines: Lines, asked: tuple[Any, ...]) -> Array:
-    """Return the positions of the trials whose curves match the question."""
+    """Return the rows of the trials whose curves match the filter and the wanted range of values."""
     _, text, index, low, high = asked
     found = (lines.lengths > 0) & matching(columns, text)
     if index is not None:
@@ -116,10 +128,10 @@ def _joined(parts: list[Array]) -> Array:
 
 
 def _band(lines: Lines, rows: Array, points: int) -> dict[str, Array]:
-    """Return quantiles of the values at each step, or in equal ranges if there are more steps than
-    ``points``.
+    """Return the band of these trials' curves: quantiles of all values at each step.
 
-    The points are processed in the order of their values, which are sorted once for all bands.
+    If there are more than ``points`` steps, the band has a quantile for each of ``points`` equal ranges of
+    steps. For speed, the values are sorted only once for all bands (``Lines.by_value``).
     """
     order = lines.by_value
     if len(rows) < np.count_nonzero(lines.lengths):
@@ -147,7 +159,7 @@ def _band(lines: Lines, rows: Array, points: int) -> dict[str, Array]:
 
 
 def _places(steps: Array, points: int) -> tuple[Array, Array]:
-    """Return the distinct x values of the band around a curve, and for each step the index of its x value."""
+    """Return the x values of the band, and for each step the index of its x value."""
     if not len(steps):
         return np.empty(0), np.empty(0, np.int64)
     low, high = steps.min(), steps.max()

@@ -1,4 +1,6 @@
-"""Scatter plots of very many trials: the number of trials in each cell, and their metric."""
+"""Density chart, for more trials than a scatter plot can show: number of trials and their metric in each
+cell.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,15 @@ __all__ = ["density"]
 
 
 def density(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer ``{x, y, bins, x_log, y_log, filter, metric}`` with packed columns. ``y`` None: only x.
+    """Return the data of a density chart, in the format of ``binary_columns``.
 
-    One row per cell that has trials with both values: ``x`` and ``y`` (indices of parts), ``count``, and
-    ``mean``, ``min`` and ``max`` of the metric (NaN: no trial in the cell has one). Header: ``axes``,
-    ``total`` (matching trials) and ``shown`` (trials in a cell). Raise BadQuestion.
+    ``arguments`` has ``x`` and ``y`` (names of columns; ``y`` may be None for a chart of one axis), ``bins``,
+    ``x_log``, ``y_log``, ``filter`` and ``metric``.
+
+    The columns have one row per cell with trials: ``x`` and ``y`` (bins of the cell), ``count`` (number of
+    trials), and ``mean``, ``min`` and ``max`` of the trials' metric (NaN if no trial in the cell has it). The
+    header has ``axes``, ``total`` (number of matching trials) and ``shown`` (matching trials with both
+    values). Raise BadQuestion if an argument is not valid.
     """
     bins = arguments["bins"]
     axes = [axis(columns, arguments["x"], log=arguments.get("x_log"), bins=bins, field="x")]

@@ -1,4 +1,4 @@
-"""Errors of questions about an experiment's trials."""
+"""Errors of questions to the analysis process about an experiment's trials."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ __all__ = ["AnalysisFailed", "BadQuestion"]
 
 
 class AnalysisFailed(Exception):
-    """Error: there is no answer although the question is valid. The message is one sentence for the user."""
+    """Error: the analysis process has no answer to a valid question. The message is one sentence for the
+    user.
+    """
 
 
 class BadQuestion(Exception):
-    """Error: the question is not valid.
+    """Error: a question to the analysis process is not valid.
 
-    ``field``: the invalid field, by its name in the API. ``position``: place of the error in a text, from 0.
+    ``field``: name of the invalid field in the API. ``position``: index of the wrong character, if the field
+    is a text with a syntax, such as a filter.
     """
 
     def __init__(self, field: str, message: str, *, position: int | None = None) -> None:

@@ -1,7 +1,8 @@
-"""Trials as text: CSV with a column for each parameter and metric, or JSON objects with the same names.
+"""Export of trials as text: CSV with a column for each parameter and metric, or JSON objects with the same
+names.
 
-The text is made in pages, one question each, so that a long export does not delay other questions. In CSV,
-text that a spreadsheet would take for a formula is made harmless.
+The text is made page by page. Each page is a separate question to the analysis process, so that a long export
+does not delay other questions. In CSV, text that a spreadsheet would take for a formula is made harmless.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # spreadsheets take text that
 
 
 class _Tags(list[str]):
-    """Tags of a trial: a JSON list, in CSV joined by commas, which no tag contains."""
+    """Tags of a trial. JSON shows them as a list, CSV as one text with commas between the tags."""
 
 
 _OWN: Mapping[str, Callable[[ExportRow], Any]] = {
@@ -52,10 +53,11 @@ _OWN: Mapping[str, Callable[[ExportRow], Any]] = {
 
 
 def export(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer the arguments of ``in_order`` and ``columns`` with JSON ``{sequences, columns}``.
+    """Return which trials and columns an export contains, as JSON ``{sequences, columns}`` for
+    ``export_page``.
 
-    The answer is for ``export_page``. ``columns`` is text for ``parse_names``. If it names no column, the
-    answer has all columns.
+    ``arguments`` has the arguments of ``in_order``, which select and sort the trials, and ``columns``: names
+    separated by commas (empty: all columns). Raise BadQuestion if an argument is not valid.
     """
     known = (*_OWN, *(name for name in columns.arrays if name.startswith((PARAMETERS, METRICS))))
     names = parse_names(arguments["columns"], field="columns")
@@ -68,10 +70,11 @@ def export(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -
 
 
 def export_page(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer ``{sequences, columns, format}`` with the text of these trials, in this order.
+    """Return the text of one page of an export.
 
-    ``format`` csv gives lines, json gives objects with commas between them. Without sequences: the CSV's
-    header line.
+    ``arguments`` has ``sequences`` (sequence numbers of the page's trials, in the order of the text),
+    ``columns`` and ``format``: "csv" gives lines, "json" gives objects with commas between them. CSV without
+    any sequence numbers gives the header line.
     """
     names = arguments["columns"]
     rows = {row.sequence: row for row in snapshot.export_rows(arguments["sequences"])}
@@ -84,7 +87,9 @@ def export_page(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, An
 
 
 def _values(row: ExportRow, names: Sequence[str]) -> list[Any]:
-    """Return the values of a row as JSON values, None for a value that the trial lacks."""
+    """Return one trial's values in the columns ``names``, as JSON values. A value that the trial lacks is
+    None.
+    """
     more: dict[str, Any] = {}
     parameters, final = _plain(row.parameters), _plain(row.final_text)
     if isinstance(parameters, dict):
@@ -95,7 +100,9 @@ def _values(row: ExportRow, names: Sequence[str]) -> list[Any]:
 
 
 def _plain(text: str | None) -> Any:
-    """Parse a JSON text. Numbers that are not finite become None."""
+    """Return the value of a JSON text. Numbers that are not finite become None; other text is returned
+    unchanged.
+    """
     if text is None:
         return None
     try:
@@ -110,7 +117,10 @@ def _finite(text: str) -> float | None:
 
 
 def _result(value: float | None, text: str | None) -> Any:
-    """Return the number in a metric. If it has none, return what the trial reported, such as NaN."""
+    """Return a metric's number, or without a number the value that the trial reported, such as NaN.
+
+    The result is None for a metric that is an object without a main number.
+    """
     if value is not None or text is None:
         return value
     plain = _plain(text)

@@ -1,10 +1,15 @@
-"""Filters of trials: the syntax of NNI's dashboard with some extensions.
+"""Filters that select trials, in the syntax of NNI's dashboard with some extensions.
 
-A trial must match all terms, which are separated by ``;``: ``name:value``, ``name:[a, b]`` (one of the values
-for a column of categories, from a to b for numbers), and ``name > v``, ``<``, ``>=``, ``<=``, ``≠`` (or
-``!=``). Names and values may be JSON strings in quotes. ``null`` matches a trial without a value, which
-matches no other term. ``tags:a`` matches a trial that has this tag, ``tags:[a, b]`` one that has any of them,
-and ``≠`` all other trials.
+A filter has terms with ``;`` between them, and a trial must match all terms. A term has one of these forms:
+
+- ``name:value``: the column has this value
+- ``name:[a, b]``: a column of categories has one of these values, a column of numbers has a value from a to b
+- ``name > v``, ``name < v``, ``name >= v``, ``name <= v``
+- ``name ≠ v`` or ``name != v``: the column has another value
+- ``tags:a``: the trial has this tag; ``tags:[a, b]``: it has any of these tags; ``tags ≠ a``: it does not
+
+The value ``null`` matches trials that have no value in the column. No other term matches these trials. Names
+and values may be JSON strings in quotes.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from nnimgr.analysis.errors import BadQuestion
 
 __all__ = ["Term", "Value", "matching", "parse_filter", "parse_names"]
 
-TAGS = "tags"  # a filter may use this name, but it is no column because a trial has any number of tags
+TAGS = "tags"  # name in filters; tags are not a column, because a trial has any number of them
 _ALIASES = {
     "trial id": "id",
     "trial no.": "sequence",
@@ -51,7 +56,7 @@ _ORDERS: Mapping[str, Callable[[Array, float], Array]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """Value as written in the filter. A ``quoted`` value is always a text."""
+    """Value as written in a filter. A value in quotes (``quoted``) is always a text."""
 
     text: str
     quoted: bool
@@ -59,7 +64,7 @@ class Value:
 
     @property
     def plain(self) -> Any:
-        """Value that the text represents in JSON."""
+        """JSON value of the text. A text in quotes, or one that is not JSON, is itself the value."""
         if not self.quoted:
             try:
                 return json.loads(self.text)
@@ -74,7 +79,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """Condition of a filter.
+    """Term of a filter: a condition on one column.
 
     ``operator`` is one of : ≠ > < >= <=. ``several``: the values were in brackets.
     """
@@ -87,7 +92,10 @@ class Term:
 
 
 def matching(columns: Columns, filter: str) -> Array:
-    """Return which trials match (bool, one per row): all if the filter is empty. Raise BadQuestion."""
+    """Return which trials match the filter, as one bool per trial. An empty filter matches all trials.
+
+    Raise BadQuestion if the filter is not valid.
+    """
     found = np.ones(len(columns), bool)
     for term in parse_filter(filter):
         found &= _matches(columns, term)
@@ -95,12 +103,18 @@ def matching(columns: Columns, filter: str) -> Array:
 
 
 def parse_filter(text: str) -> list[Term]:
-    """Return the terms. Raise BadQuestion with the position of the unexpected text."""
+    """Return the terms of a filter. Raise BadQuestion, with the position of the unexpected text, if it is not
+    valid.
+    """
     return _Parser(text, field="filter").terms()
 
 
 def parse_names(text: str, *, field: str) -> list[str]:
-    """Parse names separated by commas. A name that contains a comma is in quotes. Raise BadQuestion."""
+    """Return the names of columns in a text that has commas between them. A name with a comma must be in
+    quotes.
+
+    Raise BadQuestion if the text is not valid.
+    """
     return _Parser(text, field=field).names()
 
 
@@ -159,7 +173,10 @@ class _Parser:
                 raise self._unexpected('"," or "]"')
 
     def _word(self, end: re.Pattern[str], *, what: str) -> Value:
-        """Read a text up to a match of ``end``, or a text in quotes. ``what`` names it in errors."""
+        """Read the next name or value of the filter: a text in quotes, or the text before a match of ``end``.
+
+        ``what`` describes the expected text in an error message.
+        """
         if not self._more():
             raise self._unexpected(what)
         begin = self._at
@@ -181,7 +198,7 @@ class _Parser:
         return Value(text=text, quoted=False, position=begin)
 
     def _more(self) -> bool:
-        """Skip blanks. Return whether more text follows."""
+        """Skip blanks in the filter's text. Return True if more text follows."""
         blank = _BLANK.match(self._text, self._at)
         assert blank is not None
         self._at = blank.end()
@@ -199,7 +216,9 @@ class _Parser:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether the text has no half of a surrogate pair, which a JSON escape can contain."""
+    """Return True if the text is valid Unicode. A JSON escape can contain half of a surrogate pair, which is
+    not.
+    """
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
@@ -218,7 +237,11 @@ def _matches(columns: Columns, term: Term) -> Array:
 
 
 def _column(columns: Columns, term: Term) -> str:
-    """Return the column that a term names. The prefix of parameters and metrics may be omitted."""
+    """Return the name of the column that a filter's term is about. The term may omit ``parameters.`` or
+    ``metrics.``.
+
+    Raise BadQuestion if there is no such column, or more than one.
+    """
     lower = " ".join(term.name.lower().split())
     lower = _ALIASES.get(lower, lower)
     own = [name for name in columns.arrays if not name.startswith((PARAMETERS, METRICS))]
@@ -238,7 +261,7 @@ def _column(columns: Columns, term: Term) -> str:
 
 
 def _of_ids(columns: Columns, term: Term) -> Array:
-    """Match trials whose id contains one of the values."""
+    """Return which trials match a term about ids: their id contains one of the term's values."""
     if term.operator in _ORDERS:
         raise _unordered(term)
     found = np.zeros(len(columns), bool)
@@ -248,7 +271,9 @@ def _of_ids(columns: Columns, term: Term) -> Array:
 
 
 def _of_tags(columns: Columns, term: Term) -> Array:
-    """Match trials that have any of the tags; ``null`` matches a trial without tags."""
+    """Return which trials match a term about tags: they have any of its tags. ``null`` matches trials without
+    tags.
+    """
     if term.operator in _ORDERS:
         raise _unordered(term)
     wanted = {value.text for value in term.values if not value.null}
@@ -275,7 +300,7 @@ def _of_categories(columns: Columns, name: str, term: Term) -> Array:
 
 
 def _codes(categories: Sequence[Any], name: str, value: Value) -> list[int]:
-    """Return the categories that match a value: an equal text, or an equal number."""
+    """Return the codes of the categories that are equal to a filter's value, as a text or as a number."""
     if name not in ("status", "source"):
         return [code for code, known in enumerate(categories) if _same(known, value)]
     codes = [code for code, known in enumerate(categories) if known.lower() == value.text.lower()]
@@ -317,7 +342,10 @@ def _compared(values: Array, term: Term, *, origin_at: datetime | None = None) -
 
 
 def _number(value: Value, origin_at: datetime | None) -> float:
-    """Return a finite number, or the seconds from ``origin_at`` to an instant in ISO format."""
+    """Return the number in a filter's value. In a column of times, return the seconds since ``origin_at``.
+
+    A time may also be written as an instant in ISO format. Raise BadQuestion if the value is not a number.
+    """
     try:
         number = float(value.text)
     except ValueError:

@@ -14,7 +14,9 @@ def is_branch(value: Any) -> bool:
 
 
 def flatten(parameters: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield names and values: ``{"net": {"_name": "conv", "size": 3}}`` has ``net/_name`` and
+    """Yield the name and the value of each parameter in a parameter set.
+
+    A nested choice gives several names: ``{"net": {"_name": "conv", "size": 3}}`` gives ``net/_name`` and
     ``net/size``.
     """
     for key, value in parameters.items():

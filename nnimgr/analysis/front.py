@@ -1,6 +1,6 @@
-"""Points that no other point dominates.
+"""Pareto front: the points that no other point dominates.
 
-A point dominates another if it is lower in one coordinate and higher in none.
+A point dominates another point if it is lower in at least one coordinate and higher in none.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ _FEW_PAIRS = 2**15  # up to this number of pairs, two sets are compared directly
 
 
 def undominated(points: Array) -> Array:
-    """Return which rows of (n, k) finite numbers are in the front, as bool (n,). Equal rows share the result.
+    """Return which points are in the Pareto front, as one bool per point. Equal points have the same result.
 
-    O(n log n) for two coordinates, O(n (log n) ** (k - 1)) for more. Divides into halves as in Kung, Luccio
-    and Preparata (1975).
+    ``points`` has one row per point and one column per coordinate, and contains only finite numbers.
+
+    The time is O(n log n) for two coordinates, and O(n (log n) ** (k - 1)) for k coordinates. Like the
+    algorithm of Kung, Luccio and Preparata (1975), it divides the points into halves.
     """
     order = np.lexsort(points.T[::-1])
     ordered = points[order]
@@ -35,7 +37,10 @@ def undominated(points: Array) -> Array:
 
 
 def _front(points: Array, rows: Array) -> Any:
-    """Return the rows in the front, sorted. ``rows`` must be sorted and distinct."""
+    """Return which of the points at the indices ``rows`` are in the Pareto front, as sorted indices.
+
+    The points must be sorted and distinct.
+    """
     if points.shape[1] == 1:
         return rows[:1]
     if points.shape[1] == 2:
@@ -51,8 +56,9 @@ def _front(points: Array, rows: Array) -> Any:
 
 
 def _covered(points: Array, by: Array, rows: Array, last: int) -> Array:
-    """Return which rows (bool) have a point of ``by`` that is nowhere higher in the coordinates 1 to
-    ``last``.
+    """Return which points at the indices ``rows`` are covered by another point, as one bool per point.
+
+    A point is covered if a point at the indices ``by`` is not higher in any of the coordinates 1 to ``last``.
     """
     if not len(by) or not len(rows):
         return np.zeros(len(rows), bool)

@@ -1,4 +1,6 @@
-"""Best result so far, trial by trial. With few points, it is also the sparkline of an experiment."""
+"""Chart of the best result so far, trial by trial. With few points, it is also the sparkline of an
+experiment.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,11 @@ __all__ = ["history"]
 
 
 def history(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer ``{points, filter, metric, mode}`` with the JSON text of a ``models_analysis.History``.
+    """Return the trials that have improved the best result, as the JSON text of a ``models.History``.
 
-    Only succeeded trials count, in the order of their sequence. If there are more improvements than
-    ``points``, the first, the last and the largest ones are kept.
+    ``arguments`` has ``points``, ``filter``, ``metric`` and ``mode``. Only succeeded trials count, in the
+    order of their sequence numbers. If there are more improvements than ``points``, the first, the last and
+    the largest improvements are returned.
     """
     loss = losses(columns, snapshot, arguments)
     succeeded = columns.categories["status"].index(TrialStatus.SUCCEEDED.value)
@@ -51,7 +54,7 @@ def history(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) 
 
 
 def _improvements(loss: Array, rows: Array) -> Array:
-    """Return the rows that are better than all rows before them."""
+    """Return those of ``rows`` whose trial has a lower loss than the trials of all rows before it."""
     best = np.minimum.accumulate(loss[rows])
     return rows[np.concatenate(([True], best[1:] < best[:-1]))] if len(rows) else rows
 

@@ -1,22 +1,24 @@
-"""Importance of each parameter for the best trials: PED-ANOVA.
+"""Importance of each parameter for the best trials, by the method PED-ANOVA.
 
 S. Watanabe, A. Bansal, F. Hutter: "PED-ANOVA: Efficiently Quantifying Hyperparameter Importance in Arbitrary
 Subspaces", IJCAI 2023. A parameter is important if its values are distributed differently among the best
-trials than among all. The variance of its marginal, for the level set of the best trials, is the Pearson
-divergence of these two densities, up to a factor that all parameters share:
+trials than among all trials. The difference of the two densities is measured by their Pearson divergence:
 
     v = E_all[(p_best(x) / p_all(x) - 1)^2]
 
-Its importance is its share in the sum of all variances. The cost is proportional to the number of trials.
+In the paper, this is the variance of the parameter's marginal for the level set of the best trials, up to a
+factor that all parameters share. The importance of a parameter is the share of its ``v`` in the sum over all
+parameters. The time is proportional to the number of trials.
 
-The densities are taken on a grid. Densities of numbers are smoothed by Gaussian kernels with Scott's width,
-as in the paper, on the logarithms if the search space is logarithmic. The mass of a kernel beyond the
-parameter's range is put back into the range. Densities of categories are shares, with one imagined trial
-spread evenly over the categories.
+The densities are computed on a grid of bins. Densities of numbers are smoothed by Gaussian kernels with
+Scott's width, as in the paper, on the logarithms if the search space is logarithmic. The mass of a kernel
+beyond the parameter's range is put back into the range. Densities of categories are shares of the trials,
+with one imagined trial spread evenly over the categories.
 
 A parameter of a nested choice is rated by the trials that have it, and weighted twice: by their share in all
-trials, and by their share in the best ones. Without the second weight, the few best trials of an option that
-loses, whose distribution is mostly chance, would make its parameters more important than the choice.
+trials, and by their share in the best trials. An option that loses has few best trials, and their
+distribution is mostly chance. Without the second weight, its parameters would seem more important than the
+choice.
 
 A budget that the tuner adds to the parameters is left out: it says how long a trial ran, not what it tried.
 """
@@ -53,8 +55,10 @@ FEWEST_DRAWS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parameter:
-    """Parameter. ``cells``: for each trial its place on the grid, or ``size`` if the trial lacks the
-    parameter.
+    """Parameter whose importance is computed.
+
+    ``cells``: for each trial the bin of its value. A trial that lacks the parameter has the number of bins,
+    ``size``.
     """
 
     name: str
@@ -64,7 +68,10 @@ class _Parameter:
 
 
 def importance(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer ``{filter, metric, mode}`` with the JSON text of a ``models_analysis.Importance``."""
+    """Return the importance of each parameter, as the JSON text of a ``models.Importance``.
+
+    ``arguments`` has ``filter``, ``metric`` and ``mode``.
+    """
     asked = (
         arguments.get("filter") or "",
         arguments.get("metric") or "value",
@@ -119,7 +126,9 @@ def _parameter(columns: Columns, name: str, rows: Array) -> _Parameter:
 
 
 def _errors(parameters: list[_Parameter], loss: Array, share: float) -> Array:
-    """Return the standard deviation of each importance over draws (with replacement) from the trials."""
+    """Return the standard error of each parameter's importance, estimated by bootstrap: from random samples
+    of the trials, drawn with replacement.
+    """
     generator = np.random.default_rng(0)
     found = []
     for _ in range(int(np.clip(DRAWN // len(loss), FEWEST_DRAWS, DRAWS))):
@@ -130,7 +139,7 @@ def _errors(parameters: list[_Parameter], loss: Array, share: float) -> Array:
 
 
 def _shares(parameters: list[_Parameter], loss: Array, share: float) -> Array:
-    """Return the importance of each parameter. The sum is 1, or 0 if no parameter matters."""
+    """Return the importance of each parameter. All values add up to 1, or are 0 if no parameter matters."""
     best = best_share(loss, np.ones(len(loss), bool), share)
     found = np.array([_divergence(parameter, best) for parameter in parameters])
     total = found.sum()
@@ -156,7 +165,7 @@ def _category_density(counts: Array) -> Array:
 
 
 def _number_density(counts: Array) -> Array:
-    """Return the density on the grid, with each count spread by a kernel."""
+    """Return the density of a numeric parameter in each bin: the smoothed ``counts`` of trials."""
     places = np.arange(len(counts))
     number = counts.sum()
     mean = (counts * places).sum() / number

@@ -18,7 +18,12 @@ __all__ = ["in_order", "ordered", "page", "selected"]
 
 
 def page(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer the arguments of ``in_order``, ``offset`` and ``limit`` with JSON ``{total, sequences}``."""
+    """Return a page of the trials table as JSON: the number of matching trials (``total``) and the sequence
+    numbers of the page's trials.
+
+    ``arguments`` has the arguments of ``in_order``, which select and sort the trials, ``offset`` and
+    ``limit``.
+    """
     found = in_order(columns, snapshot, arguments)
     offset, limit = arguments["offset"], arguments["limit"]
     shown = columns.arrays["sequence"][found[offset : offset + limit]]
@@ -35,7 +40,10 @@ def selected(
     trial_ids: Sequence[str] | None = None,
     without_result: bool = False,
 ) -> Array:
-    """Return which trials (bool, one per row) meet all of these conditions. Raise BadQuestion."""
+    """Return which trials meet all of these conditions, as one bool per trial.
+
+    Raise BadQuestion if the filter is not valid.
+    """
     found = matching(columns, filter)
     if statuses:
         codes = [columns.categories["status"].index(status) for status in statuses]
@@ -50,13 +58,20 @@ def selected(
 
 
 def ordered(columns: Columns, rows: Array, name: str, *, descending: bool) -> Array:
-    """Return these rows (ascending), sorted by a column. Rows without a value come last, ties by sequence."""
+    """Return these rows of trials, sorted by the values in the column ``name``.
+
+    Rows without a value come last. Rows with equal values keep their order.
+    """
     values = _ranks(columns, name)[rows]
     return np.asarray(rows[np.argsort(-values if descending else values, kind="stable")])
 
 
 def in_order(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> Array:
-    """Return the rows that ``selected`` returns for its arguments, sorted by ``sort`` and ``descending``."""
+    """Return the rows of the trials that meet the conditions of ``selected``, sorted by the column ``sort``.
+
+    ``arguments`` has the conditions, ``sort`` and ``descending``. Raise BadQuestion if an argument is not
+    valid.
+    """
     check_names(columns, [arguments["sort"]], field="sort")
     keys = ("filter", "search", "statuses", "trial_ids", "without_result")
     rows = np.flatnonzero(
@@ -66,7 +81,10 @@ def in_order(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any])
 
 
 def _ranks(columns: Columns, name: str) -> Array:
-    """Return sort keys of the rows. Categories sort as numbers first, then texts by their letters."""
+    """Return a number for each trial by which the column ``name`` is sorted, NaN if the trial has no value.
+
+    In a column of categories, numbers come first, then texts in alphabetical order.
+    """
     categories = columns.categories.get(name)
     if categories is None:
         return columns.numbers(name)

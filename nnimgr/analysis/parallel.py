@@ -1,8 +1,9 @@
-"""Parallel coordinates of any number of trials: 2-D histograms between neighbouring axes.
+"""Chart with parallel coordinates, for any number of trials: 2-D histograms between neighbouring axes.
 
-The amount that a browser draws does not grow with the number of trials. Cells are numbered ``left * (bins of
-the right axis + 1) + right``. Parts are counted from 0, and the number after the last part is for trials
-without a value.
+The amount of data that a browser draws does not grow with the number of trials. The bins of an axis are
+numbered from 0, and the number after the last bin is for trials without a value.
+
+A cell is a pair of bins on neighbouring axes. Its number is ``left * (bins of the right axis + 1) + right``.
 """
 
 from __future__ import annotations
@@ -27,14 +28,19 @@ __all__ = ["parallel"]
 
 
 def parallel(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer a question about parallel coordinates with packed columns.
+    """Return the data of a chart with parallel coordinates, in the format of ``binary_columns``.
 
-    Arguments: ``{axes: [{name, log}], brushes, top, filter, bins, metric, mode, lines, background}``.
+    ``arguments`` is a ``models.ParallelQuestion`` as a dict. These columns are returned:
 
-    For axis i: ``axis.i.all`` and ``axis.i.selected``, the number of trials in each part and, last, without a
-    value. Between the axes i and i + 1, for cells with any trial: ``all.i.cells`` and ``all.i.counts`` (left
-    out without ``background``), ``selected.i.cells``, ``selected.i.counts`` and ``selected.i.mean`` (of the
-    metric). ``sequences``: those of the selected trials, if there are at most ``lines``.
+    - For axis i, ``axis.i.all`` and ``axis.i.selected``: number of trials in each bin. The last element is
+      for trials without a value.
+    - For the axes i and i + 1, ``all.i.cells`` and ``all.i.counts``: the cells that contain trials, and the
+      number of trials in each. They are left out if ``background`` is False.
+    - ``selected.i.cells``, ``selected.i.counts`` and ``selected.i.mean`` (mean of the metric): the same for
+      the selected trials, which match all brushes and ``top``.
+    - ``sequences``: sequence numbers of the selected trials, if there are at most ``lines``.
+
+    Raise BadQuestion if an argument is not valid.
     """
     axes = [
         axis(columns, item["name"], log=item.get("log"), bins=arguments["bins"]) for item in arguments["axes"]
@@ -71,7 +77,9 @@ def parallel(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any])
 
 
 class _Pair:
-    """Two neighbouring axes. ``cells``: the cell of each trial."""
+    """Two neighbouring axes of the chart. ``cells``: for each trial the number of its cell between these
+    axes.
+    """
 
     def __init__(self, columns: Columns, left: Axis, right: Axis) -> None:
         self.size = (left.bins + 1) * (right.bins + 1)
@@ -79,7 +87,9 @@ class _Pair:
         self.cells: Array = once(columns, self._key, lambda: left.cells * (right.bins + 1) + right.cells)
 
     def counts(self, text: str, among: Array) -> Array:
-        """Count the trials in each cell that match the filter."""
+        """Return the number of trials in each cell. Only the trials ``among`` count, which match the filter
+        ``text``.
+        """
         return once(self._columns, (*self._key, text), lambda: _counts(self.cells, among, self.size))
 
 
@@ -103,16 +113,16 @@ def _counts(cells: Array, among: Array, size: int) -> Array:
 
 
 def _sparse(name: str, counts: Array) -> Iterator[PackedColumn]:
-    """Return the cells that contain trials, and their counts."""
+    """Yield two columns: the cells that contain trials, and the number of trials in each of these cells."""
     found = np.flatnonzero(counts)
     yield PackedColumn(f"{name}.cells", found.astype(np.uint32))
     yield PackedColumn(f"{name}.counts", counts[found].astype(np.uint32))
 
 
 def _means(name: str, counts: Array, cells: Array, values: Array, known: Array) -> PackedColumn:
-    """Return the means of the metric in the cells that have any trial.
+    """Return a column with the mean of the metric in each cell that contains trials.
 
-    ``values`` must be 0 where ``known`` is False.
+    ``values`` must be 0 for the trials without a metric, for which ``known`` is False.
     """
     found = np.flatnonzero(counts)
     sums = np.bincount(cells, weights=values, minlength=len(counts))[found]
@@ -122,7 +132,9 @@ def _means(name: str, counts: Array, cells: Array, values: Array, known: Array) 
 
 
 def _span(values: Array) -> dict[str, float | None]:
-    """Return the lowest and the highest value, for a colour scale."""
+    """Return the lowest and the highest metric, for the chart's colour scale. Both are None if there is no
+    metric.
+    """
     finite = values[~np.isnan(values)]
     return {
         "min": float(finite.min()) if len(finite) else None,

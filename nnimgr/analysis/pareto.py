@@ -1,4 +1,4 @@
-"""Pareto set: trials that no other trial dominates in the objectives."""
+"""Pareto set of an experiment: the trials that no other trial dominates in the objectives."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ __all__ = ["pareto"]
 
 
 def pareto(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer ``{filter, limit}`` with the JSON text of a ``models_analysis.ParetoSet``.
+    """Return the Pareto set as the JSON text of a ``models.ParetoSet``. ``arguments`` has ``filter`` and
+    ``limit``.
 
-    Only succeeded trials with a number for each objective count. Without objectives, NNI's number is the only
-    one. If there are more trials than ``limit``, the returned ones are spread evenly over the set.
+    Only succeeded trials with a number for each objective count. Without objectives in the configuration, the
+    final metric is the only objective. If the set has more than ``limit`` trials, the returned trials are
+    spread evenly over it.
     """
     config = snapshot.config()
     objectives = objectives_of(config) or {DEFAULT: optimize_mode(config)}
@@ -56,7 +58,10 @@ def pareto(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -
 
 
 def _found(columns: Columns, objectives: Mapping[str, str], among: Array) -> tuple[Array, Array, Array]:
-    """Return the rows that count, their values (rows, objectives), and the sorted indices of the set."""
+    """Return the rows of the trials that count, their values for each objective, and the Pareto set.
+
+    The set contains indices of the returned rows, sorted by the objectives, the best trial first.
+    """
     succeeded = columns.categories["status"].index(TrialStatus.SUCCEEDED.value)
     values = np.column_stack([_values(columns, _column(name, objectives)) for name in objectives])
     rows = np.flatnonzero(among & (columns.arrays["status"] == succeeded) & ~np.isnan(values).any(axis=1))
@@ -67,7 +72,9 @@ def _found(columns: Columns, objectives: Mapping[str, str], among: Array) -> tup
 
 
 def _column(name: str, objectives: Mapping[str, str]) -> str:
-    """Return the column of an objective. The main objective's numbers are the trials' values."""
+    """Return the name of the column of an objective. The column of the main objective is ``value``, the final
+    metric.
+    """
     return "value" if name == next(iter(objectives)) else METRICS + name
 
 

@@ -1,4 +1,4 @@
-"""All intermediate metrics of an experiment as arrays, which are updated with new metrics."""
+"""All intermediate metrics of an experiment, as numpy arrays. An update reads only the new metrics."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ _LOOKED_AT = 50  # number of latest objects that are read to find the keys
 
 
 class Lines:
-    """Curves of all trials, one after the other: ``steps`` (NNI's sequence) and finite ``values``.
+    """Curves of the intermediate metrics of all trials. The arrays have one element per point (metric).
 
-    ``rows``: for each point its trial's position in the columns. Trial i has the points from ``starts[i]`` to
-    before ``starts[i + 1]``, in the order of their steps. Only points of each trial's latest attempt are
-    included.
+    - ``steps``: the number that NNI gives each metric of a trial (its sequence); ``values``: the finite
+      number
+    - ``rows``: row of the point's trial in the table of trials
+    - ``starts``: the points of the trial in row i are from ``starts[i]`` to before ``starts[i + 1]``, ordered
+      by their steps
+
+    Only points of each trial's latest attempt are included.
     """
 
     def __init__(self, rows: Array, steps: Array, values: Array, *, trials: int) -> None:
@@ -47,7 +51,10 @@ class Lines:
 
 
 def lines_of(columns: Columns, snapshot: Snapshot, key: str) -> Lines:
-    """Return the curves of one key: DEFAULT_KEY or one of ``keys``."""
+    """Return the curves of all trials for one key of their intermediate metrics.
+
+    ``key`` is DEFAULT_KEY, or another key that ``keys`` returns.
+    """
     kind = _KINDS.get(key)
     if kind is None:
         kind = _KINDS[key] = type("_KeyPoints", (_Points,), {"key": key})
@@ -56,7 +63,10 @@ def lines_of(columns: Columns, snapshot: Snapshot, key: str) -> Lines:
 
 
 def keys(columns: Columns, snapshot: Snapshot) -> list[str]:
-    """Return the numeric keys of intermediate metrics that are objects, DEFAULT_KEY first."""
+    """Return the keys of intermediate metrics for which there are curves, DEFAULT_KEY first.
+
+    The other keys are those that have numbers in recent metrics that are objects.
+    """
     return once(columns, "keys", lambda: _keys(snapshot))
 
 
@@ -68,7 +78,10 @@ def _keys(snapshot: Snapshot) -> list[str]:
 
 
 class _Points:
-    """Points of one key as they were recorded, in parts: rows, attempts, steps, values."""
+    """Table of the intermediate metrics under one key, as they were recorded.
+
+    Each of ``_parts`` contains four arrays: rows of trials, numbers of attempts, steps and values.
+    """
 
     key = DEFAULT_KEY
 
@@ -81,8 +94,8 @@ class _Points:
         self._parts: list[tuple[Array, ...]] = []
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
-        """Read the new metrics (see ``Following``)."""
-        # a safeguard, because new trials are always at the end
+        """Update this table with the metrics in the database that have fact numbers above ``after``."""
+        # Safeguard: read all metrics again if the known trials have other rows than before.
         if not np.array_equal(self._ids, columns.ids[: len(self._ids)]):
             self._clear()
             after = 0

@@ -1,8 +1,8 @@
 """Server's side of the analysis process: it starts the process, sends questions and returns the answers.
 
 The analysis is a separate process, because a question about 100,000 trials takes memory and processor time
-that the server needs. The first question starts the process. It exits when it has been idle for a while. The
-next question starts it again, also after a crash.
+that the server needs. The first question starts the process. The process exits when it has been idle for a
+while, and the next question starts it again, also after a crash.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Analyst:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the running process, or None."""
+        """Process id of the analysis process, or None if it does not run."""
         return None if self._child is None or self._child.gone else self._child.process.pid
 
     async def ask(
         self, database: Path, experiment_id: str, question: str, arguments: Mapping[str, Any]
     ) -> bytes:
-        """Return the answer's bytes.
+        """Send a question about an experiment to the analysis process, and return the answer's bytes.
 
         If the caller is cancelled while it waits for its turn, the question is not sent. If it is cancelled
         later, the answer is dropped. Raise BadQuestion, StoreError, FileNotFoundError, AnalysisFailed.
@@ -72,7 +72,7 @@ class Analyst:
                 }
             )
         )
-        # A separate task, because an answer that the process has begun to send must be read to its end.
+        # A separate task, which continues if the caller is cancelled: an answer must be read to its end.
         exchange = asyncio.create_task(self._in_turn(asked), name=f"analysis:{question}")
         exchange.add_done_callback(_take_failure)
         try:
@@ -82,7 +82,7 @@ class Analyst:
             raise
 
     async def close(self) -> None:
-        """End the process. Callers that wait for an answer get AnalysisFailed."""
+        """End the analysis process. Callers that wait for an answer get AnalysisFailed."""
         self._closed = True
         if self._child is not None:
             self._child.kill()
@@ -92,14 +92,16 @@ class Analyst:
         async with self._turn:
             answer = None if asked.dropped else await self._exchange(asked.frame)
             if answer is None and not asked.dropped:
-                # the process had exited before it read the question
+                # The idle process had exited before it read the question: ask again, in a new process.
                 answer = await self._exchange(asked.frame)
         if answer is None:
             raise AnalysisFailed("The analysis process exits right after its start.")
         return answer
 
     async def _exchange(self, asked: bytes) -> bytes | None:
-        """Return the answer, or None if the idle process had exited before it read the question."""
+        """Send a question and return its answer. Return None if the idle process had exited before it read
+        the question.
+        """
         if self._closed:
             raise AnalysisFailed(_LEAVES)
         if self._child is None or self._child.gone:
@@ -135,15 +137,15 @@ class _Asked:
 
 
 class _Broken(Exception):
-    """Error: the process has ended, or is about to end."""
+    """Error: the analysis process has ended, or is about to end, and cannot answer."""
 
 
 class _Stopped(Exception):
-    """Error: the process is suspended (SIGSTOP) and cannot answer."""
+    """Error: the analysis process is suspended (SIGSTOP) and cannot answer."""
 
 
 class _Child:
-    """Running process, and the last part of its standard error."""
+    """A running analysis process, and the last part of its standard error."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -155,9 +157,9 @@ class _Child:
         return self.process.returncode is not None
 
     async def exchange(self, asked: bytes) -> bytes:
-        """Send a question and return its answer.
+        """Send a question to the process and return the bytes of its answer.
 
-        Raise the error in the answer, or _Broken if the process ends.
+        Raise the error that the answer reports, or _Broken if the process ends.
         """
         into, out = self.process.stdin, self.process.stdout
         assert into is not None and out is not None
@@ -193,7 +195,9 @@ class _Child:
 
 
 async def _answer(child: _Child, asked: bytes) -> bytes:
-    """Send the question and receive the answer. Raise _Stopped if the process is suspended."""
+    """Send a question to the analysis process and return its answer. Raise _Stopped if the process is
+    suspended.
+    """
     exchange = asyncio.create_task(child.exchange(asked), name="analysis:exchange")
     looks = 0
     try:
@@ -208,7 +212,10 @@ async def _answer(child: _Child, asked: bytes) -> bytes:
 
 
 async def _start(idle_s: float) -> _Child:
-    """Start a process. Raise AnalysisFailed."""
+    """Start an analysis process, which exits after ``idle_s`` seconds without a question.
+
+    Raise AnalysisFailed if the process cannot be started.
+    """
     environ = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     try:
         process = await asyncio.create_subprocess_exec(
@@ -226,6 +233,6 @@ async def _start(idle_s: float) -> _Child:
 
 
 def _take_failure(exchange: asyncio.Task[bytes]) -> None:
-    """Retrieve the exception, because the caller may have been cancelled and asyncio would then log it."""
+    """Mark the task's exception as handled. Otherwise asyncio would log it if the caller was cancelled."""
     if not exchange.cancelled():
         exchange.exception()

@@ -1,4 +1,4 @@
-"""Available questions: functions of an experiment's columns, its database and arguments."""
+"""The questions that the analysis process can answer, each with the function that answers it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from nnimgr.store.bulk import Snapshot, snapshot
 __all__ = ["QUESTIONS", "Answers", "Question"]
 
 Question = Callable[[Columns, Snapshot, Mapping[str, Any]], bytes]
-"""Returns the answer's bytes, or raises BadQuestion.
+"""Function that answers one kind of question. It returns the answer's bytes, or raises BadQuestion.
 
-The columns are as new as the snapshot, and read-only.
+Its arguments are the columns of the experiment's trials, a snapshot of its database, and the arguments of the
+question. The columns are as new as the snapshot, and must not be changed.
 """
 
 QUESTIONS: Mapping[str, Question] = {
@@ -48,13 +49,16 @@ _KEPT = 4  # largest number of experiments whose columns stay in memory
 
 
 class Answers:
-    """Columns of the experiments of the latest questions, and answers from them."""
+    """Answers questions, and keeps the columns of the experiments that the latest questions were about."""
 
     def __init__(self) -> None:
         self._columns: OrderedDict[tuple[str, str], Columns] = OrderedDict()
 
     def answer(self, database: str, experiment_id: str, question: str, arguments: Mapping[str, Any]) -> bytes:
-        """Answer a question. Raise BadQuestion, StoreError, FileNotFoundError."""
+        """Update the experiment's columns from its database, and return the answer to the question.
+
+        Raise BadQuestion, StoreError or FileNotFoundError.
+        """
         with snapshot(database, experiment_id) as taken:
             columns = self._columns.pop((database, experiment_id), None)
             columns = Columns() if columns is None else columns

@@ -1,7 +1,9 @@
-"""Visits of trials at rungs: the value of each trial there, and whether it continued.
+"""Visits of trials at rungs. A visit is a trial that reached a rung, its value there, and whether it
+continued.
 
-A rung is a budget if trials have several (TRIAL_BUDGET: a promoted configuration is a further trial with a
-larger budget). Otherwise it is a number of reports at which the assessor has stopped trials.
+If the tuner gives trials different budgets (the parameter TRIAL_BUDGET), each budget is a rung. A promoted
+configuration is then a further trial with a larger budget. Otherwise, a rung is a number of reports after
+which the assessor has stopped trials.
 """
 
 from __future__ import annotations
@@ -40,12 +42,15 @@ _LIVE = (TrialStatus.WAITING, TrialStatus.RUNNING, TrialStatus.PAUSED, TrialStat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RungVisits:
-    """Arrays with one element per visit of a trial at a rung, in the order of the rungs.
+    """All visits of trials at rungs. The arrays have one element per visit, in the order of the rungs.
 
-    ``rungs``: lowest and highest budget or number of reports of each rung. ``rows``: positions in the
-    columns. ``rung``: indices of ``rungs``. ``values``: NaN for none. ``fates``: indices of FATES. ``nexts``:
-    the visit of the same configuration at a later rung, or -1. ``chains``: the first visit of the same
-    configuration. ``judged``: the verdicts, by row.
+    - ``by``: "budget" or "step" (a rung is a number of reports)
+    - ``rungs``: for each rung the lowest and the highest budget or number of reports
+    - ``rows``: row of the trial in the table of trials; ``rung``: index of ``rungs``
+    - ``values``: value of the trial at the rung, NaN if there is none; ``fates``: index of FATES
+    - ``nexts``: index of the visit of the same configuration at a later rung, or -1
+    - ``chains``: index of the first visit of the same configuration
+    - ``judged``: the assessor's verdicts by the trial's row
     """
 
     by: str
@@ -60,7 +65,7 @@ class RungVisits:
 
 
 def at_budgets(columns: Columns, verdicts: Verdicts) -> RungVisits | None:
-    """Return the visits of trials with TRIAL_BUDGET, or None if they do not have several budgets."""
+    """Return the visits of trials at budgets. Return None if the trials do not have several budgets."""
     if BUDGET not in columns.arrays:
         return None
     budgets = columns.numbers(BUDGET)
@@ -89,9 +94,10 @@ def at_budgets(columns: Columns, verdicts: Verdicts) -> RungVisits | None:
 
 
 def at_steps(columns: Columns, lines: Lines, verdicts: Verdicts) -> RungVisits:
-    """Return the trials' visits at rungs, if a rung is a number of reports after which trials were stopped.
+    """Return the visits of trials at rungs that are numbers of reports, after which the assessor has stopped
+    trials.
 
-    Where these numbers are many, a rung is a range of them.
+    If there are many such numbers, a rung is a range of numbers.
     """
     judged = _stopped_by_verdict(columns, verdicts)
     reports = _reports(lines)
@@ -125,7 +131,7 @@ def at_steps(columns: Columns, lines: Lines, verdicts: Verdicts) -> RungVisits:
 
 
 def _stopped_by_verdict(columns: Columns, verdicts: Verdicts) -> dict[int, Judged]:
-    """Return the verdicts that have stopped a trial, or are about to."""
+    """Return the assessor's verdicts that have stopped a trial or are about to stop one, by its row."""
     open_to_it = status_is(columns, TrialStatus.EARLY_STOPPED, *_LIVE)
     found = ((int(row), verdicts.of(columns, int(row))) for row in np.flatnonzero(open_to_it))
     return {row: judged for row, judged in found if judged is not None}
@@ -140,7 +146,9 @@ def _fates(columns: Columns, rows: Array, *, stopped: Array, promoted: Array) ->
 
 
 def _configurations(columns: Columns) -> Array:
-    """Return a number for each trial that is equal for trials which differ only in their budget."""
+    """Return a hash of each trial's parameters without the budget. It is equal for trials of one
+    configuration.
+    """
     mixed = np.zeros(len(columns), np.uint64)
     for name, array in columns.arrays.items():
         if name.startswith(PARAMETERS) and name != BUDGET:
@@ -151,10 +159,10 @@ def _configurations(columns: Columns) -> Array:
 
 
 def _promotions(configurations: Array, rung: Array, rows: Array) -> Array:
-    """Return, for each visit, the visit of the same configuration at its next rung, or -1.
+    """Return, for each visit, the index of the visit of the same configuration at its next rung, or -1.
 
-    A configuration has several trials at a rung if a failed trial was run again. Then the last trials are
-    paired.
+    A configuration has several trials at a rung if a failed trial was run again. These trials are then paired
+    with the trials at the next rung in their order, so that the last trials form a pair.
     """
     nexts = np.full(len(rows), -1, np.int64)
     order = np.lexsort((rows, rung, configurations))
@@ -182,7 +190,7 @@ def _chains(nexts: Array) -> Array:
 
 
 def _reports(lines: Lines) -> Array:
-    """Return the number of reports of each trial, counted by its highest step."""
+    """Return the number of intermediate metrics that each trial has reported: its highest step + 1."""
     counts = np.zeros(len(lines.lengths), np.int64)
     some = lines.lengths > 0
     counts[some] = lines.steps[lines.starts[1:][some] - 1].astype(np.int64) + 1
@@ -204,12 +212,15 @@ def _within(stops: Array, begin: float | Array, end: float | Array) -> Array:
 
 
 def _reached(reports: Array, stops: Array, begin: float, end: float) -> Array:
-    """Return which trials reached the rung. Reports of a stopped trial after its verdict do not count."""
+    """Return which trials reached a rung, as one bool per trial. The rung is a range of numbers of reports.
+
+    If the assessor has stopped a trial, its reports after the verdict do not count.
+    """
     return np.where(stops > 0, stops >= begin, reports >= end)
 
 
 def _values_at(lines: Lines, rows: Array, reports: Array) -> Array:
-    """Return the last value of each of these trials within this number of reports."""
+    """Return the last value of each of these trials, among its first ``reports`` intermediate metrics."""
     values = np.full(len(rows), np.nan)
     limits = np.full(len(lines.lengths), -1.0)
     limits[rows] = reports - 1
@@ -220,7 +231,7 @@ def _values_at(lines: Lines, rows: Array, reports: Array) -> Array:
 
 
 def _same_later(parts: Sequence[Array], trials: int) -> Array:
-    """Return, for each visit, the visit of the same trial at the next rung, or -1."""
+    """Return, for each visit, the index of the visit of the same trial at the next rung, or -1."""
     nexts = []
     begin = 0
     for rows, after in zip(parts, [*parts[1:], np.empty(0, np.int64)], strict=False):

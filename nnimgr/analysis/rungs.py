@@ -24,15 +24,23 @@ _NO_NEXT = 2**32 - 1
 
 
 def rungs(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer ``{filter, lines}`` with packed columns: visits at rungs, as points of connected lines.
+    """Return the data of the chart of rungs, in the format of ``binary_columns``: visits at rungs as points
+    of lines.
 
-    At most ``lines`` configurations are drawn, preferring those that reached high rungs. Columns, with one
-    element per point: ``rung``, ``sequence``, ``value``, ``fate`` (one of FATES) and ``next`` (the point that
-    follows; the highest number for none). Header: ``by`` (budget or step), ``minimise``, ``total`` (matching
-    configurations), ``lines`` (configurations drawn), ``rungs`` and ``verdicts``. A rung has ``from``,
-    ``to``, ``reached`` (matching trials that reached it), the number of trials with each fate, and ``cut``
-    (the worst trial that continued). A verdict is about a drawn trial that was stopped: ``sequence``,
-    ``reason``, and in ``better`` the sequences of better trials.
+    ``arguments`` has ``filter`` and ``lines``, the largest number of configurations. A configuration is a
+    parameter set, which may have trials with several budgets. Those that reached high rungs are preferred.
+
+    The columns have one element per visit: ``rung``, ``sequence`` (number of the trial), ``value``, ``fate``
+    (one of FATES) and ``next``, the index of the configuration's next visit (the highest number: none).
+
+    The header has:
+
+    - ``by`` ("budget" or "step"), ``minimise``, ``total`` (number of matching configurations) and ``lines``
+      (number of returned configurations)
+    - ``rungs``, each with ``from``, ``to``, ``reached`` (number of matching trials that reached it), the
+      number of trials with each fate, and ``cut`` (the worst trial that continued)
+    - ``verdicts``, for each returned trial that the assessor has stopped: ``sequence``, ``reason``, and
+      ``better`` (sequence numbers of the trials that were better)
     """
     visits = once(columns, "visits", lambda: _visits(columns, snapshot))
     minimise = minimises(snapshot, arguments)
@@ -74,8 +82,9 @@ def _visits(columns: Columns, snapshot: Snapshot) -> RungVisits:
 
 
 def _heights(visits: RungVisits, there: Array) -> Array:
-    """Return, at each chain's first visit, the highest rung that the chain has reached; -1 at other
-    visits.
+    """Return the highest rung that each chain has reached. A chain is all visits of one configuration.
+
+    The result has one element per visit: the rung at the first visit of a chain, and -1 at its other visits.
     """
     heights = np.full(len(there), -1, np.int64)
     np.maximum.at(heights, visits.chains[there], visits.rung[there])
@@ -83,10 +92,11 @@ def _heights(visits: RungVisits, there: Array) -> Array:
 
 
 def _drawn(heights: Array, rungs: int, most: int) -> Array:
-    """Return which chains are drawn (bool, by first visit), preferring chains that reached the highest
-    rungs.
+    """Choose at most ``most`` chains to draw, and return True at the first visit of each. A chain is all
+    visits of one configuration.
 
-    Few chains reach high rungs, so all of those are drawn. The others are evenly spread over the experiment.
+    Few chains reach the high rungs, so all of these are drawn. The other chains are spread evenly over the
+    experiment.
     """
     drawn = np.zeros(len(heights), bool)
     for rung in reversed(range(rungs)):
@@ -101,7 +111,9 @@ def _drawn(heights: Array, rungs: int, most: int) -> Array:
 def _told(
     columns: Columns, visits: RungVisits, here: Array, ends: tuple[float, float], minimise: bool
 ) -> dict[str, Any]:
-    """Return the header's description of a rung."""
+    """Return the description of one rung in the answer's header: its range, its trials by fate, and the worst
+    promoted trial.
+    """
     counts = np.bincount(visits.fates[here], minlength=len(FATES)).tolist()
     on = np.flatnonzero(here & (visits.fates == PROMOTED) & ~np.isnan(visits.values))
     cut = None
@@ -133,6 +145,6 @@ def _verdicts(
 
 
 def _sequences(columns: Columns, trial_ids: Sequence[bytes]) -> dict[bytes, int]:
-    """Return the sequences of the trials that exist, by trial id."""
+    """Return the sequence numbers of these trials by trial id. Unknown ids are left out."""
     rows = np.flatnonzero(np.isin(columns.ids, np.array(trial_ids, "S16")))
     return {bytes(columns.ids[row]): int(columns.arrays["sequence"][row]) for row in rows}

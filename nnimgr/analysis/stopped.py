@@ -24,10 +24,11 @@ _BY = {TrialStatus.USER_CANCELED: "user", TrialStatus.SYS_CANCELED: "system"}
 
 
 def stopped(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer ``{filter, by, offset, limit}`` with the JSON text of a ``models_analysis.Stopped``.
+    """Return a page of the stopped trials, the latest stop first, as the JSON text of a
+    ``models.StoppedTrials``.
 
-    The newest trials come first. EARLY_STOPPED is divided: stopped by the assessor or, beyond NNI, by
-    maxTrialDuration.
+    ``arguments`` has ``filter``, ``by``, ``offset`` and ``limit``. Trials with the status EARLY_STOPPED were
+    stopped by the assessor or, which NNI does not have, by maxTrialDuration.
     """
     found = once(columns, "stopped", lambda: _found(columns, follow(columns, snapshot, Verdicts)))
     among = matching(columns, arguments.get("filter") or "")
@@ -57,8 +58,9 @@ def stopped(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) 
 
 
 def _found(columns: Columns, verdicts: Verdicts) -> dict[str, Array]:
-    """Return the cause of each trial's stop ("": not stopped), its step (-1: before any report), and its
-    value.
+    """Return the cause, the step and the value of each trial's stop, as arrays with one element per trial.
+
+    A trial that was not stopped has the cause "". The step is -1 if the trial had not reported anything.
     """
     names = columns.categories["status"]
     status = columns.arrays["status"]
@@ -77,7 +79,9 @@ def _found(columns: Columns, verdicts: Verdicts) -> dict[str, Array]:
 
 
 def _steps(columns: Columns, found: dict[str, Array], among: Array, rows: Array) -> list[dict[str, int]]:
-    """Return, for each step at which trials were stopped, how many reached it and how many were stopped."""
+    """Return, for each step at which a trial was stopped, how many trials reached the step and how many were
+    stopped at it.
+    """
     steps = found["step"][rows]
     at, counts = np.unique(steps[steps >= 0], return_counts=True)
     reported = np.sort(columns.arrays["intermediates"][among])

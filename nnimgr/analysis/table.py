@@ -1,4 +1,4 @@
-"""Columns for charts, and the description of all columns."""
+"""Columns of the table of trials for a client, and a description of all columns."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ __all__ = ["changed_columns", "check_names", "schema"]
 
 
 def changed_columns(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer ``{since, names, filter}`` with ``sequence`` and the named columns, packed.
+    """Return columns of the table of trials, in the format of ``binary_columns``. ``sequence`` is always
+    included.
 
-    Without names, the answer has all columns. The rows are those that the filter matches and that may have
-    changed after revision ``since``; 0 returns all.
+    ``arguments`` has ``names`` (text with commas between names; empty: all columns), ``filter``, and
+    ``since``: return only trials that may have changed after this fact number (0: all trials). Raise
+    BadQuestion if an argument is not valid.
     """
     names = parse_names(arguments["names"], field="names") or list(columns.arrays)
     check_names(columns, names, field="names")
@@ -44,7 +46,9 @@ def changed_columns(columns: Columns, snapshot: Snapshot, arguments: Mapping[str
 
 
 def schema(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Return the description of all columns: the JSON text of a ``models.ColumnsSchema``."""
+    """Return the description of all columns of the table of trials, as the JSON text of a
+    ``models.ColumnsSchema``.
+    """
     described = [_described(columns, name) for name in columns.arrays]
     answer = {
         "revision": columns.revision,
@@ -56,7 +60,9 @@ def schema(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -
 
 
 def check_names(columns: Columns, names: Iterable[str], *, field: str) -> None:
-    """Raise BadQuestion if a column does not exist."""
+    """Raise BadQuestion if there is no column with one of these names. ``field``: field of the API with the
+    names.
+    """
     for name in names:
         if name not in columns.arrays:
             near = difflib.get_close_matches(name, columns.arrays, n=3, cutoff=0.5)

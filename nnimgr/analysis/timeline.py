@@ -1,4 +1,6 @@
-"""Timeline of attempts on each host and GPU. Bars narrower than a pixel are merged."""
+"""Timeline chart: which attempts ran on each machine and GPU, and when. Bars narrower than a pixel are
+merged.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ LOST, RETRIED = "LOST", "RETRIED"  # statuses of attempts that another attempt h
 
 
 class _Bars(NamedTuple):
-    """Arrays with one element per bar. ``lane`` holds indices of ``lanes``."""
+    """Bars of the timeline chart, as arrays with one element per bar. ``lane``: indices of ``lanes``."""
 
     lanes: list[Lane]
     lane: Array
@@ -33,15 +35,24 @@ class _Bars(NamedTuple):
 
 
 def timeline(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Answer ``{begin, end, pixels, filter, now}`` with packed columns.
+    """Return the data of the timeline chart, in the format of ``binary_columns``. Times are seconds since the
+    experiment's creation.
 
-    Times are seconds since the experiment's creation. ``now`` (seconds since 1970; None: when the last fact
-    was recorded) is the end of bars of running attempts. Bars: ``lane``, ``start``, ``end``, ``sequence`` and
-    ``attempt`` (for a merged bar: of its first), ``count`` (more than 1: merged), ``busy`` (the share of the
-    bar's time in which an attempt ran), ``status`` (LOST or RETRIED for an attempt with a successor; the most
-    frequent for a merged bar). For the whole experiment, at the end of each pixel: ``queue.at``,
-    ``queue.waiting``, ``queue.running``. Header: ``lanes``, ``from``, ``to``, and ``begin`` and ``end`` of
-    all bars.
+    ``arguments`` has ``begin`` and ``end`` (the shown time), ``pixels`` (width of the chart), ``filter``, and
+    ``now``: end of the bars of running attempts, in seconds since 1970 (None: the time of the last fact).
+
+    The columns of the bars are:
+
+    - ``lane``, ``start``, ``end``, ``sequence`` (number of the trial) and ``attempt``
+    - ``count``: number of attempts. If it is above 1, the bar is merged, and shows the first attempt's trial.
+    - ``busy``: share of the bar's time in which an attempt ran
+    - ``status``: status of the trial, or LOST or RETRIED if another attempt has followed. A merged bar has
+      the most frequent status.
+
+    The columns of the queue describe the whole experiment at the end of each pixel: ``queue.at`` (time),
+    ``queue.waiting`` and ``queue.running`` (numbers of waiting trials and of running attempts).
+
+    The header has ``lanes``, ``from`` and ``to`` (the shown time), and ``begin`` and ``end`` of all bars.
     """
     table = follow(columns, snapshot, AttemptTable)
     now = arguments.get("now")
@@ -100,7 +111,8 @@ def _bars(columns: Columns, table: AttemptTable, now: float) -> _Bars:
 
 
 def _within(columns: Columns, bars: _Bars, text: str, low: float, high: float) -> dict[str, Array]:
-    """Return the bars of matching trials that are at least partly visible."""
+    """Return the bars of trials that match the filter ``text`` which are at least partly in the shown time.
+    """
     seen = (bars.end >= low) & (bars.begin <= high)
     if text:
         seen &= matching(columns, text)[bars.row]
@@ -108,7 +120,9 @@ def _within(columns: Columns, bars: _Bars, text: str, low: float, high: float) -
 
 
 def _merged(bars: dict[str, Array], low: float, high: float, pixels: int) -> dict[str, Array]:
-    """Merge bars narrower than a pixel that begin in the same pixel of the same lane."""
+    """Merge all bars that are narrower than a pixel and begin in the same pixel of the same lane into one
+    bar.
+    """
     width = (high - low) / pixels
     lengths = bars["end"] - bars["begin"]
     wide = lengths >= width
@@ -139,7 +153,9 @@ def _merged(bars: dict[str, Array], low: float, high: float, pixels: int) -> dic
 
 
 def _queue(columns: Columns, table: AttemptTable, low: float, high: float, pixels: int) -> list[PackedColumn]:
-    """Return how many trials wait for a place, and how many attempts run, per pixel."""
+    """Return columns with the number of trials that wait for a place and of attempts that run, at each
+    pixel's end.
+    """
     at = low + (np.arange(pixels) + 1) * (high - low) / pixels
     waits, runs = once(columns, "queue", lambda: _changes(columns, table))
     found = [
@@ -156,7 +172,9 @@ def _queue(columns: Columns, table: AttemptTable, low: float, high: float, pixel
 
 
 def _changes(columns: Columns, table: AttemptTable) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Return the sorted begins and ends of the trials' waiting times and of the attempts' running times."""
+    """Return the sorted times at which a trial began to wait for a place or ceased to wait, and the sorted
+    times at which an attempt started or ended.
+    """
     placed = np.full(len(columns), np.inf)
     there = ~np.isnan(table["placed"])
     np.minimum.at(placed, table.rows(columns)[there], table["placed"][there])

@@ -1,4 +1,6 @@
-"""Trials that the assessor has judged bad: the attempt, the step and the value of each verdict."""
+"""Verdicts of the assessor. A verdict is the assessor's judgment, at one metric of an attempt, that a trial
+is bad.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ __all__ = ["Judged", "Verdicts", "status_is"]
 
 
 class Judged(NamedTuple):
-    """A verdict. ``step`` (NNI's sequence) and ``value`` are of the judged metric, None if it has none."""
+    """Verdict of the assessor on an attempt.
+
+    ``step`` (the number that NNI gives the metric) and ``value`` are those of the metric at which the
+    assessor judged. They are None if it judged without a metric.
+    """
 
     number: int  # number of the fact
     attempt: int
@@ -25,25 +31,25 @@ class Judged(NamedTuple):
 
 
 class Verdicts:
-    """The latest verdict on each trial."""
+    """Table of the assessor's latest verdict on each trial."""
 
     def __init__(self) -> None:
         self.found: dict[bytes, Judged] = {}
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
-        """Read the new verdicts (see ``Following``)."""
+        """Update this table with the verdicts in the database that have fact numbers above ``after``."""
         for number, trial_id, attempt, position, rung in snapshot.verdicts(after=after):
             metric = snapshot.metric_at(trial_id, attempt, position)
             step, value = (None, None) if metric is None else metric[:2]
             self.found[trial_id.encode()] = Judged(number, attempt, step, value, rung)
 
     def of(self, columns: Columns, row: int) -> Judged | None:
-        """Return the verdict on this trial's latest attempt, or None."""
+        """Return the verdict on the latest attempt of the trial in this row, None if there is none."""
         judged = self.found.get(columns.ids[row])
         return judged if judged is not None and judged.attempt == columns.arrays["attempt"][row] else None
 
 
 def status_is(columns: Columns, *statuses: TrialStatus) -> Array:
-    """Return which trials have one of these statuses (bool, one per row)."""
+    """Return which trials have one of these statuses, as one bool per trial."""
     names = columns.categories["status"]
     return np.isin(columns.arrays["status"], [names.index(status.value) for status in statuses])

@@ -1,7 +1,8 @@
-"""Frames between the server and its analysis process.
+"""Format of the messages (frames) between the server and its analysis process.
 
-A frame is a u32 with the length of a JSON head, the head, and a body. The head of a question names the
-question. The head of an answer is ``{"length": of the body}``, or an error.
+A frame is a u32 with the length of a JSON head, the head, and a body. A question is a frame without a body,
+whose head has the name of the question and its arguments. The head of an answer is an error, or ``{"length":
+N}`` if the body has N bytes.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ LENGTH = struct.Struct("<I")
 
 
 def frame(head: Mapping[str, Any], body: bytes = b"") -> bytes:
-    """Return the bytes of one frame. Raise ValueError on a NaN."""
+    """Encode a message as the bytes of one frame. Raise ValueError if the head contains NaN."""
     text = json.dumps(head, allow_nan=False).encode()
     return b"".join((LENGTH.pack(len(text)), text, body))
 
 
 def failure(error: Exception) -> dict[str, Any]:
-    """Return the head of an answer that reports an error."""
+    """Return the head of an answer that reports this error."""
     if isinstance(error, BadQuestion):
         told = {"field": error.field, "message": error.message, "position": error.position}
         return {"failed": "question", **told}
@@ -39,7 +40,7 @@ def failure(error: Exception) -> dict[str, Any]:
 
 
 def raise_failure(head: Mapping[str, Any]) -> None:
-    """Raise the error in the head of an answer, if it has one."""
+    """Raise the error that the head of an answer reports. Do nothing if the head reports no error."""
     match head.get("failed"):
         case "question":
             raise BadQuestion(head["field"], head["message"], position=head["position"])

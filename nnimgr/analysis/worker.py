@@ -1,7 +1,7 @@
-"""Program of the analysis process, ``python -m nnimgr.analysis.worker``; ``process`` starts it.
+"""Program of the analysis process, ``python -m nnimgr.analysis.worker``. The module ``process`` starts it.
 
-It answers the frames of its standard input one after the other. It exits when it has been idle for a while or
-when the server has ended. Its other output goes to standard error, which the server reads.
+The process answers the questions on its standard input one after the other. It exits when it has been idle
+for a while, or when the server has ended. All other output goes to standard error, which the server reads.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from nnimgr.child import die_with_parent
 
 __all__ = ["main"]
 
-# with a large pipe, the server's event loop needs fewer steps for an answer of megabytes
+# Size of the pipe for answers. If it is large, the server reads an answer of megabytes in fewer steps.
 _PIPE_BYTES = 1 << 20
 
 
 def main(idle_s: float) -> int:
-    """Answer questions until the process is idle for too long or input ends. Return 0."""
+    """Answer questions from standard input until it ends, or until no question has come for ``idle_s``
+    seconds.
+
+    Return 0, the exit status.
+    """
     die_with_parent()
     _be_the_first_to_go()
     read_fd, write_fd = os.dup(0), os.dup(1)
@@ -64,7 +68,7 @@ def _answer(answers: Answers, question: dict[str, Any]) -> bytes:
 
 
 def _read(fd: int) -> dict[str, Any] | None:
-    """Return the next question, or None at the end of input."""
+    """Read the next question from the file descriptor. Return None at the end of the input."""
     size = _exactly(fd, LENGTH.size)
     text = None if size is None else _exactly(fd, LENGTH.unpack(size)[0])
     return None if text is None else json.loads(text)
