@@ -111,8 +111,7 @@ def _bars(columns: Columns, table: AttemptTable, now: float) -> _Bars:
 
 
 def _within(columns: Columns, bars: _Bars, text: str, low: float, high: float) -> dict[str, Array]:
-    """Return the bars of trials that match the filter ``text`` which are at least partly in the shown time.
-    """
+    """Return the bars that are at least partly in the shown time and match the filter ``text``."""
     seen = (bars.end >= low) & (bars.begin <= high)
     if text:
         seen &= matching(columns, text)[bars.row]

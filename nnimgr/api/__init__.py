@@ -1,1 +1,1 @@
-"""REST API: routes to NNIManager, event streams, and access control."""
+"""REST API of the server: routes for experiments and trials, event streams, and access control."""

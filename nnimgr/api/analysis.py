@@ -1,4 +1,4 @@
-"""Requests to the analysis process."""
+"""Client of the analysis process for routes. That process computes charts, and filters and sorts trials."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Filter = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """Questions about one experiment to the analysis process.
+    """Sends the questions of one request, about one experiment, to the analysis process.
 
-    A question is dropped when its client disconnects.
+    If the client that sent the request disconnects, the question is dropped.
     """
 
     parts: ApiParts
@@ -42,7 +42,10 @@ class Questions:
     request: Request
 
     async def ask(self, question: str, **arguments: Any) -> bytes:
-        """Return the answer's bytes. Raise ClientDisconnect, and the errors of ``Analyst.ask``."""
+        """Send a question to the analysis process, and return the bytes of its answer.
+
+        Raise ClientDisconnect if the client disconnects before, and the errors of ``Analyst.ask``.
+        """
         answer = asyncio.create_task(self.ask_in_stream(question, **arguments), name=f"question:{question}")
         gone = asyncio.create_task(self._gone(), name="question:client")
         try:
@@ -58,16 +61,16 @@ class Questions:
                 await asyncio.wait({answer, gone})
 
     async def ask_in_stream(self, question: str, **arguments: Any) -> bytes:
-        """Return the answer's bytes for a stream in progress. The stream itself notices when its client
-        disconnects.
+        """Send a question for a part of a streamed response, and return the bytes of the answer.
 
-        Raise the errors of ``Analyst.ask``.
+        It does not watch whether the client disconnects, because the stream notices that. Raise the errors of
+        ``Analyst.ask``.
         """
         database = database_path(self.parts.manager.directory(self.experiment_id))
         return await self.parts.analyst.ask(database, self.experiment_id, question, arguments)
 
     async def ask_json(self, question: str, **arguments: Any) -> Any:
-        """Return the answer's JSON value."""
+        """Send a question to the analysis process, and return the JSON value of its answer."""
         return json.loads(await self.ask(question, **arguments))
 
     async def _gone(self) -> None:

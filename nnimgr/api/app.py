@@ -1,7 +1,7 @@
 """ASGI application of the server. A request passes the health probes, then authentication, then FastAPI.
 
-Keepers do not use this application: ``nnimgr.server.doors`` opens separate sockets and ports for them. Only
-the table ``_STATUS`` maps errors to HTTP statuses.
+Keepers do not use this application: ``nnimgr.server.doors`` opens separate sockets and ports for them. The
+table ``_STATUS`` gives each type of error its HTTP status.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ __all__ = ["create_app"]
 
 _LEAVING = ((b"connection", b"close"), (b"retry-after", b"1"))
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_MOST_PROBLEMS = 20  # most problems in one answer
-_MOST_VALID = 100  # most valid values that a problem lists
-_LONGEST_TEXT = 1000  # most characters of a sentence, which may repeat the request's text
+_MOST_PROBLEMS = 20  # largest number of problems in one answer
+_MOST_VALID = 100  # largest number of valid values that a problem lists
+_LONGEST_TEXT = 1000  # in characters, of a sentence, which may repeat the request's text
 
 _STATUS: dict[type[Exception], int] = {
     server.LoginRefused: 401,
@@ -92,13 +92,16 @@ _STATUS: dict[type[Exception], int] = {
 }
 
 _ABOUT = (
-    "Manage hyper-parameter experiments. All routes need the server's token, as a bearer token or as the "
-    "password of HTTP basic authentication; but /healthz (it lives) and /readyz (it takes requests) do not."
+    "Manage hyper-parameter experiments. Every route needs the server's token, as a bearer token or as "
+    "the password of HTTP basic authentication. The exceptions are /healthz (the server runs) and "
+    "/readyz (it accepts requests)."
 )
 
 
 def create_app(parts: ApiParts, *, hosts: AllowedHosts) -> ASGIApp:
-    """Build the whole application."""
+    """Build the server's ASGI application: probes, authentication, NNI's routes, the REST API and the
+    dashboard.
+    """
     guarded = Authentication(
         nni.beside(BodyLimit(api(parts)), parts),
         credentials=parts.credentials,
@@ -124,7 +127,7 @@ def create_app(parts: ApiParts, *, hosts: AllowedHosts) -> ASGIApp:
 
 
 def api(parts: ApiParts) -> FastAPI:
-    """Build the application with the routes behind the authentication."""
+    """Build the FastAPI application with the REST API and the dashboard. It does no authentication itself."""
     app = _routed(parts.version)
     app.state.parts = parts
     app.include_router(dashboard.router)

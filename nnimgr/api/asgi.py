@@ -1,4 +1,4 @@
-"""ASGI types and simple answers that the layers in front of FastAPI share."""
+"""ASGI types and functions that send simple responses, for the layers in front of FastAPI."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _Headers = Sequence[tuple[bytes, bytes]]
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """Return a header by its lower-case name, None if there is none.
+    """Return the value of a request's header, None if the request does not have it. ``name`` is in lower
+    case.
 
-    Several headers of this name are joined with commas, as HTTP defines.
+    If there are several headers of this name, their values are joined with commas, as HTTP defines.
     """
     values = [value.decode("latin-1") for key, value in scope["headers"] if key == name]
     return ", ".join(values) if values else None
@@ -37,6 +38,6 @@ async def answer(
 
 
 async def refuse(send: Send, status: int, *, sentence: str, headers: _Headers = ()) -> None:
-    """Send an error in the API's own format."""
+    """Send an error response in the JSON format of the REST API."""
     body = json.dumps({"error": {"message": sentence}}).encode()
     await answer(send, status, body=body, content_type=b"application/json", headers=headers)

@@ -1,9 +1,11 @@
 """Access control: an ASGI layer in front of all routes except those for keepers.
 
 A request passes with the token (as bearer, or as the password of HTTP basic authentication) or with a session
-cookie. Without a credential it passes if a program of the server's own user sent it over loopback, or if the
-server was started with --no-token. First, its Host and Origin headers are checked. This stops other web pages
-and DNS rebinding, whatever credential the browser would add. The layer also adds the security headers to all
+cookie. Without a credential, it passes if a program of the server's own user sent it over loopback, or if the
+server was started with --no-token.
+
+Before that, the layer checks the request's Host and Origin headers. This stops other web pages and DNS
+rebinding, even if the browser adds a valid credential. The layer also adds the security headers to all
 responses.
 """
 
@@ -32,7 +34,7 @@ LOGIN_PAGE = "/login"
 LOGIN_ROUTE = "/api/v1/login"
 TENSORBOARDS = "/tensorboard/"  # pages of TensorBoard, whose scripts cannot add our own header
 REQUEST_HEADER = b"x-nnimgr-request"
-MOST_OPEN_BODY = 4096  # most bytes of a request to a route that needs no credential
+MOST_OPEN_BODY = 4096  # largest size in bytes of a request to a route that needs no credential
 
 _OPEN_ROUTES = frozenset({("GET", LOGIN_PAGE), ("POST", LOGIN_ROUTE)})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -52,7 +54,7 @@ _HEADERS = (
 
 
 class Identity(Enum):
-    """Kind of credential that a request has shown."""
+    """Kind of credential with which a request was accepted."""
 
     TOKEN = auto()
     BASIC = auto()
@@ -62,10 +64,12 @@ class Identity(Enum):
 
 
 class Credentials:
-    """Valid credentials: the token (stored as a hash only) or a session of ``sessions``.
+    """Credentials that the server accepts: its token (stored as a hash only) and the sessions in
+    ``sessions``.
 
-    If no credential is ``needed``, all requests pass except requests from other web sites. If
-    ``trusts_own_programs``, programs of the server's own user on this machine need no credential.
+    If ``needed`` is False, no request needs a credential, but requests from other web sites are still
+    rejected. If ``trusts_own_programs``, programs of the server's own user on this machine need no
+    credential.
     """
 
     def __init__(
@@ -82,7 +86,7 @@ class Credentials:
         self._trusts_own_programs = trusts_own_programs
         self._token = _sum(token)
         self.sessions = sessions
-        # cookies are shared by all ports of a host, so servers on one host need different names
+        # All ports of a host share cookies, so servers on one host need different names for their cookies.
         self.cookie_name = f"nnimgr-{port}"
         self._secure = secure
 
@@ -104,7 +108,10 @@ class Credentials:
         return None
 
     def session_of(self, scope: Scope) -> str | None:
-        """Return the value of this server's cookie, valid or not; None if the request has none."""
+        """Return the value of this server's session cookie in the request, whether it is valid or not.
+
+        Return None if the request does not have the cookie.
+        """
         for key, value in scope["headers"]:
             if key == b"cookie":
                 try:
@@ -116,23 +123,27 @@ class Credentials:
         return None
 
     def set_cookie(self, session: str) -> str:
-        """Return the Set-Cookie header of a session. An empty string removes the cookie."""
+        """Return the value of the Set-Cookie header for a session. An empty ``session`` removes the browser's
+        cookie.
+        """
         age = int(SESSION_LIFE.total_seconds()) if session else 0
         secure = "; Secure" if self._secure else ""
         return f"{self.cookie_name}={session}; HttpOnly; SameSite=Strict; Path=/; Max-Age={age}{secure}"
 
     def is_token(self, given: str) -> bool:
-        """Return True if this is the server's token."""
+        """Return True if ``given`` is the server's token."""
         return hmac.compare_digest(_sum(given), self._token)
 
 
 class AllowedHosts:
-    """Host names that the server accepts. Any other name may be DNS rebinding."""
+    """Host names that the server accepts in requests. A request with any other name may be a DNS rebinding
+    attack.
+    """
 
     def __init__(self, bound: str, *, extra: Iterable[str] = ()) -> None:
         self._names = {"localhost", "127.0.0.1", "::1", bound.lower(), *(name.lower() for name in extra)}
-        # True: the server listens at all addresses, and any IP address is accepted because it cannot be
-        # rebound
+        # True if the server listens at all addresses. Then it accepts any IP address as the host, because DNS
+        # rebinding needs a name.
         self._any_address = bound in ("", "0.0.0.0", "::")
         if self._any_address:
             self._names.add(socket.gethostname().lower())
@@ -144,7 +155,8 @@ class AllowedHosts:
 
 
 class FailureThrottle:
-    """Counter of failed attempts per client. A client above the limit gets 429 for each further failure.
+    """Counter of each client's failed logins. Above a limit, each further failure is answered with HTTP
+    status 429.
 
     A correct credential is always accepted, and only failed attempts are counted. Otherwise any account of
     the machine could lock the user out with a few wrong tokens.
@@ -165,7 +177,7 @@ class FailureThrottle:
         self._spent: dict[str, tuple[float, float]] = {}  # client -> (failures, time of the count)
 
     def wait_s(self, client: str) -> int:
-        """Return the seconds until the next attempt is allowed, 0 if it is allowed now."""
+        """Return the seconds until this client may try again, 0 if it may try now."""
         over = self._failures(client) - self._allowed + 1
         return max(0, int(over * self._refill_s + 0.999))
 
@@ -257,12 +269,12 @@ class Authentication:
             await self._login_page.send(send, 401, headers=challenges)
             return
         if header(scope, b"sec-fetch-mode") in (None, "navigate"):
-            # Without this header, a browser would show its own login dialog.
+            # Scripts of a web page do not get this header, because it makes a browser show its login dialog.
             challenges.append((b"www-authenticate", b'Basic realm="nnimgr", charset="UTF-8"'))
         await refuse(send, 401, sentence=_HOW, headers=challenges)
 
     def _foreign(self, scope: Scope) -> str | None:
-        """Return a sentence that says why this request may come from another site, or None."""
+        """Return a sentence that says why another web page may have caused this request, or None."""
         host = header(scope, b"host") or ""
         if not self._hosts.allow(host):
             return f"This server does not accept the host name {_host_name(host)!r}."
@@ -281,7 +293,9 @@ async def _too_many(send: Send, seconds: int) -> None:
 
 
 def _forged(scope: Scope) -> str | None:
-    """Return a sentence that says why a request with a cookie may come from another site, or None."""
+    """Return a sentence that says why another web site may have caused this request with a session cookie, or
+    None.
+    """
     if scope["method"] in _SAFE_METHODS:
         return None
     if scope["path"].startswith(TENSORBOARDS) and header(scope, b"origin") is not None:

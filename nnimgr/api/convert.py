@@ -1,4 +1,4 @@
-"""Conversion of the core's records and the store's rows to answers of the API."""
+"""Conversion of facts and of database rows to answers of the API."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from nnimgr.store.without_result import is_without_result
 
 __all__ = ["event_of", "job_of", "metric_of", "plain_json", "trials_fields"]
 
-# Clients must not see these fields: a hash of a secret, a large state, and another client's key.
+# Fields of facts that clients must not see: a hash of a secret, a large state, and another client's key.
 _HIDDEN = frozenset({"token_sha256", "tuner_state", "request_key"})
 _JSON_TEXTS = frozenset({"parameters", "records"})
 
 
 def plain_json(text: str) -> Any:
-    """Return the value of a JSON text. NaN and infinite numbers become null."""
+    """Parse a JSON text and return its value. NaN and infinite numbers become None."""
     return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
 
 
 def trials_fields(
     reader: ExperimentReader, rows: Sequence[TrialRow], trial_paths: TrialPaths
 ) -> Iterator[dict[str, Any]]:
-    """Yield the fields of a ``models.Trial`` for each trial."""
+    """Yield the fields of a ``models.Trial`` for each of these rows of the database."""
     config = reader.experiment().config
     sets, keepers = reader.sets(rows), trial_paths.keepers(reader, rows)
     annotations = reader.annotations([row.trial_id for row in rows])
@@ -84,7 +84,10 @@ def metric_of(row: MetricRow) -> models.Metric:
 
 
 def event_of(recorded: Recorded) -> dict[str, Any]:
-    """Return a fact as JSON: its fields in camelCase, its number, time and trial."""
+    """Return a fact as a JSON object for the event stream.
+
+    It has the fact's number, time, trial, attempt, and its own fields with names in camelCase.
+    """
     fact = recorded.fact
     event: dict[str, Any] = {"number": recorded.number, "at": recorded.at.isoformat()}
     job_id = getattr(fact, "job_id", None)

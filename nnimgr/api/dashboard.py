@@ -41,7 +41,10 @@ async def page(request: Request) -> Response:
 
 
 async def missing_page(request: Request) -> Response | None:
-    """Return the page for a browser that has opened an unknown address; None for other clients."""
+    """Return the dashboard's page, with status 404, to a browser that has opened an unknown address.
+
+    Return None for other clients.
+    """
     wanted = request.method == "GET" and "text/html" in request.headers.get("accept", "")
     if not wanted or request.url.path.startswith("/api/"):
         return None
@@ -56,7 +59,7 @@ for _address in _ADDRESSES:
 
 @router.get("/assets/{name}")
 async def asset(name: str, request: Request) -> Response:
-    """Return a file that the page refers to."""
+    """Return an asset of the dashboard's page, such as a script or a style sheet."""
     answer = _file(f"assets/{name}", request)
     if answer is None:
         raise NotFound(f"The dashboard has no file {name}.")
@@ -77,7 +80,7 @@ for _address in ("/icon.svg", "/theme.js"):
 
 
 async def _nnis_page(parts: Parts, request: Request) -> Response:
-    """Redirect an address of NNI's own web page to the last created or resumed experiment."""
+    """Redirect an address of NNI's own web page to the experiment that was created or resumed last."""
     latest = parts.manager.latest
     tail = "/trials" if request.url.path == "/detail" else ""
     return RedirectResponse("/" if latest is None else f"/experiments/{latest}{tail}")
@@ -89,19 +92,21 @@ for _address in ("/oview", "/detail"):
 
 @router.get("/experiment")
 async def nnis_list() -> Response:
-    """Redirect NNI's address for the list of experiments."""
+    """Redirect NNI's address of the list of experiments to the dashboard's list of experiments."""
     return RedirectResponse("/")
 
 
 @router.get("/netron/{path:path}")
 async def netron(path: str) -> Response:
-    """Explain that nnimgr does not forward to NNI's model viewer on the internet."""
+    """Answer that nnimgr does not send models to netron.app, the viewer on the internet that NNI uses."""
     sentence = "nnimgr sends no model to netron.app: download the trial's model.onnx and open it there."
     return Response(sentence, status_code=404, media_type="text/plain")
 
 
 def _file(path: str, request: Request) -> FileResponse | None:
-    """Return a file of the dashboard, compressed if the browser accepts that; None if there is none."""
+    """Return a file of the dashboard, compressed if the browser accepts that. Return None if there is no such
+    file.
+    """
     found = _FOLDER / path
     try:
         if not found.is_file() or not found.resolve().is_relative_to(_FOLDER.resolve()):

@@ -1,4 +1,6 @@
-"""Dependencies of the routes: the parts of the server, and an experiment's runner and reader."""
+"""FastAPI dependencies of the routes: the server's parts, and the runner and database reader of an
+experiment.
+"""
 
 from __future__ import annotations
 
@@ -64,10 +66,11 @@ class ApiParts:
     def read_log(
         self, job: JobRow, name: str, *, experiment_id: str, follow: bool, tail: int | None = None
     ) -> AsyncIterator[bytes]:
-        """Read a log of a job through its training service or, if that is closed, from the machine where
-        the job ran.
+        """Return the chunks of a log of an attempt (``job``).
 
-        Raise FileNotFoundError or ServiceUnavailable, at the latest with the first chunk.
+        The log is read by the experiment's training service. If that is closed, it is read directly from the
+        machine where the attempt ran. Raise FileNotFoundError or ServiceUnavailable, at the latest with the
+        first chunk.
         """
         service = self._service(experiment_id)
         if service is not None:
@@ -75,9 +78,9 @@ class ApiParts:
         return self._read_at_rest(job, name, experiment_id, tail=tail)
 
     def read_file(self, job: JobRow, path: str, *, experiment_id: str) -> AsyncIterator[bytes]:
-        """Read any file of a job, in the way of ``read_log``.
+        """Return the chunks of any file of an attempt (``job``), which is read like a log in ``read_log``.
 
-        Also raise ValueError for an impossible path.
+        Raise the same errors as ``read_log``, and ValueError if the path is not possible.
         """
         service = self._service(experiment_id)
         if service is not None:
@@ -85,7 +88,7 @@ class ApiParts:
         return self._read_at_rest(job, path, experiment_id)
 
     async def list_files(self, job: JobRow, *, experiment_id: str) -> FileListing:
-        """Return the files of a job, from the same place as ``read_log``.
+        """Return a list of the files of an attempt (``job``), which is read like a log in ``read_log``.
 
         Raise FileNotFoundError or ServiceUnavailable.
         """
@@ -96,7 +99,7 @@ class ApiParts:
             return await files.listing(folder)
 
     def trial_paths(self, experiment_id: str) -> TrialPaths:
-        """Return the paths of the experiment's trials. Raise UnknownExperiment."""
+        """Return the object that knows the paths of the experiment's trials. Raise UnknownExperiment."""
         summary = self.manager.summary(experiment_id)
         return TrialPaths(experiment_id=experiment_id, directory=summary.directory, platform=summary.platform)
 
@@ -150,9 +153,9 @@ Live = Annotated[ExperimentRunner, Depends(_live)]
 
 
 async def reply(build: Callable[[], BaseModel]) -> Response:
-    """Return the answer that ``build`` returns.
+    """Call ``build`` in a thread, and return the model that it returns as a JSON response.
 
-    Reading, building and serialising happen in a thread, so that other requests do not wait.
+    Reading the database and serialising happen in the thread, so that other requests do not wait.
     """
 
     def text() -> bytes:
@@ -162,10 +165,10 @@ async def reply(build: Callable[[], BaseModel]) -> Response:
 
 
 def refusals(*statuses: int) -> Responses:
-    """Return the description of a route's error answers."""
+    """Return the OpenAPI description of a route's error answers with these HTTP statuses."""
     return {status: {"model": ErrorAnswer} for status in statuses}
 
 
 def streams(*media_types: str) -> Responses:
-    """Return the description of a route whose answer is a stream of one of these media types."""
+    """Return the OpenAPI description of a route whose answer is a stream of one of these media types."""
     return {200: {"content": {media_type: {} for media_type in media_types}}}

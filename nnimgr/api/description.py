@@ -14,7 +14,7 @@ __all__ = ["text"]
 
 
 def text() -> str:
-    """Return the document as text.
+    """Return the OpenAPI document as a JSON text.
 
     The version number is omitted, so that the document does not change with every release.
     """

@@ -1,8 +1,8 @@
 """Feed of an experiment: one sentence for each fact that matters to a user.
 
-``TOLD`` and ``LEFT_OUT`` together contain all kinds of facts. Three kinds are left out: metrics, facts that
-only pass messages on, and facts that the next fact of the same turn explains better (for example, the end of
-an attempt).
+Each kind of fact is either in ``TOLD``, with the function that makes its sentence, or in ``LEFT_OUT``. Three
+kinds of facts are left out: metrics, facts about messages between the server's parts and keepers, and facts
+that the next fact explains better (for example, the end of an attempt).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHOWN = 80  # largest number of characters of a configuration value that are sh
 
 
 class Names:
-    """Names of trials in sentences, from their current rows."""
+    """Names of trials for the sentences of the feed, made from the trials' rows in the database."""
 
     def __init__(self, rows: Mapping[str, TrialRow]) -> None:
         self._rows = rows
@@ -35,12 +35,14 @@ class Names:
         return f"trial {trial_id}" if row is None else f"trial #{row.sequence} ({trial_id})"
 
     def result(self, trial_id: str) -> str:
-        """Return the suffix appended to "succeeded", for example " with 0.93"; "" without a result."""
+        """Return the trial's result as a suffix for the word "succeeded", such as " with 0.93"; "" without a
+        result.
+        """
         row = self._rows.get(trial_id)
         return "" if row is None or row.final_value is None else f" with {row.final_value:.6g}"
 
     def note(self, trial_id: str) -> str:
-        """Return the last attempt's note as a suffix for the reason, "" without a note."""
+        """Return the trial's note as a suffix for the reason why the trial ended; "" without a note."""
         row = self._rows.get(trial_id)
         return "" if row is None or row.note is None else f"; {row.note}"
 
@@ -51,7 +53,9 @@ class Names:
 
 
 def tell(fact: f.Fact, names: Names) -> tuple[Severity, str]:
-    """Return the severity and the sentence of a fact. Raise KeyError for a kind that is left out."""
+    """Return the severity of a fact, and the sentence about it. Raise KeyError if facts of this kind have
+    none.
+    """
     severity, text = TOLD[type(fact)](fact, names)
     text = text.strip()
     return severity, text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")

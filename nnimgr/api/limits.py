@@ -1,4 +1,4 @@
-"""Limits on one request: size of its body, number of its values, and time for sending it."""
+"""Limits on a request: size of its body, number of values in the body, and time for sending the body."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from nnimgr.api.asgi import ASGIApp, Message, Receive, Scope, Send, header, refu
 __all__ = ["MOST_BODY", "MOST_VALUES", "BodyLimit", "ReadableAnswers"]
 
 MOST_BODY = 8 << 20
-MOST_VALUES = 120_000  # values of a JSON text; parsing more of them would delay all other requests
-_MOST_RECORDS = 600_000  # most values of an import, which has up to 100,000 records
+MOST_VALUES = 120_000  # largest number of values in a JSON text; parsing more would delay other requests
+_MOST_RECORDS = 600_000  # the same for an import, which has up to 100,000 records
 _IMPORT = "/import"
 _BODY_S = 30.0
 _MOST_DRAINED = 64 << 20
@@ -20,7 +20,8 @@ _DRAIN_S = 10.0
 
 
 class BodyLimit:
-    """ASGI layer that refuses a body with more than ``most`` bytes or too many values, or a slow one.
+    """ASGI layer that refuses a request's body if it has too many bytes (``most``) or values, or arrives too
+    slowly.
 
     The body has to arrive within ``seconds``. Values are counted by the commas and brackets of the text,
     before the text is parsed. Commas in strings count too.
@@ -77,8 +78,9 @@ class ReadableAnswers:
     """ASGI layer that lets a client read an answer that was sent before the whole request was read.
 
     If the server closes a connection while the client still sends, the connection is reset, and the client
-    never sees the answer. So if this connection closes after the answer, the rest of the body is read and
-    discarded first, up to a limit. On a connection that stays open, the server itself continues to read.
+    never sees the answer. So if the client wants the connection closed, this layer first reads and discards
+    the rest of the request's body, up to a limit. On a connection that stays open, the server itself
+    continues to read.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -105,7 +107,7 @@ class ReadableAnswers:
 
 
 async def _drain(receive: Receive) -> None:
-    """Read and discard the rest of a body."""
+    """Read and discard the rest of a request's body, up to a limit of bytes and of time."""
     drained = 0
     try:
         async with asyncio.timeout(_DRAIN_S):

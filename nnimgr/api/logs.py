@@ -1,4 +1,4 @@
-"""Logs as streams of bytes: the whole log or its last lines, then new content."""
+"""Log files as streams of bytes: the whole log or its last lines, then new content if a client follows it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LogName(StrEnum):
 
 
 async def log_stream(read: ReadLog, *, follow: bool, tail: int | None) -> AsyncGenerator[bytes, None]:
-    """Return the chunks to send.
+    """Open a log with the function ``read``, and return the chunks to send.
 
     ``tail``: send only this number of last lines of the current content. The file is opened before this
     function returns, so that FileNotFoundError is raised before the first byte is sent.
@@ -43,7 +43,7 @@ async def log_stream(read: ReadLog, *, follow: bool, tail: int | None) -> AsyncG
 
 
 async def begun(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Return the chunks after the first chunk has arrived, so that errors of opening the file are raised
+    """Wait for the first chunk of a file, and return all chunks. So errors of opening the file are raised
     here.
     """
     source = _generator(chunks)
@@ -69,10 +69,10 @@ def _closing(chunks: AsyncIterator[bytes]) -> aclosing[AsyncGenerator[bytes, Non
 async def plain_log(
     root: Path, parts: Sequence[str], name: str, *, follow: bool, tail: int | None
 ) -> AsyncGenerator[bytes, None]:
-    """Yield chunks of a log on this machine.
+    """Yield the chunks of a log on this machine, the file ``name`` in the folder ``parts`` below ``root``.
 
     With ``follow``, continue for as long as the client reads, even if a new file of the same name replaces
-    the log. Raise FileNotFoundError, also for a link or a pipe.
+    the log. Raise FileNotFoundError if there is no such file, or if it is a link or a pipe.
     """
     file = await asyncio.to_thread(PlainFile, str(root), parts, name)
     try:

@@ -1,9 +1,8 @@
-"""Trust in programs of the server's own user that call over loopback without a credential, as NNI's
-clients do.
+"""Recognition of requests from programs of the server's own user, which need no credential over loopback.
 
-The kernel knows who owns the socket at the other end (Linux: /proc/net/tcp). A request that a browser or a
-proxy may have sent is not trusted: the process belongs to the user, but another person may have caused the
-request.
+NNI's clients send such requests. The kernel knows which user owns the client's end of a connection (Linux:
+/proc/net/tcp). A request that a browser or a proxy may have sent is not trusted: the process belongs to the
+user, but another person may have caused the request.
 """
 
 from __future__ import annotations
@@ -41,7 +40,9 @@ def comes_from_own_program(scope: Scope) -> bool:
 
 
 def _owner(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """Return the user id of the client's end of a connection; None if the kernel does not report it."""
+    """Return the id of the user who owns the client's end of a connection; None if the kernel does not report
+    it.
+    """
     for table in _TABLES:
         try:
             content = table.read_bytes()
@@ -59,7 +60,9 @@ def _owner(client: tuple[str, int], server: tuple[str, int]) -> int | None:
 
 
 def _rows(client: tuple[str, int], server: tuple[str, int]) -> Iterator[bytes]:
-    """Yield the texts that identify the client's end of a connection in the kernel's tables."""
+    """Yield the texts with which the client's end of a connection may appear in the kernel's tables of
+    sockets.
+    """
     local, remote = (ipaddress.ip_address(address) for address, _ in (client, server))
     for prefix in (b"", _MAPPED) if local.version == remote.version == 4 else (b"",):
         yield b" %s%s:%04X %s%s:%04X " % (
@@ -69,7 +72,7 @@ def _rows(client: tuple[str, int], server: tuple[str, int]) -> Iterator[bytes]:
 
 
 def _hexadecimal(packed: bytes) -> bytes:
-    """Return an address in the kernel's notation: words of 32 bits in the byte order of this machine."""
+    """Return an IP address as the kernel's tables show it: words of 32 bits in this machine's byte order."""
     return b"".join(b"%08X" % word for word in struct.unpack(f"={len(packed) // 4}I", packed))
 
 

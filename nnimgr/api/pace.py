@@ -1,4 +1,7 @@
-"""Rate at which an experiment creates trials, and the time until its end at that rate. Pure."""
+"""Rate at which an experiment creates trials, and the time until its end at that rate.
+
+These functions only compute: they read no clock and no database.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ class Forecast(NamedTuple):
 
 
 def trials_per_s(latest: Sequence[datetime], *, created: int, slots: int, now: datetime) -> float | None:
-    """Return the number of trials created per second; None if too few trials were created.
+    """Return the rate at which an experiment creates trials; None if it has created too few trials.
 
     ``latest``: times of the latest creations, newest first. ``created``: number of all trials. The first
-    ``slots`` trials are left out, because they are created at once, and later ones only when another trial
-    has ended.
+    ``slots`` trials are left out, because they are created at once. A later trial is created only when
+    another trial has ended.
     """
     steps = min(len(latest) - 1, created - slots)
     if steps < _LEAST:
@@ -35,10 +38,11 @@ def trials_per_s(latest: Sequence[datetime], *, created: int, slots: int, now: d
 
 
 def forecast(pace: float | None, *, unfinished: int | None, time_left: timedelta | None) -> Forecast | None:
-    """Return the first end that a limit will cause; None if it cannot be predicted.
+    """Return when the experiment will probably end, and by which limit; None if that cannot be predicted.
 
-    ``unfinished``: number of trials that are missing up to maxTrialNumber, None without that limit.
-    ``time_left``: time up to maxExperimentDuration, None without that limit.
+    ``pace``: trials created per second. ``unfinished``: number of trials that have not ended yet, up to
+    maxTrialNumber; None without that limit. ``time_left``: time up to maxExperimentDuration; None without
+    that limit.
     """
     found = []
     if unfinished is not None and pace is not None:

@@ -1,4 +1,7 @@
-"""Probes for orchestrators, without a token: does the server run, and does it accept requests?"""
+"""Health probes for Kubernetes and similar systems: whether the server runs, and whether it accepts requests.
+
+Probes need no token.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ _FRESH = ((b"cache-control", b"no-store"),)
 
 
 async def answer_probe(scope: Scope, send: Send, *, leaving: bool) -> None:
-    """Answer 200. When the server shuts down, answer 503 to ``/readyz``.
+    """Answer a health probe with status 200. While the server shuts down (``leaving``), answer 503 to
+    ``/readyz``.
 
-    ``/healthz`` answers 200 until the end, so that no orchestrator kills a server that is shutting down.
-    Probes get no answer before the experiments of the index are open again.
+    ``/healthz`` answers 200 until the end, so that no orchestrator kills a server that is shutting down. A
+    server that starts answers no probe before it has opened its experiments again.
     """
     if scope["method"] not in _METHODS:
         sentence = f"{scope['path']} does not accept {scope['method']}."

@@ -1,9 +1,9 @@
 """Browser sessions: login codes that work once, and session cookies, given in exchange for a code or the
 token.
 
-Both are in the memory of one server process, as SHA-256 hashes, and end with the process. A browser sends its
-cookie to any process that listens at the address. After the server's end, another account of the machine may
-listen there. The cookie is then worthless, because no server knows its session any more.
+The server process keeps codes and sessions in its memory, as SHA-256 hashes. They end with the process. A
+browser sends its cookie to any process that listens at the address. After the server's end, another account
+of the machine may listen there. The cookie is then worthless, because no server knows its session any more.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ class Sessions:
         return code
 
     def exchange(self, code: str) -> str | None:
-        """Return the cookie value of a new session for an unused code, None if the code is not valid."""
+        """Begin a session for an unused login code, and return its cookie value. Return None if the code is
+        not valid.
+        """
         expires_at = self._codes.pop(_digest(code), None)
         return None if expires_at is None or expires_at <= self._clock() else self.begin()
 
     def begin(self) -> str:
-        """Return the cookie value of a new session. The caller has checked the credential."""
+        """Begin a session, and return its cookie value. The caller must have checked the credential."""
         now = self._clock()
         session = secrets.token_urlsafe(32)
         self._sessions = {key: until for key, until in self._sessions.items() if until > now}
@@ -63,7 +65,7 @@ class Sessions:
         return expires_at is not None and expires_at > self._clock()
 
     def end(self, session: str) -> None:
-        """End the session, if it is known."""
+        """End the session with this cookie value. Do nothing if there is no such session."""
         self._sessions.pop(_digest(session), None)
 
 

@@ -1,4 +1,4 @@
-"""Shutdown of a server, in the form that its requests use."""
+"""Shutdown of a server, as far as its requests and streams take part in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Shutdown"]
 
 
 class Shutdown:
-    """State of the server's shutdown. ``closing`` ends all streams and rejects new requests.
+    """State of the server's shutdown. When ``closing`` is set, streams end and new requests are rejected.
 
     A server that exits when it is idle (``until_idle``) first waits for all requests that may create work.
     """
@@ -24,7 +24,7 @@ class Shutdown:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """Count a request as one that may change something, until the block ends."""
+        """Context of a request that may change something. ``quiet`` waits until no such context is open."""
         self._changes += 1
         self._quiet.clear()
         try:
@@ -35,5 +35,5 @@ class Shutdown:
                 self._quiet.set()
 
     async def quiet(self) -> None:
-        """Return when no request is in progress that may change something."""
+        """Wait until no request is in progress that may change something."""
         await self._quiet.wait()

@@ -1,9 +1,9 @@
 """Event streams (server-sent events), and their end when the server shuts down.
 
-The stream of an experiment is a cursor over the facts in the database. It reads pages after its cursor and,
-if there are no more, waits for the runner to commit. It holds one page at a time and sends it before it reads
-the next page. So a client that does not read costs one page and delays no other client. The server's own
-stream only reports which experiments have new facts.
+The stream of an experiment sends the facts in the database. It reads a page of facts after the last fact that
+it has sent and, if there are no more, waits until the runner commits new facts. It sends a page before it
+reads the next page. So a client that does not read costs the memory of one page and delays no other client.
+The server's own stream only reports which experiments have new facts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 PAGE = 500
 HEARTBEAT_S = 15.0
-# seconds; a busy experiment commits up to 1,000 times a second, but a stream reads at most 50 times
+# Seconds between two reads. A busy experiment commits up to 1,000 times a second; a stream reads at most 50.
 _GATHER_S = 0.02
 
 
@@ -46,15 +46,15 @@ async def event_stream(
     after: int,
     heartbeat_s: float = HEARTBEAT_S,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield all facts with numbers above ``after``, then new facts until the experiment is stopped.
+    """Yield all facts with numbers above ``after`` as events, then new facts until the experiment is stopped.
 
-    ``find`` returns the experiment's runner, or None.
+    ``find`` returns the experiment's runner, or None if this server does not run the experiment.
     """
     loop = asyncio.get_running_loop()
     cursor = after
     yield b"retry: 1000\n\n"
     while True:
-        # before reading, because otherwise the last commits of a runner that ends could be missed
+        # Find the runner before reading. Otherwise the last commits of a runner that ends could be missed.
         runner = find()
         read_at = loop.time()
         page = await asyncio.to_thread(_read_page, reader, cursor, served=runner is not None)
@@ -75,8 +75,8 @@ async def changes_stream(
 ) -> AsyncGenerator[bytes, None]:
     """Yield an event for each experiment that has new facts, with the number of its last fact.
 
-    The stream has no cursor: a client that reconnects reads the list again. Several changes of one experiment
-    may become one event.
+    The stream does not repeat earlier events: a client that reconnects reads the list of experiments again.
+    Several changes of one experiment may become one event.
     """
     yield b"retry: 1000\n\n"
     while True:
@@ -96,9 +96,9 @@ def _changed(experiment_id: str, number: int) -> bytes:
 
 
 async def _has_news(runner: ExperimentRunner, cursor: int, seconds: float) -> bool:
-    """Wait until a fact after the cursor is committed or the runner has ended.
+    """Wait until a fact after the cursor is committed or the runner has ended, and return True.
 
-    Return False after ``seconds``.
+    Return False if neither happens within ``seconds``.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -111,9 +111,9 @@ async def _has_news(runner: ExperimentRunner, cursor: int, seconds: float) -> bo
 
 
 class TrialStream(StreamingResponse):
-    """Stream of a trial's file.
+    """HTTP response that streams a file of a trial, or another log.
 
-    If the rest of the file cannot be sent, the stream is cut off, so that the client notices.
+    If the rest of the file cannot be sent, the connection is cut off, so that the client notices.
     """
 
     async def stream_response(self, send: Send) -> None:
@@ -124,7 +124,9 @@ class TrialStream(StreamingResponse):
 
 
 async def whole(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield all ``chunks``. Raise ServiceUnavailable if ``closing`` is set before their end."""
+    """Yield all ``chunks`` of a stream. Raise ServiceUnavailable if the server shuts down (``closing``)
+    before the end.
+    """
     ended = False
 
     async def marked() -> AsyncGenerator[bytes, None]:
@@ -142,7 +144,7 @@ async def whole(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> 
 
 
 async def until(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield ``chunks`` until they end or ``closing`` is set."""
+    """Yield the ``chunks`` of a stream until they end or the server shuts down (``closing``)."""
     closed = asyncio.create_task(closing.wait(), name="stream:closing")
     async with aclosing(chunks):
         step: asyncio.Task[bytes | None] | None = None
@@ -170,9 +172,9 @@ async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Text of some events, and the cursor after them.
+    """Page of an event stream: the text of some events, and the number of the last fact in them (``cursor``).
 
-    ``last``: the text contains the event that ends the stream.
+    ``full``: there may be more facts. ``last``: the text contains the event that ends the stream.
     """
 
     text: bytes

@@ -1,6 +1,6 @@
-"""Passes requests on to a TensorBoard at its Unix socket, and its answers back.
+"""Proxy that passes a browser's requests on to a TensorBoard at its Unix socket, and the answers back.
 
-The client's credentials are never passed on: only the headers of a list are.
+Only a list of known headers is passed on. So TensorBoard never gets the client's credentials.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["forward"]
 
 logger = logging.getLogger(__name__)
 
-# TensorBoard takes some seconds to start, and longer if it imports TensorFlow. Meanwhile requests wait.
+# Requests wait while TensorBoard starts, which takes some seconds, or longer if it imports TensorFlow.
 _TIMEOUT = httpx.Timeout(10.0, read=120.0)
 _TO_TENSORBOARD = (
     *("accept", "accept-encoding", "accept-language", "content-type", "if-modified-since", "if-none-match"),
@@ -37,7 +37,7 @@ _TO_CLIENT = (
 
 
 async def forward(request: Request, address: str, *, closing: asyncio.Event) -> Response:
-    """Send the request to the socket at ``address``. Return the answer as a stream.
+    """Send a request to the TensorBoard at the Unix socket ``address``. Return its answer as a stream.
 
     Raise ServiceUnavailable if TensorBoard does not answer.
     """
@@ -49,7 +49,7 @@ async def forward(request: Request, address: str, *, closing: asyncio.Event) -> 
         content=body or None,
         extensions={"timeout": _TIMEOUT.as_dict()},
     )
-    # not a client of httpx, which would write each request into the server's log
+    # A client of httpx would write each request into the server's log, so only the transport is used.
     transport = httpx.AsyncHTTPTransport(uds=address)
     try:
         answer = await transport.handle_async_request(sent)
@@ -65,7 +65,9 @@ async def forward(request: Request, address: str, *, closing: asyncio.Event) -> 
 
 
 class _Passed(StreamingResponse):
-    """Answer that is passed on. If TensorBoard ends in the middle, the client's connection is cut off."""
+    """Answer of a TensorBoard, passed on as a stream. If TensorBoard ends in the middle, the client's
+    connection is cut off.
+    """
 
     def __init__(
         self, transport: httpx.AsyncHTTPTransport, answer: httpx.Response, *, closing: asyncio.Event
@@ -89,7 +91,7 @@ class _Passed(StreamingResponse):
 
 
 def _target(request: Request) -> bytes:
-    """Return path and query of the request as the client sent them."""
+    """Return the path and the query of a request exactly as the client sent them."""
     path: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
     query: bytes = request.scope["query_string"]
     return path + b"?" + query if query else path
@@ -103,5 +105,5 @@ def _headers(answer: httpx.Response) -> dict[str, str]:
     if "content-security-policy" in headers:
         policy = headers["content-security-policy"]
         headers["content-security-policy"] = policy.replace("frame-ancestors *", "frame-ancestors 'self'")
-    # TensorBoard shows some of its plugins in frames.
+    # Frames of the same origin are allowed, because TensorBoard shows some of its plugins in frames.
     return {**headers, "x-frame-options": "SAMEORIGIN"}

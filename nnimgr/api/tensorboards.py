@@ -1,4 +1,4 @@
-"""Start of TensorBoards for requests: finds the trials, their files, and the Python of their experiment."""
+"""Start of TensorBoards by requests: finds the trials, their files, and the Python that runs TensorBoard."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ async def start_tensorboard(parts: ApiParts, experiment_id: str, trial_ids: Sequ
 
 
 async def refresh_tensorboard(parts: ApiParts, task: Task) -> None:
-    """Read the files of the task's trials again, also those of attempts that have begun since."""
+    """Let a TensorBoard (``task``) read the files of its trials again, including files of attempts that have
+    begun since.
+    """
     known = [trial.trial_id for trial in task.trials]
     await task.refresh(await _trials(parts, task.experiment_id, known))
 
@@ -61,7 +63,11 @@ async def _trials(
 
 
 def _jobs(reader: ExperimentReader, trial_ids: Sequence[str] | None) -> list[tuple[TrialRow, JobRow]]:
-    """Return the trials and their latest attempts. Raise NotFound or TensorBoardRefused."""
+    """Return these trials, or all trials, with their latest attempts. Trials that were never started are left
+    out.
+
+    Raise NotFound, or TensorBoardRefused if there are too many trials or none.
+    """
     wanted = None if trial_ids is None else list(dict.fromkeys(trial_ids))
     if wanted is not None and len(wanted) > MOST_TRIALS:
         raise TensorBoardRefused(f"A TensorBoard shows at most {MOST_TRIALS} trials, not {len(wanted)}.")
@@ -111,7 +117,7 @@ def _trial(
 
 
 class _Files:
-    """Files of one attempt, read where it ran."""
+    """Files of one attempt, read on the machine where it ran."""
 
     def __init__(self, parts: ApiParts, experiment_id: str, job: JobRow) -> None:
         self._parts, self._experiment_id, self._job = parts, experiment_id, job
@@ -127,7 +133,9 @@ class _Files:
 
 
 def _creator(directory: Path) -> Interpreter:
-    """Return the Python of the user who created the experiment, or else the server's own Python."""
+    """Return the Python and the environment with which a user created the experiment, or else those of the
+    server.
+    """
     try:
         around = Surroundings.read(directory)
     except (OSError, ValueError, KeyError):  # the experiment has come from another machine

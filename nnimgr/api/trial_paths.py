@@ -1,4 +1,4 @@
-"""Paths of trials' files in the form for users: a folder on this machine or on another machine."""
+"""Paths of trials' files as users see them: a folder on this machine or on another machine."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ __all__ = ["TrialPaths"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPaths:
-    """Paths of the trials of one experiment, in the form for users."""
+    """Paths of the trials of one experiment, as users see them."""
 
     experiment_id: str
     directory: Path
     platform: str
 
     def keepers(self, reader: ExperimentReader, rows: Sequence[TrialRow]) -> Mapping[str, str]:
-        """Return the keepers of these trials' latest attempts by trial id; empty on the platform "local"."""
+        """Return the id of the keeper of each trial's latest attempt, by trial id.
+
+        The result is empty on the platform "local", which has only one keeper.
+        """
         return {} if self.platform == LOCAL else reader.keepers(rows)
 
     def log_path(self, row: TrialRow, keeper_id: str | None) -> str:
-        """Return the folder of a trial's latest attempt, in NNI's notation for other machines.
+        """Return the path of the folder of a trial's latest attempt: ``HOST:~/...`` on another machine, as in
+        NNI.
 
         ``keeper_id``: the keeper that runs the attempt.
         """

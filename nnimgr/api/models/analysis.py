@@ -35,7 +35,9 @@ class WantedAxis(Request):
 
 
 class Brush(Request):
-    """Selection on a column: a range of numbers, or some values. A trial without a value is not selected."""
+    """User's selection on a column: a range of numbers, or some values. Trials without a value are not
+    selected.
+    """
 
     range: tuple[Finite | None, Finite | None] | None = Field(
         None, description="lower and upper bound, both included; null: no bound"
@@ -77,7 +79,7 @@ class ParameterImportance(Model):
 
 
 class Importance(Model):
-    """Share of each parameter in the difference between the best trials and all trials."""
+    """Importance of each parameter: its share in the difference between the best trials and all trials."""
 
     revision: int
     source: str = Field(description="the method")
@@ -98,7 +100,7 @@ class Improvement(Model):
 
 
 class History(Model):
-    """Best result so far, at each trial that has improved it."""
+    """Trials that have improved the best result, in the order of their sequence numbers."""
 
     revision: int
     minimise: bool
@@ -127,7 +129,7 @@ class ParetoTrial(Model):
 
 
 class ParetoSet(Model):
-    """Trials for which no other trial is better in one objective without being worse in another."""
+    """Pareto set: trials for which no other trial is better in one objective and not worse in the others."""
 
     revision: int
     objectives: list[ParetoObjective] = Field(
@@ -166,11 +168,13 @@ class StepCounts(Model):
 
 
 class StoppedTrials(Model):
-    """Trials that were stopped. EARLY_STOPPED: stopped by the assessor or by maxTrialDuration."""
+    """Trials that were stopped. The assessor or maxTrialDuration has stopped trials with the status
+    EARLY_STOPPED.
+    """
 
     revision: int
     total: int = Field(description="number of matching trials, on all pages")
     assessor: str | None = Field(description="the assessor's name in the configuration")
-    counts: StoppedCounts = Field(description="stopped trials by who stopped them, whatever `by` selects")
+    counts: StoppedCounts = Field(description="number of stopped trials for each value of `by`")
     steps: list[StepCounts] = Field(description="steps at which a trial was stopped, ascending")
     trials: list[StoppedTrial] = Field(description="sorted, the latest end first")

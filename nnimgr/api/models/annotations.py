@@ -40,7 +40,9 @@ class Annotation(Model):
 
 
 class ChangeTags(Request):
-    """Tags to add to trials and to remove from them. If one trial cannot be changed, none is."""
+    """Tags to add to trials and to remove from them. If one of the trials cannot be changed, none of them is
+    changed.
+    """
 
     trial_ids: TrialIds = Field(min_length=1, max_length=10_000)
     add: Annotated[list[TrialTag], First] = Field([], max_length=MOST_TAGS)
@@ -53,7 +55,7 @@ class TaggedTrial(Model):
 
 
 class TaggedTrials(Model):
-    trials: list[TaggedTrial] = Field(description="the trials of the request, with their tags from now on")
+    trials: list[TaggedTrial] = Field(description="the trials of the request, with their new tags")
 
 
 class TagCount(Model):
@@ -69,7 +71,10 @@ Text = Annotated[str, AfterValidator(sober)]
 
 
 class ViewContent(Request):
-    """Columns, filter and order of a saved view, in the terms of the route that lists trials."""
+    """Content of a saved view: the columns, filter and order of the trials table.
+
+    The fields have the same meaning as in the route that lists trials.
+    """
 
     columns: Annotated[list[Annotated[Text, Field(max_length=500)]], First] = Field(
         [], max_length=1000, description="names of columns of the dashboard's table; empty: the usual columns"

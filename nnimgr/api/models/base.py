@@ -18,9 +18,10 @@ _MOST_UNKNOWN = 20  # largest number of unknown fields that an error names
 
 
 def sober(value: Any) -> Any:
-    """Return ``value`` if it is finite, valid Unicode, and neither too deep nor too large.
+    """Return a JSON value from a request if it can be stored.
 
-    Raise ValueError.
+    Raise ValueError for a number that is not finite, for text that is not valid Unicode, and for a value with
+    too many levels or elements.
     """
     level, seen = [value], 0
     for _ in range(_MOST_DEPTH):
@@ -48,9 +49,9 @@ def sober(value: Any) -> Any:
 
 
 def _check_text(text: str) -> None:
-    """Raise ValueError for half a surrogate pair.
+    """Raise ValueError if a text contains half of a surrogate pair.
 
-    JSON can contain one, but no database and no file system accepts it.
+    JSON can contain such a character, but no database and no file system accepts it.
     """
     if not text.isascii():
         try:
@@ -60,7 +61,7 @@ def _check_text(text: str) -> None:
 
 
 def few(most: int) -> BeforeValidator:
-    """Return a validator that refuses a mapping with too many keys before any value is read."""
+    """Return a validator that refuses a JSON object with too many keys before any of its values is read."""
 
     def check(value: Any) -> Any:
         if isinstance(value, dict) and len(value) > most:
@@ -71,7 +72,7 @@ def few(most: int) -> BeforeValidator:
 
 
 class _FailFast(FailFast):
-    """Wrapper that makes the validator hashable, because pydantic demands that for members of a union."""
+    """Pydantic's FailFast, made hashable, because pydantic demands that for members of a union."""
 
     __hash__ = object.__hash__
 
@@ -107,7 +108,7 @@ class Request(Model):
 
 
 class Problem(BaseModel):
-    """Error in a request."""
+    """Error at one field of a request."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -125,6 +126,6 @@ class ErrorAnswer(Model):
 
 
 class Done(Model):
-    """Confirmation that the request was carried out."""
+    """Answer that confirms that a request was carried out."""
 
     ok: bool = True

@@ -1,4 +1,4 @@
-"""Requests and answers about configurations without an experiment."""
+"""Requests and answers about texts of configurations: to validate, start or change an experiment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nnimgr.api.models.experiments import FeasibleShare, LimitsModel
 
 
 class ConfigText(Request):
-    """Configuration as in an ``exp.yml``, in YAML or JSON."""
+    """Text of a configuration, as in an ``exp.yml``, in YAML or JSON."""
 
     text: str = Field(max_length=1 << 18)
     cwd: str | None = Field(
@@ -21,7 +21,9 @@ class ConfigText(Request):
 
 
 class ChangeTexts(Request):
-    """New values of fields of a running experiment, each a text in YAML or JSON. null: not changed."""
+    """New values for fields of a running experiment, each as a text in YAML or JSON. A field that is null is
+    not changed.
+    """
 
     search_space: str | None = Field(None, max_length=1 << 18)
     search_space_constraints: str | None = Field(
@@ -36,7 +38,10 @@ class ChangeTexts(Request):
 
 
 class ConfigProblem(Model):
-    """Error or warning. Lines and columns count from 1; null: the problem has no place in the text."""
+    """Error or warning about a configuration's text.
+
+    Lines and columns count from 1. They are null if the problem has no place in the text.
+    """
 
     message: str
     field: str | None = Field(description="path of the field, such as tuner.classArgs")
@@ -62,7 +67,7 @@ class PlannedParameter(Model):
 
 
 class PlannedService(Model):
-    """Training service, and the resources of each of its trials."""
+    """Training service of a planned experiment, and the resources of each of its trials."""
 
     platform: str
     trial_command: str
@@ -80,7 +85,7 @@ class PlannedService(Model):
 
 
 class ExperimentPlan(Model):
-    """Experiment that would start."""
+    """Preview of the experiment that a configuration would start."""
 
     name: str
     platform: str

@@ -14,7 +14,7 @@ Environ = Annotated[dict[str, str], Few]
 
 
 class CreateExperiment(Request):
-    """New experiment. Without ``environ`` it runs with the server's own environment."""
+    """Experiment to create. Without ``environ``, it runs with the server's own environment variables."""
 
     config: JsonObject = Field(description="the configuration, canonical (camelCase) NNI v2")
     search_space: JsonObject = Field(description="the search space, as in NNI's search_space.json")
@@ -27,7 +27,10 @@ class CreateExperiment(Request):
 
 
 class ResumeExperiment(Request):
-    """Resume options. Without ``environ`` the experiment keeps its environment, directory and interpreter."""
+    """Options for resuming an experiment. Without ``environ``, the other options are ignored.
+
+    The experiment then keeps its environment variables, working directory and interpreter.
+    """
 
     environ: Environ | None = None
     cwd: str | None = None
@@ -35,7 +38,7 @@ class ResumeExperiment(Request):
 
 
 class StopExperiment(Request):
-    detach: bool = Field(False, description="leave its trials running; a resume adopts them")
+    detach: bool = Field(False, description="leave its trials running; a resume continues to watch them")
 
 
 class ImportedRecord(Request):
@@ -44,12 +47,12 @@ class ImportedRecord(Request):
 
 
 class ImportData(Request):
-    # The route checks the records in a thread, because very many records would delay other requests.
+    # The route checks the records itself, in a thread. Checking very many here would delay other requests.
     records: list[SkipValidation[ImportedRecord]] = Field(max_length=100_000)
 
 
 class ImportedRecords(Model):
-    """Part of the records of an import."""
+    """Some of the records of an import, which are checked together."""
 
     records: Annotated[list[ImportedRecord], First]
 
@@ -63,13 +66,13 @@ class Stopped(Model):
         description="trials that continue (with detach), or may still run on silent machines"
     )
     left: list[str] = Field(
-        default=[], description="one sentence for each part that could not be ended on a machine"
+        default=[], description="one sentence about each thing that could not be ended on a machine"
     )
     server_leaves: bool = Field(description="true: the server exits, because this was its last experiment")
 
 
 class Deleted(Done):
-    left: list[str] = Field(description="one sentence for each part that was left on a machine")
+    left: list[str] = Field(description="one sentence about each thing that was left on a machine")
 
 
 class BestTrial(Model):
@@ -84,7 +87,7 @@ Tag = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(sober)]
 
 
 class ChangeLabels(Request):
-    """New labels. Omitted fields keep their values."""
+    """New labels of an experiment: its tags, and whether it is archived. Omitted fields keep their values."""
 
     tags: Annotated[list[Tag], First] | None = Field(None, max_length=50)
     archived: bool | None = Field(None, description="true: lists omit the experiment unless they show all")
@@ -102,7 +105,7 @@ class _AnyExperiment(Model):
     reason: str = Field(description="one sentence about the status")
     platform: str
     port: int | None = Field(description="port of the server that runs the experiment, or ran it last")
-    served: bool = Field(description="true: it is open on this server")
+    served: bool = Field(description="true: the experiment is open on this server")
     created_at: AwareDatetime | None
     ended_at: AwareDatetime | None
     duration_s: float = Field(description="time that it has been running, without pauses")
@@ -145,7 +148,7 @@ FeasibleShare = Annotated[
 
 
 class LimitsModel(Model):
-    """Current limits. null: unlimited."""
+    """Current limits of an experiment. null: there is no limit."""
 
     trial_concurrency: int
     max_trial_number: int | None
@@ -166,7 +169,7 @@ class Pace(Model):
 
 
 class Notice(Model):
-    """Temporary condition that is not stored, such as a slow call of a tuner."""
+    """Something unusual at this moment, such as a slow call of a tuner. Notices are not stored."""
 
     about: str
     sentence: str
@@ -176,7 +179,7 @@ class Notice(Model):
 
 
 class Experiment(_AnyExperiment):
-    """Profile of an experiment."""
+    """An experiment, with its configuration, status, progress and best trial."""
 
     status: ExperimentStatus
     without_result: int = Field(description="SUCCEEDED trials without a usable result")
@@ -193,7 +196,7 @@ class Experiment(_AnyExperiment):
     notices: list[Notice]
     directory: str = Field(description="folder of the experiment on the server's machine")
     errors: list[ExperimentError] = Field(description="latest errors, newest first")
-    last_number: int = Field(description="number of its last fact, a cursor for the event stream")
+    last_number: int = Field(description="number of its last fact, after which an event stream can continue")
 
 
 class Experiments(Model):

@@ -1,4 +1,4 @@
-"""Answers of the feed of an experiment."""
+"""Answers of the feed of an experiment, which describes its events in sentences."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Severity(StrEnum):
 
 
 class FeedEntry(Model):
-    """Event of an experiment, as a sentence."""
+    """Event of an experiment, described by a sentence."""
 
-    number: int = Field(description="number of the fact, a cursor")
+    number: int = Field(description="number of the fact, which can be used as `before` or `after`")
     at: AwareDatetime
     severity: Severity
     sentence: str
@@ -28,7 +28,7 @@ class FeedEntry(Model):
 
 
 class Feed(Model):
-    """Page of the feed, newest entry first."""
+    """Page of an experiment's feed, newest entry first."""
 
     entries: list[FeedEntry]
     next_before: int | None = Field(

@@ -38,7 +38,7 @@ class HostGpu(Model):
 
 
 class Host(Model):
-    """Machine. Fields that no keeper has reported are null."""
+    """Machine that experiments of this server use. Fields that no keeper has reported are null."""
 
     address: str
     name: str

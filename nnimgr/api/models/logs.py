@@ -1,4 +1,4 @@
-"""Answers about the logs of an experiment. The trials' own logs are among the trials' files."""
+"""Answers about the logs of an experiment. Logs of a trial are among the trial's files instead."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class LogEntry(Model):
 
 
 class Logs(Model):
-    """List of the logs that exist."""
+    """List of an experiment's logs. A log on this machine is listed only if its file exists."""
 
     logs: list[LogEntry]

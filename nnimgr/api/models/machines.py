@@ -11,7 +11,7 @@ from training_services.base import MachineStatus
 
 
 class AddMachines(Request):
-    """Machines to add, either as ``machines`` or as ``text``."""
+    """Machines to add to an experiment, given either as ``machines`` or as ``text``."""
 
     machines: Annotated[list[JsonObject], First] | None = Field(
         None, description="items of machineList in canonical form (camelCase)", min_length=1, max_length=1000

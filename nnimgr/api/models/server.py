@@ -10,7 +10,7 @@ from nnimgr.api.models.base import Model, Request
 
 
 class Login(Request):
-    """Login with a code or with the token. A code works only once."""
+    """Request to log a browser in, with either a login code or the token. A code works only once."""
 
     code: str | None = Field(None, max_length=200)
     token: str | None = Field(None, max_length=200)

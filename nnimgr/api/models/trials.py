@@ -20,7 +20,9 @@ TrialIds = Annotated[list[Annotated[str, Field(max_length=16)]], First]
 
 
 class RerunTrials(Request):
-    """Trials to run again. Without ``trialIds``: all failed trials that were not run again."""
+    """Failed trials to run again. Without ``trialIds``, these are all failed trials that were not run again
+    yet.
+    """
 
     trial_ids: TrialIds | None = Field(None, max_length=100_000)
 
@@ -67,7 +69,7 @@ class Trial(Model):
     id: str
     sequence: int
     status: TrialStatus
-    detail: str | None = Field(description="queued, placed or stopping; null when there is nothing to add")
+    detail: str | None = Field(description="addition to the status: queued, placed or stopping; null: none")
     source: SuggestionSource
     parameter_id: int | None
     parameters: Any
@@ -93,7 +95,7 @@ class Trial(Model):
 
 
 class Job(Model):
-    """Attempt at a trial."""
+    """Attempt of a trial, which is one run of its command."""
 
     id: str
     attempt: int
@@ -106,7 +108,7 @@ class Job(Model):
     end_reason: str | None
     exit_code: int | None
     signal: int | None
-    frames: int = Field(description="number of recorded frames of its metrics file")
+    frames: int = Field(description="number of entries of its metrics file that the server has recorded")
     message: str | None
 
 
@@ -122,7 +124,7 @@ class Trials(Model):
 
 
 class Metric(Model):
-    number: int = Field(description="number of the fact, a cursor")
+    number: int = Field(description="number of the fact, which can be used as `after`")
     trial_id: str
     attempt: int
     position: int
@@ -142,20 +144,23 @@ class Metrics(Model):
 
 
 class TrialCurve(Model):
-    """Intermediate metrics of the latest attempt that has reported any: all of them, or a selection."""
+    """Intermediate metrics of a trial for a chart. They are from the latest attempt that has reported any.
+
+    If there are too many metrics, only some of them are returned.
+    """
 
     attempt: int = Field(description="0: no attempt has reported metrics")
     total: int = Field(description="number of intermediate metrics that the attempt has reported")
-    after: int = Field(description="cursor: `/metrics?after=` continues after the last metric considered")
+    after: int = Field(description="value of `after` with which `/metrics` returns newer metrics")
     metrics: list[Metric]
 
 
 class TrialFile(Model):
-    """Plain file that an attempt has written."""
+    """Regular file that an attempt has written."""
 
     path: str = Field(description="path below the attempt's folder")
     size: int = Field(description="bytes")
-    modified_at: AwareDatetime = Field(description="by the machine's clock")
+    modified_at: AwareDatetime = Field(description="time of the last change, by the clock of the machine")
 
 
 class TrialFiles(Model):
@@ -165,7 +170,7 @@ class TrialFiles(Model):
 
 
 class ExportedTrial(Model):
-    """Result of a trial that has succeeded, and its earlier metrics."""
+    """Result of a trial that has succeeded, with its intermediate metrics if they were requested."""
 
     trial_id: str
     sequence: int

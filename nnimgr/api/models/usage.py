@@ -1,4 +1,4 @@
-"""Answers about CPU time, memory and GPUs that machines and trials have used over time."""
+"""Answers about the CPU time, memory and GPUs that machines and trials have used over time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class GpuUsage(Model):
 
 
 class UsageSample(Model):
-    """Measurement that covers the time since the previous measurement."""
+    """Measurement of the resources in use. It covers the time since the previous measurement."""
 
     at: AwareDatetime
     cpus: float = Field(description="mean number of CPUs in use")
@@ -23,9 +23,10 @@ class UsageSample(Model):
 
 
 class Usage(Model):
-    """Measurements in the order of time.
+    """Measurements of the resources in use, in the order of time.
 
-    There is about one every 10 s while a trial is young, later one a minute, and fewer for older times.
+    While a trial is young, there is about one measurement every 10 s, later one a minute. Of older
+    measurements, only some are kept.
     """
 
     samples: list[UsageSample]

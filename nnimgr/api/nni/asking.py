@@ -1,4 +1,4 @@
-"""Helpers of NNI's routes: the experiment and the body of a request, and the form of answers and errors."""
+"""Helpers of NNI's routes: they find the experiment of a request, read its body, and build responses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SOBER: TypeAdapter[Any] = TypeAdapter(JsonValue)
 
 
 class ReadOnly(Exception):
-    """Error: the experiment is only viewed and cannot be changed."""
+    """Error: the experiment is open only for viewing, so it cannot be changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +61,12 @@ class Target:
 
     @property
     def runner(self) -> ExperimentRunner | None:
-        """Runner of the experiment, None if this server does not have it open."""
+        """Runner of the experiment, or None if this server does not have the experiment open."""
         return self.parts.manager.find(self.id)
 
     def changeable(self, what: str) -> ExperimentRunner:
-        """Return the runner for a change, which ``what`` describes in NNI's words.
+        """Return the runner of the experiment, to change it. ``what``: NNI's words for the change, for an
+        error message.
 
         Raise ReadOnly, RequestRefused or UnknownExperiment.
         """
@@ -78,10 +79,12 @@ class Target:
         return condemned(runner.state) if runner is not None else {}
 
     async def trials(self) -> ShownTrials:
-        """Return the data for showing the experiment's trials. Read the trials' rows after this call.
+        """Return the data with which the experiment's trials are shown. Read the trials' rows only after this
+        call.
 
-        It waits until the rows are as new as the runner's state. Otherwise a stopped trial whose end is not
-        committed yet would be in neither: its row says RUNNING, and the state has already dropped the trial.
+        This call waits until the rows in the database are as new as the runner's state. Otherwise, a trial
+        that was just stopped would be shown as running: its row still says RUNNING, but the state has already
+        dropped the trial.
         """
         shown = ShownTrials(trial_paths=self.parts.trial_paths(self.id), condemned=self.condemned())
         if (runner := self.runner) is not None:
@@ -91,7 +94,10 @@ class Target:
 
 
 def target(request: Request) -> Target:
-    """Return the experiment that the path names, or else the latest one. Raise NotFound."""
+    """Return the experiment that the request's path names. Raise NotFound if there is none.
+
+    Without an experiment in the path, return the experiment that was created or resumed last.
+    """
     parts: ApiParts = request.app.state.parts
     experiment_id = request.path_params.get("experiment", parts.manager.latest)
     if experiment_id is None:
@@ -111,7 +117,7 @@ async def body_of(request: Request) -> Any:
 
 
 def sober(value: Any) -> Any:
-    """Return ``value`` if it is not nested too deeply and not too large. Raise HTTPException."""
+    """Return a JSON value from a request. Raise HTTPException if it is nested too deeply or too large."""
     try:
         return _SOBER.validate_python(value)
     except ValidationError as error:
@@ -119,19 +125,24 @@ def sober(value: Any) -> Any:
 
 
 def answer(content: str | bytes | None = None, *, status: int = 200, media_type: str = JSON) -> Response:
-    """Build an answer with NNI's headers. Without content it is empty, but its type is still JSON."""
+    """Build a response with NNI's headers. Without ``content``, the response is empty, but its type is still
+    JSON.
+    """
     if content is None:
         return Response(status_code=status, headers={**HEADERS, "content-type": "application/json"})
     return Response(content, status_code=status, headers={**HEADERS, "content-type": media_type})
 
 
 async def built(build: Callable[[], Any]) -> Response:
-    """Return the value of ``build`` as a JSON answer. Building and serialising happen in a thread."""
+    """Call ``build`` in a thread, and return its value as a JSON response.
+
+    The value is also serialised in the thread, so that other requests do not wait.
+    """
     return answer(await asyncio.to_thread(lambda: stringify(build())))
 
 
 async def listing(pages: Iterator[Iterable[str]]) -> Response:
-    """Return a JSON list of the items of all pages.
+    """Return a response with one JSON list of the items of all pages. The items are JSON texts.
 
     The pages are built in threads, one after the other, so that only one page is in memory.
     """
@@ -144,7 +155,7 @@ async def listing(pages: Iterator[Iterable[str]]) -> Response:
 
 
 def _chunks(pages: Iterator[Iterable[str]]) -> Iterator[bytes]:
-    """Yield the list as chunks: at least one chunk, and exactly one for a short list."""
+    """Yield the text of a JSON list in chunks: at least one chunk, and exactly one for a short list."""
     held = b"["
     separator = b""
     for page in pages:

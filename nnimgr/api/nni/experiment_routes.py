@@ -44,7 +44,7 @@ async def version(request: Request) -> Response:
 
 
 async def check_status(request: Request) -> Response:
-    """Return the status under NNI's name, and the reason if it is ERROR."""
+    """Return the experiment's status in NNI's words, and the reason if the status is ERROR."""
     parts: ApiParts = request.app.state.parts
     if "experiment" not in request.path_params and parts.manager.latest is None:
         return answer(stringify({"status": "INITIALIZED", "errors": []}))
@@ -60,7 +60,7 @@ async def check_status(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """Return the experiment's profile."""
+    """Return the experiment's profile in NNI's format."""
     about = target(request)
     directory, runner = about.parts.manager.directory(about.id), about.runner
     active = runner.active() if runner is not None else None
@@ -68,7 +68,9 @@ async def show(request: Request) -> Response:
 
 
 async def create(request: Request) -> Response:
-    """Create an experiment from this configuration, or resume the experiment that the path names."""
+    """Create an experiment from the configuration in the request, or resume the experiment that the path
+    names.
+    """
     parts: ApiParts = request.app.state.parts
     experiment_id = request.path_params.get("experiment")
     if experiment_id is not None and experiment_id in {entry.id for entry in parts.manager.summaries()}:
@@ -123,13 +125,13 @@ async def import_data(request: Request) -> Response:
 
 
 async def imported_data(request: Request) -> Response:
-    """Return the JSON text of each import, unchanged."""
+    """Return all results that were imported into the experiment, as one JSON text per import."""
     reader = target(request).reader
     return await built(lambda: [stringify(parse(text)) for text in reader.imports()])
 
 
 async def statistics(request: Request) -> Response:
-    """Return the number of trials of each status, in the order of the first trial of each status."""
+    """Return the number of trials of each status. The statuses are sorted by their first trials."""
     about = target(request)
     runner = about.runner
     cancelled = about.condemned()
@@ -152,7 +154,7 @@ async def export(request: Request) -> Response:
 
 
 async def metadata(request: Request) -> Response:
-    """Return the registry entry of this experiment."""
+    """Return the entry of this experiment in NNI's list of all experiments."""
     about = target(request)
     for entry in await _registry(about.parts):
         if entry.get("id") == about.id:
@@ -161,7 +163,7 @@ async def metadata(request: Request) -> Response:
 
 
 async def experiments(request: Request) -> Response:
-    """Return all entries of the registry."""
+    """Return NNI's list of all experiments, including those of other servers."""
     return answer(stringify(await _registry(request.app.state.parts)))
 
 
@@ -176,10 +178,11 @@ async def _registry(parts: ApiParts) -> list[dict[str, Any]]:
 
 
 def _entries(home: Home, served: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the current entries of the index. ``served``: values for the experiments of this server.
+    """Return the entries of NNI's list of all experiments, which is stored in a file, the index.
 
-    An experiment that no server runs is shown as STOPPED and without its port, as in NNI. The file itself is
-    not changed, because the next server needs it to adopt the experiments of a killed server.
+    ``served``: current values for the experiments of this server. An experiment that no server runs is shown
+    as STOPPED and without its port, as in NNI. The file itself is not changed, because the next server needs
+    it to adopt the experiments of a killed server.
     """
     entries = Index(home).raw()
     running: dict[int, bool] = {}
@@ -194,8 +197,9 @@ def _entries(home: Home, served: Mapping[str, Mapping[str, Any]]) -> list[dict[s
 
 
 def _is_alive(home: Home, entry: Mapping[str, Any], running: dict[int, bool]) -> bool:
-    """Return True if the entry's process runs, or a server on its port, which may have the experiment
-    open.
+    """Return True if the process of an experiment's entry runs, or if a server runs on its port.
+
+    Such a server may have the experiment open.
     """
     pid, port = entry.get("pid"), entry.get("port")
     if isinstance(pid, int) and pid > 0 and os.path.exists(f"/proc/{pid}"):

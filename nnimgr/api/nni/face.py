@@ -47,7 +47,10 @@ _STATUS: dict[type[Exception], int] = {
 
 
 def beside(app: ASGIApp, parts: ApiParts) -> ASGIApp:
-    """Return an application with NNI's routes before ``app``; with a URL prefix, only below the prefix."""
+    """Return an application that serves NNI's routes, and passes all other requests on to ``app``.
+
+    If the server has a URL prefix, NNI's routes are only below that prefix.
+    """
     face = BodyLimit(_application(parts), most=_MOST_BODY)
     prefix = f"/{parts.url_prefix}" if parts.url_prefix else ""
     outside = f'Outside prefix "{prefix}"'.encode()

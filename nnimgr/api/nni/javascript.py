@@ -24,7 +24,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def parse(text: str | bytes, *, strict: bool = True) -> Any:
-    """Return the value of a JSON text. Raise ValueError.
+    """Return the value of a JSON text. Raise ValueError if it is not valid.
 
     A number that is too large becomes None, as JavaScript would write it. If ``strict`` is False, Python's
     NaN and Infinity also become None.
@@ -33,7 +33,7 @@ def parse(text: str | bytes, *, strict: bool = True) -> Any:
 
 
 def stringify(value: Any) -> str:
-    """Return the JSON text of a plain value, as ``JSON.stringify`` writes it."""
+    """Return the JSON text of a value, written as JavaScript's ``JSON.stringify`` writes it."""
     if isinstance(value, str):
         return quote(value)
     if value is None or value is True or value is False:
@@ -62,7 +62,7 @@ def number(text: str) -> float | None:
 
 
 def quote(text: str) -> str:
-    """Return a string as JSON text."""
+    """Return the JSON text of a string, with quotes."""
     quoted = _encode(text)
     if quoted.isascii():
         return quoted
@@ -98,7 +98,7 @@ def _number(value: int | float) -> str:
 
 
 def _is_index(key: str) -> bool:
-    """Return True if JavaScript treats the key as an index, which comes before other keys."""
+    """Return True if JavaScript treats the key of an object as an array index. It writes such keys first."""
     return _INDEX.fullmatch(key) is not None and int(key) <= _MOST_INDEX
 
 

@@ -13,12 +13,15 @@ __all__ = ["main_objective", "metric_text"]
 
 
 def main_objective(reader: ExperimentReader) -> str | None:
-    """Return the name of the main objective, whose number NNI's clients expect as "default", or None."""
+    """Return the name of the experiment's main objective, or None if it has no objectives.
+
+    NNI's clients expect the number of this objective under the key "default".
+    """
     return next(iter(objectives_of(reader.experiment().config)), None)
 
 
 def metric_text(line: MetricLine, main: str | None = None) -> str:
-    """Return the JSON text of one metric.
+    """Return the JSON text of one metric in NNI's format.
 
     ``main``: the main objective, whose number is added under the key "default".
     """
@@ -32,7 +35,7 @@ def metric_text(line: MetricLine, main: str | None = None) -> str:
 
 
 def _parameter_id(text: str | None) -> str:
-    """Return the parameter id as NNI stores it, in a column of text: 0 becomes "0"."""
+    """Return the JSON text of a parameter id as NNI has it, always as a string: 0 becomes "0"."""
     if text is None:
         return "null"
     return quote(str(json.loads(text)) if text.startswith('"') else text)

@@ -17,9 +17,9 @@ __all__ = ["LOG_ROUTES", "ROUTES"]
 
 
 async def cluster_metadata(request: Request) -> Response:
-    """Accept values of NNI's first configuration format.
+    """Accept settings of NNI's first configuration format, and do nothing with them.
 
-    The client sends them again with the experiment itself.
+    The client sends these settings again when it creates the experiment.
     """
     if not isinstance(await body_of(request), dict):
         raise HTTPException(400, "The body is not an object.")
@@ -27,7 +27,7 @@ async def cluster_metadata(request: Request) -> Response:
 
 
 async def log_file(request: Request) -> Response:
-    """Return a log of the experiment. Raise NotFound if nothing was written to it."""
+    """Return a log file of the experiment. Raise NotFound if nothing was written to it."""
     about, name = target(request), request.path_params["name"]
     path = about.parts.manager.directory(about.id) / "log" / name
     if name not in LOG_NAMES or not await asyncio.to_thread(path.is_file):

@@ -14,7 +14,7 @@ __all__ = ["millis", "profile"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
-# Fields of NNI's configuration, in NNI's order.
+# Fields of NNI's experiment configuration, in NNI's order.
 _PARAMS = (
     "experimentName",
     "experimentType",
@@ -41,14 +41,15 @@ _PARAMS = (
 
 
 def millis(instant: datetime) -> int:
-    """Return the milliseconds since 1970 of a time with a zone."""
+    """Convert a time with a zone to milliseconds since 1970."""
     return (instant - _EPOCH) // _MILLISECOND
 
 
 def profile(row: ExperimentRow, *, directory: Path, active: timedelta | None) -> dict[str, Any]:
-    """Return the experiment's profile.
+    """Return the experiment's profile in NNI's format.
 
-    ``active``: time that the experiment has been running, if it has a runner. None: use the time in ``row``.
+    ``active``: time that the experiment has been running, from its runner. Without a runner it is None, and
+    the time in ``row`` is used.
     """
     seconds = row.active_us // 1_000_000 if active is None else int(active.total_seconds())
     shown: dict[str, Any] = {

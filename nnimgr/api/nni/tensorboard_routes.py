@@ -1,4 +1,4 @@
-"""NNI's routes about TensorBoards."""
+"""NNI's routes about TensorBoards. NNI calls a running TensorBoard a task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ __all__ = ["ROUTES"]
 
 
 async def start(request: Request) -> Response:
-    """Start a TensorBoard over the trials whose ids the field ``trials`` lists, separated by commas."""
+    """Start a TensorBoard over the trials whose ids the request's field ``trials`` lists, separated by
+    commas.
+    """
     about, body = target(request), await body_of(request)
     trials = body.get("trials") if isinstance(body, dict) else None
     ids = [each for part in trials.split(",") if (each := part.strip())] if isinstance(trials, str) else []
@@ -33,39 +35,39 @@ async def start(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """Return a task."""
+    """Return the TensorBoard that the path names, in NNI's form."""
     return _shown(request, _task(request))
 
 
 async def refresh(request: Request) -> Response:
-    """Read the trials' files on other machines again."""
+    """Let a TensorBoard read the files of its trials again, also from other machines."""
     task = _task(request)
     await refresh_tensorboard(target(request).parts, task)
     return _shown(request, task)
 
 
 async def stop(request: Request) -> Response:
-    """Stop a task. Return when its process has ended."""
+    """Stop a TensorBoard. Return when its process has ended."""
     task = _task(request)
     await task.stop()
     return _shown(request, task)
 
 
 async def list_all(request: Request) -> Response:
-    """Return all tasks of the experiment."""
+    """Return all TensorBoards of the experiment."""
     about = target(request)
     return answer(stringify([_plain(request, task) for task in about.parts.tensorboards.of(about.id)]))
 
 
 async def stop_all(request: Request) -> Response:
-    """Stop all tasks of the experiment."""
+    """Stop all TensorBoards of the experiment."""
     about = target(request)
     await about.parts.tensorboards.stop_all(about.id)
     return answer()
 
 
 def _task(request: Request) -> Task:
-    """Return the task that the path names. Raise HTTPException."""
+    """Return the TensorBoard that the request's path names. Raise HTTPException if there is none."""
     about = target(request)
     try:
         return about.parts.tensorboards.get(about.id, request.path_params["task"])
@@ -78,7 +80,9 @@ def _shown(request: Request, task: Task) -> Response:
 
 
 def _plain(request: Request, task: Task) -> dict[str, Any]:
-    """Return a task in NNI's form. ``port`` is the server's, because TensorBoard itself has no port."""
+    """Return a TensorBoard in NNI's form. ``port`` is the server's port, because TensorBoard itself has no
+    port.
+    """
     parts = target(request).parts
     shown: dict[str, Any] = {
         "id": task.id,

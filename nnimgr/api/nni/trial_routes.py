@@ -28,13 +28,13 @@ _PAGE = 1000
 
 
 async def list_trials(request: Request) -> Response:
-    """Return all trials, or those with one status."""
+    """Return all trials of the experiment, or only those with the status in the query."""
     about = target(request)
     return await listing(_trials(about.reader, await about.trials(), request.query_params.get("status")))
 
 
 async def show_trial(request: Request) -> Response:
-    """Return one trial."""
+    """Return the trial that the path names."""
     about, trial_id = target(request), request.path_params["trial"]
     shown = await about.trials()
 
@@ -46,7 +46,7 @@ async def show_trial(request: Request) -> Response:
 
 
 async def add_trial(request: Request) -> Response:
-    """Add a trial with this parameter set."""
+    """Add a trial with the parameter set in the request's body."""
     runner = target(request).changeable("add customized trial job")
     added = await runner.add_trial(sober(await body_of(request)))
     return answer(stringify({"sequenceId": added.sequence}))
@@ -64,7 +64,7 @@ async def cancel_trial(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """Return all metrics, in the order of arrival."""
+    """Return all metrics of the experiment, in the order in which they were recorded."""
     reader, kind = target(request).reader, request.query_params.get("type")
     return await listing(_texts(reader, reader.lines(kind=kind)))
 
@@ -92,7 +92,7 @@ async def metrics_of_range(request: Request) -> Response:
 
 
 async def latest_metrics(request: Request) -> Response:
-    """Return all final metrics, then each trial's latest intermediate metric."""
+    """Return the final metrics of all trials, followed by the latest intermediate metric of each trial."""
     reader = target(request).reader
 
     def pages() -> Iterator[list[MetricLine]]:

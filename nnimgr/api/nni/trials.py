@@ -22,14 +22,16 @@ _UNDER_WAY = (TrialStatus.WAITING, TrialStatus.RUNNING, TrialStatus.PAUSED, Tria
 
 
 def condemned(state: ExperimentState) -> dict[str, TrialStatus]:
-    """Return the live trials that a user has stopped. NNI shows them as USER_CANCELED at once."""
+    """Return the live trials that a user has stopped, with their statuses. NNI shows them as USER_CANCELED at
+    once.
+    """
     return {trial.id: trial.status for trial in state.trials.values() if trial.target is StopKind.USER}
 
 
 def stored_statuses(status: str, *, condemned: Collection[str]) -> tuple[TrialStatus, ...]:
-    """Return the stored statuses of the trials that NNI shows under this status.
+    """Return the statuses in the database that trials may have which NNI shows under this status.
 
-    The result is empty if the text is not a status.
+    The result is empty if the text is not a status. ``condemned``: trials that a user has stopped.
     """
     if status == TrialStatus.WAITING:
         return (TrialStatus.WAITING, TrialStatus.PAUSED)
@@ -40,19 +42,22 @@ def stored_statuses(status: str, *, condemned: Collection[str]) -> tuple[TrialSt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTrials:
-    """Shared data for showing the trials of one experiment."""
+    """Data with which the trials of one experiment are shown in NNI's format.
+
+    ``condemned``: trials that a user has stopped and that have not ended yet.
+    """
 
     trial_paths: TrialPaths
     condemned: Collection[str]
 
     def status(self, row: TrialRow) -> TrialStatus:
-        """Return the status that NNI's clients see."""
+        """Return the status of a trial that NNI's clients see."""
         if row.trial_id in self.condemned and not row.status.terminal:
             return TrialStatus.USER_CANCELED
         return TrialStatus.WAITING if row.status is TrialStatus.PAUSED else row.status
 
     def texts(self, reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[str]:
-        """Return the JSON text of each of these trials."""
+        """Return the JSON text of each of these trials, in NNI's format."""
         sets, keepers = reader.sets(rows), self.trial_paths.keepers(reader, rows)
         main = main_objective(reader)
         return [self._text(row, sets[row.trial_id], keepers.get(row.trial_id), main) for row in rows]
@@ -76,7 +81,7 @@ class ShownTrials:
             fields["envId"] = quote(keeper_id)
         if row.ended_at is not None:
             fields["endTime"] = str(millis(row.ended_at))
-        # parameter sets with a result, sorted by fact number
+        # final metrics of the trial's parameter sets, in the order in which they were recorded
         finals = sorted(held.final.line for held in sets if held.final is not None)
         if status is TrialStatus.SUCCEEDED and finals:
             fields["finalMetricData"] = f"[{','.join(metric_text(each, main) for each in finals)}]"
@@ -86,9 +91,9 @@ class ShownTrials:
 
 
 def _records(row: TrialRow, sets: Sequence[TrialSet]) -> Iterator[str]:
-    """Yield the trial's parameter records as JSON strings.
+    """Yield a JSON string for each parameter set of the trial, in NNI's format.
 
-    Each record has the field parameter_index, because NNI's Python client needs it.
+    Each string contains the field parameter_index, because NNI's Python client needs it.
     """
     for index, held in enumerate(sets):
         parameters = stringify(parse(held.parameters, strict=False))
@@ -101,6 +106,6 @@ def _records(row: TrialRow, sets: Sequence[TrialSet]) -> Iterator[str]:
 
 
 def _message(row: TrialRow) -> str:
-    """Return the message about a trial; "" for a trial that succeeded without a note."""
+    """Return the message about a trial, made from its reason and note; "" for a success without a note."""
     reason = row.reason if row.status is not TrialStatus.SUCCEEDED else None
     return "; ".join(sentence for sentence in (reason, row.note) if sentence)

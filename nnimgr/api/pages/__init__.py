@@ -1,6 +1,6 @@
 """Self-contained HTML pages.
 
-Each page is one file, loads no other file, and has a policy that allows only its own code.
+Each page is one file, loads no other file, and has a content security policy that allows only its own code.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
 class Page:
-    """Page ``name``.html of this package. Its content security policy lists its scripts by hash."""
+    """HTML page from the file ``name``.html of this package. Its content security policy lists its scripts by
+    hash.
+    """
 
     def __init__(self, name: str) -> None:
         html = resources.files(__package__).joinpath(f"{name}.html").read_text(encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Routes of the REST API, one module per noun."""
+"""Routes of the REST API, one module per subject."""

@@ -1,4 +1,5 @@
-"""Charts of an experiment's trials, which the analysis process computes for drawing, instead of raw trials.
+"""Routes for charts of an experiment's trials. The analysis process computes the charts' data from all
+trials.
 
 Answers of the type ``application/vnd.nnimgr.columns`` have the format that ``/columns`` describes.
 """
@@ -33,19 +34,21 @@ Logarithmic = Annotated[bool | None, Query(description="logarithmic axis; defaul
 
 @router.post("/parallel", response_class=Response, responses=_PACKED)
 async def parallel_coordinates(analysis: Analysis, wanted: models.ParallelQuestion) -> Response:
-    """Return parallel coordinates of all trials: histograms on the axes and between neighbouring axes.
+    """Return the data of a chart with parallel coordinates: histograms on its axes and between neighbouring
+    axes.
 
-    Bins: an axis of numbers has `bins` equal bins from `low` to `high` (of the logarithms if `log`). An axis
-    of few integers, or of categories, has one bin per value. Each axis has one more bin, the last, for trials
-    without a value.
+    Bins: an axis of numbers has `bins` equal bins from `low` to `high` (on a logarithmic scale if `log`). An
+    axis of few integers, or of categories, has one bin per value. Each axis has one more bin, the last, for
+    trials without a value.
 
     Header: `axes` (name, kind, log, bins, low, high, min, max, categories), `total` (trials that match the
     filter), `selected` (trials that also match all brushes and `top`), `metric` (min, max).
 
-    Columns: for axis i, `axis.i.all` and `axis.i.selected` (trials in each bin). For axes i and i + 1, the
-    cells with trials, numbered `left * (bins of the right axis + 1) + right`: `all.i.cells`, `all.i.counts`,
-    `selected.i.cells`, `selected.i.counts`, `selected.i.mean` (mean of the metric). `sequences`: the selected
-    trials, if there are at most `lines`.
+    Columns: for axis i, `axis.i.all` and `axis.i.selected` (number of trials in each bin). Between the axes i
+    and i + 1, a cell is a pair of bins, numbered `left * (bins of the right axis + 1) + right`. `all.i.cells`
+    has the cells with trials, `all.i.counts` the number of trials in each. `selected.i.cells` and
+    `selected.i.counts` are the same for selected trials, and `selected.i.mean` is the mean of their metric.
+    `sequences` has the sequence numbers of the selected trials, if there are at most `lines`.
     """
     question = wanted.model_dump(mode="json", by_alias=False)
     return Response(await analysis.ask("parallel", **question), media_type=COLUMNS)
@@ -79,11 +82,15 @@ async def curves(
     low: Annotated[Number, Query(alias="from", description="smallest value at that step")] = None,
     high: Annotated[Number, Query(alias="to", description="largest value at that step")] = None,
 ) -> Response:
-    """Return intermediate metrics: lines with fewer points that keep their peaks, and the band of all trials.
+    """Return the curves of intermediate metrics, with fewer points that keep their peaks, and a band of
+    quantiles.
 
-    Header: `total` (matching curves), `lines`, `key`, `keys`. Columns: `line.sequence` and `line.start`
-    (index of the line's first point; one more entry marks the end); `x` (NNI's sequence of the metric) and
-    `y` of all lines; `band.x`, `band.count` (number of metrics), `band.p10`, `band.p50`, `band.p90`.
+    Header: `total` (number of matching curves), `lines` (number of returned curves), `key`, `keys`.
+
+    Columns: `line.sequence` (sequence number of each curve's trial) and `line.start` (index of the curve's
+    first point; one more entry marks the end); `x` (NNI's sequence of the metric) and `y` of all points. The
+    band of all matching curves has `band.x`, `band.count` (number of metrics), `band.p10`, `band.p50`,
+    `band.p90`.
     """
     answer = await analysis.ask(
         "curves",
@@ -115,8 +122,9 @@ async def density(
     """Return a scatter plot as a grid of cells, for more trials than can be drawn as dots.
 
     Header: `axes` (as in parallel coordinates), `total` (matching trials), `shown` (trials with both values).
-    Columns, for the cells with trials: `x`, `y` (numbers of the bins), `count`, and `mean`, `min`, `max` of
-    the metric.
+
+    Columns, with one row per cell that contains trials: `x`, `y` (numbers of the bins), `count` (number of
+    trials), and `mean`, `min`, `max` of the metric.
     """
     answer = await analysis.ask(
         "density", x=x, y=y, bins=bins, x_log=x_log, y_log=y_log, filter=filter, metric=metric
@@ -141,7 +149,9 @@ async def history(
     metric: Metric = "value",
     mode: Mode = None,
 ) -> Response:
-    """Return the best result so far: each trial that was better than all earlier trials, by sequence."""
+    """Return the history of the best result: each trial that was better than all earlier trials, by sequence
+    number.
+    """
     answer = await analysis.ask("history", points=points, filter=filter, metric=metric, mode=mode)
     return Response(answer, media_type=_JSON)
 
@@ -154,7 +164,7 @@ async def pareto(
         int, Query(ge=2, le=10_000, description="largest number of trials, evenly spread over the set")
     ] = 1000,
 ) -> Response:
-    """Return the Pareto set of the experiment's objectives, in the order of the main objective."""
+    """Return the Pareto set of the experiment's objectives, the best trial in the main objective first."""
     return Response(await analysis.ask("pareto", filter=filter, limit=limit), media_type=_JSON)
 
 
@@ -177,18 +187,18 @@ async def timeline(
     pixels: Annotated[int, Query(ge=10, le=10_000, description="width of the chart")] = 1000,
     filter: Filter = "",
 ) -> Response:
-    """Return which attempts ran where and when; attempts narrower than a pixel are merged.
+    """Return which attempts ran when, on which machine and GPU. Attempts narrower than a pixel are merged.
 
-    Header: `lanes` (keeperId; gpu, null without a GPU; part, if attempts share a place), `from` and `to` (of
-    the chart), `begin` and `end` (of the data), `originAt`.
+    Header: `lanes` of the chart (`keeperId`; `gpu`, null without a GPU; `part`, if attempts share a GPU),
+    `from` and `to` (of the chart), `begin` and `end` (of the data), `originAt`.
 
     Columns of the bars: `lane`, `start` and `end` (seconds since `originAt`), `sequence`, `attempt`, `count`
-    (above 1: merged; sequence and attempt are those of the first), `busy` (share of the bar in which an
-    attempt ran), `status` (LOST or RETRIED for an attempt with a successor; for a merged bar, the most
-    frequent status).
+    (number of attempts; a bar with several has the sequence and attempt of the first), `busy` (share of the
+    bar in which an attempt ran), `status` (LOST or RETRIED if another attempt has followed; in a merged bar,
+    the most frequent status).
 
-    Columns of the whole experiment, at the end of each pixel: `queue.at`, `queue.waiting` (trials without a
-    place), `queue.running` (attempts).
+    Columns of the whole experiment, at the end of each pixel: `queue.at` (seconds since `originAt`),
+    `queue.waiting` (number of trials without a place), `queue.running` (number of attempts).
     """
     live = parts.manager.find(experiment_id) is not None
     answer = await analysis.ask(
@@ -215,20 +225,21 @@ async def rungs(
         ),
     ] = 2000,
 ) -> Response:
-    """Return which trials reached which rung, which were promoted, and which were stopped there by whom.
+    """Return which trials reached each rung, which were promoted there, and which the assessor stopped there.
 
-    A rung is a budget (`TRIAL_BUDGET`), if trials have several: a promoted configuration is another trial
-    with a larger budget. Otherwise a rung is a number of reports at which the assessor has stopped trials, or
-    a range of such numbers if there are very many.
+    A rung is a budget (`TRIAL_BUDGET`) if the tuner gives trials different budgets: a promoted configuration
+    is another trial with a larger budget. Otherwise, a rung is a number of reports after which the assessor
+    has stopped trials, or a range of such numbers if there are very many.
 
-    Header: `by` (budget or step), `minimise`, `total` (matching configurations), `lines` (drawn
-    configurations). `rungs`, ascending, each with `from`, `to`, the number of matching trials that reached it
-    (`reached`), their fates (`promoted`, `stopped`, `running`, `left`), and `cut` (sequence and value of the
-    worst promoted trial). `verdicts` of drawn trials that the assessor has stopped: `sequence`, `reason`, and
-    `better` (sequences of the better trials that the assessor names).
+    Header: `by` (budget or step), `minimise`, `total` (number of matching configurations), `lines` (number of
+    returned configurations), `rungs` and `verdicts`. Each of `rungs` has `from`, `to`, `reached` (number of
+    matching trials that reached it), the number of trials with each fate (`promoted`, `stopped`, `running`,
+    `left`), and `cut` (sequence and value of the worst promoted trial). Each of `verdicts` is about a
+    returned trial that the assessor has stopped: `sequence`, `reason`, and `better` (sequence numbers of the
+    better trials that the assessor names).
 
-    Columns of the points: `rung`, `sequence`, `value`, `fate` and `next` (the point of the same configuration
-    at its next rung; 4294967295: none).
+    Columns, with one row per trial and rung: `rung`, `sequence`, `value`, `fate` and `next` (row of the same
+    configuration at its next rung; 4294967295: none).
     """
     return Response(await analysis.ask("rungs", filter=filter, lines=lines), media_type=COLUMNS)
 
@@ -237,7 +248,9 @@ async def rungs(
 async def stopped(
     analysis: Analysis,
     filter: Filter = "",
-    by: Annotated[models.StoppedBy | None, Query(description="only trials that this one has stopped")] = None,
+    by: Annotated[
+        models.StoppedBy | None, Query(description="only trials that were stopped in this way")
+    ] = None,
     offset: Annotated[int, Query(ge=0, lt=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:

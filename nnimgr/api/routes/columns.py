@@ -34,12 +34,13 @@ async def read_columns(
     ] = "",
     filter: Filter = "",
 ) -> Response:
-    """Return columns in binary form, with `sequence` as the key of the rows.
+    """Return columns of the table of trials in binary form. The column `sequence` identifies the trials.
 
-    Format: a u32 with the length of a JSON header, the header, zeros up to a multiple of 8, then the buffers;
-    all numbers are little-endian. The header has `revision`, `rows`, `total`, `originAt` (times are seconds
-    since then) and `columns`. Each column has its `name`, `type` (f32, f64, u8, u16, u32), `offset` from the
-    start of the buffers, `length` in elements and, if its elements are codes, its `categories`. NaN and the
+    Format: a u32 with the length of a JSON header, the header, zeros up to a multiple of 8, then the buffers
+    with the columns' elements. All numbers are little-endian. The header has `revision`, `rows` and `total`
+    (numbers of returned and of all trials), `originAt` (times are seconds since then) and `columns`. Each
+    column has its `name`, `type` (f32, f64, u8, u16, u32), `offset` from the start of the buffers and
+    `length` in elements. If its elements are codes, it has the `categories` that they stand for. NaN and the
     highest code mean that there is no value.
     """
     return Response(

@@ -1,4 +1,4 @@
-"""Configurations as texts: validation, a plan of the experiment, and its creation."""
+"""Routes that take configurations as texts: to check one, to create an experiment, or to change one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ router = APIRouter(prefix="/api/v1", tags=["experiments"])
 
 @router.post("/validate", responses=refusals(422))
 async def validate_config(parts: Parts, wanted: models.ConfigText) -> models.Validated:
-    """Return all problems with their places, or a plan of the experiment. Nothing is started or written."""
+    """Check the text of a configuration. Return all problems with their places in the text, or a preview of
+    the experiment.
+
+    Nothing is started or written.
+    """
     return await asyncio.to_thread(_validated, parts, wanted)
 
 
@@ -31,7 +35,7 @@ async def validate_config(parts: Parts, wanted: models.ConfigText) -> models.Val
 async def create_from_text(parts: Parts, wanted: models.ConfigText) -> models.Created:
     """Create and start an experiment from the text of a configuration.
 
-    It runs in the server's environment, with the server's interpreter.
+    The experiment runs in the server's environment, with the server's interpreter.
     """
     config = (await asyncio.to_thread(_load, parts, wanted)).config.canonical()
     space = config.pop("searchSpace")
@@ -62,7 +66,7 @@ async def change_from_text(runner: Live, wanted: models.ChangeTexts) -> models.C
 
 
 def _read(texts: Mapping[TextField, str]) -> list[ChangeText]:
-    """Parse the texts of fields. Raise ConfigError."""
+    """Parse the texts that change fields of a configuration. Raise ConfigError if a text is not valid."""
     changes = read_changes(texts, base=Path.home())
     for change in changes:
         try:
@@ -83,7 +87,7 @@ def _base(wanted: models.ConfigText) -> Path:
 
 
 def _load(parts: ApiParts, wanted: models.ConfigText) -> Loaded:
-    """Parse a configuration's text. Raise ConfigError."""
+    """Parse a configuration's text. Raise ConfigError if it is not valid."""
     environ = {**os.environ, HOME_VARIABLE: str(parts.manager.home.path)}
     loaded = load_text(wanted.text, base=_base(wanted), environ=environ)
     try:

@@ -15,9 +15,10 @@ router = APIRouter(prefix="/api/v1", tags=["events"])
 
 @router.get("/events", response_class=StreamingResponse, responses=streams("text/event-stream"))
 async def follow_changes(parts: Parts) -> StreamingResponse:
-    """Stream the event ``changed`` for each experiment of this server with news: its id and its last number.
+    """Stream an event ``changed`` whenever an experiment of this server has new facts.
 
-    Read the list of experiments once this answer has begun, and again after a reconnect.
+    The event has the experiment's id and the number of its last fact. To miss nothing, read the list of
+    experiments after this answer has begun, and again after a reconnect.
     """
     chunks = changes_stream(parts.manager.changes.follow())
     return StreamingResponse(until(parts.shutdown.closing, chunks), media_type="text/event-stream")
@@ -32,13 +33,14 @@ async def follow_events(
     parts: Parts,
     experiment_id: ExperimentId,
     reader: Reader,
-    after: Annotated[int, Query(ge=0, lt=2**63, description="cursor, used without Last-Event-ID")] = 0,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="number of a fact: send only later facts")] = 0,
     last_event_id: Annotated[int | None, Header(alias="Last-Event-ID", ge=0, lt=2**63)] = None,
 ) -> StreamingResponse:
-    """Stream every fact of the experiment as a server-sent event: number, kind, and fields as JSON.
+    """Stream every fact of the experiment as a server-sent event, with its number, its kind, and its fields
+    as JSON.
 
-    To lose no event, reconnect with the last number. The event ``closed`` ends the stream of an experiment
-    that is stopped or that this server does not run.
+    To lose no event, reconnect with the number of the last event. The event ``closed`` ends the stream of an
+    experiment that is stopped or that this server does not run.
     """
     chunks = event_stream(
         reader,

@@ -1,4 +1,4 @@
-"""Experiments: create, list, show, change, stop, resume, view, delete, import, export."""
+"""Routes for experiments: create, list, show, change, stop, resume, view, delete, import, export."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def create_experiment(
 ) -> models.Created:
     """Create and start an experiment.
 
-    Status 200: an experiment with this id and configuration exists already.
+    Status 200: an experiment with this id and configuration exists already, so nothing was created.
     """
     new = NewExperiment(
         config=wanted.config,
@@ -56,7 +56,7 @@ async def create_experiment(
 
 @router.get("", response_model=models.Experiments)
 async def list_experiments(parts: Parts) -> Response:
-    """Return all experiments of the index, oldest first, including those of other servers."""
+    """Return all experiments that the server knows, oldest first, including experiments of other servers."""
     await parts.manager.look_again()
     summaries, fill = parts.manager.summaries(), parts.manager.stored.fill
     return await reply(lambda: models.Experiments(experiments=[_summary(fill(item)) for item in summaries]))
@@ -64,7 +64,7 @@ async def list_experiments(parts: Parts) -> Response:
 
 @router.get("/{id}", response_model=models.Experiment, responses=refusals(404))
 async def show_experiment(parts: Parts, experiment_id: ExperimentId, reader: Reader) -> Response:
-    """Return the profile of an experiment."""
+    """Return an experiment, with its configuration, status, progress and best trial."""
     known = _known(parts, experiment_id)
     return await reply(lambda: _profile(reader, known))
 
@@ -87,7 +87,7 @@ async def change_experiment(
 async def stop_experiment(
     parts: Parts, experiment_id: ExperimentId, how: models.StopExperiment | None = None
 ) -> models.Stopped:
-    """Stop the experiment and its trials. With ``detach`` the trials continue and are listed."""
+    """Stop the experiment and its trials. With ``detach``, its trials continue, and the answer lists them."""
     still_running = await parts.manager.stop(experiment_id, detach=how is not None and how.detach)
     leaves = parts.shutdown.until_idle and parts.manager.idle
     runner = parts.manager.find(experiment_id)
@@ -128,7 +128,9 @@ async def delete_experiment(
         ),
     ] = False,
 ) -> models.Deleted:
-    """Delete a stopped experiment: its files on machines, its folder and its entry in the index."""
+    """Delete a stopped experiment: its files on machines, its folder and its entry in the list of
+    experiments.
+    """
     left = await parts.manager.delete(experiment_id, leave=leave_unreachable)
     await parts.tensorboards.stop_all(experiment_id)
     return models.Deleted(left=left)
@@ -138,7 +140,7 @@ async def delete_experiment(
 async def change_labels(
     parts: Parts, experiment_id: ExperimentId, wanted: models.ChangeLabels
 ) -> models.Labels:
-    """Change the labels of an experiment of the index, whether it is open on this server or not."""
+    """Change the labels of an experiment (tags, archived), whether it is open on this server or not."""
     await parts.manager.label(experiment_id, tags=wanted.tags, archived=wanted.archived)
     summary = parts.manager.summary(experiment_id)
     return models.Labels(tags=list(summary.tags), archived=summary.archived)
@@ -161,7 +163,10 @@ async def export_results(
 
 
 def _checked(records: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the records as plain values. Raise RequestValidationError. Runs in a thread, in small steps."""
+    """Return the records of an import as plain values. Raise RequestValidationError if a record is not valid.
+
+    This runs in a thread, in small steps, so that other requests do not wait.
+    """
     found: list[dict[str, Any]] = []
     for begin in range(0, len(records), _AT_ONCE):
         try:
@@ -204,7 +209,7 @@ def _summary(summary: ExperimentSummary) -> models.ExperimentSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """Properties of an experiment that its manager and runner know. Read them on the event loop."""
+    """Properties of an experiment that only the server's memory has. They must be read on the event loop."""
 
     summary: ExperimentSummary
     active: timedelta | None  # None if the experiment has no runner
@@ -334,9 +339,7 @@ def _now(row: ExperimentRow, known: _Known, best: TrialRow | None) -> str:
 
 @lru_cache(maxsize=32)
 def _yaml(text: str) -> str:
-    """Return a JSON text as YAML. Cached, because the conversion of a large text is slow and often
-    repeated.
-    """
+    """Return the YAML text of a JSON text. The result is cached, because converting a large text is slow."""
     return yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True)
 
 
@@ -361,7 +364,9 @@ def _seconds(duration: timedelta | None) -> float | None:
 
 
 def _export(reader: ExperimentReader, *, intermediate: bool) -> Iterator[str]:
-    """Yield the JSON text of a ``models.Export``, one result at a time. Runs in threads."""
+    """Yield the JSON text of a ``models.Export``, one result at a time. It reads the database, so it runs in
+    threads.
+    """
     separator = '{"trials":['
     for page in reader.results():
         for row, held, final in page:

@@ -1,4 +1,4 @@
-"""Feed of an experiment: its facts as sentences."""
+"""Route for the feed of an experiment, which describes its facts in sentences."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ async def read_feed(
 ) -> Response:
     """Return one sentence for each event of the experiment, newest first. Metrics are omitted.
 
-    With ``after`` alone, the page begins directly after that number, so that nothing is missed. Otherwise it
-    ends directly before ``before``, or with the newest event.
+    With ``after`` alone, the page begins directly after the fact with that number, so that nothing is missed.
+    Otherwise, the page ends directly before the fact number ``before``, or with the newest event.
     """
     return await reply(lambda: _feed(reader, before, after, limit, trial_id))
 

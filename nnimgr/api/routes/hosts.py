@@ -1,4 +1,4 @@
-"""Machines of all experiments of the server, and the resources that trials hold there."""
+"""Route for the machines of all experiments of the server, and for the resources that trials hold there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of an experiment: the server's, the log of its tuner and assessor, and its keepers'."""
+"""Routes for an experiment's logs: of its server, of its tuner and assessor, and of its keepers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEEPER_LOG = (("keeper",), "keeper.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Log:
-    """Log file, either at ``path`` on this machine or on the machine of the keeper ``keeper_id``."""
+    """Log file of an experiment, either at ``path`` on this machine or on the machine of ``keeper_id``."""
 
     name: str
     about: str
@@ -57,7 +57,9 @@ async def read_experiment_log(
     follow: Annotated[bool, Query(description="continue until the client disconnects")] = False,
     tail: Annotated[int | None, Query(ge=0, le=100_000, description="number of last lines to return")] = None,
 ) -> StreamingResponse:
-    """Return the content of a log. A keeper's log on another machine is read there."""
+    """Return the content of one of the experiment's logs. If a keeper on another machine wrote it, it is read
+    there.
+    """
     server = _server(parts, experiment_id)
     found = await asyncio.to_thread(_logs, reader, parts, experiment_id, server)
     log = next((log for log in found if log.name == name), None)
@@ -86,7 +88,7 @@ def _server(parts: ApiParts, experiment_id: str) -> _Log:
 
 
 def _logs(reader: ExperimentReader, parts: ApiParts, experiment_id: str, server: _Log) -> list[_Log]:
-    """Return all logs that the experiment may have. Blocks."""
+    """Return all logs that the experiment may have. This reads the database, so it must run in a thread."""
     directory = parts.manager.directory(experiment_id)
     dispatcher = _Log(
         name="dispatcher",

@@ -1,4 +1,4 @@
-"""Machines of an experiment: list, add, drain, remove."""
+"""Routes for the machines of an experiment: list, add, drain, remove."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ async def list_machines(runner: Live) -> models.Machines:
 async def add_machines(
     parts: Parts, experiment_id: ExperimentId, runner: Live, wanted: models.AddMachines
 ) -> models.AddedMachines:
-    """Add machines: items of ``machineList``. A machine that is being drained is used again."""
+    """Add machines to the experiment, given as items of ``machineList``.
+
+    If one of these machines is being drained, trials are placed on it again.
+    """
     directory, found = parts.manager.directory(experiment_id), wanted.machines
     if wanted.text is not None:
         found = await asyncio.to_thread(load_machines_text, wanted.text, base=FilePath.home())
@@ -52,7 +55,7 @@ async def remove_machine(
     name: MachineName,
     force: Annotated[bool, Query(description="stop its running trials and requeue them")] = False,
 ) -> models.Machine:
-    """Drain a machine, and remove it after its last trial has ended."""
+    """Drain a machine of the experiment, and remove it after its last trial has ended."""
     return _machine(await machines.remove(runner, name, force=force))
 
 

@@ -14,12 +14,12 @@ router = APIRouter(tags=["server"])
 
 
 class LoginRefused(Exception):
-    """The login code or the token is not valid."""
+    """Error: the login code or the token is not valid."""
 
 
 @router.get("/api/v1/server")
 async def show_server(parts: Parts) -> models.ServerProfile:
-    """Return the server's profile."""
+    """Return the server's version, process id, port and start time."""
     return models.ServerProfile(
         version=parts.version,
         pid=os.getpid(),
@@ -32,7 +32,7 @@ async def show_server(parts: Parts) -> models.ServerProfile:
 
 @router.post("/api/v1/server/login-code")
 async def make_login_code(parts: Parts) -> models.LoginAddress:
-    """Return an address that logs a browser in once, within twelve hours."""
+    """Return an address that logs one browser in. It works once, within twelve hours."""
     if not parts.credentials.needed:
         return models.LoginAddress(url=parts.url, needs_token=False)
     code = parts.credentials.sessions.new_code()
@@ -41,7 +41,7 @@ async def make_login_code(parts: Parts) -> models.LoginAddress:
 
 @router.post(LOGIN_ROUTE, responses=refusals(401, 422))
 async def log_in(parts: Parts, wanted: models.Login, response: Response) -> models.Done:
-    """Exchange a code or the token for the session cookie."""
+    """Log a browser in: give it a session cookie in exchange for a login code or the token."""
     session = _session(parts.credentials, wanted)
     response.headers["set-cookie"] = parts.credentials.set_cookie(session)
     return models.Done()
@@ -49,7 +49,7 @@ async def log_in(parts: Parts, wanted: models.Login, response: Response) -> mode
 
 @router.post("/api/v1/logout")
 async def log_out(parts: Parts, request: Request, response: Response) -> models.Done:
-    """End the session of the cookie."""
+    """Log a browser out: end the session of its cookie, and remove the cookie."""
     session = parts.credentials.session_of(request.scope)
     if session is not None:
         parts.credentials.sessions.end(session)
@@ -58,7 +58,7 @@ async def log_out(parts: Parts, request: Request, response: Response) -> models.
 
 
 def _session(credentials: Credentials, wanted: models.Login) -> str:
-    """Return the cookie value of a new session. Raise LoginRefused."""
+    """Begin a session for a valid login code or token, and return its cookie value. Raise LoginRefused."""
     if wanted.token is not None:
         if not credentials.is_token(wanted.token.strip()):
             raise LoginRefused("This is not the token of this server.")

@@ -1,4 +1,6 @@
-"""TensorBoards of an experiment: start, list, refresh, stop; and their pages, passed on to the browser."""
+"""Routes for the TensorBoards of an experiment: start, list, show, refresh and stop them, and show their
+pages.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ async def list_tensorboards(
 async def start(
     parts: Parts, experiment_id: ExperimentId, reader: Reader, wanted: models.StartTensorBoard | None = None
 ) -> models.TensorBoard:
-    """Start a TensorBoard over the files of trials. Its page waits until TensorBoard is ready."""
+    """Start a TensorBoard over the files of trials. Requests for its page wait until TensorBoard is ready."""
     chosen = None if wanted is None else wanted.trial_ids
     return _shown(await start_tensorboard(parts, experiment_id, chosen))
 
@@ -46,7 +48,7 @@ async def start(
 async def show(
     parts: Parts, experiment_id: ExperimentId, reader: Reader, task_id: TaskId
 ) -> models.TensorBoard:
-    """Return a TensorBoard."""
+    """Return the TensorBoard that the path names."""
     return _shown(parts.tensorboards.get(experiment_id, task_id))
 
 
@@ -54,7 +56,9 @@ async def show(
 async def refresh(
     parts: Parts, experiment_id: ExperimentId, reader: Reader, task_id: TaskId
 ) -> models.TensorBoard:
-    """Read the trials' files on other machines again, without waiting for the next time."""
+    """Read the files of a TensorBoard's trials on other machines now, without waiting for the next regular
+    time.
+    """
     task = parts.tensorboards.get(experiment_id, task_id)
     await refresh_tensorboard(parts, task)
     return _shown(task)
@@ -77,7 +81,7 @@ async def page_without_slash(task_id: TaskId) -> Response:
 
 @router.api_route(f"{_PAGE}/{{path:path}}", methods=_METHODS, include_in_schema=False)
 async def page(parts: Parts, request: Request, task_id: TaskId) -> Response:
-    """Pass a request on to a TensorBoard, and its answer to the client."""
+    """Pass a browser's request on to a TensorBoard, and return the TensorBoard's answer."""
     task = parts.tensorboards.find(task_id)
     if task is None or task.address is None:
         reason = "" if task is None or task.message is None else f" {task.message}"

@@ -1,4 +1,4 @@
-"""Trials as a file: CSV with a column for each parameter and metric, or JSON."""
+"""Route that exports trials as a file: CSV with a column for each parameter and metric, or JSON."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def export_trials(
 async def _text(
     analysis: Analysis, sequences: list[int], how: dict[str, Any]
 ) -> AsyncGenerator[bytes | str, None]:
-    """Yield the text of the export. Each page of the text is a separate request to the analysis process."""
+    """Yield the text of the export. Each page of the text is a separate question to the analysis process."""
     as_json = how["format"] == ExportFormat.JSON.value
     if as_json:
         yield f'{{"total":{len(sequences)},"trials":['

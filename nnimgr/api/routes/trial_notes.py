@@ -1,4 +1,4 @@
-"""Notes and tags that users add to trials, whether the experiment runs or not."""
+"""Routes for the notes and tags that users add to trials, whether the experiment runs or not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def change_annotation(
 
 @router.get("/tags", response_model=models.Tags, responses=refusals(404))
 async def list_tags(reader: Reader) -> Response:
-    """Return the tags of all trials."""
+    """Return the tags of the experiment's trials, each with the number of trials that have it."""
     return await reply(
         lambda: models.Tags(tags=[models.TagCount(tag=tag, trials=count) for tag, count in reader.tags()])
     )

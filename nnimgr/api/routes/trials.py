@@ -1,4 +1,4 @@
-"""Trials of an experiment: list, show, add, stop; their metrics, their output and their files."""
+"""Routes for the trials of an experiment: list, show, add and stop them; their metrics, logs and files."""
 
 from __future__ import annotations
 
@@ -46,15 +46,18 @@ Sort = Annotated[
     Query(
         max_length=500,
         pattern=f"^({'|'.join(TRIAL_SORTS)}|{_OTHER_SORTS})$",
-        description=f"{', '.join(TRIAL_SORTS)}, latest, attempt, source, parameters.NAME or metrics.KEY",
+        description=f"column by which trials are sorted: {', '.join(TRIAL_SORTS)}, latest, attempt, source, "
+        "parameters.NAME or metrics.KEY",
     ),
 ]
-Statuses = Annotated[list[TrialStatus] | None, Query(description="may be repeated")]
+Statuses = Annotated[
+    list[TrialStatus] | None, Query(description="only trials with this status; may be repeated")
+]
 Search = Annotated[
     str,
     Query(
         max_length=200,
-        description="part of an id, the parameters, a user's note or a tag, or a number of a trial",
+        description="part of an id, the parameters, a user's note or a tag, or the number of a trial",
     ),
 ]
 WithoutResult = Annotated[
@@ -92,7 +95,7 @@ async def list_trials(
     filter: Filter = "",
     without_result: WithoutResult = False,
 ) -> Response:
-    """Return a page of the trials."""
+    """Return a page of the experiment's trials that match the filter, the statuses and the search."""
     trial_paths = parts.trial_paths(experiment_id)
     wanted: dict[str, Any] = {
         "offset": offset,
@@ -102,7 +105,7 @@ async def list_trials(
         "descending": order is Order.DESCENDING,
         "search": search,
     }
-    # The database selects the trials if its columns and indexes allow; otherwise the analysis process does.
+    # The database selects and sorts the trials if it has the columns for it, else the analysis process does.
     found = None
     if filter or without_result or sort not in TRIAL_SORTS:
         found = await analysis.ask_json("page", filter=filter, without_result=without_result, **wanted)
@@ -148,7 +151,7 @@ async def add_trial(runner: Live, wanted: models.AddTrial, key: IdempotencyKey =
 async def rerun_trials(
     runner: Live, reader: Reader, wanted: models.RerunTrials | None = None
 ) -> models.RerunStarted:
-    """Run failed trials again. Each becomes a new trial, which replaces the failed trial in the count."""
+    """Run failed trials again. Each becomes a new trial, which counts instead of the failed trial."""
     ids = None if wanted is None else wanted.trial_ids
     started = await runner.rerun(lambda: _failed(reader, ids))
     return models.RerunStarted(
@@ -212,7 +215,7 @@ async def list_metrics(
     after: After = 0,
     limit: MetricLimit = 1000,
 ) -> Response:
-    """Return a page of the metrics, in the order in which they were recorded."""
+    """Return a page of the experiment's metrics, in the order in which they were recorded."""
     return await reply(lambda: _metrics(reader, trial_id, type, after=after, limit=limit))
 
 
@@ -224,7 +227,7 @@ async def list_trial_metrics(
     after: After = 0,
     limit: MetricLimit = 1000,
 ) -> Response:
-    """Return a page of a trial's metrics, over all its attempts."""
+    """Return a page of the metrics of all attempts of a trial."""
 
     def build() -> models.Metrics:
         _trial(reader, trial_id)
@@ -239,11 +242,11 @@ async def show_trial_curve(
     trial_id: TrialId,
     points: Annotated[int, Query(ge=4, le=10_000, description="largest number of metrics")] = 1000,
 ) -> Response:
-    """Return intermediate metrics for a chart of one trial.
+    """Return intermediate metrics of one trial for a chart.
 
-    If there are more than `points` metrics, the answer has the first, the last, and the lowest and the
-    highest value of each of several groups of equal size. `value` decides; the other numbers of metrics that
-    are objects are returned with it.
+    If there are more than `points` metrics, the answer has the first metric, the last metric, and two of each
+    group of neighbours: those with the lowest and the highest `value`. All groups have the same size. A
+    metric that is an object is returned with all its numbers.
     """
 
     def build() -> models.TrialCurve:
@@ -274,7 +277,7 @@ async def read_log(
     tail: Annotated[int | None, Query(ge=0, le=100_000, description="number of last lines to return")] = None,
     attempt: Attempt = None,
 ) -> StreamingResponse:
-    """Return a log of the trial: its standard output, its standard error, or its own log."""
+    """Return a log of the trial: its standard output, its standard error, or the file trial.log."""
     job = await asyncio.to_thread(find_job, reader, trial_id, attempt)
     try:
         chunks = await log_stream(
@@ -331,7 +334,7 @@ async def read_file(
 
 
 def find_job(reader: ExperimentReader, trial_id: str, attempt: int | None) -> JobRow:
-    """Return this attempt of a trial, or its latest attempt. Raise NotFound."""
+    """Return this attempt of a trial, or its latest attempt if ``attempt`` is None. Raise NotFound."""
     _trial(reader, trial_id)
     jobs = reader.jobs(trial_id)
     found = [job for job in jobs if attempt in (None, job.attempt)]
@@ -342,7 +345,10 @@ def find_job(reader: ExperimentReader, trial_id: str, attempt: int | None) -> Jo
 
 
 def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial]:
-    """Return the trials to run again. Raise NotFound or RequestRefused."""
+    """Return the failed trials with these ids, or all failed trials that were not run again yet.
+
+    Raise NotFound for an unknown trial, and RequestRefused for one that cannot be run again.
+    """
     found = {row.trial_id: row for row in reader.failed()}
     for trial_id in ids or ():
         if trial_id not in found:

@@ -1,4 +1,4 @@
-"""Use of CPUs, memory and GPUs by machines and trials over time, as keepers have recorded it."""
+"""Routes for the use of CPUs, memory and GPUs by machines and trials over time, as recorded by keepers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ async def keeper_usage(
     reader: Reader,
     keeper_id: Annotated[str, Path(alias="keeper", max_length=300)],
 ) -> models.Usage:
-    """Return the use of the keeper's whole machine, measured while trials of the experiment ran there."""
+    """Return the use of the whole machine on which the keeper runs, measured while trials of the experiment
+    ran there.
+    """
     known = await asyncio.to_thread(reader.keeper_ids)
     if keeper_id not in known:
         raise NotFound(f"There is no keeper {keeper_id}; the experiment has: {', '.join(known) or 'none'}.")
@@ -39,7 +41,9 @@ async def keeper_usage(
 async def trial_usage(
     parts: Parts, experiment_id: ExperimentId, reader: Reader, trial_id: TrialId, attempt: Attempt = None
 ) -> models.Usage:
-    """Return the use of CPUs and memory by all processes of an attempt. GPUs are measured per machine."""
+    """Return the use of CPUs and memory by all processes of an attempt. The use of GPUs is only known for the
+    machine.
+    """
     job = await asyncio.to_thread(find_job, reader, trial_id, attempt)
     return await _usage(parts.read_file(job, ".nni/usage", experiment_id=experiment_id))
 
@@ -59,9 +63,7 @@ async def _usage(chunks: AsyncIterator[bytes]) -> models.Usage:
 
 
 def _sample(line: bytes) -> models.UsageSample | None:
-    """Return the measurement in a line of ``trial_keeper.actions.usage_log``, or None if the line is not
-    valid.
-    """
+    """Return the measurement in a line of a keeper's usage log, or None if the line is not valid."""
     try:
         at, cpus, memory, *gpus = line.decode("ascii").split(" ")
         if not math.isfinite(float(cpus)):

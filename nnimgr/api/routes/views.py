@@ -1,4 +1,4 @@
-"""Views of an experiment's trials, saved by name: columns, filter and order."""
+"""Routes for saved views of an experiment's trials. A view is a name with columns, a filter and an order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def list_views(reader: Reader) -> Response:
 
 @router.post("", status_code=201, responses=refusals(404, 409, 422, 503))
 async def save_view(parts: Parts, experiment_id: ExperimentId, wanted: models.AddView) -> models.SavedView:
-    """Save a view under a new name."""
+    """Save a view of the experiment's trials under a new name."""
     content = wanted.content.model_dump(mode="json")
     return _view(
         await parts.manager.annotate(experiment_id, lambda folder: add_view(folder, wanted.name, content))
