@@ -35,7 +35,7 @@ class AttemptTable:
     - ``trial_id`` and ``attempt`` (its number) identify the attempt.
     - ``seat`` is an index of ``places``, the pairs of a keeper and its GPUs. -1: the attempt has no place.
     - ``placed``, ``started`` and ``ended`` are seconds since the experiment's creation. NaN: not yet.
-    - ``lost`` is True if the attempt has ended as lost.
+    - ``lost`` is True if the attempt ended because it was lost.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class AttemptTable:
     )
 
     def refresh(self, columns: Columns, snapshot: Snapshot, *, after: int) -> None:
-        """Update this table with the attempts that have changed in the database since fact ``after``."""
+        """Update the table with the attempts that have changed since fact number ``after``."""
         origin_us = columns.origin_at.timestamp() * 1e6
         for page in snapshot.attempts(snapshot.changed(after=after) if after else None):
             positions = [self._positions.setdefault(row[:2], len(self._positions)) for row in page]
@@ -88,7 +88,7 @@ class AttemptTable:
         return self._table[name][: len(self._positions)]
 
     def rows(self, columns: Columns) -> Array:
-        """Return, for each attempt of this table, the row of its trial in ``columns``."""
+        """Return, for each attempt, the row of its trial in ``columns``, the table of all trials."""
         order = np.argsort(columns.ids)
         return order[np.searchsorted(columns.ids, self["trial_id"], sorter=order)]
 
@@ -96,8 +96,8 @@ class AttemptTable:
 def lanes_of(
     places: Sequence[tuple[str, tuple[int, ...]]], seats: Array, begins: Array, ends: Array
 ) -> tuple[list[Lane], Array, Array]:
-    """Give attempts lanes of the timeline chart, as one bar per attempt and GPU. Attempts that use the same
-    GPU at the same time get separate lanes.
+    """Assign attempts to lanes of the timeline chart, with one bar per attempt and GPU. Attempts that use the
+    same GPU at the same time get separate lanes.
 
     Return the lanes, the index of each bar's attempt, and the index of each bar's lane.
     """
@@ -127,10 +127,10 @@ def lanes_of(
 
 
 def _parts(begins: Array, ends: Array) -> Array:
-    """Return, for attempts on the same GPU, the number of the lowest lane that is free when each attempt
-    begins.
+    """Assign attempts on the same GPU to numbered lanes. Each attempt gets the lowest lane that is free when
+    it begins.
 
-    The attempts must be sorted by their begins.
+    The attempts must be sorted by the times at which they begin.
     """
     parts = np.zeros(len(begins), np.int64)
     if not np.any(np.maximum.accumulate(ends)[:-1] > begins[1:]):

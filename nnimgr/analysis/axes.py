@@ -1,5 +1,6 @@
-"""Axes of charts: a column's range of values, divided into bins. Also finds the trials that a user's
-selections on axes contain.
+"""Axes of charts: a column's range of values, divided into bins.
+
+This module also finds the trials that a user has selected on axes.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Axis:
 def axis(columns: Columns, name: str, *, log: bool | None = None, bins: int, field: str = "axes") -> Axis:
     """Return the axis of the column ``name``. An axis of numbers has at most ``bins`` bins.
 
-    If ``log`` is None, the axis is logarithmic if the search space is and all values are positive.
+    If ``log`` is None, the axis is logarithmic if the search space says so and all values are positive.
 
     Raise BadQuestion if there is no such column, or if ``log`` is True and a value has no logarithm.
     """

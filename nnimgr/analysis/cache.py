@@ -1,6 +1,6 @@
 """Cache of chart results and of derived tables, for the columns of an experiment's trials.
 
-A result is kept until the columns or the trials' tags change. A table is kept for as long as the columns.
+A result is kept until the columns or the trials' tags change. A table is kept as long as the columns exist.
 """
 
 from __future__ import annotations

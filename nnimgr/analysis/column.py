@@ -38,7 +38,9 @@ class Numbers:
         self.buffer: Array = np.empty(0, dtype)
 
     def write(self, positions: Array, values: Sequence[Any]) -> None:
-        """Write one value into each of these rows. A value that is not a finite number becomes "missing"."""
+        """Write values into these rows of the column, one per row. A value that is not a finite number
+        becomes "missing".
+        """
         self.buffer[positions] = _numbers(values)
 
 
@@ -58,7 +60,7 @@ class Coded:
         return missing_code(self.buffer.dtype)
 
     def add(self, categories: Sequence[Any]) -> None:
-        """Assign a code to each of these categories."""
+        """Add these categories to the column, each with a code of its own."""
         self._add(dict(zip(map(_key, categories), categories, strict=True)))
 
     def write(self, positions: Array, values: Sequence[Any]) -> None:

@@ -177,8 +177,8 @@ class Columns:
             self._scatter_metrics(finals, positions[objects])
 
     def _places(self, sequences: Array, before: int) -> Array:
-        """Return the row of each of these trials. A trial that is not in the first ``before`` rows gets a new
-        row.
+        """Return the row of each trial with one of these sequence numbers. A trial that is not in the first
+        ``before`` rows gets a new row.
 
         New rows are at the end until ``_sort`` puts them in order.
         """

@@ -25,7 +25,7 @@ from nnimgr.store.bulk import ExportRow, Snapshot
 __all__ = ["export", "export_page"]
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # spreadsheets take text that begins so as a formula
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # how formulas in spreadsheets can begin
 
 
 class _Tags(list[str]):

@@ -81,7 +81,8 @@ class Value:
 class Term:
     """Term of a filter: a condition on one column.
 
-    ``operator`` is one of : ≠ > < >= <=. ``several``: the values were in brackets.
+    ``operator`` is one of ``:``, ``≠``, ``>``, ``<``, ``>=`` and ``<=``. ``several``: the values were in
+    brackets.
     """
 
     name: str
@@ -342,9 +343,10 @@ def _compared(values: Array, term: Term, *, origin_at: datetime | None = None) -
 
 
 def _number(value: Value, origin_at: datetime | None) -> float:
-    """Return the number in a filter's value. In a column of times, return the seconds since ``origin_at``.
+    """Return the number that a filter's value stands for. Raise BadQuestion if it stands for none.
 
-    A time may also be written as an instant in ISO format. Raise BadQuestion if the value is not a number.
+    For a column of times, ``origin_at`` is the start of its clock. The value is then a number of seconds, or
+    an instant in ISO format, which is converted to seconds.
     """
     try:
         number = float(value.text)

@@ -49,7 +49,7 @@ FEWEST_BEST = 5
 FEWEST = 20  # fewest trials with a result for which importance is computed
 GRID = 50
 DRAWS = 50  # number of draws of the bootstrap
-DRAWN = 1_000_000  # most trials in all draws together, unless too few draws would be left
+DRAWN = 1_000_000  # largest number of trials in all draws together, unless too few draws would be left
 FEWEST_DRAWS = 12
 
 

@@ -49,7 +49,7 @@ _KEPT = 4  # largest number of experiments whose columns stay in memory
 
 
 class Answers:
-    """Answers questions, and keeps the columns of the experiments that the latest questions were about."""
+    """Keeps the columns of recently used experiments in memory, and answers questions from them."""
 
     def __init__(self) -> None:
         self._columns: OrderedDict[tuple[str, str], Columns] = OrderedDict()
@@ -62,7 +62,7 @@ class Answers:
         with snapshot(database, experiment_id) as taken:
             columns = self._columns.pop((database, experiment_id), None)
             columns = Columns() if columns is None else columns
-            columns.refresh(taken)  # removed first, so that columns whose update fails are not kept
+            columns.refresh(taken)  # if the update fails, the columns are not kept
             self._columns[database, experiment_id] = columns
             if len(self._columns) > _KEPT:
                 self._columns.popitem(last=False)

@@ -36,7 +36,7 @@ FATES = ("promoted", "stopped", "running", "left")
 PROMOTED, STOPPED, RUNNING, LEFT = range(len(FATES))
 
 _MOST_BUDGETS = 60  # with more budgets, a budget is treated as an ordinary parameter
-_MOST_STEPS = 12  # most rungs; with more steps, a rung is a range of steps
+_MOST_STEPS = 12  # largest number of rungs; with more steps, a rung is a range of steps
 _LIVE = (TrialStatus.WAITING, TrialStatus.RUNNING, TrialStatus.PAUSED, TrialStatus.UNKNOWN)
 
 
@@ -65,7 +65,7 @@ class RungVisits:
 
 
 def at_budgets(columns: Columns, verdicts: Verdicts) -> RungVisits | None:
-    """Return the visits of trials at budgets. Return None if the trials do not have several budgets."""
+    """Return the visits of trials at rungs that are budgets. Return None if there are not several budgets."""
     if BUDGET not in columns.arrays:
         return None
     budgets = columns.numbers(BUDGET)
@@ -131,7 +131,7 @@ def at_steps(columns: Columns, lines: Lines, verdicts: Verdicts) -> RungVisits:
 
 
 def _stopped_by_verdict(columns: Columns, verdicts: Verdicts) -> dict[int, Judged]:
-    """Return the assessor's verdicts that have stopped a trial or are about to stop one, by its row."""
+    """Return the assessor's verdicts that have stopped a trial or are about to, by the trial's row."""
     open_to_it = status_is(columns, TrialStatus.EARLY_STOPPED, *_LIVE)
     found = ((int(row), verdicts.of(columns, int(row))) for row in np.flatnonzero(open_to_it))
     return {row: judged for row, judged in found if judged is not None}
@@ -146,8 +146,8 @@ def _fates(columns: Columns, rows: Array, *, stopped: Array, promoted: Array) ->
 
 
 def _configurations(columns: Columns) -> Array:
-    """Return a hash of each trial's parameters without the budget. It is equal for trials of one
-    configuration.
+    """Return a hash of each trial's parameters without the budget. Trials that differ only in their budget
+    have the same hash.
     """
     mixed = np.zeros(len(columns), np.uint64)
     for name, array in columns.arrays.items():

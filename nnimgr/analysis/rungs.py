@@ -24,14 +24,14 @@ _NO_NEXT = 2**32 - 1
 
 
 def rungs(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
-    """Return the data of the chart of rungs, in the format of ``binary_columns``: visits at rungs as points
-    of lines.
+    """Return the data of the chart of rungs, in the format of ``binary_columns``.
 
-    ``arguments`` has ``filter`` and ``lines``, the largest number of configurations. A configuration is a
-    parameter set, which may have trials with several budgets. Those that reached high rungs are preferred.
+    A point of the chart is a trial that reached a rung. A line connects the points of one configuration: a
+    parameter set, which may have trials with several budgets. ``arguments`` has ``filter`` and ``lines``, the
+    largest number of configurations. Configurations that reached high rungs are preferred.
 
-    The columns have one element per visit: ``rung``, ``sequence`` (number of the trial), ``value``, ``fate``
-    (one of FATES) and ``next``, the index of the configuration's next visit (the highest number: none).
+    The columns have one element per point: ``rung``, ``sequence`` (number of the trial), ``value``, ``fate``
+    (one of FATES) and ``next``, the index of the configuration's next point (the highest number: none).
 
     The header has:
 

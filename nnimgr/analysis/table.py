@@ -1,4 +1,4 @@
-"""Columns of the table of trials for a client, and a description of all columns."""
+"""Answers with columns of the table of trials, and with a description of all its columns."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ Filter = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """Sends the questions of one request, about one experiment, to the analysis process.
+    """Client of the analysis process for one request, which is about one experiment.
 
-    If the client that sent the request disconnects, the question is dropped.
+    If the client that sent the request disconnects, its question is dropped.
     """
 
     parts: ApiParts
@@ -44,7 +44,8 @@ class Questions:
     async def ask(self, question: str, **arguments: Any) -> bytes:
         """Send a question to the analysis process, and return the bytes of its answer.
 
-        Raise ClientDisconnect if the client disconnects before, and the errors of ``Analyst.ask``.
+        Raise ClientDisconnect if the client disconnects before the answer comes, and the errors of
+        ``Analyst.ask``.
         """
         answer = asyncio.create_task(self.ask_in_stream(question, **arguments), name=f"question:{question}")
         gone = asyncio.create_task(self._gone(), name="question:client")
@@ -63,8 +64,8 @@ class Questions:
     async def ask_in_stream(self, question: str, **arguments: Any) -> bytes:
         """Send a question for a part of a streamed response, and return the bytes of the answer.
 
-        It does not watch whether the client disconnects, because the stream notices that. Raise the errors of
-        ``Analyst.ask``.
+        This function does not watch whether the client disconnects, because the stream notices that. Raise
+        the errors of ``Analyst.ask``.
         """
         database = database_path(self.parts.manager.directory(self.experiment_id))
         return await self.parts.analyst.ask(database, self.experiment_id, question, arguments)

@@ -78,7 +78,7 @@ class ApiParts:
         return self._read_at_rest(job, name, experiment_id, tail=tail)
 
     def read_file(self, job: JobRow, path: str, *, experiment_id: str) -> AsyncIterator[bytes]:
-        """Return the chunks of any file of an attempt (``job``), which is read like a log in ``read_log``.
+        """Return the chunks of any file of an attempt (``job``), read from the same place as in ``read_log``.
 
         Raise the same errors as ``read_log``, and ValueError if the path is not possible.
         """
@@ -88,7 +88,7 @@ class ApiParts:
         return self._read_at_rest(job, path, experiment_id)
 
     async def list_files(self, job: JobRow, *, experiment_id: str) -> FileListing:
-        """Return a list of the files of an attempt (``job``), which is read like a log in ``read_log``.
+        """Return a list of the files of an attempt (``job``), read from the same place as in ``read_log``.
 
         Raise FileNotFoundError or ServiceUnavailable.
         """

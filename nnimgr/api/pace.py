@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 __all__ = ["CREATIONS", "Forecast", "forecast", "trials_per_s"]
 
 CREATIONS = 31  # number of latest creations of trials from which the rate is computed
-_LEAST = 3  # fewest creations after the first filling of the slots that allow to compute a rate
+_LEAST = 3  # fewest creations, after all slots were filled once, from which a rate is computed
 
 
 class Forecast(NamedTuple):
@@ -40,9 +40,9 @@ def trials_per_s(latest: Sequence[datetime], *, created: int, slots: int, now: d
 def forecast(pace: float | None, *, unfinished: int | None, time_left: timedelta | None) -> Forecast | None:
     """Return when the experiment will probably end, and by which limit; None if that cannot be predicted.
 
-    ``pace``: trials created per second. ``unfinished``: number of trials that have not ended yet, up to
-    maxTrialNumber; None without that limit. ``time_left``: time up to maxExperimentDuration; None without
-    that limit.
+    ``pace``: trials created per second. ``unfinished``: number of trials that must still end before
+    maxTrialNumber is reached; None without that limit. ``time_left``: time up to maxExperimentDuration; None
+    without that limit.
     """
     found = []
     if unfinished is not None and pace is not None:

@@ -1,4 +1,4 @@
-"""Shutdown of a server, as far as its requests and streams take part in it."""
+"""State of a server's shutdown, for its requests and streams."""
 
 from __future__ import annotations
 

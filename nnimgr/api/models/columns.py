@@ -1,4 +1,4 @@
-"""Description of an experiment's columns."""
+"""Description of the columns of an experiment's table of trials."""
 
 from __future__ import annotations
 

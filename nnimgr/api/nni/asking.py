@@ -65,8 +65,8 @@ class Target:
         return self.parts.manager.find(self.id)
 
     def changeable(self, what: str) -> ExperimentRunner:
-        """Return the runner of the experiment, to change it. ``what``: NNI's words for the change, for an
-        error message.
+        """Return the runner of the experiment, which can change it. ``what``: NNI's words for the change,
+        used in an error message.
 
         Raise ReadOnly, RequestRefused or UnknownExperiment.
         """
@@ -79,8 +79,8 @@ class Target:
         return condemned(runner.state) if runner is not None else {}
 
     async def trials(self) -> ShownTrials:
-        """Return the data with which the experiment's trials are shown. Read the trials' rows only after this
-        call.
+        """Return the data that is needed to show the experiment's trials. Read the trials' rows only after
+        this call.
 
         This call waits until the rows in the database are as new as the runner's state. Otherwise, a trial
         that was just stopped would be shown as running: its row still says RUNNING, but the state has already

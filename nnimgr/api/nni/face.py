@@ -29,7 +29,7 @@ __all__ = ["beside"]
 
 _NNIS = re.compile(r"(/e/[^/]+)?/(api/v1/nni|logs)(/|$)")
 _MOST_BODY = 50 << 20  # NNI's limit
-_LONGEST_TEXT = 4000  # most characters of an error, which may repeat the request's text
+_LONGEST_TEXT = 4000  # in characters, of an error, which may repeat the request's text
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 
 _STATUS: dict[type[Exception], int] = {

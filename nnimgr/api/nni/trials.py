@@ -29,7 +29,7 @@ def condemned(state: ExperimentState) -> dict[str, TrialStatus]:
 
 
 def stored_statuses(status: str, *, condemned: Collection[str]) -> tuple[TrialStatus, ...]:
-    """Return the statuses in the database that trials may have which NNI shows under this status.
+    """Return the statuses that trials may have in the database if NNI shows them with ``status``.
 
     The result is empty if the text is not a status. ``condemned``: trials that a user has stopped.
     """
@@ -42,7 +42,7 @@ def stored_statuses(status: str, *, condemned: Collection[str]) -> tuple[TrialSt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTrials:
-    """Data with which the trials of one experiment are shown in NNI's format.
+    """Data that is needed to show the trials of one experiment in NNI's format.
 
     ``condemned``: trials that a user has stopped and that have not ended yet.
     """
@@ -51,7 +51,7 @@ class ShownTrials:
     condemned: Collection[str]
 
     def status(self, row: TrialRow) -> TrialStatus:
-        """Return the status of a trial that NNI's clients see."""
+        """Return the status that NNI's clients see for this trial."""
         if row.trial_id in self.condemned and not row.status.terminal:
             return TrialStatus.USER_CANCELED
         return TrialStatus.WAITING if row.status is TrialStatus.PAUSED else row.status

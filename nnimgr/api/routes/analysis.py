@@ -227,9 +227,10 @@ async def rungs(
 ) -> Response:
     """Return which trials reached each rung, which were promoted there, and which the assessor stopped there.
 
-    A rung is a budget (`TRIAL_BUDGET`) if the tuner gives trials different budgets: a promoted configuration
-    is another trial with a larger budget. Otherwise, a rung is a number of reports after which the assessor
-    has stopped trials, or a range of such numbers if there are very many.
+    A rung is a budget (`TRIAL_BUDGET`) if the tuner gives trials different budgets. A configuration is a
+    parameter set without the budget; when it is promoted, it gets another trial with a larger budget.
+    Otherwise, a rung is a number of reports after which the assessor has stopped trials, or a range of such
+    numbers if there are very many.
 
     Header: `by` (budget or step), `minimise`, `total` (number of matching configurations), `lines` (number of
     returned configurations), `rungs` and `verdicts`. Each of `rungs` has `from`, `to`, `reached` (number of

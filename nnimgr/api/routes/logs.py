@@ -29,7 +29,10 @@ _KEEPER_LOG = (("keeper",), "keeper.log")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Log:
-    """Log file of an experiment, either at ``path`` on this machine or on the machine of ``keeper_id``."""
+    """Log file of an experiment.
+
+    The file is either at ``path`` on this machine, or on the machine of the keeper ``keeper_id``.
+    """
 
     name: str
     about: str

@@ -16,7 +16,7 @@ from nnimgr.api.routes.trials import Attempt, find_job
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["machines"])
 
-_MOST_BYTES = 1 << 20  # most bytes that are read; a keeper writes less, but a trial may write anything
+_MOST_BYTES = 1 << 20  # read at most this; a keeper writes less, but a trial may write anything
 
 
 @router.get("/keepers/{keeper}/usage", responses=refusals(404, 503))
@@ -26,8 +26,9 @@ async def keeper_usage(
     reader: Reader,
     keeper_id: Annotated[str, Path(alias="keeper", max_length=300)],
 ) -> models.Usage:
-    """Return the use of the whole machine on which the keeper runs, measured while trials of the experiment
-    ran there.
+    """Return the use of CPUs, memory and GPUs on a keeper's machine by all programs.
+
+    It is measured while trials of the experiment run there.
     """
     known = await asyncio.to_thread(reader.keeper_ids)
     if keeper_id not in known:

@@ -1,4 +1,4 @@
-"""Routes for saved views of an experiment's trials. A view is a name with columns, a filter and an order."""
+"""Routes for saved views of an experiment's trials. A view has a name, columns, a filter and an order."""
 
 from __future__ import annotations
 
