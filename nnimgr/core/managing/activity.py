@@ -1,4 +1,4 @@
-"""Activity of a server's experiments: reported to clients, to the index and to NNI's log files."""
+"""Reports changes of a server's experiments to clients, to the index file and to NNI's log files."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ __all__ = ["Activity"]
 
 
 class Activity:
-    """Reports changes of experiments: ``changes`` to clients, ``notes`` to the index.
+    """Reports changes of experiments: to clients through ``changes``, and to the index file through
+    ``notes``.
 
-    ``used``: the server got a request that opened or changed an experiment. An idle server does not exit
-    before.
+    ``used``: True once a request has opened or changed an experiment. Before that, an idle server does not
+    exit.
     """
 
     def __init__(self, notes: IndexNotes, *, server_log: Path) -> None:
@@ -30,27 +31,31 @@ class Activity:
         self._changed = asyncio.Event()
 
     async def wait_idle(self, idle: Callable[[], bool]) -> None:
-        """Wait until the server got a request and ``idle`` returns True. Check it after each change."""
+        """Wait until a request has opened or changed an experiment, and ``idle`` returns True.
+
+        ``idle`` is called after each change of an experiment.
+        """
         while not self.used or not idle():
             self._changed.clear()
             await self._changed.wait()
 
     def changed(self, experiment_id: str) -> None:
-        """Report a change of an experiment without a runner."""
+        """Notify clients that an experiment without a runner has changed."""
         self.used = True
         self._changed.set()
         self.changes.tell(experiment_id, 0)
 
     def ended(self, held: Held) -> None:
-        """Report the end of a runner."""
+        """Notify clients that the runner of an experiment has ended."""
         self.changes.tell(held.id, held.number)
         self._changed.set()
 
     def turned(self, held: Held, state: ExperimentState) -> None:
-        """Report a turn of a runner.
+        """Report the new state of an experiment after a turn (one pass of its runner's loop).
 
-        The end of an experiment is written to the index only after its keepers have left. If the server is
-        killed before that, the index still says that the experiment runs, and the next server opens it.
+        The end of an experiment is written to the index file only after its keepers (the agents beside the
+        trials) have left. If the server is killed before that, the index still says that the experiment runs,
+        and the next server opens it.
         """
         if held.number != state.number:
             held.number = state.number

@@ -1,4 +1,6 @@
-"""Builds the service, the tuner and the assessor that a runner needs from an experiment's configuration."""
+"""Builds the parts of a runner from an experiment's configuration: training service, tuner, assessor and
+notifier.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Assembly:
-    """Builds training services and searches. ``tools``: resources that the server's experiments share."""
+    """Builds training services, notifiers and searches (a search is a tuner with its assessor).
+
+    ``tools``: resources that all experiments of the server share.
+    """
 
     def __init__(self, tools: ServiceTools) -> None:
         self._tools = tools
@@ -51,7 +56,7 @@ class Assembly:
 
     @property
     def ledger(self) -> HostLedger:
-        """Return the ledger, which records the experiments that hold resources of each machine."""
+        """Return the ledger, which records for each machine the experiments that hold its resources."""
         return self._tools.ledger
 
     def expect(self, experiment_ids: Iterable[str]) -> None:
@@ -62,11 +67,15 @@ class Assembly:
         self._tools.ledger.expect(experiment_ids)
 
     def holds_nothing(self, experiment_id: str) -> None:
-        """Record that an expected experiment has no jobs or will not be opened."""
+        """Record in the ledger that an experiment announced to ``expect`` has no jobs or will not be
+        opened.
+        """
         self._tools.ledger.rebuilt(experiment_id)
 
     def service(self, state: ExperimentState, directory: Path, config: ExperimentConfig) -> TrainingService:
-        """Build the experiment's training service. Raise ServiceUnavailable."""
+        """Build the experiment's training service. Raise ServiceUnavailable, for example if a secret is
+        missing.
+        """
         around = Surroundings.read(directory)
         members = config.members
         contexts = [_context(state, directory, member, around) for member in members]
@@ -162,7 +171,10 @@ def _start(
     directory: Path,
     around: Surroundings,
 ) -> m.Start:
-    """Build the first message to the process of a tuner or assessor. Raise ReferenceUnresolved."""
+    """Build the first message to the process of a tuner or assessor.
+
+    Raise ReferenceUnresolved if an argument of the algorithm refers to a secret that does not exist.
+    """
     builtin = algorithm.builtin(role)
     return m.Start(
         role=role.value,
@@ -209,7 +221,7 @@ def _context(
 def _assessor(config: ExperimentConfig) -> AlgorithmConfig | None:
     """Return the configuration of the assessor; None without an assessor.
 
-    If the tuner is an advisor, the assessor is the half of the advisor that stops trials.
+    If the tuner is an advisor, the assessor is the part of the advisor that stops trials.
     """
     advisor = config.tuner.builtin(Role.TUNER)
     if advisor is None or not advisor.advisor:
@@ -219,7 +231,10 @@ def _assessor(config: ExperimentConfig) -> AlgorithmConfig | None:
 
 
 def _revealed(service: _Model, around: Surroundings) -> _Model:
-    """Return the service's configuration with its secrets. Raise ServiceUnavailable."""
+    """Return the training service's configuration with all references replaced by the secrets.
+
+    Raise ServiceUnavailable if a secret is missing.
+    """
     try:
         return reveal_secrets(service, environ=around.environ, base=around.cwd, secrets=around.secrets)
     except ReferenceUnresolved as error:

@@ -1,4 +1,4 @@
-"""Experiments that a server knows: the entries of the index, and the readers of their databases."""
+"""Experiments that a server knows: their entries in the index file, and readers of their databases."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class Catalog:
-    """Entries of the index at the last read, with the later changes by this server.
+    """Cache of the index (the file that lists a user's experiments), and of readers of the experiments'
+    databases.
 
-    ``on_note`` is called with each entry that this server has written.
+    ``on_note`` is called with each entry that this server has written to the index.
     """
 
     def __init__(self, index: Index, *, on_note: Callable[[IndexEntry], None]) -> None:
@@ -36,30 +37,34 @@ class Catalog:
         return experiment_id in self.entries
 
     def __getitem__(self, experiment_id: str) -> IndexEntry:
-        """Return the entry. Raise UnknownExperiment."""
+        """Return the index entry of an experiment. Raise UnknownExperiment."""
         entry = self.entries.get(experiment_id)
         if entry is None:
             raise UnknownExperiment(experiment_id)
         return entry
 
     def note(self, entry: IndexEntry) -> None:
-        """Store an entry that was written to the index."""
+        """Add an entry that this server has written to the index to the cache, and call ``on_note``."""
         self.entries[entry.id] = entry
         self._on_note(entry)
 
     async def load(self) -> None:
-        """Read the index. Raise HomeError."""
+        """Read all entries from the index file into the cache. Raise HomeError if the file cannot be read."""
         self.entries = await asyncio.to_thread(self._index.entries)
 
     async def load_more(self) -> None:
-        """Read the index again, and add the entries that are not known yet. Raise HomeError."""
+        """Read the index file again, and add the experiments that are not in the cache yet.
+
+        Raise HomeError if the file cannot be read.
+        """
         self.entries = await asyncio.to_thread(self._index.entries) | self.entries
 
     async def refresh(self, *, port: int, has_open: Callable[[str], bool]) -> None:
-        """Read the changes that other processes have made in the index. Ignore an unreadable index.
+        """Read the changes that other processes have made in the index file. Only log an error if it is
+        unreadable.
 
-        For experiments that this server has open or shows (``has_open``), only the users' tags and archive
-        marks are read.
+        For an experiment that this server runs or shows (``has_open``), only the user's tags and archive mark
+        are taken from the file.
         """
         stamp = await asyncio.to_thread(self._index.stamp)
         if stamp == self._stamp:
@@ -79,28 +84,32 @@ class Catalog:
         self.entries, self._stamp = found, stamp
 
     async def add(self, entry: IndexEntry) -> None:
-        """Add an experiment to the index. Raise HomeError."""
+        """Add an experiment's entry to the index file. Raise HomeError if the file cannot be written."""
         await asyncio.to_thread(self._index.put, entry)
         self.note(entry)
 
     async def withdraw(self, experiment_id: str) -> None:
-        """Remove the entry of an experiment that could not be created."""
+        """Remove the index entry of an experiment that could not be created."""
         if self.entries.pop(experiment_id, None) is not None:
             await self._undo(lambda: self._index.remove(experiment_id))
 
     async def put_back(self, before: IndexEntry) -> None:
-        """Write the earlier entry of an experiment that could not be resumed."""
+        """Restore the earlier index entry of an experiment that could not be resumed."""
         await self._undo(lambda: self._index.put(before))
 
     async def _undo(self, change: Callable[[], object]) -> None:
-        """Change the index after a failure. Log an error of this change, because the failure is raised."""
+        """Change the index back after a failure. Only log an error of this change, because the caller
+        raises the failure.
+        """
         try:
             await asyncio.to_thread(change)
         except HomeError as error:
             logger.error("the index could not be corrected after a failed change: %s", error)
 
     async def label(self, experiment_id: str, *, tags: Sequence[str] | None, archived: bool | None) -> None:
-        """Write a user's tags and archive mark to the index. Raise UnknownExperiment or HomeError."""
+        """Write an experiment's tags and archive mark to the index file. Raise UnknownExperiment or
+        HomeError.
+        """
         changes: dict[str, Any] = {} if tags is None else {"tag": tuple(dict.fromkeys(tags))}
         if archived is not None:
             changes["archived"] = archived
@@ -123,22 +132,22 @@ class Catalog:
         return reader
 
     def has_reader(self, experiment_id: str) -> bool:
-        """Return whether the experiment's database has a reader already."""
+        """Return whether a reader of the experiment's database exists."""
         return experiment_id in self._readers
 
     async def release_reader(self, experiment_id: str) -> None:
-        """Close the reader's connections. The reader opens new connections for its next query."""
+        """Close the database connections of the experiment's reader. The next query opens new connections."""
         reader = self._readers.get(experiment_id)
         if reader is not None:
             await asyncio.to_thread(reader.release)
 
     def close_reader(self, experiment_id: str) -> None:
-        """Close the reader of an experiment that is about to be deleted."""
+        """Close the database reader of an experiment that is about to be deleted."""
         reader = self._readers.pop(experiment_id, None)
         if reader is not None:
             reader.close()
 
     def close(self) -> None:
-        """Close all readers."""
+        """Close all readers of databases."""
         for reader in self._readers.values():
             reader.close()

@@ -1,4 +1,4 @@
-"""Notifies clients that follow all experiments of a server about new facts."""
+"""Notifies clients of new facts in all experiments of a server."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from weakref import WeakSet
 
 
 class Follower:
-    """Numbers of new facts since the last ``take``.
+    """Subscription of a client to new facts: for each changed experiment, the number of its last new fact.
 
-    A follower holds only one number per experiment, even if ``take`` is not called for a long time.
+    The memory is limited to one number per experiment, even if ``take`` is not called for a long time.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,9 @@ class Follower:
         self._some.set()
 
     async def take(self) -> dict[str, int]:
-        """Wait for new facts; return the number of the last new fact, by experiment id."""
+        """Wait for new facts. Return the number of the last new fact of each changed experiment, by
+        experiment id.
+        """
         await self._some.wait()
         moved, self._moved = self._moved, {}
         self._some.clear()
@@ -29,7 +31,7 @@ class Follower:
 
 
 class Changes:
-    """Notifies all followers of new facts. An inactive follower holds one number per experiment."""
+    """Notifies all followers (subscriptions of clients) of new facts."""
 
     def __init__(self) -> None:
         self.followers: WeakSet[Follower] = WeakSet()
@@ -39,7 +41,9 @@ class Changes:
             follower.note(experiment_id, number)
 
     def follow(self) -> Follower:
-        """Return a new follower. The follower is notified while the caller holds a reference."""
+        """Return a new follower, which is notified as long as the caller holds a reference to this
+        follower.
+        """
         follower = Follower()
         self.followers.add(follower)
         return follower

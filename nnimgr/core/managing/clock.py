@@ -13,14 +13,15 @@ from datetime import datetime, timedelta
 
 
 def seconds_since_boot() -> float:
-    """Return the seconds since the boot, including suspension. This clock cannot be set."""
+    """Return the seconds since the machine's boot, including suspension. Nobody can set this clock."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SteadyClock:
-    """Clock that starts at ``now``, or at ``after`` (the last fact's time) if ``after`` is later.
+    """Clock of an experiment, which only goes forward. It starts at the later of ``now`` and ``after``.
 
-    ``seconds``: function of a steady clock, by which this clock advances.
+    ``after``: time of the experiment's last fact; None without facts. ``seconds``: function of the monotonic
+    clock that advances this clock.
     """
 
     def __init__(

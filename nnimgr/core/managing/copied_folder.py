@@ -23,7 +23,7 @@ async def settle_copy(directory: Path, *, code: Path | None) -> None:
     """Stop the copy of an experiment, so that it can be viewed and resumed here. Raise StoreError or OSError.
 
     Trials that were running when the copy was made end as if the experiment had been stopped: a resume runs
-    them again. ``code``: new trialCodeDirectory; None: keep the directory.
+    them again. ``code``: new value of trialCodeDirectory; None keeps the present value.
     """
     Surroundings.of_creator(environ=None, cwd=None if code is None else str(code), python=None).write(
         directory

@@ -1,4 +1,6 @@
-"""Checks the configuration of a new experiment, which has no id yet, and builds the first facts."""
+"""Checks the configuration of an experiment that is about to be created, and builds the first facts of its
+log.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """Checked configuration of an experiment to create. Only ``around`` holds passwords."""
+    """Checked configuration of an experiment that is about to be created. Passwords are only in
+    ``around``.
+    """
 
     config: ExperimentConfig
     canonical: Mapping[str, Any]  # without the search space
@@ -38,7 +42,9 @@ class Draft:
 
     @classmethod
     async def of(cls, new: NewExperiment) -> Draft:
-        """Read and check the configuration that a client sent. Raise ConfigError."""
+        """Return a draft from the configuration that a client sent. Raise ConfigError if the configuration
+        is not valid.
+        """
         written = read_canonical({**new.config, "searchSpace": dict(new.search_space)})
         config, secrets = hide_secrets(written)
         around = replace(new.surroundings(), secrets=secrets)
@@ -49,13 +55,14 @@ class Draft:
         return cls(config=config, canonical=canonical, search_space=space, around=around)
 
     def directory(self, experiment_id: str) -> Path:
-        """Return the folder of the experiment under this id."""
+        """Return the path of the folder that the experiment gets under this id."""
         return self.config.experiment_working_directory / experiment_id
 
     async def is_created(self, experiment_id: str, reader: ExperimentReader) -> bool:
         """Return whether the experiment in the reader's database was created from this draft.
 
-        Return False if it has no facts yet. Raise ExperimentConflict if it was created from another draft.
+        Return False if the database has no facts yet. Raise ExperimentConflict if the experiment was created
+        from another draft.
         """
         try:
             first = (await asyncio.to_thread(reader.facts, limit=1))[0].fact
@@ -84,7 +91,7 @@ class Draft:
     def entry(
         self, experiment_id: str, *, port: int, prefix_url: str | None, started_at: datetime
     ) -> IndexEntry:
-        """Build the experiment's entry in the index for a server at this port."""
+        """Build the experiment's entry in the index file, for a server at this port."""
         return IndexEntry(
             id=experiment_id,
             port=port,

@@ -1,4 +1,4 @@
-"""Log files in an experiment's folder, under the names by which NNI's users and scripts know them."""
+"""Writes log files in an experiment's folder, under the names by which NNI's users and scripts know them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _LAST_LINES = {
 
 
 def note_status(directory: Path, state: ExperimentState, *, server_log: Path) -> None:
-    """Append the experiment's new status to ``nnimanager.log``, of which ``experiment.log`` is another name.
+    """Append the experiment's new status to its log file ``nnimanager.log``.
 
-    The output of the server and of the tuner is linked as ``nnictl_stdout.log`` and ``nnictl_stderr.log``. If
-    the files cannot be written, for example on a full disk, do nothing: the database has the status too.
+    Also create the links ``experiment.log``, ``nnictl_stdout.log`` (the server's log) and
+    ``nnictl_stderr.log`` (the tuner's log). Ignore errors of the files, for example a full disk: the database
+    has the status too.
     """
     folder = directory / "log"
     now = (state.last_at or datetime.now(UTC)).astimezone()
@@ -48,7 +49,9 @@ def note_status(directory: Path, state: ExperimentState, *, server_log: Path) ->
 
 
 def _link(place: Path, target: str) -> None:
-    """Create a symbolic link. Replace a link to another target, but keep a file: NNI may have written it."""
+    """Create a symbolic link at ``place``. Replace a link to another target, but keep a file, which NNI
+    may have written.
+    """
     if place.is_symlink() and os.readlink(place) != target:
         place.unlink()
     if not os.path.lexists(place):

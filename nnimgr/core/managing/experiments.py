@@ -18,7 +18,7 @@ __all__ = ["ExperimentConflict", "ExperimentSummary", "NewExperiment", "UnknownE
 
 
 class UnknownExperiment(RequestRefused):
-    """Error: neither this server nor the index has an experiment with this id."""
+    """Error: neither this server nor the index file has an experiment with this id."""
 
     def __init__(self, experiment_id: str) -> None:
         super().__init__(f"there is no experiment {experiment_id}")
@@ -30,7 +30,7 @@ class ExperimentConflict(RequestRefused):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewExperiment:
-    """Request of ``nnictl create``.
+    """Request of ``nnictl create`` to create an experiment.
 
     ``environ`` may hold secrets, and is stored only in a file of mode 0600.
     """
@@ -48,9 +48,10 @@ class NewExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentSummary:
-    """Summary of an experiment in the index. ``served``: this server has the experiment open or shows it.
+    """Summary of an experiment in the index file. ``served``: this server runs or shows the experiment.
 
-    ``stored``: this server has no runner for the experiment, and has not read the experiment's database.
+    ``stored``: this server has no runner for the experiment, so values from the experiment's database are
+    still missing.
     """
 
     id: str
@@ -81,7 +82,7 @@ class ExperimentSummary:
 def summary_of(
     entry: IndexEntry, state: ExperimentState | None, *, reason: str, served: bool, active_s: float
 ) -> ExperimentSummary:
-    """Build the summary of an experiment.
+    """Build the summary of an experiment from its index entry and its state.
 
     ``state``: the state in the experiment's runner; None without a runner. ``reason``: why the experiment has
     no runner.

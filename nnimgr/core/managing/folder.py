@@ -25,7 +25,11 @@ _READERS = 20  # number of attempts to remove a database's folder while readers 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Environment of an experiment, stored in ``environ.json`` (mode 0600, because it may hold secrets)."""
+    """Environment in which an experiment was created: variables, directory, Python, and the configuration's
+    secrets.
+
+    It is stored in ``environ.json`` (mode 0600, because it may hold secrets).
+    """
 
     environ: Mapping[str, str] = field(repr=False)
     cwd: Path
@@ -36,7 +40,9 @@ class Surroundings:
     def of_creator(
         cls, *, environ: Mapping[str, str] | None, cwd: str | None, python: str | None
     ) -> Surroundings:
-        """Return the creator's environment. Parts that are None are taken from this process."""
+        """Return the environment of an experiment's creator. Parts that are None are taken from this
+        process.
+        """
         return cls(
             environ=dict(os.environ if environ is None else environ),
             cwd=Path(cwd or os.getcwd()),
@@ -58,7 +64,9 @@ class Surroundings:
         )
 
     def write(self, directory: Path) -> None:
-        """Write the environment to the folder, durably."""
+        """Write the environment to ``environ.json`` in the experiment's folder, and flush the file to
+        disk.
+        """
         path = directory / "environ.json"
         fresh = path.with_suffix(".new")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -95,7 +103,7 @@ def require_database(directory: Path) -> None:
 
 
 def refuse_live(entry: IndexEntry) -> None:
-    """Raise RequestRefused if some trials of the experiment have not ended."""
+    """Raise RequestRefused if the experiment has trials that have not ended."""
     live = stored_live_trials(entry.directory)
     if live:
         raise RequestRefused(f"{live} trials of experiment {entry.id} still run: stop it first")
@@ -104,7 +112,7 @@ def refuse_live(entry: IndexEntry) -> None:
 def delete_experiment(index: Index, entry: IndexEntry) -> None:
     """Remove a stopped experiment's folder and index entry. Raise RequestRefused, OSError or HomeError.
 
-    The entry is removed last, so that the deletion can be repeated after a crash.
+    The index entry is removed last, so that the deletion can be repeated after a crash.
     """
     refuse_live(entry)
     delete_folder(entry.directory)
@@ -137,7 +145,7 @@ def delete_folder(directory: Path) -> None:
 
 
 def _remove_database(database: Path) -> None:
-    """Remove the folder of a database that others may be reading.
+    """Remove the folder of a database that other processes may be reading.
 
     Readers that have opened the database may still create files in the folder. If such a file prevents the
     removal, the removal is repeated. New readers cannot open the removed database, so few repetitions are
@@ -153,7 +161,9 @@ def _remove_database(database: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(database: Path) -> Iterator[None]:
-    """Hold the lock of the database. Raise RequestRefused if a server has the database open."""
+    """Hold the lock of the database inside the ``with`` block. Raise RequestRefused if a server has the
+    database open.
+    """
     try:
         descriptor = os.open(database / "nnimgr.lock", os.O_RDWR)
     except FileNotFoundError:

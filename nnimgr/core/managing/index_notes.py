@@ -1,4 +1,6 @@
-"""Writes changes of experiments to the index in a background task, and retries until a write succeeds."""
+"""Writes changes of experiments to the index file in a background task, and retries until a write
+succeeds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ LAST_WRITE_S = 2.0
 
 
 class IndexNotes:
-    """Changes of the index that are not written yet. ``on_change`` is called with each changed entry."""
+    """Queue of changes that a background task writes to the index (the file that lists a user's experiments).
+
+    ``on_change`` is called with each entry that was written.
+    """
 
     def __init__(self, index: Index, *, on_change: Callable[[IndexEntry], None]) -> None:
         self._index, self._on_change = index, on_change
@@ -28,18 +33,20 @@ class IndexNotes:
         self._closing = False
 
     def note(self, experiment_id: str, **changes: Any) -> None:
-        """Schedule changes of an entry. ``changes``: values by names of fields of ``IndexEntry``."""
+        """Schedule changes of an experiment's index entry. ``changes``: new values by names of fields of
+        ``IndexEntry``.
+        """
         self._changes.setdefault(experiment_id, {}).update(changes)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._write(), name="index")
 
     async def settled(self) -> None:
-        """Wait until the scheduled changes are written, but only LAST_WRITE_S seconds if writing fails."""
+        """Wait until the scheduled changes are in the index file, but at most LAST_WRITE_S seconds."""
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=LAST_WRITE_S)
 
     async def close(self) -> None:
-        """Write the remaining changes. Give up after LAST_WRITE_S seconds of failed writes."""
+        """Write the remaining changes to the index file. Give up after LAST_WRITE_S seconds."""
         self._closing = True
         await self.settled()
         if self._task is not None:
@@ -67,8 +74,9 @@ class IndexNotes:
 
 
 class Draining(StrEnum):
-    """NNI's names for the status DRAINING. NNI has three statuses instead of this one, by the reason of
-    the drain.
+    """NNI's names for the status DRAINING (no more trials are created), by the reason for this status.
+
+    NNI has three statuses where nnimgr has one.
     """
 
     BUDGET = "NO_MORE_TRIAL"
@@ -78,7 +86,9 @@ class Draining(StrEnum):
 
 
 def nni_status(status: f.ExperimentStatus, drain: f.DrainReason | None) -> str:
-    """Return NNI's name for the status."""
+    """Return NNI's name for an experiment's status. ``drain``: the reason for the status DRAINING, else
+    None.
+    """
     if status is not f.ExperimentStatus.DRAINING or drain is None:
         return status.value
     return Draining[drain.name].value

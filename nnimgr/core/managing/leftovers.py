@@ -1,4 +1,4 @@
-"""Reads or removes the files on machines of experiments whose training services are closed."""
+"""Reads or removes the files that stopped experiments have left on machines."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["Remains"]
 
 
 class Remains:
-    """Access to files on the machines of stopped experiments, which are found in the stored
-    configurations.
+    """Access to the files of stopped experiments on machines. The experiments' stored configurations name
+    the machines.
     """
 
     def __init__(self, assembly: Assembly) -> None:
@@ -31,7 +31,8 @@ class Remains:
 
     @asynccontextmanager
     async def files(self, directory: Path, keeper_id: str | None) -> AsyncGenerator[KeeperFiles, None]:
-        """Open the files of an experiment on the machine of one of its keepers.
+        """Yield the files of an experiment on the machine of one of its keepers (the agents beside the
+        trials).
 
         ``directory``: the experiment's folder. Opening and reading the files may raise ServiceUnavailable.
         """
@@ -55,10 +56,10 @@ class Remains:
             await host.close()
 
     async def remove(self, directory: Path, *, leave: bool) -> list[str]:
-        """Remove all files of the experiment on other machines.
+        """Remove all files of the experiment from other machines.
 
-        Return a sentence for each machine whose files cannot be removed. Without ``leave``, remove no files
-        if some files cannot be removed.
+        Return a sentence for each machine whose files cannot be removed. Unless ``leave`` is set, remove
+        either all files or no files.
         """
         if not database_path(directory).exists():
             return []
@@ -77,7 +78,9 @@ class Remains:
 
 
 def _hosts(service: TrainingService, state: ExperimentState) -> Sequence[KeeperHost]:
-    """Return the machines of an experiment whose service is closed. Raise ServiceUnavailable."""
+    """Return the machines of a stopped experiment, whose training service is not open. Raise
+    ServiceUnavailable.
+    """
     if not isinstance(service, MachineService):
         return ()
     return service.hosts([machine.added for machine in state.machines.values() if machine.added])

@@ -1,4 +1,6 @@
-"""Finds and describes the experiments of a server: open ones, viewed ones, and all of the index."""
+"""Finds and describes experiments that a server runs or shows, and all other experiments in the index
+file.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ class Lookup:
         self._latest: str | None = None
 
     def get(self, experiment_id: str) -> ExperimentRunner:
-        """Return the runner of an experiment of this server. Raises UnknownExperiment, RequestRefused."""
+        """Return the runner of an experiment that this server has open.
+
+        Raise UnknownExperiment, or RequestRefused if the experiment has no runner now.
+        """
         held = self._supervision.get(experiment_id)
         if held is None:
             if self.viewed(experiment_id):
@@ -58,7 +63,7 @@ class Lookup:
         return experiment_id in self._at_rest.viewed
 
     def trouble(self, experiment_id: str) -> str | None:
-        """Return why an experiment of this server has no runner at present; None if the experiment has a
+        """Return why an experiment that this server has open has no runner at present; None if it has a
         runner.
         """
         held = self._supervision.get(experiment_id)
@@ -77,15 +82,15 @@ class Lookup:
         return self._catalog.reader(experiment_id)
 
     def directory(self, experiment_id: str) -> Path:
-        """Return the folder of an experiment of the index. Raises UnknownExperiment."""
+        """Return the folder of an experiment, whose path is in the index file. Raise UnknownExperiment."""
         return self._catalog.directory(experiment_id)
 
     async def look_again(self) -> None:
-        """Read the changes that other processes have made in the index."""
+        """Read the changes that other processes have made in the index file."""
         await self._catalog.refresh(port=self.port, has_open=self._has_open)
 
     def summaries(self) -> list[ExperimentSummary]:
-        """Return summaries of all experiments of the index, oldest first."""
+        """Return summaries of all experiments in the index file, oldest first."""
         return [self.summary(experiment_id) for experiment_id in self._catalog.entries]
 
     def summary(self, experiment_id: str) -> ExperimentSummary:
@@ -101,25 +106,27 @@ class Lookup:
         )
 
     def _has_open(self, experiment_id: str) -> bool:
-        """Return whether this server runs or shows the experiment."""
+        """Return whether this server runs the experiment or shows it read-only."""
         return experiment_id in self._supervision or self.viewed(experiment_id)
 
     @property
     def ledger(self) -> HostLedger:
-        """Ledger that records which experiments hold resources of each machine."""
+        """Ledger that records for each machine the experiments that hold its resources."""
         return self._assembly.ledger
 
     @property
     def latest(self) -> str | None:
-        """Return the experiment that was last created, resumed or viewed on this server.
+        """Return the id of the experiment that was last created, resumed or viewed on this server.
 
-        After a start of the server, return the youngest experiment. Clients that know only one experiment per
-        server mean this experiment.
+        After a start of the server, return the youngest experiment. NNI's clients, which know only one
+        experiment per server, get this experiment.
         """
         return self._latest if self._latest is not None and self._latest in self._catalog else None
 
     def served(self) -> dict[str, str]:
-        """Return the experiments that this server has open or shows, each with NNI's name of its status."""
+        """Return the experiments that this server runs or shows: experiment id -> NNI's name of the
+        status.
+        """
         return dict.fromkeys(self._at_rest.viewed, str(E.VIEWED)) | {
             held.id: held.nni_status or self._catalog[held.id].status
             for held in self._supervision
@@ -128,8 +135,8 @@ class Lookup:
 
     @property
     def idle(self) -> bool:
-        """True if all experiments are stopped, and no trial of these experiments may still run on a silent
-        machine.
+        """True if the server shows no experiment, all its experiments are stopped, and no trial may still
+        run on a silent machine.
         """
         return not self._at_rest.viewed and all(
             held.status is E.STOPPED and not held.awaits_silent for held in self._supervision

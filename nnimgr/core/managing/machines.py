@@ -32,9 +32,10 @@ def list_all(runner: ExperimentRunner) -> Sequence[Machine]:
 
 
 async def add(runner: ExperimentRunner, directory: Path, raw: Any) -> list[str]:
-    """Add machines, given as items of ``machineList`` in canonical form. Return the ids of their keepers.
+    """Add machines to the experiment. Return the ids of their keepers (the agents beside the trials).
 
-    A machine that is being drained or removed is enabled again. Raise ConfigError or RequestRefused.
+    ``raw``: items of ``machineList`` in canonical form. A machine that is being drained or removed is enabled
+    again. Raise ConfigError or RequestRefused.
     """
     present = {machine.keeper_id: machine for machine in list_all(runner)}
     facts: list[f.Fact] = []
@@ -53,7 +54,7 @@ async def add(runner: ExperimentRunner, directory: Path, raw: Any) -> list[str]:
 
 
 async def drain(runner: ExperimentRunner, name: str, *, undo: bool = False) -> Machine:
-    """Stop placing jobs on a machine, or with ``undo`` allow jobs again.
+    """Place no more jobs on a machine (drain it), or with ``undo`` allow jobs on it again.
 
     Raise UnknownMachine or RequestRefused.
     """
@@ -89,7 +90,7 @@ def _service(runner: ExperimentRunner) -> TrainingService:
 
 
 def find(runner: ExperimentRunner, name: str) -> Machine:
-    """Return the machine with this keeper's id, shown name, address or host. The match must be unique.
+    """Return the machine whose keeper id, shown name, address or host is ``name``. The match must be unique.
 
     Raise UnknownMachine or RequestRefused.
     """
@@ -119,6 +120,6 @@ def _host(machine: Machine) -> str:
 
 
 def _keep(directory: Path, secrets: dict[str, str]) -> None:
-    """Add the secrets of new machines to the experiment's stored secrets."""
+    """Add the secrets of new machines to the secrets that are stored in the experiment's folder."""
     around = Surroundings.read(directory)
     replace(around, secrets={**around.secrets, **secrets}).write(directory)

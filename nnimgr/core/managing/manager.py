@@ -1,7 +1,7 @@
-"""NNIManager: the experiments of one server. Creates, resumes, views, stops, deletes and lists experiments.
+"""NNIManager: creates, resumes, views, stops, deletes and lists the experiments of one server.
 
-Runners do everything else; ``nnimgr.core.managing.supervision`` keeps them running. An experiment's folder is
-``<experimentWorkingDirectory>/<id>``, and the index contains its path.
+Each open experiment is run by its runner; ``nnimgr.core.managing.supervision`` keeps the runners running. An
+experiment's folder is ``<experimentWorkingDirectory>/<id>``, and the index file contains its path.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ ENDED = frozenset({E.STOPPED, E.DONE})
 
 
 class NNIManager(Lookup):
-    """Owns the runners. ``assembly`` builds the parts of a runner. ``port`` and ``url_prefix`` are the
-    server's.
+    """Manager of the experiments of one server, which listens at ``port`` under ``url_prefix``.
 
-    ``stand_ins``: whether each open experiment gets a process for NNI's programs (``StandIns``).
+    ``assembly`` builds the parts of a runner. ``stand_ins``: whether each open experiment gets a process to
+    which NNI's programs can send a signal (see ``StandIns``).
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class NNIManager(Lookup):
         self._creating = asyncio.Lock()  # held while an experiment is created, viewed, resumed or deleted
 
     async def __aenter__(self) -> NNIManager:
-        """Open all experiments of the index that belong to this port, except stopped and ended
+        """Open all experiments that belong to this port by the index file, except stopped and ended
         experiments.
         """
         await self._catalog.load()
@@ -107,7 +107,9 @@ class NNIManager(Lookup):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Release all experiments. Their trials continue, and the next server adopts them."""
+        """Close all experiments. Their trials continue, and the next server adopts (continues to watch)
+        the trials.
+        """
         await self._supervision.close()
         await self._notes.close()
         await self._stand_ins.close()
@@ -123,18 +125,18 @@ class NNIManager(Lookup):
             self._assembly.holds_nothing(entry.id)
 
     async def wait_idle(self) -> None:
-        """Wait until the server got a request and every experiment is stopped."""
+        """Wait until a request has opened or changed an experiment, and every experiment is stopped."""
         await self._activity.wait_idle(lambda: self.idle)
 
     @property
     def used(self) -> bool:
-        """True once the server got a request that opened or changed an experiment."""
+        """True once a request has opened or changed an experiment."""
         return self._activity.used
 
     # ---- actions ------------------------------------------------------------------------------------------
 
     async def create(self, new: NewExperiment) -> tuple[str, bool]:
-        """Start an experiment; return its id, and whether the experiment is new.
+        """Create and start an experiment; return its id, and whether the experiment is new.
 
         If an experiment with the requested id was created from the same request, return that experiment.
         Raise ConfigError, ExperimentConflict, ValueError (a bad id) or StoreError.
@@ -155,7 +157,7 @@ class NNIManager(Lookup):
     async def _begin(self, experiment_id: str, draft: Draft) -> None:
         """Create the folder and the index entry of a new experiment, and start the experiment.
 
-        Undo all after an error.
+        After an error, remove the folder and the index entry again.
         """
         opening = await draft.opening(experiment_id)
         directory = draft.directory(experiment_id)
@@ -165,8 +167,8 @@ class NNIManager(Lookup):
         fresh = not directory.exists()
         try:
             await asyncio.to_thread(make_folder, directory, draft.around)
-            # Write the index first. If the server is killed before the database exists, the next server
-            # ignores the entry, and the client may repeat the request with the same id.
+            # Write the index file first. If the server is killed before the database exists, the next server
+            # ignores the index entry, and the client may repeat the request with the same id.
             await self._catalog.add(entry)
             await self._start(experiment_id, directory, opening)
             self._latest = experiment_id
@@ -177,8 +179,11 @@ class NNIManager(Lookup):
             raise
 
     async def resume(self, experiment_id: str, new: NewExperiment | None = None) -> None:
-        """Run a stopped, done or failed experiment again on this server. Raises UnknownExperiment,
+        """Run a stopped, done or failed experiment again on this server. Raise UnknownExperiment or
         RequestRefused.
+
+        ``new``: request whose environment replaces the experiment's stored environment; None keeps the stored
+        environment.
         """
         async with self._creating:
             self._at_rest.refuse_deleted(experiment_id)
@@ -195,7 +200,7 @@ class NNIManager(Lookup):
         if runner is not None and runner.state.status in LIVE:
             raise RequestRefused(f"experiment {experiment_id} is running already")
         before = self._catalog[experiment_id]
-        # Write the index first: if the server is killed after the commit, the next server must open the
+        # Write the index file first: if the server is killed after the commit, the next server must open the
         # experiment.
         await asyncio.to_thread(
             self._index.update,
@@ -244,7 +249,9 @@ class NNIManager(Lookup):
         return still_running
 
     def pid(self, experiment_id: str) -> int:
-        """Return the pid in the index, to which NNI's programs send a signal to stop the experiment."""
+        """Return the pid in the experiment's index entry. NNI's programs send a signal to this pid to stop
+        the experiment.
+        """
         return self._stand_ins.pid(experiment_id)
 
     async def label(
@@ -270,7 +277,7 @@ class NNIManager(Lookup):
         return changed
 
     async def convert(self, experiment_id: str) -> None:
-        """Convert the experiment if NNI has run it and nnimgr has no database of it yet.
+        """Create nnimgr's database for an experiment that NNI has run, unless the database exists.
 
         Raise UnknownExperiment, RequestRefused, HomeError or OSError.
         """
@@ -282,9 +289,9 @@ class NNIManager(Lookup):
             self._catalog.note(found)
 
     async def view(self, experiment_id: str) -> None:
-        """Show a stopped experiment until ``stop`` is called. The experiment is only read.
+        """Show a stopped experiment read-only until ``stop`` is called.
 
-        Raises UnknownExperiment, RequestRefused.
+        Raise UnknownExperiment or RequestRefused.
         """
         async with self._creating:
             if not self.viewed(experiment_id):
@@ -315,7 +322,10 @@ class NNIManager(Lookup):
             self._activity.changed(experiment_id)
 
     async def _take(self, experiment_id: str, *, wish: str) -> IndexEntry:
-        """Return the entry of a stopped experiment, and close its database."""
+        """Return the index entry of a stopped experiment, and close its database.
+
+        ``wish``: "viewed" or "deleted", for messages. Raise UnknownExperiment or RequestRefused.
+        """
         await self._notes.settled()
         held = self._supervision.get(experiment_id)
         entry = await self._at_rest.take(
@@ -334,7 +344,9 @@ class NNIManager(Lookup):
         *,
         resumed: bool = False,
     ) -> None:
-        """Start an experiment like ``Supervision.start``, and let the server end when it is idle again."""
+        """Start an experiment by ``Supervision.start``. From then on, the server may exit when all
+        experiments are stopped.
+        """
         try:
             await self._supervision.start(experiment_id, directory, created, resumed=resumed)
         finally:
@@ -342,13 +354,15 @@ class NNIManager(Lookup):
 
 
 def _surround(directory: Path, around: Surroundings) -> None:
-    """Replace the experiment's stored environment. Keep the stored secrets of its configuration."""
+    """Replace the environment that is stored in the experiment's folder, but keep the secrets that are
+    stored there.
+    """
     replace(around, secrets=Surroundings.read(directory).secrets).write(directory)
 
 
 def _is_alive(entry: IndexEntry) -> bool:
-    """Return whether a server has to open the experiment, because its database says neither stopped nor
-    done.
+    """Return whether a new server has to open the experiment, because the experiment is neither stopped
+    nor done.
     """
     if entry.status in (E.STOPPED, E.VIEWED) or not database_path(entry.directory).exists():
         return False

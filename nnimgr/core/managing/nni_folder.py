@@ -31,9 +31,10 @@ _LOG_NAMES = {"trial.stdout": "stdout", "trial.stderr": "stderr", "trial.log": "
 
 
 def adopt(index: Index, entry: IndexEntry) -> IndexEntry:
-    """Return the entry of an experiment, which is converted and stopped if NNI has run it.
+    """Convert the experiment of an index entry if NNI has run it. Return the entry, in which it is then
+    stopped.
 
-    Raise as ``convert_nnis``, and HomeError.
+    Raise HomeError, and the errors of ``convert_nnis``.
     """
     if not convert_nnis(entry.directory, pid=entry.pid):
         return entry
@@ -44,8 +45,9 @@ def adopt(index: Index, entry: IndexEntry) -> IndexEntry:
 def convert_nnis(directory: Path, *, pid: int | None = None) -> bool:
     """Convert the experiment in this folder if NNI has run it; return whether it was converted now.
 
-    ``pid``: the process of the experiment's manager by the index. Raise RequestRefused with a sentence if the
-    experiment cannot be converted, and OSError. Blocks, for seconds if there are ten thousands of trials.
+    ``pid``: process that ran the experiment, according to the index file. Raise OSError, or RequestRefused
+    with a sentence if the experiment cannot be converted. With tens of thousands of trials, this blocks for
+    seconds.
     """
     if not is_nnis_own(directory):
         return False
@@ -68,7 +70,7 @@ def convert_nnis(directory: Path, *, pid: int | None = None) -> bool:
 
 
 async def _convert(directory: Path, database: NniDatabase) -> None:
-    """Write the new database beside its place, and move the complete database there."""
+    """Write nnimgr's database in a temporary folder, and move the complete database to its place."""
     profile = database.profile()
     if profile is None:
         raise StoreError("NNI has not created the experiment")
@@ -89,7 +91,9 @@ async def _convert(directory: Path, database: NniDatabase) -> None:
 
 @contextlib.contextmanager
 def _without_collections() -> Iterator[None]:
-    """Suspend the garbage collector, which would visit the many new objects again and again."""
+    """Suspend the garbage collector inside the ``with`` block, because it would visit the many new objects
+    repeatedly.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -100,7 +104,9 @@ def _without_collections() -> Iterator[None]:
 
 
 def _is_nnis_manager(pid: int, experiment_id: str) -> bool:
-    """Return whether the process runs this experiment, whose id NNI passes to its manager."""
+    """Return whether the process is NNI's manager of this experiment. NNI passes the experiment's id as an
+    argument.
+    """
     try:
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
@@ -121,7 +127,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _link_logs(directory: Path, trial_ids: Sequence[str]) -> None:
-    """Give the logs that NNI 3 has written on this machine the names under which nnimgr looks for them."""
+    """Link the logs that NNI 3 has written on this machine under the names that nnimgr expects."""
     theirs = directory / "environments" / "local-env" / "trials"
     if not theirs.is_dir():
         return
@@ -135,7 +141,7 @@ def _link_logs(directory: Path, trial_ids: Sequence[str]) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Flush the directory, so that the new database survives power loss."""
+    """Flush the directory to disk, so that the new database survives power loss."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

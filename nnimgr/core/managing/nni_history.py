@@ -1,4 +1,4 @@
-"""History of an experiment that NNI has run, as facts with their times."""
+"""Converts the history of an experiment that NNI has run into facts with their times."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ _ENDS = {
 
 @dataclass(slots=True)
 class _Trial:
-    """Trial whose rows are being read. ``left``: metrics that were not read yet."""
+    """Trial whose rows in NNI's database are being read. ``left``: number of its metrics that were not
+    read yet.
+    """
 
     id: str
     job_id: str
@@ -54,11 +56,11 @@ class _Trial:
 
 @dataclass(slots=True)
 class NniHistory:
-    """Writer of the facts of one experiment, in the order of time.
+    """Converts one experiment that NNI has run into facts, and writes them in the order of time.
 
-    NNI's rows are not always in order: a trial's end may be older than its last metric. Here a trial begins
-    before its first metric, trials begin in the order of their numbers, and a trial ends after its last
-    metric.
+    NNI's rows are not always in order: a trial's end may be older than its last metric. In the written facts,
+    a trial begins before its first metric, trials begin in the order of their numbers, and a trial ends after
+    its last metric.
     """
 
     writer: ExperimentWriter
@@ -73,7 +75,7 @@ class NniHistory:
     _running: dict[str, _Trial] = field(default_factory=dict)
 
     async def write(self, directory: Path, database: NniDatabase) -> None:
-        """Write all facts."""
+        """Read NNI's database, and write all facts of the experiment to nnimgr's database."""
         events = database.events()
         trials = _trials(directory.name, events, database.metric_counts())
         self.trial_ids = [trial.id for trial in trials]
@@ -122,7 +124,7 @@ class NniHistory:
         )
 
     def _close(self, trials: int) -> None:
-        """End the trials and attempts that NNI recorded as still running."""
+        """End the trials that NNI recorded as still running, and then the experiment."""
         for trial in list(self._waiting.values()):
             self._begin(trial)
         for trial in list(self._running.values()):
@@ -178,7 +180,7 @@ class NniHistory:
             self._end_if_complete(trial)
 
     def _begun(self, trial_id: str) -> _Trial | None:
-        """Return the trial, after it and all trials with lower numbers have begun; None if it has ended."""
+        """Begin all trials up to the trial with this id. Return this trial, or None if it has ended."""
         while trial_id in self._waiting:
             self._begin(next(iter(self._waiting.values())))
         return self._running.get(trial_id)
@@ -232,7 +234,9 @@ class NniHistory:
     # ---- facts --------------------------------------------------------------------------------------------
 
     def _to(self, at: int) -> None:
-        """Set the time of the next facts. Time never goes back."""
+        """Set the time of the next facts to ``at`` (milliseconds since 1970). Ignore a time before the
+        present one.
+        """
         if at > self._at:
             self._at, self.now = at, _time(at)
 
@@ -250,7 +254,9 @@ class NniHistory:
 
 
 def _trials(experiment_id: str, events: Sequence[NniEvent], counts: dict[str, int]) -> list[_Trial]:
-    """Return the trials in the order of their numbers, each with a number of its own."""
+    """Return the trials of NNI's events in the order of their numbers. A number that is used twice is
+    replaced.
+    """
     found: dict[str, _Trial] = {}
     for event in events:
         if not event.trial_id:
@@ -280,8 +286,8 @@ def _trials(experiment_id: str, events: Sequence[NniEvent], counts: dict[str, in
 def _config(params: dict[str, Any]) -> tuple[dict[str, Any], f.Limits, Surroundings]:
     """Return the canonical configuration, its limits, and the environment with the secrets.
 
-    A configuration that nnimgr cannot run, for example for a platform that it lacks, is kept without the
-    fields of its training service. Such an experiment can be viewed and exported, but not resumed.
+    If nnimgr cannot run the configuration, for example because it lacks the platform, the fields of the
+    training service are left out. Such an experiment can be viewed and exported, but not resumed.
     """
     cwd = params.get("trialCodeDirectory")
     around = Surroundings.of_creator(environ=None, cwd=cwd if isinstance(cwd, str) else None, python=None)
@@ -300,7 +306,9 @@ def _config(params: dict[str, Any]) -> tuple[dict[str, Any], f.Limits, Surroundi
 
 
 def _value(data: str) -> tuple[str, float | None]:
-    """Return the JSON text of a metric, and the number in it or None."""
+    """Return the JSON text of a metric in NNI's database, and the metric's number (None if it has no
+    number).
+    """
     plain = data[:1] == '"' and "\\" not in data
     text = data[1:-1] if plain else json.loads(data)
     if not isinstance(text, str):

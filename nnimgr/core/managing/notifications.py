@@ -40,7 +40,9 @@ _ENDED = {f.ExperimentStatus.DONE: Event.DONE, f.ExperimentStatus.ERROR: Event.E
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """Receiver of notifications with revealed secrets. ``environ`` and ``cwd`` are for its command."""
+    """Receiver of notifications (a webhook or a command) with revealed secrets. ``environ`` and ``cwd``
+    are for the command.
+    """
 
     config: NotificationConfig
     environ: Mapping[str, str]
@@ -49,14 +51,18 @@ class Receiver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """Last notifications to one receiver: the event of the experiment's end, and the best trial."""
+    """Record of the last notifications to one receiver: about the experiment's end, and about the best
+    trial.
+    """
 
     ended: str | None = None
     best: str | None = None  # id of the trial
 
 
 class Notifier:
-    """Notifies the receivers of one experiment. Call ``turned`` after each turn of the experiment."""
+    """Sends notifications about one experiment to its receivers. Call ``turned`` whenever the experiment's
+    state changes.
+    """
 
     def __init__(
         self,
@@ -66,8 +72,8 @@ class Notifier:
     ) -> None:
         """Create the notifier.
 
-        ``configs`` returns the receivers' configurations, and is called at the first turn. ``reveal`` returns
-        a configuration with its secrets, or raises ReferenceUnresolved.
+        ``configs`` returns the receivers' configurations, and is called at the first change of the
+        experiment. ``reveal`` returns a receiver with its secrets, or raises ReferenceUnresolved.
         """
         self._path = directory / _FILE
         self._configs, self._reveal = configs, reveal
@@ -81,7 +87,7 @@ class Notifier:
         return {name: Notice(subject=trouble) for name, trouble in troubles.items() if trouble is not None}
 
     def turned(self, state: ExperimentState) -> None:
-        """Send each receiver the notifications that the new state requires."""
+        """Queue the notifications that the experiment's new state requires, for each receiver."""
         if state.number == self._number:
             return
         self._number = state.number
@@ -91,7 +97,7 @@ class Notifier:
             inbox.turned(state)
 
     async def close(self) -> None:
-        """Send the remaining notifications, for a few seconds at most."""
+        """Send the remaining notifications. Give up after a few seconds."""
         await asyncio.gather(*(inbox.close() for inbox in self._inboxes or ()))
 
     def _open(self) -> list[_Inbox]:
@@ -103,7 +109,7 @@ class Notifier:
         ]
 
     def _keep(self) -> None:
-        """Write the last notifications of each receiver to the file."""
+        """Write the record of the last notifications to the file in the experiment's folder."""
         sent = {str(each.index): asdict(each.sent) for each in self._inboxes or ()}
         with contextlib.suppress(OSError):  # for example a full disk, which causes a repeated notification
             self._path.write_text(json.dumps(sent), encoding="utf-8")
@@ -156,7 +162,10 @@ class _Inbox:
             await self._sender
 
     def _watch(self, state: ExperimentState) -> None:
-        """Send one idle notification after ``idle_s`` seconds without a turn, until the next turn."""
+        """Send one notification when nothing has happened in the experiment for ``idle_s`` seconds.
+
+        After this notification, the next change of the experiment starts the watch again.
+        """
         self._timer = None
         if state.status not in _LIVE:
             return
@@ -182,7 +191,7 @@ class _Inbox:
             self._keep()
 
     async def _send(self, message: Mapping[str, Any]) -> None:
-        """Send a message, with retries after failures. The last failure is shown as a notice."""
+        """Send a message to the receiver, with retries after failures. Show the last failure as a notice."""
         is_command = self._config.command is not None
         for wait in (*RETRIES_S, None):
             try:
@@ -207,7 +216,10 @@ def _httpx() -> ModuleType:
 
 
 async def _post(receiver: Receiver, message: Mapping[str, Any]) -> str | None:
-    """Post the message; return the error, None on success. Errors omit the address, which may be secret."""
+    """Post the message to the receiver's webhook. Return the error; None on success.
+
+    The error omits the webhook's address, which may be secret.
+    """
     assert receiver.config.webhook is not None
     httpx: Any = await asyncio.to_thread(_httpx)
     try:
@@ -219,7 +231,9 @@ async def _post(receiver: Receiver, message: Mapping[str, Any]) -> str | None:
 
 
 async def _run(receiver: Receiver, message: Mapping[str, Any]) -> str | None:
-    """Run the command with the message as JSON on standard input; return the error, None on success."""
+    """Run the receiver's command with the message as JSON on standard input. Return the error; None on
+    success.
+    """
     # Run in a thread: uvloop's streams fail if the command ends without reading its standard input.
     return await asyncio.to_thread(_run_blocking, receiver, message)
 
@@ -254,7 +268,7 @@ def _end_of(state: ExperimentState) -> Event | None:
 
 
 def _message(event: Event, state: ExperimentState, idle_s: float) -> dict[str, Any]:
-    """Return the JSON object of a notification. Chat services expect the sentence in the field ``text``."""
+    """Return a notification as a JSON object. Chat services expect the sentence in the field ``text``."""
     name = str(state.config.get("experimentName") or state.id)
     match event:
         case Event.BEST:

@@ -14,11 +14,11 @@ _RESTORED = "the database was replaced by an older one"
 def opening_facts(
     state: ExperimentState, *, m_epoch: int, missing: HighWater | None, resumed: bool = False
 ) -> list[f.Fact]:
-    """Return the facts that open the experiment.
+    """Return the facts that record the opening of an experiment.
 
     ``missing``: the last known progress of the experiment if its database was replaced by an older database,
-    else None. In this case, trial ids after the older database are not used a second time. Trials that are
-    not placed in the older database are restarted with new ids, because they may already have run.
+    else None. In this case, new trials do not get ids that lost trials may have had. Trials that have no
+    machine by the older database are restarted with new ids, because they may already have run.
     """
     if missing is None:
         return [f.ExperimentOpened(m_epoch=m_epoch, resumed=resumed)]

@@ -1,8 +1,8 @@
-"""Processes that represent experiments in the index.
+"""Starts one small process for each open experiment, which NNI's programs can signal to stop the experiment.
 
-In NNI, each experiment has a server process of its own. NNI's programs send SIGTERM to its pid in order to
-stop the experiment, and wait until the process has ended. Our server hosts many experiments, so the server's
-own pid would not work: the signal would end the server and not the experiment.
+In NNI, each experiment has a server process of its own. NNI's programs send SIGTERM to the pid of this
+process to stop the experiment, and wait until the process has ended. Our server hosts many experiments, so
+its own pid would not work: the signal would end the server and not the experiment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ __all__ = ["StandIns"]
 
 logger = logging.getLogger(__name__)
 
-# A shell needs 0.1 MiB. It prints a line at SIGTERM, and exits when the server closes its standard input.
+# A shell with this script needs 0.1 MiB. It prints a line at SIGTERM, and exits when the server closes its
+# standard input.
 _SCRIPT = """
 trap 'echo stop; again=1' TERM
 trap '' INT HUP
@@ -32,11 +33,10 @@ _RETRY_S = (1.0, 60.0)  # first and longest wait before a process that could not
 
 
 class StandIns:
-    """Holds one process for each open experiment of this server. SIGTERM to a process stops its
-    experiment.
+    """Keeps one process running for each open experiment. SIGTERM to a process stops its experiment.
 
-    ``stop`` stops an experiment by its id, and returns when the experiment's trials have ended. ``index``
-    gets the pids. Unless ``enabled``, no processes are started.
+    ``stop`` stops an experiment by its id, and returns when the experiment's trials have ended. ``index``:
+    the file that lists the experiments, with their pids. Unless ``enabled``, no processes are started.
     """
 
     def __init__(self, index: Index, *, stop: Callable[[str], Awaitable[object]], enabled: bool) -> None:
@@ -46,11 +46,15 @@ class StandIns:
         self._ending: set[asyncio.Task[None]] = set()  # tasks that end by themselves
 
     def pid(self, experiment_id: str) -> int:
-        """Return the pid of an experiment's process, or the server's own pid if there is none."""
+        """Return the pid of the process that represents an experiment, or the server's own pid without
+        such a process.
+        """
         return self._pids.get(experiment_id, os.getpid())
 
     def note(self, entry: IndexEntry) -> None:
-        """Start the process of an experiment that was opened, or end the process of a stopped experiment."""
+        """Start or end the process that represents an experiment, depending on the status in its index
+        entry.
+        """
         if not self._enabled:
             return
         if entry.status != ExperimentStatus.STOPPED and entry.id not in self._tasks:
@@ -62,14 +66,14 @@ class StandIns:
             self._let_end(task)
 
     async def close(self) -> None:
-        """End all processes. The experiments continue."""
+        """End all processes that represent experiments. The experiments themselves continue."""
         tasks = [*self._tasks.values(), *self._ending]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _keep(self, experiment_id: str) -> None:
-        """Keep a process running for an experiment until this task is cancelled."""
+        """Keep a process running that represents an experiment, until this task is cancelled."""
         delay, longest = _RETRY_S
         while True:
             try:
@@ -80,8 +84,9 @@ class StandIns:
                 delay = min(2 * delay, longest)
 
     async def _stand(self, experiment_id: str) -> None:
-        """Start a process, and stop the experiment when the process gets SIGTERM. Return if the process
-        was killed.
+        """Start a process that represents an experiment. Stop the experiment when the process gets SIGTERM.
+
+        Return when the process has ended.
         """
         process = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _SCRIPT, f"nnimgr-experiment-{experiment_id}"),

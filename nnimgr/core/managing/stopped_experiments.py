@@ -19,8 +19,9 @@ __all__ = ["AtRest"]
 
 
 class AtRest:
-    """Stopped experiments that the server at ``port`` shows (``viewed``) or is deleting (``deleting``), by
-    id.
+    """Stopped experiments that the server at ``port`` shows read-only or is deleting.
+
+    ``viewed``: ids of the shown experiments. ``deleting``: ids of the experiments that are being deleted.
     """
 
     def __init__(self, *, home: Home, index: Index, port: int) -> None:
@@ -34,10 +35,10 @@ class AtRest:
             raise RequestRefused(f"experiment {experiment_id} is being deleted")
 
     async def take(self, experiment_id: str, *, held: str | None, wish: str) -> IndexEntry:
-        """Return the entry of a stopped experiment that no server shows.
+        """Return the index entry of a stopped experiment that no server shows.
 
-        ``held``: the experiment's status if this server has it open. ``wish``: "viewed" or "deleted", for
-        messages. Raise UnknownExperiment or RequestRefused.
+        ``held``: the experiment's status if this server has it open, else None. ``wish``: "viewed" or
+        "deleted", for messages. Raise UnknownExperiment or RequestRefused.
         """
         self.refuse_deleted(experiment_id)
         entry = await asyncio.to_thread(self._index.get, experiment_id)
@@ -57,7 +58,7 @@ class AtRest:
         return entry
 
     async def show(self, entry: IndexEntry) -> IndexEntry:
-        """Mark the experiment as viewed; return the changed index entry."""
+        """Mark a stopped experiment as viewed in the index file; return the changed index entry."""
         shown = replace(entry, status=E.VIEWED.value, port=self._port, pid=os.getpid())
         await asyncio.to_thread(
             self._index.update, entry.id, status=shown.status, port=shown.port, pid=shown.pid
@@ -66,7 +67,7 @@ class AtRest:
         return shown
 
     async def hide(self, entry: IndexEntry) -> IndexEntry:
-        """Mark the experiment as stopped, no longer viewed; return the changed index entry."""
+        """Mark a viewed experiment as stopped in the index file; return the changed index entry."""
         await asyncio.to_thread(self._index.update, entry.id, status=E.STOPPED.value)
         self.viewed.discard(entry.id)
         return replace(entry, status=E.STOPPED.value)
@@ -75,7 +76,7 @@ class AtRest:
         """Delete the experiment with all its files; return sentences about files that remain on machines.
 
         Without ``leave``, raise RequestRefused if files on machines cannot be removed. Also raise OSError or
-        HomeError. In all cases, the experiment is removed from ``deleting``.
+        HomeError. In all cases, remove the experiment's id from ``deleting``.
         """
         try:
             await asyncio.to_thread(refuse_live, entry)

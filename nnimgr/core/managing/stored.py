@@ -21,7 +21,7 @@ __all__ = ["StoredSummaries"]
 
 @dataclass(slots=True)
 class StoredSummaries:
-    """Cache of stored summaries.
+    """Cache of experiments' summaries that were read from their databases.
 
     A database is read again when its files have changed. The methods block and are thread-safe.
     """
@@ -48,7 +48,7 @@ class StoredSummaries:
 
 
 def _read(directory: Path) -> dict[str, Any]:
-    """Return the fields of an ExperimentSummary from the database; empty if the database is unreadable."""
+    """Return fields of an ExperimentSummary from the database in this folder; none if it is unreadable."""
     try:
         stored = stored_experiment(directory)
         if stored is None:
@@ -79,7 +79,9 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _owner(directory: Path) -> str | None:
-    """Return the name of the user who owns the folder, or the user's number without a name."""
+    """Return the name of the user who owns the folder. For a user without a name, return the user id as
+    text.
+    """
     try:
         uid = os.stat(directory).st_uid
     except OSError:

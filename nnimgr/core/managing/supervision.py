@@ -1,4 +1,4 @@
-"""Keeps the runners of one server running.
+"""Keeps the runners of one server running. A runner runs one experiment.
 
 A runner that ended because its database cannot be written is restarted from the database, with back-off.
 After an internal error of a runner, the experiment has the status ERROR.
@@ -35,7 +35,7 @@ RESTART_S = (1.0, 30.0)  # first and longest wait before a runner is restarted a
 
 @dataclass(slots=True)
 class Held:
-    """Experiment that this server has open."""
+    """Experiment that this server has open, with its runner."""
 
     id: str
     directory: Path
@@ -49,7 +49,7 @@ class Held:
 
     @property
     def nni_status(self) -> str:
-        """Return NNI's name for the status; "" if the status is unknown.
+        """Return NNI's name for the experiment's status; "" if the status is unknown.
 
         NNI uses STOPPED only after all trials have ended, and STOPPING for a stop in progress.
         """
@@ -61,10 +61,11 @@ class Held:
 
 
 class Supervision:
-    """Starts runners and keeps them running. ``assembly`` builds the parts of a runner.
+    """Starts a runner for each open experiment, and restarts failed runners.
 
-    ``free``: closes the readers of a database before a runner opens the database. ``on_turn``: called after
-    each turn of an experiment. ``on_end``: called after a runner has ended.
+    ``assembly`` builds the parts of a runner. ``free`` closes the readers of a database before a runner opens
+    the database. ``on_turn`` is called after each turn (pass of a runner's loop), and ``on_end`` after a
+    runner has ended.
     """
 
     def __init__(
@@ -105,7 +106,8 @@ class Supervision:
         *,
         resumed: bool = False,
     ) -> None:
-        """Open the database, start a runner on it, and return after the runner's first turn.
+        """Open the experiment's database, start a runner, and return after the first turn (pass of the
+        runner's loop).
 
         ``created``: first facts of a new experiment, committed together.
 
@@ -124,14 +126,14 @@ class Supervision:
             raise
 
     async def forget(self, experiment_id: str) -> None:
-        """End the supervision of an experiment that has no working runner."""
+        """Drop an experiment that has no working runner, and cancel the restart of its runner."""
         held = self._held.pop(experiment_id, None)
         if held is not None:
             held.task.cancel()
             await asyncio.wait({held.task})
 
     async def release(self, experiment_id: str) -> None:
-        """Close the database of a stopped experiment."""
+        """Close the runner and the database of a stopped experiment."""
         held = self._held.pop(experiment_id, None)
         if held is not None:
             _end(held)
@@ -182,7 +184,10 @@ class Supervision:
         runner: ExperimentRunner | None = None,
         trouble: str | None = None,
     ) -> None:
-        """Keep an experiment running from now on. Without a ``runner``, start a runner after a wait."""
+        """Register an experiment as open, and start a task that keeps its runner running.
+
+        Without a ``runner``, the task starts a runner after a wait.
+        """
         held = self._held[experiment_id] = Held(experiment_id, directory, runner=runner, trouble=trouble)
         if runner is not None:
             held.notifier = self._assembly.notifier(directory, runner)
@@ -230,7 +235,9 @@ class Supervision:
 
 
 def _end(held: Held) -> None:
-    """Close the runner after its current turn. Without a runner, cancel the planned restart."""
+    """Close the experiment's runner after its current turn. If there is no runner, cancel the planned
+    restart.
+    """
     if held.runner is not None:
         held.runner.close()
     else:

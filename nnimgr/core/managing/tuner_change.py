@@ -1,4 +1,4 @@
-"""Checks a new tuner for a running experiment."""
+"""Checks the tuner that a user has chosen for a running experiment."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Running of one experiment: the loop, the mailbox, the search, and the requests of users."""
+"""Runs one experiment: the runner's loop, its mailbox, the search, and the requests of users."""

@@ -24,7 +24,11 @@ PROOF_OF_LIFE_S = 1.0  # a child without a pending request counts as recovered a
 
 
 class Child(Protocol):
-    """Child process (``nnimgr.dispatcher.process.DispatcherChild``). Messages are queued until its start."""
+    """Interface of a child process that hosts a tuner or assessor. Messages are queued until the process
+    starts.
+
+    ``nnimgr.dispatcher.process.DispatcherChild`` implements this interface.
+    """
 
     async def start(self) -> None: ...
     def send(self, message: m.ToChild) -> bool: ...
@@ -36,9 +40,10 @@ Spawn = Callable[[m.Start, Callable[[m.FromChild], None], Callable[[str], None]]
 
 
 class AlgorithmProcess:
-    """Algorithm in one role, with its current child process.
+    """Tuner or assessor of an experiment, with its current child process.
 
-    ``post`` puts facts into the runner's mailbox. ``notices``: the notices of the experiment's search.
+    ``post`` puts facts into the runner's mailbox. ``notices``: the experiment's notices about tuner and
+    assessor.
     """
 
     def __init__(self, start: m.Start, *, spawn: Spawn, post: Post, notices: dict[str, Notice]) -> None:
@@ -61,7 +66,7 @@ class AlgorithmProcess:
         self._closed = False
 
     async def begin(self) -> None:
-        """Start a child process, which rebuilds its state from all committed facts."""
+        """Start a child process, in which the algorithm rebuilds its state from all committed facts."""
         self._generation += 1
         self._reported = self._ready = self._answered = self._unanswered = False
         generation = self._generation
@@ -74,12 +79,14 @@ class AlgorithmProcess:
         await child.start()
 
     def tell(self, message: m.ToChild) -> None:
-        """Send a message to the child. Do nothing if no child runs."""
+        """Send a message to the child process. Do nothing if no child process runs."""
         if self._child is not None:
             self._child.send(message)
 
     def judge(self, metric: f.MetricReported) -> None:
-        """Add a new metric to the metrics that the next ``flush`` sends to a child that judges trials."""
+        """Collect a new intermediate metric for the next ``flush``, if the child stops trials by their
+        metrics.
+        """
         if self.judges and metric.type == f.MetricType.PERIODICAL:
             trial_id, attempt = trial_of_job(metric.job_id)
             self._judging.append((trial_id, attempt, metric.position, metric.sequence, metric.text))
@@ -93,7 +100,9 @@ class AlgorithmProcess:
             self._commits_to_catch_up = 2  # a commit that has already begun may lack these metrics
 
     def catch_up(self) -> None:
-        """Let a slow child read the missing metrics from the database. Call after each commit."""
+        """Let a slow child read the metrics that were not sent to it from the database. Call after each
+        commit.
+        """
         if self._commits_to_catch_up == 0:
             return
         self._commits_to_catch_up -= 1
@@ -105,7 +114,9 @@ class AlgorithmProcess:
             self._commits_to_catch_up = 1
 
     def failed(self, fact: f.AlgorithmFailed, state: ExperimentState) -> None:
-        """Restart the child after its failure was committed. The pause grows with each failure."""
+        """Restart the child process after its failure was committed. The pause before it grows with each
+        failure.
+        """
         if not fact.fatal or state.failed is not None or self._closed:
             return
         first, longest = RESTART_DELAYS_S
@@ -114,7 +125,9 @@ class AlgorithmProcess:
         self._later(self._restart(delay), f"{state.id}:restart-{self.role}")
 
     def halt(self) -> list[Child]:
-        """Ignore further messages of the child, and start no other child. Return the children to close."""
+        """Ignore further messages of the child, and start no other child. Return the child processes to
+        close.
+        """
         self._closed = True
         for task in self._tasks:
             task.cancel()
@@ -122,16 +135,16 @@ class AlgorithmProcess:
         self._child = None
         return list(children)
 
-    # ---- for a role to extend -----------------------------------------------------------------------------
+    # ---- hooks for subclasses -----------------------------------------------------------------------------
 
     def _began(self) -> None:
-        """Prepare for a child that was created and is about to start."""
+        """Hook: prepare for a child process that was created and is about to start."""
 
     def _gone(self) -> None:
-        """Clean up after a child that has exited or was dismissed."""
+        """Hook: clean up after a child process that has exited or was dismissed."""
 
     def _hear(self, message: m.FromChild) -> None:
-        """Convert a message of the child into facts and notices."""
+        """Post the facts that follow from a message of the child, and update the notices."""
         match message:
             case m.Answered():
                 if not self._answered:
@@ -177,7 +190,7 @@ class AlgorithmProcess:
                 loop = asyncio.get_running_loop()
                 loop.call_later(PROOF_OF_LIFE_S, self._lived, self._generation)
 
-    # ---- life and death -----------------------------------------------------------------------------------
+    # ---- start and end of the child -----------------------------------------------------------------------
 
     def _received(self, generation: int, message: m.FromChild) -> None:
         if generation == self._generation and not self._closed:
@@ -211,7 +224,9 @@ class AlgorithmProcess:
             await self._follow(self._dismiss())
 
     def _dismiss(self) -> Child | None:
-        """Ignore further messages of the current child; return this child."""
+        """Ignore all further messages of the current child process. Return this child, which has to be
+        closed.
+        """
         old, self._child = self._child, None
         self._generation += 1
         self._gone()
@@ -224,7 +239,9 @@ class AlgorithmProcess:
             self._leaving.remove(old)
 
     async def _follow(self, old: Child | None) -> None:
-        """Start a new child after the old child has exited, unless the algorithm is changed again first."""
+        """Start a new child after the child ``old`` has exited. Start none if the algorithm is changed
+        again first.
+        """
         generation = self._generation
         await self._see_off(old)
         if self._generation == generation and not self._closed:
@@ -237,14 +254,14 @@ class AlgorithmProcess:
         task.add_done_callback(self._tasks.discard)
 
     def _unless_replaced(self, fact: f.Fact) -> Builder:
-        """Return a builder of ``fact``.
+        """Return a function that builds ``fact`` in the runner's next turn.
 
-        The builder returns no fact if a user has replaced the tuner meanwhile.
+        The function returns no fact if a user has replaced the tuner meanwhile.
         """
         since, role = self.start.since, self.role
         return lambda state: () if role is f.Role.TUNER and since < state.tuner_number else (fact,)
 
 
 def _nothing(state: ExperimentState) -> Sequence[f.Fact]:
-    """Return no facts. The item only causes the runner to plan again."""
+    """Return no facts. This item in the mailbox only causes the runner to plan again."""
     return ()

@@ -1,4 +1,4 @@
-"""The process of the experiment's assessor.
+"""Sends metrics to the process of the experiment's assessor, and receives its verdicts.
 
 A metric is sent to the assessor on arrival, before the metric is committed. This is safe, because the verdict
 is a fact that follows the metric in the mailbox, so no verdict takes effect before its metric is committed.
@@ -18,7 +18,7 @@ __all__ = ["AssessorProcess"]
 
 
 class AssessorProcess(AlgorithmProcess):
-    """Sends metrics to the assessor's child, and posts the verdicts of the child.
+    """Sends metrics to the assessor's child process, and posts the child's verdicts to the runner's mailbox.
 
     ``pending_metrics`` returns the metrics that have arrived and are not committed yet. A new child needs
     these metrics, because the database lacks them.

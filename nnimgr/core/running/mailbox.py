@@ -1,4 +1,6 @@
-"""Mailbox of an experiment: facts, builders of facts, and requests for the next turn."""
+"""Mailbox of a runner: facts, builders of facts, and requests for the next turn (pass of the runner's
+loop).
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,20 @@ Item = f.Fact | Builder
 
 
 class Post(Protocol):
-    """Function that puts an item into the runner's mailbox. Items with ``urgent=False`` wait for a batch."""
+    """Function that puts an item into the runner's mailbox.
+
+    Items with ``urgent=False`` wait for a moment, so that many items are committed together.
+    """
 
     def __call__(self, item: Item, *, urgent: bool = True) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """Request of a user.
+    """Request of a user to a runner, which waits in the mailbox.
 
-    ``build`` returns the facts of the request, given the state at the beginning of a turn.
+    ``build`` returns the facts that fulfil the request, given the state at the beginning of a turn.
+    ``answer`` gets these facts after they are committed.
     """
 
     build: Builder
@@ -37,9 +43,9 @@ class Request:
 
 
 class Mailbox:
-    """Items that wait for the next turn.
+    """Queue of items for the runner's next turn (pass of its loop).
 
-    Callers await ``room``, which bounds the size of the mailbox. No item is ever dropped.
+    Senders first await ``room``, which limits the size of the queue. No item is ever dropped.
     """
 
     def __init__(self) -> None:
@@ -61,7 +67,9 @@ class Mailbox:
         await self._room.wait()
 
     async def take(self, until_s: float | None) -> list[Item | Request]:
-        """Wait for an item, at most ``until_s`` seconds (None: without limit); return all items."""
+        """Wait for an item, at most ``until_s`` seconds (None: without limit). Remove and return all
+        items.
+        """
         await _wait(self._filled, until_s)
         if self._items and not self._urgent.is_set():
             await _wait(self._urgent, PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Pending requests for parameter sets, and the facts that the tuner's answers result in."""
+"""Pending requests to the tuner for parameter sets, and the facts that follow from its answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Asking:
     """Pending requests to the tuner for parameter sets."""
 
     ids: dict[int, None] = field(default_factory=dict)
-    # parameter id -> (trial, number of the parameter set)
+    # requests for further sets of multi-phase trials: parameter id -> (trial, number of the parameter set)
     further: dict[int, tuple[str, int]] = field(default_factory=dict)
     # requested ids for which the tuner had no parameter set yet
     refused: set[int] = field(default_factory=set)
@@ -30,7 +30,9 @@ class Asking:
 
     @property
     def idle(self) -> bool:
-        """Return whether no request is pending, and no earlier answer can still bring a parameter set."""
+        """Return whether the tuner owes no parameter set, neither for a pending request nor for a refused
+        request.
+        """
         return not (self.ids or self.further or self.refused)
 
     def next_id(self, state: ExperimentState) -> int:
@@ -40,10 +42,14 @@ class Asking:
 
 
 def suggest(asking: Asking, message: m.Suggestion) -> Builder:
-    """Return a builder of a new trial. The builder returns no fact if the tuner was replaced meanwhile."""
+    """Return a function that builds the fact of a new trial from a suggestion of the tuner.
+
+    The function returns no fact if the tuner was replaced meanwhile.
+    """
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
-        # The request stays pending until this turn, so that the plan does not request another set.
+        # The request stays pending until the turn that records the trial. Otherwise the plan would request
+        # another set.
         asking.ids.pop(message.parameter_id, None)
         asking.refused.discard(message.parameter_id)
         if message.fed_to < state.tuner_number:
@@ -65,13 +71,14 @@ def suggest(asking: Asking, message: m.Suggestion) -> Builder:
 
 
 def bind(asking: Asking, parameter_id: int, given: m.Suggestion | None, *, fed_to: int) -> Builder:
-    """Return a builder that binds a further parameter set to its trial.
+    """Return a function that builds the fact of a further parameter set for a multi-phase trial.
 
-    ``given`` is None if the tuner has no more sets.
+    ``given``: the set; None if the tuner has no more sets.
     """
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
-        # The request stays pending until this turn, so that the plan does not request the set again.
+        # The request stays pending until the turn that records the set. Otherwise the plan would request the
+        # set again.
         trial_id, index = asking.further.pop(parameter_id)
         trial = state.trials.get(trial_id)
         late = trial is None or index != len(trial.sets)
@@ -96,9 +103,9 @@ def bind(asking: Asking, parameter_id: int, given: m.Suggestion | None, *, fed_t
 
 
 def exhausted(fed_to: int) -> Builder:
-    """Return a builder of the fact that the tuner has no more parameter sets.
+    """Return a function that builds the fact that the tuner has no more parameter sets.
 
-    The builder returns no fact if the answer predates the current search space or the current tuner.
+    The function returns no fact if the answer predates the current search space or the current tuner.
     """
     return lambda state: () if fed_to < max(state.space_number, state.tuner_number) else (f.TunerExhausted(),)
 

@@ -1,7 +1,7 @@
-"""Requests of users to a running experiment, as builders of facts.
+"""Requests of users to a running experiment, as builders (functions that return facts).
 
-A builder is called with the state at the beginning of a turn. If the request is not possible in this state,
-the builder raises RequestRefused with a sentence.
+A builder is called with the state at the beginning of a turn (pass of the runner's loop). If the request is
+not possible in this state, the builder raises RequestRefused with a sentence.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RequestRefused(Exception):
 
 
 class UnknownTrial(RequestRefused):
-    """Error: no live trial has this id."""
+    """Error: no unfinished trial has this id."""
 
 
 class BudgetSpent(RequestRefused):
@@ -45,8 +45,9 @@ class BudgetSpent(RequestRefused):
 class TrialAddition:
     """Request to add a customised trial. A repeated request with the same key returns the first trial.
 
-    An instance is a ``Builder``. ``outstanding``: number of pending suggestions, which also count for the
-    budget. ``added`` is set after the request was answered.
+    An instance is called as a builder of facts. ``outstanding``: number of suggestions that the tuner was
+    asked for and has not sent, which also count towards maxTrialNumber. ``added``: the trial, set when the
+    builder was called.
     """
 
     def __init__(self, parameters: Any, *, outstanding: int, key: str | None = None) -> None:
@@ -89,7 +90,7 @@ class TrialAddition:
 
 
 def initial_trials(experiment_id: str, sets: Sequence[Any]) -> list[f.Suggested]:
-    """Return the facts of the initial trials, one trial for each parameter set."""
+    """Return the facts that create the initial trials, one trial for each parameter set."""
     return [
         f.Suggested(
             trial_id=trial_id_of(experiment_id, sequence),
@@ -104,7 +105,7 @@ def initial_trials(experiment_id: str, sets: Sequence[Any]) -> list[f.Suggested]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTrial:
-    """Failed trial that was not rerun. ``parameters``: JSON text."""
+    """Failed trial that was not run again yet. ``parameters``: JSON text."""
 
     id: str
     parameter_id: int | None
@@ -112,9 +113,9 @@ class FailedTrial:
 
 
 def rerun(trials: Sequence[FailedTrial]) -> Builder:
-    """Return a builder that reruns failed trials.
+    """Return a builder of facts that run failed trials again, each as a new trial.
 
-    In the trial budget, each new trial replaces its failed trial.
+    A new trial takes the place of its failed trial in the count for maxTrialNumber.
     """
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
@@ -144,7 +145,7 @@ def stop_trial(trial_id: str, *, kind: f.StopKind = f.StopKind.USER) -> Builder:
 
 
 def stop_trials(trial_ids: Sequence[str]) -> Builder:
-    """Return a builder that stops each of these trials that is live."""
+    """Return a builder of facts that stop each of these trials that has not ended."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         return [f.StopRequested(trial_id=name) for name in dict.fromkeys(trial_ids) if name in state.trials]
@@ -153,7 +154,7 @@ def stop_trials(trial_ids: Sequence[str]) -> Builder:
 
 
 def lose_trial(trial_id: str) -> Builder:
-    """Return a builder that declares a trial on a silent machine lost."""
+    """Return a builder of the fact that a trial on a silent machine is lost."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         trial = state.trials.get(trial_id)
@@ -170,16 +171,16 @@ def lose_trial(trial_id: str) -> Builder:
 
 
 def read_config(state: ExperimentState) -> ExperimentConfig:
-    """Return the parsed configuration of the state."""
+    """Return the experiment's configuration, parsed from its state."""
     return read_canonical({**state.config, "searchSpace": dict(state.search_space)})
 
 
 def changed_config(
     before: ExperimentConfig, changes: Mapping[str, Any], *, elapsed: timedelta
 ) -> ExperimentConfig:
-    """Return the configuration with new values of top-level fields. Raise ConfigError.
+    """Return the configuration with new values of top-level fields. The value None removes a limit.
 
-    The value None removes a limit.
+    Raise ConfigError if the new configuration is not valid.
     """
     after = apply_updates(before, changes, elapsed=elapsed)
     if after.search_space_constraints:
@@ -188,7 +189,10 @@ def changed_config(
 
 
 def record_config(before: ExperimentConfig, after: ExperimentConfig) -> Builder:
-    """Return a builder that replaces the configuration. The builder raises ConfigError or RequestRefused."""
+    """Return a builder of the fact that ``after`` replaces the configuration ``before``.
+
+    The builder raises ConfigError or RequestRefused.
+    """
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         if state.status is f.ExperimentStatus.VIEWED:
@@ -214,7 +218,9 @@ def record_config(before: ExperimentConfig, after: ExperimentConfig) -> Builder:
 
 
 def _keep_direction(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Raise ConfigError if the change would reverse the goal: the best result would become the worst."""
+    """Raise ConfigError if the change switches between maximize and minimize: the best result would become
+    the worst.
+    """
     mode = optimize_mode(old)
     if optimize_mode(new) != mode:
         sentence = (
@@ -225,7 +231,7 @@ def _keep_direction(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
 
 
 def import_data(records: Sequence[Mapping[str, Any]]) -> Builder:
-    """Return a builder that imports results of other experiments for the tuner.
+    """Return a builder of the fact that results of other experiments are imported for the tuner.
 
     ``records``: a list of {"parameter": {...}, "value": number or mapping}.
     """
@@ -244,7 +250,7 @@ def import_data(records: Sequence[Mapping[str, Any]]) -> Builder:
 
 
 def change_machines(facts: Sequence[f.Fact]) -> Builder:
-    """Return a builder that adds, drains or removes machines."""
+    """Return a builder of ``facts``, which add, drain or remove machines."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         _check_open(state)

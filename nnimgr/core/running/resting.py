@@ -1,7 +1,7 @@
 """Decides when the process of a built-in tuner may end because its experiment only waits for trials.
 
-For the next request for a parameter set, the search starts another process, which rebuilds its state from the
-log, as after a crash.
+The next request for a parameter set starts another process, which rebuilds the tuner's state from the log, as
+after a crash.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ __all__ = ["QUICK_S", "REST_AFTER_S", "RestTimer"]
 
 
 class RestTimer:
-    """Calls ``rest`` after a time without requests to the tuner, if no request is pending (``idle``)."""
+    """Timer that calls ``rest`` after a time without requests to the tuner, if no request is pending
+    (``idle``).
+    """
 
     def __init__(self, *, idle: Callable[[], bool], rest: Callable[[], None]) -> None:
         self._idle, self._rest = idle, rest
@@ -24,23 +26,23 @@ class RestTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def began(self) -> None:
-        """Record that a process of the tuner is being started."""
+        """Record that a process of the tuner is being started, and stop the timer."""
         self.stop()
         self._began_at = asyncio.get_running_loop().time()
 
     def ready(self) -> None:
-        """Start the timer, unless the start of the process took long."""
+        """Start the timer once the tuner's process is ready, unless its start took long."""
         loop = asyncio.get_running_loop()
         self._used_at = loop.time()
         if self._used_at - self._began_at <= QUICK_S:
             self._timer = loop.call_later(REST_AFTER_S, self._look)
 
     def used(self) -> None:
-        """Record a request to the tuner. The timer compares with this time when it expires."""
+        """Record the time of a request to the tuner. The timer checks this time when it expires."""
         self._used_at = asyncio.get_running_loop().time()
 
     def stop(self) -> None:
-        """Stop the timer, because the process has ended or must continue."""
+        """Stop the timer, because the tuner's process has ended or must continue."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,8 +1,9 @@
-"""ExperimentRunner: the only writer of an experiment's database, and the only place where its events meet.
+"""ExperimentRunner: the only writer of an experiment's database, through which all its events pass.
 
-Mailbox -> (fold -> plan, until nothing follows) -> one commit -> act and answer. An action never raises an
-exception into the loop. A failed commit ends the runner, and NNIManager starts another runner from the
-database.
+In each turn, the runner takes the items in its mailbox, folds their facts into the state, and plans until
+nothing follows. Then it makes one commit, carries out the commands and answers the requests. An action never
+raises an exception into the loop. A failed commit ends the runner, and NNIManager starts another runner from
+the database.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ LIVE = frozenset({f.ExperimentStatus.INITIALIZED, f.ExperimentStatus.RUNNING, f.
 
 
 class Writer(Protocol):
-    """Interface of the store that commits turns (``nnimgr.store.writer.ExperimentWriter``)."""
+    """Interface of the store, which commits the facts of a turn
+    (``nnimgr.store.writer.ExperimentWriter``).
+    """
 
     db_id: str
     m_epoch: int
@@ -50,7 +53,7 @@ class Writer(Protocol):
 
 
 class RunnerClosed(RequestRefused):
-    """The experiment's runner has ended."""
+    """Error: the experiment's runner has ended."""
 
     def __init__(self) -> None:
         super().__init__("the experiment is being closed; try again")
@@ -58,7 +61,9 @@ class RunnerClosed(RequestRefused):
 
 @dataclass(slots=True)
 class _Turn:
-    """Pass of the loop: the taken items, the resulting facts, and the requests to answer."""
+    """One pass of the runner's loop, with the resulting facts, the requests to answer, and the requests to
+    the tuner.
+    """
 
     at: datetime
     recorded: list[f.Recorded] = field(default_factory=list)
@@ -68,7 +73,7 @@ class _Turn:
 
 
 class ExperimentRunner(TakesRequests):
-    """Runs one experiment until ``close``. ``opening``: the facts of the first turn.
+    """Runs one experiment until ``close`` is called. ``opening``: facts to record in the first turn.
 
     ``check_tuner``: see ``TakesRequests``.
     """
@@ -110,15 +115,15 @@ class ExperimentRunner(TakesRequests):
     # ---- requests from outside ----------------------------------------------------------------------------
 
     def post(self, item: Item, *, urgent: bool = True) -> None:
-        """Put a fact, or a builder of facts, into the mailbox. An item that is not urgent waits for other
-        items.
+        """Put a fact, or a builder of facts, into the mailbox. An item that is not urgent may wait a
+        moment.
         """
         self._mailbox.put(item, urgent=urgent)
 
     async def request(self, build: Builder) -> Sequence[f.Fact]:
-        """Return the facts that a user's request leads to, once they are committed.
+        """Commit the facts of a user's request, and return these facts.
 
-        ``build`` gets the state of the turn that takes the request, and may raise RequestRefused.
+        ``build`` returns the facts, given the state at the beginning of a turn, and may raise RequestRefused.
         """
         if self._closing:
             raise RunnerClosed
@@ -129,9 +134,9 @@ class ExperimentRunner(TakesRequests):
     async def stop(self, *, detach: bool) -> list[str]:
         """Stop the experiment, and return when all trials have ended.
 
-        With ``detach``, all trials continue, and their ids are returned. Otherwise only trials on silent
-        machines may continue, and are returned; they are ended when the machines answer again, as long as a
-        server runs. Raise RequestRefused if the experiment is resumed meanwhile.
+        With ``detach``, all trials continue, and their ids are returned. Otherwise only the ids of trials on
+        silent machines are returned. A server ends these trials when the machines answer again. Raise
+        RequestRefused if the experiment is resumed meanwhile.
         """
         await self.request(requests.stop_experiment(detach=detach))
         opened_at = self.state.opened_at
@@ -144,29 +149,32 @@ class ExperimentRunner(TakesRequests):
         return live or list(dict.fromkeys(job.trial_id for job in self.state.jobs.values() if job.lost))
 
     def _is_serving(self) -> bool:
-        """Return whether an open service serves more than the remains of trials on silent hosts."""
+        """Return whether the training service is open for more than trials that may still run on silent
+        hosts.
+        """
         return self.session.active and not self.awaits_silent
 
     @property
     def awaits_silent(self) -> bool:
-        """True if the service is open only to end trials that may still run on silent hosts."""
+        """True if the training service is open only to end trials that may still run on silent hosts."""
         return self.session.active and bool(self.state.jobs) and self.state.over
 
     async def committed_after(self, number: int) -> int:
-        """Wait until a fact with a higher number is committed; return the highest number then.
+        """Wait until a fact with a number above ``number`` is committed. Return the last committed fact's
+        number.
 
-        Raises RunnerClosed.
+        Raise RunnerClosed if the runner ends.
         """
         while self.last_number <= number:
             await asyncio.shield(self._tick)
         return self.last_number
 
     async def opened(self) -> None:
-        """Wait until the first turn is over. Raise the error that ended the runner before, if any."""
+        """Wait until the runner's first turn is over. Raise the error if the runner ended before."""
         await asyncio.shield(self._first_turn)
 
     def active(self) -> timedelta:
-        """Return how long the experiment has been running, by its own clock."""
+        """Return the total time that the experiment has been running, by its own clock."""
         return self.state.active_for(self._clock())
 
     def now(self) -> str:
@@ -183,7 +191,7 @@ class ExperimentRunner(TakesRequests):
 
     @property
     def notices(self) -> Mapping[str, Notice]:
-        """Return the current notices by subject: long calls, a platform that cannot be used, and others."""
+        """Return the experiment's current notices by subject, for example about a call that takes long."""
         found = dict(self.search.all_notices) if self.search is not None else {}
         found |= {about: Notice(subject=told) for about, told in self.session.notices.items()}
         if self.state.missing:
@@ -206,21 +214,23 @@ class ExperimentRunner(TakesRequests):
         return self.search.outstanding if self.search is not None else 0
 
     def pending_metrics(self) -> Iterator[f.MetricReported]:
-        """Return the metrics that have arrived and are not committed yet, in order."""
+        """Yield the metrics that have arrived and are not committed yet, in order."""
         for recorded in self._turn.recorded:
             if type(recorded.fact) is f.MetricReported:
                 yield recorded.fact
         yield from self._mailbox.metrics()
 
     def close(self) -> None:
-        """End after the current turn; trials continue (see ``run``)."""
+        """Ask the runner to end after the current turn. Trials continue (see ``run``)."""
         self._closing = True
         self._mailbox.wake()
 
     # ---- the loop -----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Take turns until the runner is closed, then store a snapshot. Raise StoreError (inside a group)."""
+        """Process the mailbox until the runner is closed. Raise a StoreError (in a group) if a commit
+        fails.
+        """
         end: BaseException = RunnerClosed()
         try:
             async with asyncio.TaskGroup() as group:
@@ -286,7 +296,7 @@ class ExperimentRunner(TakesRequests):
         turn.recorded.append(recorded)
 
     def _queue(self, commands: Sequence[Command], turn: _Turn) -> list[f.Fact]:
-        """Pass the commands to the service; return the facts to commit with this turn."""
+        """Pass commands to the training service or keep them in ``turn``; return the facts to commit."""
         turn.ask, turn.further = None, []
         for command in commands:
             match command:
@@ -311,7 +321,7 @@ class ExperimentRunner(TakesRequests):
         turn.recorded = []
 
     def _tell(self) -> None:
-        """Notify the clients that follow the log that the turn is over."""
+        """Notify ``on_turn`` and all waiting clients that the turn is over."""
         self._on_turn(self.state)
         tick, self._tick = self._tick, asyncio.get_running_loop().create_future()
         tick.set_result(None)
@@ -321,7 +331,9 @@ class ExperimentRunner(TakesRequests):
     # ---- service and search -------------------------------------------------------------------------------
 
     async def _keep_open(self) -> None:
-        """Open or close the service and the processes of the search, as the experiment's status requires."""
+        """Open or close the training service and the processes of tuner and assessor, as the status
+        requires.
+        """
         state = self.state
         live = state.status in LIVE and not self._closing
         needs_service = (live or bool(state.jobs)) and not (state.detached and state.stop_requested)
@@ -345,7 +357,7 @@ class ExperimentRunner(TakesRequests):
         return self._group.create_task(work, name=f"{self.state.id}:{name}")
 
     async def _let_go(self, end: BaseException) -> None:
-        """End the runner. Trials and keepers continue, child processes end, and the database is closed."""
+        """End the runner: close its child processes and its database. Trials and keepers continue."""
         self._closing = True  # no more requests are accepted
         if not self._first_turn.done():
             _fail(self._first_turn, end)
@@ -363,14 +375,14 @@ class ExperimentRunner(TakesRequests):
 
 
 def first_error(error: BaseException) -> BaseException:
-    """Return the first exception of a group that is not a group itself."""
+    """Return the first exception in a group (or in nested groups) that is not a group itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def _fail(future: asyncio.Future[None], end: BaseException) -> None:
-    """Set the error of a future, and mark the error as retrieved, because nobody may be waiting."""
+    """Set the error of a future, and mark the error as retrieved, because nobody may await the future."""
     error = first_error(end)
     future.set_exception(error if isinstance(error, Exception) else RunnerClosed())
     future.exception()

@@ -51,49 +51,59 @@ class Search:
 
     @property
     def all_notices(self) -> dict[str, Notice]:
-        """Return the notices about tuner and assessor by subject, also about a tuner that hangs."""
+        """Return the notices about tuner and assessor by subject, including a notice about a tuner that
+        hangs.
+        """
         silence = None if "tuner" in self._notices else self._tuner.silence
         return self._notices if silence is None else self._notices | {"tuner": silence}
 
     async def open(self, state: ExperimentState) -> None:
-        """Start the children, which rebuild their state from all committed facts."""
+        """Start the child processes of tuner and assessor, which rebuild their state from all committed
+        facts.
+        """
         for process in self._processes.values():
             process.fed_to = state.number
         await asyncio.gather(*(process.begin() for process in self._processes.values()))
 
     async def close(self) -> None:
-        """End the children."""
+        """End the child processes of tuner and assessor."""
         children = [child for process in self._processes.values() for child in process.halt()]
         await asyncio.gather(*(child.close() for child in children))
 
     # ---- asking -------------------------------------------------------------------------------------------
 
     def ahead(self, limits: f.Limits) -> int:
-        """Return the number of suggestions to hold ready beyond the free slots."""
+        """Return the number of suggestions to request from the tuner in advance, beyond the free slots."""
         return self._tuner.ahead(limits)
 
     def ask(self, count: int, state: ExperimentState, *, urgent: bool) -> None:
-        """Request suggestions until ``count`` suggestions are pending. ``urgent``: a slot waits."""
+        """Request suggestions from the tuner until ``count`` requests are pending. ``urgent``: a free slot
+        waits.
+        """
         self._tuner.ask(count, state, urgent=urgent)
 
     def ask_further(self, trial_id: str, index: int, state: ExperimentState) -> None:
-        """Request parameter set number ``index`` of a multi-phase trial, unless already requested."""
+        """Request parameter set number ``index`` of a multi-phase trial from the tuner, unless it is
+        requested already.
+        """
         self._tuner.ask_further(trial_id, index, state)
 
     def judge(self, metric: f.MetricReported) -> None:
-        """Add a new metric to the metrics that the next ``flush`` sends to assessor and advisor."""
+        """Collect a new metric, which the next ``flush`` sends to the assessor or advisor."""
         for process in self._processes.values():
             process.judge(metric)
 
     def flush(self) -> None:
-        """Send the metrics that ``judge`` has collected."""
+        """Send the metrics that ``judge`` has collected to the assessor or advisor."""
         for process in self._processes.values():
             process.flush()
 
     # ---- telling ------------------------------------------------------------------------------------------
 
     def committed(self, turn: Sequence[f.Recorded], touched: Touched, state: ExperimentState) -> None:
-        """Send the committed facts to the children, and restart children whose failures are committed."""
+        """Report the committed facts to tuner and assessor, and restart their processes after committed
+        failures.
+        """
         for number, _, fact in turn:
             match fact:
                 case f.TrialEnded():

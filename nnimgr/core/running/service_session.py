@@ -1,8 +1,8 @@
-"""Training service of one experiment, from its opening to its end.
+"""Opens, uses and closes the training service of one experiment.
 
-A session is created with its runner, and has a service only while the experiment needs a service. The
-session submits the open jobs of the state to each new service, and puts the service's events into the
-runner's mailbox.
+A session is created with its runner, and has an open service only while the experiment needs it. The session
+submits the open jobs of the state to each new service, and puts the service's events into the runner's
+mailbox.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ logger = logging.getLogger(__name__)
 
 
 class Database(Protocol):
-    """Identity of the experiment's database, for services and keepers."""
+    """Interface with the identity of the experiment's database, which training services and keepers
+    receive.
+    """
 
     @property
     def db_id(self) -> str: ...
@@ -51,8 +53,8 @@ class Database(Protocol):
 class ServiceSession:
     """Session of a runner with its training service.
 
-    ``service``: the open service, after all open jobs were submitted; else None. ``closing``: a service that
-    is being closed and may still report output of jobs. ``trouble``: the error that prevents opening a
+    ``service``: the open service, after all open jobs were submitted to it; else None. ``closing``: a service
+    that is being closed and may still report output of jobs. ``trouble``: the error that prevents opening a
     service. ``left``: sentences about files or processes that the last service may have left on machines.
     """
 
@@ -78,12 +80,12 @@ class ServiceSession:
 
     @property
     def active(self) -> bool:
-        """Return whether a service is open or is being opened."""
+        """Return whether the training service is open or is being opened."""
         return self._pump is not None
 
     @property
     def notices(self) -> Mapping[str, str]:
-        """Return sentences about present problems of the service, by subject."""
+        """Return sentences about present problems of the training service, by subject."""
         found = {} if self.service is None else dict(self.service.notices())
         if self.trouble is not None:
             found["service"] = self.trouble
@@ -92,7 +94,7 @@ class ServiceSession:
     # ---- called by the runner -----------------------------------------------------------------------------
 
     def follow(self, commands: Iterable[Command], at: datetime) -> list[f.Fact]:
-        """Pass commands about jobs to the service; return the facts to commit in the same turn."""
+        """Pass commands about jobs to the training service; return the facts to commit in the same turn."""
         facts: list[f.Fact] = []
         service = self.service
         if service is None:
@@ -111,7 +113,9 @@ class ServiceSession:
         return facts
 
     def committed(self, turn: Sequence[f.Recorded], job_ids: Iterable[str]) -> None:
-        """Report the committed facts to the service. Forget the touched jobs that have ended."""
+        """Report the committed facts to the training service. Forget positions in the output of ended
+        jobs.
+        """
         if self.service is not None:
             self.service.committed([r.fact for r in turn if isinstance(r.fact, f.JobEvent)])
         jobs = self._state.jobs
@@ -122,7 +126,7 @@ class ServiceSession:
     async def keep(
         self, *, needed: bool, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
     ) -> None:
-        """Open a service if the experiment needs a service, else close the service."""
+        """Open the training service if the experiment needs it (``needed``); otherwise close it."""
         if needed and self._pump is None:
             self._pump = spawn(self._serve(), "service")
             self._keepers_left, self.left = False, ()
@@ -132,12 +136,12 @@ class ServiceSession:
             await self._dismiss_keepers()
 
     def interrupt(self) -> None:
-        """Stop taking events of the service, because the runner ends."""
+        """Stop receiving events of the training service, because the runner ends."""
         if self._pump is not None:
             self._pump.cancel()
 
     async def detach(self) -> None:
-        """Close the service and leave its jobs running."""
+        """Close the training service and leave its jobs running."""
         service = self.service or self._opening
         if service is not None:
             await service.close(detach=True)
@@ -145,7 +149,9 @@ class ServiceSession:
     # ---- opening and closing ------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
-        """Open a service, submit the open jobs of the state, and put the events into the mailbox."""
+        """Open the training service, submit the open jobs to it, and put its events into the runner's
+        mailbox.
+        """
         delay, longest = RETRY_S
         while True:
             try:
@@ -167,7 +173,10 @@ class ServiceSession:
                 search.flush()
 
     def _adopt(self, service: TrainingService, state: ExperimentState) -> Sequence[f.Fact]:
-        """Submit every open job of the state to the service. Called between two turns."""
+        """Submit every open job of the state to a new training service. Return the facts that follow.
+
+        The runner calls this at the beginning of a turn.
+        """
         facts: list[f.Fact] = []
         if self._opening is not service:  # the service was closed meanwhile
             return facts
@@ -197,7 +206,9 @@ class ServiceSession:
         pump.cancel()
 
     async def _dismiss_keepers(self) -> None:
-        """End keepers that still run because the last server crashed after the end of the experiment."""
+        """End keepers (the agents beside the trials) that still run because the last server crashed after
+        the experiment's end.
+        """
         self._keepers_left = False
         with contextlib.suppress(ServiceUnavailable):
             service = self._make_service(self._state)
@@ -210,7 +221,9 @@ class ServiceSession:
     # ---- events -------------------------------------------------------------------------------------------
 
     def _arrived(self, event: f.JobEvent) -> None:
-        """Put an event into the mailbox. Drop duplicate frames, and pass metrics to the assessor."""
+        """Put an event of the training service into the mailbox. Ignore a repeated event; collect metrics
+        for the assessor.
+        """
         if isinstance(event, f.MetricReported | f.FrameSkipped | f.ParametersWanted):
             if event.position != self._door.get(event.job_id, 0):
                 return
@@ -218,7 +231,7 @@ class ServiceSession:
             search = self._search()
             if search is not None and type(event) is f.MetricReported:
                 search.judge(event)
-        # Events without consequences may wait for the trial's end, which often follows soon. This saves one
+        # Metrics and starts of jobs may wait for the trial's end, which often follows soon. This saves one
         # commit per trial.
         self._mailbox.put(event, urgent=not isinstance(event, f.MetricReported | f.JobStarted))
 
@@ -259,7 +272,10 @@ class ServiceSession:
 
 
 def _submit(service: TrainingService, trial: TrialState, job_id: str, at: datetime) -> Sequence[f.Fact]:
-    """Submit a new job. If the service can never run the job, return facts that end it at once."""
+    """Submit a new job to the training service. Return the facts to commit.
+
+    If the service can never run the job, these facts end the job at once.
+    """
     try:
         answer = service.submit_trial_job(job_spec(trial, job_id))
     except JobRejected as error:
@@ -281,7 +297,9 @@ def _submit(service: TrainingService, trial: TrialState, job_id: str, at: dateti
 
 
 def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = None) -> TrialJobSpec:
-    """Return the job's description for a service. With ``state``, include the committed facts on the job."""
+    """Return the description of a job for the training service. With ``state``, include the job's
+    committed progress.
+    """
     job = state.jobs[job_id] if state is not None else None
     return TrialJobSpec(
         id=job_id,

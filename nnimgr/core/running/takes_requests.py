@@ -18,7 +18,7 @@ __all__ = ["TakesRequests"]
 
 
 class TakesRequests(abc.ABC):
-    """Part of a runner that handles requests of users for changes.
+    """Part of a runner that handles users' requests to change the experiment.
 
     ``check_tuner`` raises ConfigError for a tuner that the experiment's Python cannot create. The check
     blocks its thread.
@@ -32,7 +32,7 @@ class TakesRequests(abc.ABC):
 
     @abc.abstractmethod
     async def request(self, build: Builder) -> Sequence[f.Fact]:
-        """Return the facts that ``build`` returns, after the facts are committed.
+        """Commit the facts that ``build`` returns, and return these facts.
 
         ``build`` is called with the state at the beginning of a turn, and may raise RequestRefused.
         """
@@ -64,11 +64,13 @@ class TakesRequests(abc.ABC):
             return [fact for fact in facts if isinstance(fact, f.Suggested)]
 
     async def stop_trial(self, trial_id: str) -> None:
-        """Order the stop of a trial; return after the order is committed. Raise UnknownTrial."""
+        """Order a trial to stop; return after the order is committed. Raise UnknownTrial."""
         await self.request(requests.stop_trial(trial_id))
 
     async def stop_trials(self, trial_ids: Sequence[str]) -> set[str]:
-        """Order the stop of all live trials in ``trial_ids``; return these trials after the commit."""
+        """Order all unfinished trials in ``trial_ids`` to stop; return the ids of these trials after the
+        commit.
+        """
         facts = await self.request(requests.stop_trials(trial_ids))
         return {fact.trial_id for fact in facts if isinstance(fact, f.StopRequested)}
 
@@ -87,9 +89,10 @@ class TakesRequests(abc.ABC):
         return self._config
 
     async def change_config(self, changes: Mapping[str, Any]) -> None:
-        """Change top-level fields; the value None removes a limit. Raise ConfigError or RequestRefused.
+        """Change top-level fields of the configuration; the value None removes a limit.
 
-        Only one call runs at a time, so that exactly the checked configuration is recorded.
+        Only one call runs at a time, so that exactly the checked configuration is recorded. Raise ConfigError
+        or RequestRefused.
         """
         async with self._changing:
             before, state = self.config, self.state

@@ -1,4 +1,6 @@
-"""The process of the experiment's tuner: requests for parameter sets, replacement, and pauses."""
+"""Requests parameter sets from the process of the experiment's tuner, replaces the tuner, and ends an idle
+process.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ SILENT_AFTER_S = 5.0  # a working child reports a slow call of its algorithm lon
 
 
 class TunerProcess(AlgorithmProcess):
-    """Requests parameter sets from the tuner's child, and posts the suggestions of the child.
+    """Requests parameter sets from the tuner's child process, and posts its suggestions to the runner's
+    mailbox.
 
     ``new_tuner`` returns the start message of the tuner that a user has chosen, or raises ValueError or
     OSError.
@@ -63,7 +66,7 @@ class TunerProcess(AlgorithmProcess):
         return Notice(subject="the tuner has not answered a request for parameter sets", seconds=seconds)
 
     def ahead(self, limits: f.Limits) -> int:
-        """Return the number of suggestions to hold ready beyond the free slots."""
+        """Return the number of suggestions to request in advance, beyond the free slots."""
         if limits.suggestions_ahead is not None:
             return limits.suggestions_ahead
         if not self._learns:
@@ -73,7 +76,9 @@ class TunerProcess(AlgorithmProcess):
         return min(self._asking.last_freed, limits.trial_concurrency)
 
     def ask(self, count: int, state: ExperimentState, *, urgent: bool) -> None:
-        """Request suggestions until ``count`` suggestions are pending. ``urgent``: a slot waits."""
+        """Request suggestions from the tuner until ``count`` requests are pending. ``urgent``: a free slot
+        waits.
+        """
         asking = self._asking
         asking.urgent = urgent
         missing = count - len(asking.ids)
@@ -87,7 +92,9 @@ class TunerProcess(AlgorithmProcess):
         self._ask(child, m.Ask(parameter_ids=ids, fed_to=self.fed_to))
 
     def ask_further(self, trial_id: str, index: int, state: ExperimentState) -> None:
-        """Request parameter set number ``index`` of a multi-phase trial, unless already requested."""
+        """Request parameter set number ``index`` of a multi-phase trial from the tuner, unless it is
+        requested already.
+        """
         asking = self._asking
         if (trial_id, index) in asking.further.values() or (child := self._awake()) is None:
             return
@@ -96,7 +103,7 @@ class TunerProcess(AlgorithmProcess):
         self._ask(child, m.Ask(parameter_ids=(parameter_id,), fed_to=self.fed_to, trial_id=trial_id))
 
     def slot_freed(self) -> None:
-        """Count a slot that becomes free while the tuner answers."""
+        """Count a slot that has become free while the tuner works on an answer."""
         self._asking.freed += 1
 
     def replace(self, state: ExperimentState) -> None:
@@ -124,7 +131,10 @@ class TunerProcess(AlgorithmProcess):
         return super().halt()
 
     def _awake(self) -> Child | None:
-        """Return the child. If the tuner rests, start a child and return None: the runner plans again."""
+        """Return the tuner's child process, or None if no child process runs now.
+
+        If the tuner rests, start a child process. The runner plans again once the child runs.
+        """
         if self._resting:
             self._resting = False
             self._later(self._follow(None), "wake-tuner")
@@ -136,7 +146,7 @@ class TunerProcess(AlgorithmProcess):
         self._rest_timer.used()
 
     def _rest(self) -> None:
-        """End the tuner's process until the next request."""
+        """End the tuner's idle process until the next request for parameter sets."""
         old = self._dismiss()
         self._resting = True
         self._later(self._see_off(old), "rest-tuner")
@@ -172,7 +182,9 @@ class TunerProcess(AlgorithmProcess):
         self._post(suggest(asking, message), urgent=asking.urgent)
 
     def _took(self, message: m.Answered) -> None:
-        """Record the end of an answer: its duration, and the missing parameter sets."""
+        """Process the end of the tuner's answer: record its duration, and report parameter sets that are
+        missing.
+        """
         asking = self._asking
         if asking.since is not None:
             now = asyncio.get_running_loop().time()
