@@ -46,7 +46,9 @@ def happening(
 
 
 def sentence_of(status: ExperimentStatus, reason: str) -> str:
-    """Return one sentence about an experiment that has ended or that no runner has opened."""
+    """Return one sentence about an experiment that has ended or is not open, from its status and the
+    reason.
+    """
     match status:
         case E.DONE:
             return f"finished: {reason}"
@@ -104,7 +106,7 @@ def _progress(state: ExperimentState, at: datetime) -> str:
 
 
 def _awaited(state: ExperimentState) -> str:
-    """Return the sentence that names the trials that must end before the experiment is stopped."""
+    """Return a sentence that names the trials whose ends a stop of the experiment still waits for."""
     trials = [trial for trial in state.trials.values() if trial.job_id is not None]
     if not trials:
         return "the experiment is being stopped"

@@ -1,4 +1,4 @@
-"""Commands to the training service and to the tuner, as ``nnimgr.rules.plan`` decides them."""
+"""Commands to the training service and to the tuner, which ``nnimgr.rules.plan`` returns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitJob:
-    """Submit the job for a trial's attempt to the training service."""
+    """Command to submit the job for a trial's attempt to the training service."""
 
     trial_id: str
     job_id: str
@@ -16,7 +16,7 @@ class SubmitJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelJob:
-    """Stop a job. Its processes have the time ``grace`` to end by themselves."""
+    """Command to stop a job. Its processes have the time ``grace`` to end by themselves."""
 
     job_id: str
     grace: timedelta
@@ -24,7 +24,9 @@ class CancelJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskTuner:
-    """Request parameter sets from the tuner until ``count`` are pending. ``urgent``: a slot is free."""
+    """Command to request parameter sets from the tuner until ``count`` requests are pending. ``urgent``: a
+    slot is free.
+    """
 
     count: int
     urgent: bool
@@ -32,7 +34,7 @@ class AskTuner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskFurther:
-    """Request parameter set number ``index`` of a running multi-phase trial from the tuner."""
+    """Command to request parameter set number ``index`` of a running multi-phase trial from the tuner."""
 
     trial_id: str
     index: int
@@ -40,7 +42,9 @@ class AskFurther:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateJob:
-    """Write parameter set number ``index`` to the trial's file. ``record`` is the content of the file."""
+    """Command to write parameter set number ``index`` to the running trial's file. ``record``: content of
+    the file.
+    """
 
     job_id: str
     index: int

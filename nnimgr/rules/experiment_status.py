@@ -13,7 +13,7 @@ _NO_COMMAND = ("126/", "127/")  # the shell could not execute the command, or di
 
 
 def time_is_up(state: ExperimentState, now: datetime) -> bool:
-    """Return whether maxExperimentDuration is exceeded."""
+    """Return whether the experiment has exceeded maxExperimentDuration."""
     limit = state.limits.max_experiment_duration
     return limit is not None and state.active_for(now) >= limit
 
@@ -54,7 +54,9 @@ def _wanted_status(
 
 
 def _stopped(state: ExperimentState) -> str:
-    """Return why the experiment is STOPPED. If it had ended before, the earlier reason stays visible."""
+    """Return the reason for the status STOPPED. If the experiment had ended before, include the earlier
+    reason.
+    """
     match state.status:
         case f.ExperimentStatus.DONE:
             return f"it had finished ({state.reason}), and was then closed"
@@ -72,9 +74,10 @@ def _failing(state: ExperimentState) -> str:
 
 
 def _is_over(state: ExperimentState) -> bool:
-    """Return whether the experiment has nothing left to run.
+    """Return whether the experiment has no trial or job left to wait for.
 
-    An ended experiment remains ended while silent hosts return and end the attempts that still run there.
+    An ended experiment stays ended when a silent host returns and reports the ends of attempts that were
+    still running there.
     """
     ended = state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED)
     return state.over or (ended and not state.trials)

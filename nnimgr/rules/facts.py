@@ -115,11 +115,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentCreated:
-    """An experiment was created. ``config`` is canonical (camelCase, no nulls, references instead of
+    """Fact: an experiment was created. ``config`` is canonical (camelCase, no nulls, references instead of
     secrets).
 
     ``traits``: properties of its tuner. The store adds them to facts of earlier versions. ``ids_from``:
-    number of the first trial's id in the sequence of ids (``trial_id_of``), above 0 if lower ids may be used.
+    position of the first trial's id in the sequence of all ids (``trial_id_of``), above 0 if the ids before
+    it may be used already.
     """
 
     experiment_id: str
@@ -132,10 +133,11 @@ class ExperimentCreated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentOpened:
-    """A runner has opened the experiment, after a server start, a resume or a failed commit.
+    """Fact: a runner has opened the experiment, after a server start, a resume or a failed commit.
 
-    ``missing``: number of committed facts that the database lacks because it was replaced by an older one.
-    ``next_sequence``: the lowest number that no trial ever had, including trials of the missing facts.
+    ``missing``: number of committed facts that the database lacks because it was replaced by an older
+    database. ``next_sequence``: the lowest number that no trial ever had, including trials of the missing
+    facts.
     """
 
     m_epoch: int
@@ -146,9 +148,10 @@ class ExperimentOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChanged:
-    """The configuration was changed. ``changes``: canonical camelCase top-level fields with their new values.
+    """Fact: the configuration was changed.
 
-    ``traits``: properties of the new tuner if the tuner was changed.
+    ``changes``: top-level fields (canonical, camelCase) with their new values. ``traits``: properties of the
+    new tuner if the tuner was changed.
     """
 
     changes: Mapping[str, Any]
@@ -159,7 +162,7 @@ class ConfigChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse:
-    """The result of an earlier trial with the same parameters. ``text``: JSON text of its final metric."""
+    """Result of an earlier trial with the same parameters. ``text``: JSON text of its final metric."""
 
     trial_id: str
     text: str
@@ -168,12 +171,13 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggested:
-    """A parameter set becomes a trial. ``parameters``: JSON text in the order of the search space.
+    """Fact: a trial is created for a parameter set. ``parameters``: JSON text in the order of the search
+    space.
 
     ``fed_to``: number of the last fact that the tuner knew when it suggested the set. ``tuner_state``: the
-    tuner's ``dump_state`` afterwards. ``parameter_id``: None for a customised trial. ``reuse``: the result
-    that the trial gets instead of being run. ``request_key``: the client's idempotency key of a customised
-    trial.
+    result of the tuner's ``dump_state`` after the suggestion. ``parameter_id``: None for a customised trial.
+    ``reuse``: the result that the trial gets instead of being run. ``request_key``: the client's idempotency
+    key of a customised trial.
     """
 
     trial_id: str
@@ -190,11 +194,11 @@ class Suggested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherSuggested:
-    """A multi-phase trial gets parameter set number ``index``, with its own id. The trial's first set has
-    number 0.
+    """Fact: a running multi-phase trial gets parameter set number ``index``, which has an id of its own.
 
-    ``parameters``: None if the tuner has no more sets. ``late``: the trial had ended before the set arrived,
-    so the set is not used. ``fed_to`` and ``tuner_state``: as in Suggested.
+    The trial's first set has number 0. ``parameters``: None if the tuner has no more sets. ``late``: the
+    trial had ended before the set arrived, so the set is not used. ``fed_to`` and ``tuner_state``: as in
+    Suggested.
     """
 
     trial_id: str
@@ -208,7 +212,7 @@ class FurtherSuggested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultTaken:
-    """Parameter set number ``index`` of a multi-phase trial has a result, which is sent to the tuner at
+    """Fact: parameter set number ``index`` of a multi-phase trial has a result, which is sent to the tuner at
     once.
 
     The fact follows from the first FINAL metric of the set. ``text``: JSON text of that metric's value.
@@ -223,10 +227,10 @@ class ResultTaken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReused:
-    """The trial gets the result of an earlier trial with the same parameters, and is not run.
+    """Fact: the trial gets the result of an earlier trial with the same parameters, and is not run.
 
     ``source_id``: the earlier trial. ``text``: JSON text of its final metric. ``value``: the number in this
-    metric. Earlier versions recorded a final metric of an attempt that never existed instead.
+    metric. Earlier versions of nnimgr recorded a FINAL metric instead of this fact.
     """
 
     trial_id: str
@@ -238,16 +242,16 @@ class ResultReused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunerExhausted:
-    """The tuner has no more parameter sets (NoMoreTrialError)."""
+    """Fact: the tuner has no more parameter sets (NoMoreTrialError)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlgorithmFailed:
-    """User code of a tuner or assessor raised an exception, gave an invalid answer, or its process died.
+    """Fact: a tuner or assessor raised an exception or gave an invalid answer, or its process died.
 
-    ``fatal``: the process is gone or useless; more than three in a row without an answer lead to ERROR.
-    ``hopeless``: a constructor or an import failed, which leads to ERROR at once. ``idle``: the process died
-    without a request, which does not count as a missing answer.
+    ``fatal``: the process is dead or useless. More than three fatal failures in a row, without an answer in
+    between, lead to the status ERROR. ``hopeless``: a constructor or an import failed, which leads to ERROR
+    at once. ``idle``: the process died without a pending request, so the failure is not counted.
     """
 
     role: Role
@@ -262,17 +266,19 @@ class AlgorithmFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlgorithmRecovered:
-    """After a crash, the algorithm has answered again, or has lived for a while without a request."""
+    """Fact: after a crash, the tuner or assessor has answered again, or has run for a while without a
+    request.
+    """
 
     role: Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The assessor judges the trial bad at this metric. ``reason``: one sentence, if the assessor gives one.
+    """Fact: the assessor (or an advisor, see ``by``) judges the trial bad at this metric.
 
-    ``by``: the tuner, if it is an advisor. ``attempt`` 0 and ``position`` -1: before any metric, whatever the
-    attempt.
+    ``reason``: one sentence, or "". ``attempt`` is 0 and ``position`` is -1 if the verdict came before any
+    metric; it then applies to any attempt.
 
     ``rung``: the step at which the trial was compared with others, if there are such steps. ``better``: a few
     of the trials with better results.
@@ -289,7 +295,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
-    """A user wants to stop or pause this trial."""
+    """Fact: a user wants to stop or pause this trial."""
 
     trial_id: str
     kind: StopKind = StopKind.USER
@@ -297,23 +303,30 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStopRequested:
-    """A user stops the experiment. With ``detach``, its trials continue, and a resume adopts them."""
+    """Fact: a user stops the experiment.
+
+    With ``detach``, its trials continue, and a resume of the experiment adopts them (continues to watch
+    them).
+    """
 
     detach: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataImported:
-    """Results were imported. ``records``: JSON text of a list of {"parameter", "value"}."""
+    """Fact: results from outside the experiment were imported.
+
+    ``records``: JSON text of a list of {"parameter", "value"}.
+    """
 
     records: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetMoved:
-    """A limit or the experiment's end has changed how the trial is to end.
+    """Fact: a limit or the experiment's end requires that a trial stops. ``kind`` is the new target.
 
-    Users' stops are StopRequested instead.
+    A user's request to stop a trial is the fact StopRequested instead.
     """
 
     trial_id: str
@@ -323,10 +336,11 @@ class TargetMoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptDue:
-    """The trial gets another attempt at ``due_at``. ``reason``: why the previous attempt does not count.
+    """Fact: the trial gets another attempt at ``due_at``. ``reason``: why the previous attempt does not
+    count.
 
-    ``lost``: number of attempts that were lost with their infrastructure. ``failed``: number of attempts
-    whose command failed. Both numbers are limited.
+    ``lost``: the previous attempt was lost with its machine. ``failed``: the command of the previous attempt
+    failed. A trial has limited numbers of lost and of failed attempts.
     """
 
     trial_id: str
@@ -339,7 +353,7 @@ class AttemptDue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPaused:
-    """The attempt has ended because the trial pauses. On request, another attempt continues the trial.
+    """Fact: an attempt has ended because the trial pauses. On request, another attempt continues the trial.
 
     ``reason``: why the trial pauses, without the statement that it pauses.
     """
@@ -350,14 +364,14 @@ class TrialPaused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeRequested:
-    """A user wants a paused trial to continue."""
+    """Fact: a user wants a paused trial to continue."""
 
     trial_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossDeclared:
-    """A user says that the silent host of a trial will not come back.
+    """Fact: a user has declared that the silent host of a trial will not come back.
 
     The attempt on this host counts as lost.
     """
@@ -367,8 +381,9 @@ class LossDeclared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLent:
-    """The host of a trial was silent for a long time, so another trial may use the slot until the host
-    answers.
+    """Fact: another trial may use the slot of this trial, whose host has been silent for a long time.
+
+    The slot is lent until the host answers.
     """
 
     trial_id: str
@@ -376,7 +391,7 @@ class SlotLent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialNoted:
-    """A sentence about a trial for its user. The note changes nothing else."""
+    """Fact: a sentence about a trial was noted, which is shown to users. The note changes nothing else."""
 
     trial_id: str
     note: str
@@ -384,11 +399,11 @@ class TrialNoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialEnded:
-    """A trial has ended. ``reason``: why, in one sentence that does not repeat the status.
+    """Fact: a trial has ended. ``reason``: why, in one sentence that does not repeat the status.
 
     ``stand_in``: JSON text of the result that the tuner gets, because the trial has no usable result.
-    ``untried``: the trial was cancelled without a user's wish, so its parameter set may be suggested again.
-    ``failure``: how the command failed, without details; failures with equal texts are alike.
+    ``untried``: the system canceled the trial, not a user, so its parameter set may be suggested again.
+    ``failure``: how the command failed, without details; equal texts mean that two trials failed alike.
     """
 
     trial_id: str
@@ -401,8 +416,9 @@ class TrialEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentMoved:
-    """The status of the experiment has changed. ``reason``: why, in one sentence that does not repeat the
-    status.
+    """Fact: the status of the experiment has changed.
+
+    ``reason``: why the status has changed, in one sentence that does not repeat the status.
     """
 
     status: ExperimentStatus
@@ -439,7 +455,7 @@ Fact = (
 
 
 class Recorded(NamedTuple):
-    """A fact with its number in the experiment's log and the instant of its turn."""
+    """A fact with its number in the experiment's log, and the time at which the runner processed it."""
 
     number: int
     at: datetime

@@ -1,9 +1,10 @@
-"""Applies facts to the state (``apply``), and filters facts that come from outside.
+"""Applies facts to the state of an experiment (``apply``), and filters facts that come from outside.
 
 ``admits`` rejects duplicate, late and pointless facts. ``measured`` sets the recorded value of a metric.
 
 The table in ``transitions`` lists the allowed changes of a trial's status. Any other change is a bug in this
-program. A late message of a keeper cannot cause this error, because ``admits`` rejects its fact.
+program. A late message of a keeper (the agent beside the trials) cannot cause this error, because ``admits``
+rejects its fact.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS])
 
 
 def admits(state: ExperimentState, fact: f.Fact) -> bool:
-    """Return whether to record the fact. Duplicate, late and pointless facts are rejected."""
+    """Return whether to record a fact that comes from outside. Duplicate, late and pointless facts are
+    rejected.
+    """
     match fact:
         case f.MetricReported() | f.FrameSkipped() | f.ParametersWanted():
             job = state.jobs.get(fact.job_id)
@@ -63,7 +66,9 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
 
 
 def measured(state: ExperimentState, fact: f.Fact) -> f.Fact:
-    """Return the fact to record. With objectives, the value of a metric is the main objective's number."""
+    """Return the fact with the value to record. With objectives, a metric's value is the main objective's
+    number.
+    """
     if type(fact) is not f.MetricReported or not (objectives := state.objectives):
         return fact
     value = main_value(fact.text, fact.value, objectives, final=fact.type == f.MetricType.FINAL)

@@ -1,4 +1,4 @@
-"""Steps of the fold for facts about jobs, keepers and machines."""
+"""Functions that apply facts about jobs, keepers and machines to the state of an experiment."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ JOB_STEPS = Steps()
 
 
 def _attach(state: ExperimentState, job_id: str, fact: f.Fact) -> tuple[TrialState, JobState]:
-    """Return the trial and the job of a JobPlaced or JobWaiting fact.
+    """Return the trial and the job that a JobPlaced or JobWaiting fact is about.
 
-    Create the job at the first such fact.
+    Create the job if this is the first such fact about it.
     """
     trial_id, attempt = trial_of_job(job_id)
     trial = trial_touched(state, trial_id, fact)
@@ -155,7 +155,7 @@ def _job_noted(state: ExperimentState, fact: f.JobNoted, r: f.Recorded) -> None:
 
 
 def _release(state: ExperimentState) -> None:
-    """Delete the closed jobs whose keepers have acknowledged the last command."""
+    """Delete ended jobs whose last command was acknowledged by the keeper (the agent beside the trials)."""
     for job_id in list(state.closing_jobs):
         job = state.jobs[job_id]
         if job.placed is not None:
@@ -232,7 +232,7 @@ def _gone(state: ExperimentState, fact: f.KeeperGone, r: f.Recorded) -> None:
 
 
 def _acknowledge_nothing(state: ExperimentState, keeper_id: str) -> None:
-    """Delete the closed jobs of this keeper, which can no longer acknowledge any command."""
+    """Delete the ended jobs of this keeper, because the keeper will acknowledge no more commands."""
     for job_id in list(state.closing_jobs):
         placed = state.jobs[job_id].placed
         if placed is not None and placed.place.keeper_id == keeper_id:
@@ -240,7 +240,7 @@ def _acknowledge_nothing(state: ExperimentState, keeper_id: str) -> None:
 
 
 def silence(state: ExperimentState, trial: TrialState) -> str:
-    """Return a sentence about an UNKNOWN trial: the start and the reason of its host's silence."""
+    """Return a sentence about an UNKNOWN trial: since when and why its host is silent."""
     assert trial.job_id is not None and trial.unknown_since is not None
     placed = state.jobs[trial.job_id].placed
     assert placed is not None
@@ -249,7 +249,7 @@ def silence(state: ExperimentState, trial: TrialState) -> str:
 
 
 def _ways_out(state: ExperimentState, trial: TrialState) -> str:
-    """Return a sentence that lists the events that end the trial's UNKNOWN status."""
+    """Return a sentence that lists the events which would end the trial's UNKNOWN status."""
     lease = state.config.get("lease")
     if lease is not None:
         return (

@@ -48,7 +48,8 @@ def _opened(state: ExperimentState, fact: f.ExperimentOpened, r: f.Recorded) -> 
         state.first_failures = 0
         state.crashes = {}
     elif state.active_since is not None and not state.jobs and state.last_at is not None:
-        # No trial ran while no server ran, so this time does not count towards maxExperimentDuration.
+        # No trial ran while no server ran, so the time without a server does not count towards
+        # maxExperimentDuration.
         state.active_since = r.at
 
 
@@ -112,7 +113,7 @@ def _recovered(state: ExperimentState, fact: f.AlgorithmRecovered, r: f.Recorded
 
 @EXPERIMENT_STEPS.of(f.DataImported)
 def _imported(state: ExperimentState, fact: f.DataImported, r: f.Recorded) -> None:
-    """Change nothing, because only the tuner uses the imported records."""
+    """Leave the state unchanged, because only the tuner uses the imported records."""
 
 
 # ---- trials -----------------------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ def _count_fruitless(state: ExperimentState, trial: TrialState) -> None:
 
 
 def _count_first_failures(state: ExperimentState, fact: f.TrialEnded) -> None:
-    """Count the first trials since the start or the last resume, if all of them failed alike.
+    """Count the first trials since the start or the last resume, as long as all of them failed alike.
 
     A trial that a user or the system has stopped is neither a failure nor a success.
     """

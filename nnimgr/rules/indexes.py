@@ -1,6 +1,6 @@
-"""Indexes of the state: sets of live trials that need an action or a check.
+"""Indexes of the state: sets of unfinished trials that need an action or a check.
 
-The table ``INDEXES`` has one predicate per index. Each step of the fold that changes a trial calls
+The table ``INDEXES`` has one predicate per index. Each function that applies a fact to a trial calls
 ``reindex``. ``rebuild`` fills all indexes after a snapshot was loaded. ``nnimgr.rules.validate`` compares the
 indexes with the predicates.
 """
@@ -25,7 +25,7 @@ def is_queued(trial: TrialState) -> bool:
 def is_unsettled(trial: TrialState) -> bool:
     """Return whether the plan has to decide the next step of the trial.
 
-    The plan decides if the trial reuses a result, if its attempt has closed, or if its pause has ended.
+    This is the case if the trial reuses a result, if its attempt has ended, or if its pause has ended.
     """
     if trial.closed_job is not None or (trial.reuse is not None and trial.status is TrialStatus.WAITING):
         return True
@@ -33,7 +33,7 @@ def is_unsettled(trial: TrialState) -> bool:
 
 
 def _is_condemned(state: ExperimentState, trial: TrialState) -> bool:
-    """Return whether the trial has to stop or was declared lost, and the plan has not acted yet."""
+    """Return whether the trial must be stopped, or was declared lost, and no stop was ordered yet."""
     if trial.declared_lost and trial.job_id is not None:
         return state.jobs[trial.job_id].stop is None
     if trial.target is None or trial.closed_job is not None:
@@ -67,7 +67,10 @@ _OLDEST_FIRST: Mapping[str, Callable[[TrialState], datetime | None]] = {
 
 
 def reindex(state: ExperimentState, trial: TrialState) -> None:
-    """Update the indexes for one trial. The trial keeps its position in each index that already holds it."""
+    """Add one trial to the indexes that must hold it, and remove it from the other indexes.
+
+    The trial keeps its position in each index that already holds it.
+    """
     live = trial.id in state.trials
     for name, holds in INDEXES.items():
         index: dict[str, None] = getattr(state, name)
@@ -78,7 +81,7 @@ def reindex(state: ExperimentState, trial: TrialState) -> None:
 
 
 def rebuild(state: ExperimentState) -> None:
-    """Rebuild all indexes from the trials and jobs."""
+    """Fill all indexes again from the trials and jobs of the state."""
     for name, holds in INDEXES.items():
         held = [trial for trial in state.trials.values() if holds(state, trial)]
         since = _OLDEST_FIRST.get(name)

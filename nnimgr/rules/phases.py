@@ -1,8 +1,8 @@
 """Multi-phase trials: a running trial gets further parameter sets, each with its own result.
 
 The functions are pure. The facts have this order: the trial requests a set (ParametersWanted); the tuner's
-answer is bound to the trial and all its attempts (FurtherSuggested); the service is ordered to send the set
-(UpdateOrdered); the first FINAL metric of the set becomes the set's result (ResultTaken).
+set is added to the trial (FurtherSuggested); the training service is ordered to send the set (UpdateOrdered);
+the first FINAL metric of the set becomes the set's result (ResultTaken).
 
 In an experiment with one set per trial, each further request is answered with a record without parameters,
 for which NNI's SDKs return None.
@@ -20,7 +20,9 @@ PHASE_STEPS = Steps()
 
 
 def parameter_record(trial: TrialState, index: int = 0) -> str:
-    """Return the text of ``parameter.cfg`` or ``parameter_<index>.cfg``, in NNI's format."""
+    """Return the content of the trial's file ``parameter.cfg`` or ``parameter_<index>.cfg``, in NNI's
+    format.
+    """
     if index == 0:
         return _record(trial.parameter_id, trial.source, trial.parameters, 0)
     further = trial.sets[index] if index < len(trial.sets) else None
@@ -38,14 +40,12 @@ def _record(parameter_id: int | None, source: f.SuggestionSource, parameters: st
 
 
 def is_due(state: ExperimentState, trial: TrialState, index: int) -> bool:
-    """Return whether this parameter set must be requested from the tuner, because the tuner has not
-    answered yet.
-    """
+    """Return whether parameter set number ``index`` of the trial still has to be requested from the tuner."""
     return state.limits.multi_phase and index >= len(trial.sets)
 
 
 def waiting_reason(trial: TrialState) -> str | None:
-    """Return the reason why a running trial waits; None if the trial does not wait for a parameter set."""
+    """Return the reason that a running trial waits for a parameter set; None if it does not wait."""
     return f"waits for parameter set {trial.wants[-1] + 1} from the tuner" if trial.wants else None
 
 
@@ -68,7 +68,7 @@ def take_final(state: ExperimentState, trial: TrialState, metric: f.MetricReport
 
 
 def _index_of(trial: TrialState, parameter_id: str | None) -> int | None:
-    """Return the number of the parameter set with this id (JSON text); None if no set has this id.
+    """Return the number of the trial's parameter set with this id (JSON text); None if no set has this id.
 
     The search begins with the newest set, to which most metrics belong.
     """
@@ -87,7 +87,7 @@ def _better(state: ExperimentState, value: float | None, than: float | None) -> 
     return value < than if state.minimises else value > than
 
 
-# ---- steps of the fold ------------------------------------------------------------------------------------
+# ---- functions that apply facts ---------------------------------------------------------------------------
 
 
 @PHASE_STEPS.of(f.ParametersWanted)
@@ -108,7 +108,7 @@ def _wanted(state: ExperimentState, fact: f.ParametersWanted, r: f.Recorded) -> 
 
 
 def _say_why(state: ExperimentState, trial: TrialState, job: JobState) -> None:
-    """Update the trial's reason and indexes after a change of its list of requested sets."""
+    """Update the trial's reason and indexes after a change of the list of sets that it waits for."""
     if trial.status is f.TrialStatus.RUNNING and job.stop is None:
         trial.reason = waiting_reason(trial)
     reindex(state, trial)

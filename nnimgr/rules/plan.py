@@ -1,4 +1,4 @@
-"""Plans the next steps that follow from a state (``plan``).
+"""Plans the next steps of an experiment, which follow from its state (``plan``).
 
 The functions are pure. The facts of a plan follow from the state alone. The commands of a plan are orders to
 the training service or the tuner, which may be repeated without harm. The cost of a call grows with the
@@ -37,8 +37,8 @@ class Plan:
 def plan(state: ExperimentState, now: datetime, *, ahead: int = 0) -> Plan:
     """Return the facts and commands that follow from the state at the time ``now``.
 
-    ``ahead``: number of suggestions to hold ready beyond the free slots. If the plan has facts, apply them
-    and call ``plan`` again. The plan has commands only if no more facts follow.
+    ``ahead``: number of suggestions to request in advance, beyond the free slots. If the plan has facts,
+    apply them and call ``plan`` again. The plan has commands only if no more facts follow.
     """
     consequences = tuple(_consequences(state, now))
     if consequences:
@@ -76,7 +76,9 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
 
 
 def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
-    """Yield the changes of trials' targets that are due to limits or to the end of the experiment."""
+    """Yield facts that stop trials because of a limit, a changed search space, or the end of the
+    experiment.
+    """
     limit = state.limits.max_trial_duration
     if limit is not None:
         for trial_id in state.running:
@@ -115,7 +117,7 @@ def _cancelled(trial: TrialState, reason: str) -> f.TargetMoved:
 
 
 def _run_again(state: ExperimentState) -> Iterator[f.Fact]:
-    """Yield a new trial with the same parameters for each trial that a stop of the experiment cut off."""
+    """Yield a new trial with the same parameters for each trial that a stop of the experiment interrupted."""
     again = sorted(state.interrupted, key=lambda cut: cut.sequence)
     for offset, cut in enumerate(again):
         sequence = state.next_sequence + offset
@@ -163,7 +165,7 @@ def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Com
 
 
 def _hand_over(state: ExperimentState, trial: TrialState) -> Iterator[Command]:
-    """Yield the commands that provide a running trial with the parameter sets that the trial waits for."""
+    """Yield the commands that bring a running multi-phase trial the parameter sets for which it waits."""
     if trial.job_id is None or state.jobs[trial.job_id].stop is not None:
         return
     for index in trial.wants:
@@ -193,7 +195,8 @@ def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:
             due += [] if trial.slot_lent else [lent_at(state, trial)]
     overdue = overdue_at(state)
     due += [] if overdue is None else [overdue]
-    # Only the few trials that wait for a retry have due_at. Trials that wait for a slot have no due_at.
+    # Only trials that wait for a retry have due_at, and they are few. Trials that wait for a slot have no
+    # due_at.
     due += [
         at for trial_id in state.retrying if (at := state.trials[trial_id].due_at) is not None and at > now
     ]

@@ -1,4 +1,4 @@
-"""Trials that take the result of an earlier trial with the same parameters (``duplicates: reuse``)."""
+"""Ends trials with the result of an earlier trial that had the same parameters (``duplicates: reuse``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["reuse_result"]
 
 
 def reuse_result(trial: TrialState, reuse: f.Reuse) -> Iterator[f.Fact]:
-    """Yield the facts that give the trial the earlier trial's result, and end the trial."""
+    """Yield the facts that give a trial the result of an earlier trial, and that end the trial."""
     yield f.ResultReused(
         trial_id=trial.id,
         parameter_id=trial.parameter_id,

@@ -1,4 +1,4 @@
-"""Decides how long to wait for silent hosts, and which attempts count as lost after the wait."""
+"""Decides how long to wait for silent hosts, and which of their attempts count as lost after the wait."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ STOP_LIMIT = TRIAL_GRACE + timedelta(seconds=4)  # most time from an experiment'
 
 
 def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
-    """Yield the facts that are due for trials on silent hosts.
+    """Yield the facts that are due for trials on silent hosts, because the wait for a host was too long.
 
-    The slots of these trials are lent to other trials. Attempts that users have stopped or declared lost
-    count as lost.
+    An attempt that a user has stopped or declared lost counts as lost. The slot of any other trial is lent to
+    another trial.
     """
     for trial_id in state.unknown:
         trial = state.trials[trial_id]
@@ -42,7 +42,9 @@ def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
 
 
 def give_up_overdue(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
-    """Yield a JobLost for each trial that has not ended in time after the experiment's stop."""
+    """Yield a JobLost fact for each trial that has not ended within STOP_LIMIT after the experiment's
+    stop.
+    """
     due = overdue_at(state)
     if due is None or due > now:
         return
@@ -57,7 +59,7 @@ def give_up_overdue(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
 
 
 def overdue_at(state: ExperimentState) -> datetime | None:
-    """Return the latest time for the trials' ends after the stop of the experiment; None without a stop.
+    """Return the time until which all trials must end after the experiment's stop; None without a stop.
 
     A restart of the server allows the full time again.
     """
@@ -67,7 +69,7 @@ def overdue_at(state: ExperimentState) -> datetime | None:
 
 
 def _silent_since(state: ExperimentState, trial: TrialState) -> datetime:
-    """Return the start of the silence, but at the earliest the time when this server opened the experiment.
+    """Return the start of the silence of the trial's host, but not before this server opened the experiment.
 
     Earlier silence does not count, because no host could reach this server earlier.
     """
@@ -76,11 +78,10 @@ def _silent_since(state: ExperimentState, trial: TrialState) -> datetime:
 
 
 def given_up_at(state: ExperimentState, trial: TrialState, job: JobState) -> datetime | None:
-    """Return the time at which a silent attempt that a user has stopped counts as lost; None if never.
+    """Return the time at which an attempt on a silent host counts as lost after a user's stop; None if never.
 
-    Counting it as lost is safe: no further attempt follows, so two attempts cannot run at the same time. A
-    stop of the experiment counts as a user's stop of every trial, even of trials that a limit or the assessor
-    stops.
+    This is safe: no further attempt follows, so two attempts cannot run at the same time. A stop of the
+    experiment counts as a user's stop of every trial, even of trials that a limit or the assessor stops.
     """
     wanted = trial.target in (f.StopKind.USER, f.StopKind.CUT) or (
         state.stop_requested and not state.detached

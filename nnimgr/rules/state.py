@@ -1,8 +1,8 @@
-"""State of an experiment, and the records of the state. Pure: no clock, no I/O, no random numbers.
+"""State of an experiment, and the records in it. Pure: no clock, no I/O, no random numbers.
 
-The state holds only live trials. After the turn that ended a trial (``take_touched``), the trial is only in
-the database. Fields with ``compare=False`` are derived from the other fields by ``nnimgr.rules.indexes``,
-which also rebuilds these fields after a snapshot was loaded.
+The state holds only trials that have not ended. After the turn in which a trial ended (``take_touched``), the
+trial is only in the database. Fields with ``compare=False`` are derived from the other fields by
+``nnimgr.rules.indexes``, which also rebuilds these fields after a snapshot was loaded.
 """
 
 from __future__ import annotations
@@ -40,13 +40,16 @@ def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
 
 
 def trial_of_job(job_id: str) -> tuple[str, int]:
-    """Return (trial_id, attempt) for a job id."""
+    """Return the trial's id and the attempt's number, which are parts of a job's id."""
     _, trial_id, attempt = job_id.rsplit("-", 2)
     return trial_id, int(attempt)
 
 
 class AddedTrial(NamedTuple):
-    """Customised trial whose request had an idempotency key. ``sha256``: hash of the parameters' text."""
+    """Customised trial that a user added by a request with an idempotency key.
+
+    ``sha256``: hash of the parameters' text, to recognise a repeated request.
+    """
 
     trial_id: str
     sequence: int
@@ -59,7 +62,9 @@ class AddedTrial(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class JobState:
-    """Job of an attempt, from its submission until its keeper has acknowledged the job's last command."""
+    """Job of an attempt. It is kept until its keeper (the agent beside the trials) has acknowledged its
+    last command.
+    """
 
     id: str
     trial_id: str
@@ -83,7 +88,9 @@ class JobState:
 
     @property
     def last_cmd(self) -> int:
-        """Return the highest command number that the keeper has to acknowledge; 0 without a command."""
+        """Return the number of the job's last command, which the keeper has to acknowledge; 0 without a
+        command.
+        """
         last = self.placed.cmd_seq if self.placed else 0
         if self.stop is not None and self.stop.cmd_seq is not None:
             last = max(last, self.stop.cmd_seq)
@@ -101,7 +108,9 @@ class ParameterSet:
 
 @dataclass(slots=True, kw_only=True)
 class TrialState:
-    """Live trial. ``target``: kind of the required stop or pause; None: the trial runs to its end."""
+    """Trial that has not ended. ``target``: kind of the required stop or pause; None: the trial runs to
+    its end.
+    """
 
     id: str
     sequence: int
@@ -113,7 +122,7 @@ class TrialState:
     retry_of: str | None = None
     reuse: Reuse | None = None  # the trial gets this result and is not run
     attempt: int = 1  # number of the attempt that is due or open
-    # attempts up to this number may have run, although the database has no facts about them
+    # attempts up to this number may have run, although the database, an older copy, has no facts about them
     forgotten: int = 0
     due_at: datetime | None = None
     lost_attempts: int = 0
@@ -185,7 +194,9 @@ class Best:
 
 @dataclass(slots=True)
 class Touched:
-    """Objects that the facts of one turn have changed, and whose rows must be written."""
+    """Trials, jobs and keepers that the facts of one turn have changed. Their rows in the database must be
+    written.
+    """
 
     trials: dict[str, TrialState] = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
@@ -229,7 +240,7 @@ class ExperimentState:
     worst_of: dict[str, float] = field(default_factory=dict)  # worst value of each objective
     fruitless: int = 0  # number of consecutive trials that ended without a usable result
     fruitless_since: str = ""  # first of these consecutive trials, and its reason
-    # number of trials since the start that all failed alike; None: a trial ended otherwise
+    # number of first trials since the start, if all failed alike; None: a trial ended otherwise
     first_failures: int | None = 0
     first_failure: str = ""  # failure of the first trials, as in TrialEnded.failure
     first_failure_reason: str = ""
@@ -243,7 +254,7 @@ class ExperimentState:
     interrupted: list[Interrupted] = field(default_factory=list)
     added: dict[str, AddedTrial] = field(default_factory=dict)  # by idempotency key, the newest keys only
 
-    # derived from the fields above
+    # The following fields are derived from the fields above.
     queued: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for a slot, in order
     retrying: dict[str, None] = field(default_factory=dict, compare=False)  # queued trials with a due_at
     unsettled: dict[str, None] = field(default_factory=dict, compare=False)  # the plan has to decide
@@ -259,19 +270,23 @@ class ExperimentState:
 
     @property
     def minimises(self) -> bool:
-        """Return whether the smallest result is the best, by the main objective or the tuner's traits."""
+        """Return whether the smallest result is the best, by the main objective or else by the tuner."""
         for mode in self.objectives.values():
             return mode == "minimize"
         return self.traits.minimises
 
     @property
     def objectives(self) -> dict[str, str]:
-        """Return each objective's mode by name, the main objective first; empty without objectives."""
+        """Return name -> "maximize" or "minimize" of each objective, the main objective first; empty
+        without objectives.
+        """
         return objectives_of(self.config)
 
     @property
     def trial_command(self) -> str:
-        """Return the command of trials. The training service's own trialCommand has priority."""
+        """Return the command that trials run. A trialCommand in the training service's configuration has
+        priority.
+        """
         service = self.config.get("trainingService")
         own = service.get("trialCommand") if isinstance(service, Mapping) else None  # else a list
         return str(own or self.config.get("trialCommand", ""))
@@ -280,13 +295,15 @@ class ExperimentState:
     def counted(self) -> int:
         """Return the number of trials that count towards maxTrialNumber.
 
-        Trials that the system canceled and trials that were rerun do not count.
+        Trials that the system canceled do not count. A failed trial and its rerun count as one trial.
         """
         return sum(self.counts.values()) - self.counts.get(TrialStatus.SYS_CANCELED, 0) - self.reruns
 
     @property
     def budget(self) -> int | None:
-        """Return the number of trials that may still be created; None without a limit."""
+        """Return the number of trials that may still be created under maxTrialNumber; None without a
+        limit.
+        """
         limit = self.limits.max_trial_number
         return None if limit is None else max(0, limit - self.counted)
 
@@ -296,14 +313,14 @@ class ExperimentState:
         return len(self.jobs) - len(self.closing_jobs)
 
     def open_jobs_at(self, keeper_id: str) -> Iterator[JobState]:
-        """Yield the open jobs that are placed at this keeper."""
+        """Yield the jobs of this keeper (the agent beside the trials) that have not ended."""
         for job in self.jobs.values():
             if not job.closed and job.placed is not None and job.placed.place.keeper_id == keeper_id:
                 yield job
 
     @property
     def free_slots(self) -> int:
-        """Return the number of attempts that may be submitted now.
+        """Return the number of free slots, that is of attempts that may be submitted now.
 
         The number is negative while more attempts are open than the limit allows.
         """
@@ -315,17 +332,19 @@ class ExperimentState:
         return [name for name, machine in self.machines.items() if machine.forced and not machine.gone]
 
     def active_for(self, now: datetime) -> timedelta:
-        """Return the total time that the experiment has been running."""
+        """Return the total time that the experiment has been running up to ``now``."""
         return self.active + (now - self.active_since if self.active_since else timedelta(0))
 
     @property
     def fails_fast(self) -> bool:
-        """Return whether the number of first trials that all failed alike has reached the limit failFast."""
+        """Return whether the first trials all failed alike, and their number has reached the limit
+        failFast.
+        """
         return 0 < self.limits.fail_fast <= (self.first_failures or 0)
 
     @property
     def over(self) -> bool:
-        """Return whether no live trial and no job is left to wait for.
+        """Return whether all trials have ended and no job is left to wait for.
 
         Closed jobs on silent hosts do not count: their processes end when the hosts are heard again.
         """
@@ -335,7 +354,7 @@ class ExperimentState:
         )
 
     def trial_id(self, sequence: int) -> str:
-        """Return the id of a new trial with this number."""
+        """Return the id for a new trial of the experiment with this number."""
         return trial_id_of(self.id, self.ids_from + sequence)
 
     def take_touched(self) -> Touched:
@@ -344,18 +363,19 @@ class ExperimentState:
 
 
 def next_attempt(trial: TrialState) -> int:
-    """Return the number of the trial's next attempt.
+    """Return the number for the trial's next attempt.
 
-    No attempt has had this number, not even a forgotten one.
+    No attempt has had this number, not even an attempt whose facts were lost with a newer database.
     """
     return max(trial.attempt, trial.forgotten) + 1
 
 
 def trial_id_of(experiment_id: str, sequence: int) -> str:
-    """Return id number ``sequence`` of an experiment: a letter and at least four characters of [a-z0-9].
+    """Return the trial id at position ``sequence`` in the experiment's sequence of ids.
 
-    The id is a bijection of the number, keyed by the experiment: an affine map modulo the number of ids of
-    the same length. So ids are unique by construction, and no list of used ids is needed.
+    An id is a letter and at least four characters of [a-z0-9]. It is computed from the number by an affine
+    map modulo the number of ids of the same length, keyed by the experiment. So ids are unique by
+    construction, and no list of used ids is needed.
     """
     digits, size, start = 4, FIVE_CHARACTERS, 0
     while sequence - start >= size:
@@ -363,7 +383,8 @@ def trial_id_of(experiment_id: str, sequence: int) -> str:
         digits += 1
         size = 26 * 36**digits
     key = int.from_bytes(experiment_id.encode(), "big")
-    # The factor is coprime to 2, 3 and 13, the prime factors of every size.
+    # The number of ids of one length has only the prime factors 2, 3 and 13. The factor is coprime to all of
+    # them.
     factor = 2 * 3 * 13 * (key % 104_729 + 7_919) + 1
     at = ((sequence - start) * factor + key) % size
     tail = []

@@ -1,4 +1,4 @@
-"""Register of steps. A step is the function that applies one type of fact to the state."""
+"""Registry of steps. A step is the function that applies one type of fact to the state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ Step = Callable[[ExperimentState, F, f.Recorded], None]
 
 
 class Steps:
-    """Steps of one module. Each type of fact has at most one step."""
+    """Registry of the steps (functions that apply facts) in one module. Each type of fact has at most one
+    step.
+    """
 
     def __init__(self) -> None:
         self._steps: dict[type[Any], Step[Any]] = {}

@@ -1,4 +1,4 @@
-"""Terms used in facts: statuses, roles, kinds and limits."""
+"""Terms used in facts: statuses, roles, kinds of stops, and limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ __all__ = [
 
 
 class TrialStatus(StrEnum):
-    """Statuses with NNI's names, and PAUSED, which NNI's routes show as WAITING."""
+    """Statuses of trials. The names are NNI's, except PAUSED, which the routes for NNI's clients show as
+    WAITING.
+    """
 
     WAITING = "WAITING"
     RUNNING = "RUNNING"
@@ -61,14 +63,14 @@ class ExperimentStatus(StrEnum):
 
 
 class Role(StrEnum):
-    """Algorithms of an experiment."""
+    """Roles of the algorithms in an experiment."""
 
     TUNER = "tuner"
     ASSESSOR = "assessor"
 
 
 class MetricType(StrEnum):
-    """Values of ``MetricReported.type``."""
+    """Types of metrics: PERIODICAL is an intermediate metric, FINAL a final metric."""
 
     PERIODICAL = "PERIODICAL"
     FINAL = "FINAL"
@@ -88,7 +90,7 @@ class StopKind(StrEnum):
     ASSESSOR = "assessor"  # EARLY_STOPPED
     DURATION = "duration"  # EARLY_STOPPED
     SYSTEM = "system"  # SYS_CANCELED
-    # SYS_CANCELED, because the experiment is stopped; the trial is rerun when the experiment is resumed
+    # SYS_CANCELED, because the experiment was stopped; a resume of the experiment runs the trial again
     CUT = "cut"
     PAUSE = "pause"  # PAUSED: the attempt ends, but not the trial
 
@@ -101,12 +103,12 @@ class SuggestionSource(StrEnum):
 
     @property
     def nni_name(self) -> str:
-        """Value of ``parameter_source`` in the records of NNI."""
+        """Value of ``parameter_source`` for this source in NNI's records."""
         return "resumed" if self is SuggestionSource.RERUN else self.value
 
 
 class OnFailure(StrEnum):
-    """Result that the tuner gets for a failed trial."""
+    """Policies for the result that the tuner gets for a failed trial."""
 
     SKIP = "skip"  # no result
     PENALTY = "penalty"  # the worst result so far
@@ -115,7 +117,7 @@ class OnFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of the configuration that the core enforces. None: unlimited."""
+    """Limits from the configuration that the server enforces. None: unlimited."""
 
     trial_concurrency: int
     max_trial_number: int | None = None
@@ -133,8 +135,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunerTraits:
-    """Properties of the tuner that the core needs, from the table of built-in algorithms when the fact was
-    recorded.
+    """Properties of the tuner that the server needs. They are stored with the fact that names the tuner.
 
     ``minimises``: the smallest result is the best, unless the experiment has objectives with their own modes.
     ``own``: the tuner is the user's code, which may use results that are not numbers.

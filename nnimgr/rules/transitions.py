@@ -1,4 +1,6 @@
-"""Table of allowed status changes, and helpers that mark the objects that a step changes."""
+"""Table of the trial statuses in which each fact is allowed, and helpers that record which objects a fact
+has changed.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ class InvalidTransition(Exception):
 
 
 def trial_touched(state: ExperimentState, trial_id: str, fact: f.Fact) -> TrialState:
-    """Mark a trial as touched and return it. Raise InvalidTransition if its status forbids the fact."""
+    """Mark a trial as changed by the fact, and return the trial.
+
+    Raise InvalidTransition if the trial's status forbids the fact.
+    """
     trial = state.trials[trial_id]
     allowed = TRANSITIONS.get(type(fact))
     if allowed is not None and trial.status not in allowed:
@@ -59,7 +64,7 @@ def move(state: ExperimentState, trial: TrialState, status: f.TrialStatus) -> No
 
 
 def note(state: ExperimentState, trial_id: str, note: str) -> None:
-    """Set the note of a trial, which may already have ended."""
+    """Set the note (a sentence shown to users) of a trial, which may already have ended."""
     if (trial := state.trials.get(trial_id)) is not None:
         trial.note = note
         state.touched.trials[trial_id] = trial

@@ -35,7 +35,7 @@ _SAID_BY_OLDER_KEEPERS = "the last line of its stderr: "
 
 
 def take_results(trial: TrialState) -> Iterator[f.Fact]:
-    """Yield the facts that report new results of a multi-phase trial to the tuner."""
+    """Yield the facts by which new results of a multi-phase trial's parameter sets are sent to the tuner."""
     for index in trial.untold:
         held = trial.sets[index]
         assert held.parameters is not None and held.result is not None
@@ -49,7 +49,9 @@ def take_results(trial: TrialState) -> Iterator[f.Fact]:
 
 
 def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
-    """Return the next fact of a trial whose attempt has closed or whose pause has ended."""
+    """Return the fact that decides the next step of a trial whose attempt has ended or whose pause has
+    ended.
+    """
     if trial.status is f.TrialStatus.PAUSED:
         return f.AttemptDue(
             trial_id=trial.id,
@@ -128,7 +130,9 @@ def _failed(
 
 
 def _stand_in(state: ExperimentState) -> str | None:
-    """Return the JSON text of the tuner's result for a trial without a result; None if no result is sent."""
+    """Return the result that the tuner gets for a trial without a usable result, as JSON text; None: no
+    result.
+    """
     objectives = state.objectives
     value: float | Mapping[str, float] | None = None
     match state.limits.on_failure:
@@ -142,7 +146,9 @@ def _stand_in(state: ExperimentState) -> str | None:
 
 
 def _cause(state: ExperimentState, end: f.JobEnded) -> str:
-    """Return the cause of an attempt's failure: the end of its command, and the last line of its stderr."""
+    """Return why an attempt failed, as a sentence with its exit code or signal and the last line of its
+    stderr.
+    """
     message = (end.message or "").removeprefix(_SAID_BY_OLDER_KEEPERS)
     if end.exit_code in _SHELL_SAYS:
         named = _NAMED_BY_THE_SHELL.search(message)
@@ -160,7 +166,7 @@ def _cause(state: ExperimentState, end: f.JobEnded) -> str:
 def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
     """Return why a trial that exited with code 0 has no usable result; None if its result is usable.
 
-    A user's own tuner may use any result.
+    A tuner that is the user's own code may use any result.
     """
     if trial.final_text is None:
         return "no result: the trial never called nni.report_final_result()"
@@ -179,7 +185,7 @@ def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
 
 
 def _shown(text: str) -> str:
-    """Return the beginning of the text's first line, short enough for a sentence."""
+    """Return the first line of a user's text, cut off if it is too long for a sentence."""
     line, _, more = text.strip().partition("\n")
     return line if not more and len(line) <= SHOWN else f"{line[:SHOWN]}..."
 
@@ -201,7 +207,7 @@ def _retry(state: ExperimentState, trial: TrialState, job: JobState | None, now:
 
 
 def _pause(before: int) -> timedelta:
-    """Return the pause before the next attempt, after ``before`` new attempts for the same cause."""
+    """Return the pause before the next attempt. ``before``: number of previous retries for the same cause."""
     if not before:
         return timedelta(0)
     return min(RETRY_DELAY * (1 << min(before - 1, 16)), LONGEST_RETRY_DELAY)
@@ -216,11 +222,11 @@ def end_unplaced(trial: TrialState) -> f.Fact:
 
 
 def _stopped(trial: TrialState, target: f.StopKind, reason: str) -> f.TrialEnded:
-    """Return the end of a stopped trial.
+    """Return the fact that a stopped trial has ended.
 
-    A set is marked as untried only if the system stopped the trial, for example after a change of the search
-    space: a user may not want the parameters any more. Interrupted trials and reruns get their parameters
-    again in another way.
+    A parameter set is marked as untried only if the system stopped the trial, for example after a change of
+    the search space: a user may not want the parameters any more. Interrupted trials and reruns get their
+    parameters again in another way.
     """
     suggested = trial.source is not f.SuggestionSource.RERUN and trial.parameter_id is not None
     return f.TrialEnded(

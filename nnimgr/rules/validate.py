@@ -1,4 +1,4 @@
-"""Check of the state's counters and indexes, for tests (``validate``)."""
+"""Checks the counters and indexes of an experiment's state, for tests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def validate(state: ExperimentState) -> None:
     assert set(state.closing_jobs) == set(state.jobs) - open_jobs, "closing_jobs"
     for job_id in open_jobs:
         assert state.trials[state.jobs[job_id].trial_id].job_id == job_id, f"job {job_id} has no trial"
-    # A recreated keeper directory counts commands from 1, and its first job may precede its KeeperBound.
+    # A recreated keeper directory counts commands from 1. Its first job may be recorded before its
+    # KeeperBound.
     placed = [job.placed for job in state.jobs.values() if job.placed is not None]
     commands = [(each.place.keeper_id, each.place.instance, each.cmd_seq) for each in placed]
     assert len(commands) == len(set(commands)), "a command number was given twice"
