@@ -1,1 +1,1 @@
-"""Storage of an experiment in its database. All SQL queries on it are in this package."""
+"""Storage of an experiment in its database. All SQL queries on this database are in this package."""

@@ -1,6 +1,7 @@
-"""Notes and tags that users add to trials, in a table beside the log.
+"""Notes and tags (annotations) that users add to trials. They are in a table of their own, not in the log.
 
-A row stays when its note and tags are removed, so that readers which follow the revision notice the change.
+The row of a trial stays in the table when its note and tags are removed, so that readers which follow the
+revision notice the change.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _COUNTED = (
 
 
 class Annotation(NamedTuple):
-    """Note and tags of a trial. ``note``: "" if there is no note."""
+    """Note and tags that users have added to a trial. ``note``: "" if there is no note."""
 
     note: str = ""
     tags: tuple[str, ...] = ()
@@ -77,10 +78,11 @@ def annotate(
 def retag(
     directory: Path, trial_ids: Iterable[str], *, add: Collection[str], remove: Collection[str], most: int
 ) -> dict[str, Annotation]:
-    """Add tags to trials and remove tags from them, in one transaction. Return the new annotations by id.
+    """Add tags to trials and remove tags from them, in one transaction. Return the new annotations by trial
+    id.
 
     Raise MissingTrial, ValueError if a trial would have more than ``most`` tags, and the errors of
-    ``user_change``. Nothing is changed then.
+    ``user_change``. After an error, nothing is changed.
     """
     ids = list(dict.fromkeys(trial_ids))
     with user_change(directory) as (connection, experiment_id):
@@ -97,10 +99,15 @@ def retag(
 
 
 class AnnotationQueries(DatabaseReader):
-    """Queries about annotations. They find nothing in a database of an earlier version."""
+    """Queries about annotations (notes and tags of trials).
+
+    They find nothing in a database of an earlier version, which has no table of annotations.
+    """
 
     def annotations(self, trial_ids: Sequence[str]) -> dict[str, Annotation]:
-        """Return the annotations of these trials by id. Trials without an annotation are left out."""
+        """Return the notes and tags of these trials, by trial id. Trials without an annotation are left
+        out.
+        """
         table = schema.trial_annotations
         if not trial_ids or not self._has_table(table):
             return {}
@@ -109,7 +116,7 @@ class AnnotationQueries(DatabaseReader):
         return dict(rows)
 
     def tags(self, *, limit: int = 1000) -> list[tuple[str, int]]:
-        """Return the tags of all trials, the most frequent first, each with its number of trials."""
+        """Return the tags of all trials, the most frequent first, each with the number of its trials."""
         if not self._has_table(schema.trial_annotations):
             return []
         with self._connect() as connection:
@@ -117,9 +124,9 @@ class AnnotationQueries(DatabaseReader):
         return [(str(tag), int(count)) for tag, count in rows]
 
     def _annotated_like(self, like: str) -> TextClause | None:
-        """Return the SQL condition for trials whose note or tags match the pattern.
+        """Return an SQL condition for trials whose note or tags match a LIKE pattern.
 
-        Return None if no trial has a note or tags.
+        Return None if the database has no table of annotations.
         """
         if not self._has_table(schema.trial_annotations):
             return None
@@ -133,7 +140,7 @@ def _retagged(before: Annotation, add: Collection[str], remove: Collection[str])
 
 
 def _read(connection: Connection, experiment_id: str, trial_ids: Sequence[str]) -> dict[str, Annotation]:
-    """Return the annotation of each of these trials. Raise MissingTrial."""
+    """Return the note and tags of each of these trials, by trial id. Raise MissingTrial."""
     asked = (experiment_id, json.dumps(trial_ids))
     known = set(connection.exec_driver_sql(_TRIALS, asked).scalars())
     for trial_id in trial_ids:

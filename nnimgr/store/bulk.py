@@ -1,7 +1,7 @@
 """Reads an experiment's database in bulk, for a process that must stay small and start quickly.
 
-Plain sqlite3: building records for 100,000 rows would take longer than all work on them, and importing the
-store's libraries would take longer than that process needs to start.
+It uses plain sqlite3: building records for 100,000 rows would take longer than all work on them, and
+importing the store's libraries would take longer than that process needs to start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nnimgr.store.without_result import query_without_result
 
 __all__ = ["ANNOTATED_LIKE", "TRIAL_COLUMNS", "ExportRow", "Mark", "Snapshot", "like_pattern", "snapshot"]
 
-# seconds; short, because readers hardly ever wait, and other questions queue behind this one
+# seconds; short, because readers hardly ever wait, and a waiting query delays the queries after it
 _TIMEOUT_S = 2.0
 
 TRIAL_COLUMNS = (
@@ -96,7 +96,10 @@ _SEARCH_ANNOTATIONS = " ".join(
 
 
 class Mark(NamedTuple):
-    """Progress of an experiment. ``search_space``: JSON text. Times are microseconds since 1970."""
+    """Progress of an experiment: the number of its last fact, and what a reader's tables depend on.
+
+    ``search_space``: JSON text. ``created_at``: microseconds since 1970.
+    """
 
     db_id: str
     last_number: int
@@ -105,7 +108,7 @@ class Mark(NamedTuple):
 
 
 class ExportRow(NamedTuple):
-    """Row of a trial for an export. Times are microseconds since 1970."""
+    """Values of one trial for an export. Times are microseconds since 1970."""
 
     trial_id: str
     sequence: int
@@ -128,7 +131,9 @@ class ExportRow(NamedTuple):
 
 
 class Snapshot(RunQueries):
-    """State of the database at one instant. Use it only inside its ``with`` block."""
+    """Queries that all see the state of the database at one instant. Use it only inside its ``with``
+    block.
+    """
 
     def mark(self) -> Mark:
         row = self._connection.execute(_MARK, (self._id,)).fetchone()
@@ -137,7 +142,7 @@ class Snapshot(RunQueries):
         return Mark._make(row)
 
     def trials(self, ids: Iterable[str] | None = None) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield pages of rows with TRIAL_COLUMNS, in no particular order.
+        """Yield pages of trials as rows with TRIAL_COLUMNS, in no particular order.
 
         ``ids``: only these trials; None: all trials.
         """
@@ -146,16 +151,18 @@ class Snapshot(RunQueries):
         return self._pages(_OF_IDS, (self._id, json.dumps(list(ids))))
 
     def export_rows(self, sequences: Sequence[int]) -> Iterator[ExportRow]:
-        """Yield the rows of the trials with these sequence numbers, in no particular order."""
+        """Yield the rows to export for the trials with these sequence numbers, in no particular order."""
         query = _EXPORT_ANNOTATED if self._annotated else _EXPORT_PLAIN
         return map(ExportRow._make, self._connection.execute(query, (self._id, json.dumps(sequences))))
 
     def annotation_revision(self) -> int:
-        """Return the number of the last change of an annotation, 0 if there was none."""
+        """Return the number of the last change of a note or tag; 0 if there was no change."""
         return int(self._connection.execute(_REVISION, (self._id,)).fetchone()[0]) if self._annotated else 0
 
     def tags(self, *, after: int) -> Iterator[tuple[int, list[str]]]:
-        """Yield the sequence number and the tags of each trial whose annotation changed after ``after``."""
+        """Yield the sequence number and the tags of each trial whose note or tags have changed since
+        revision ``after``.
+        """
         if self._annotated:
             for sequence, tags in self._connection.execute(_TAGS, (self._id, after)):
                 yield sequence, json.loads(tags)
@@ -170,7 +177,7 @@ class Snapshot(RunQueries):
         return ids
 
     def found(self, search: str) -> list[int]:
-        """Return the sequence numbers of the trials that match the text.
+        """Return the sequence numbers of the trials that match the text ``search``.
 
         A trial matches if its id, parameters, note or tags contain the text, or if the text is its sequence
         number.
@@ -192,13 +199,16 @@ class Snapshot(RunQueries):
 
     @property
     def _annotated(self) -> bool:
-        """Return whether the database has the table of annotations, which earlier versions lack."""
+        """Return whether the database has the table of notes and tags, which earlier versions lack."""
         return self._connection.execute(_HAS_ANNOTATIONS).fetchone() is not None
 
 
 @contextmanager
 def snapshot(database: str, experiment_id: str) -> Iterator[Snapshot]:
-    """Open the experiment's database for reading. Raise FileNotFoundError or StoreError."""
+    """Open the experiment's database for reading, and yield queries that all see one state of the database.
+
+    Raise FileNotFoundError if there is no database, and StoreError if it cannot be read.
+    """
     if not os.path.isfile(database):  # opening a pipe would block forever
         raise FileNotFoundError(f"there is no database {database}")
     try:
@@ -213,6 +223,6 @@ def snapshot(database: str, experiment_id: str) -> Iterator[Snapshot]:
 
 
 def like_pattern(text: str) -> str:
-    r"""Return the LIKE pattern (with ESCAPE '\') for texts that contain this text."""
+    r"""Return the LIKE pattern (with ESCAPE '\') that matches all strings which contain this text."""
     escaped = text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped}%"

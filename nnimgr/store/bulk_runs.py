@@ -1,4 +1,4 @@
-"""Bulk queries about trials: their metrics, attempts and verdicts."""
+"""Bulk queries about the attempts of trials, with their metrics and the assessor's verdicts."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _REASONS = (
 
 
 class MetricPoint(NamedTuple):
-    """Intermediate metric.
+    """Intermediate metric of a trial.
 
-    ``value``: its number (in an object, the number of the main objective or of "default"), None if there is
-    no finite number.
+    ``value``: the metric's number, None without a finite number. In an object, this is the number of the main
+    objective or of "default".
     """
 
     trial_id: str
@@ -66,7 +66,9 @@ class MetricPoint(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """Row of the table of jobs. Times are microseconds since 1970. ``gpus``: JSON text of a list."""
+    """Row about an attempt in the table ``jobs``. Times are microseconds since 1970. ``gpus``: JSON text
+    of a list.
+    """
 
     trial_id: str
     attempt: int
@@ -79,7 +81,7 @@ class Attempt(NamedTuple):
 
 
 class StoppedAt(NamedTuple):
-    """Verdict: the assessor judged the trial bad at the metric at this position of the attempt."""
+    """Verdict of the assessor that a trial is bad, at the metric with this position in the attempt."""
 
     number: int
     trial_id: str
@@ -89,7 +91,7 @@ class StoppedAt(NamedTuple):
 
 
 class Opinion(NamedTuple):
-    """Reason why a trial was judged bad: a sentence ("" if the assessor gives none), and trials that were
+    """Explanation of a verdict: the assessor's sentence, or "", and the ids of some trials that were
     better.
     """
 
@@ -114,24 +116,25 @@ class RunQueries:
         return int(at or 0)
 
     def metric_points(self, *, after: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield pages of intermediate metrics with numbers above ``after``, in order.
-
-        Rows: see MetricPoint.
+        """Yield pages of intermediate metrics with numbers above ``after``, in order. For the columns, see
+        MetricPoint.
         """
         return self._pages(_POINTS, (self._id, after))
 
     def metric_objects(self, *, after: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the pages of ``metric_points`` for metrics that are objects, with JSON text as the value."""
+        """Yield pages of intermediate metrics that are objects. For the columns, see MetricPoint; the
+        value is JSON text.
+        """
         return self._pages(_OBJECTS, (self._id, after))
 
     def latest_objects(self, *, limit: int) -> list[str]:
-        """Return the latest metrics of the ``limit`` newest trials, as JSON text, if these metrics are
+        """Return the latest metrics of the ``limit`` newest trials as JSON text, but only metrics that are
         objects.
         """
         return [text for (text,) in self._connection.execute(_LATEST_OBJECTS, (self._id, limit))]
 
     def attempts(self, trial_ids: Iterable[str] | None = None) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield pages of attempts, in no particular order. Rows: see Attempt.
+        """Yield pages of attempts, in no particular order. For the columns, see Attempt.
 
         ``trial_ids``: only attempts of these trials; None: all attempts.
         """
@@ -145,7 +148,7 @@ class RunQueries:
         return [StoppedAt._make(row) for row in rows]
 
     def opinions(self, numbers: Iterable[int]) -> dict[int, Opinion]:
-        """Return the opinions in the verdicts with these fact numbers."""
+        """Return the explanations of the verdicts with these fact numbers, by fact number."""
         rows = self._connection.execute(_OPINIONS, (self._id, json.dumps(list(numbers))))
         return {
             number: Opinion(reason or "", tuple(json.loads(better or "[]")))
@@ -153,12 +156,14 @@ class RunQueries:
         }
 
     def metric_at(self, trial_id: str, attempt: int, position: int) -> tuple[int, float | None, str] | None:
-        """Return the sequence, the value and the JSON text of one metric; None if it does not exist."""
+        """Return the sequence, the value and the JSON text of one metric; None if the metric does not
+        exist.
+        """
         row = self._connection.execute(_METRIC_AT, (self._id, trial_id, attempt, position)).fetchone()
         return None if row is None else tuple(row)
 
     def reasons(self, trial_ids: Iterable[str]) -> dict[str, str]:
-        """Return the sentence that explains the status of each of these trials, by id."""
+        """Return a sentence for each of these trials that explains the trial's status, by trial id."""
         rows = self._connection.execute(_REASONS, (self._id, json.dumps(list(trial_ids))))
         return {trial_id: reason or "" for trial_id, reason in rows}
 

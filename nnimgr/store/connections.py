@@ -18,7 +18,9 @@ from nnimgr.store.location import database_path
 
 
 class _Compiler(SQLiteCompiler):
-    """SQL compiler that writes hints on tables for SQLite. SQLAlchemy's own compiler does not write them."""
+    """SQL compiler that includes index hints for SQLite in queries. SQLAlchemy's own compiler leaves them
+    out.
+    """
 
     def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
         return text
@@ -47,7 +49,7 @@ class DatabaseReader:
         self._engine.dispose()
 
     def release(self) -> None:
-        """Close the idle connections now, and the others when they are returned.
+        """Close the idle connections now, and the connections in use when they are returned to the pool.
 
         SQLite opens a database's shared memory once for all connections of a process. A connection that was
         opened while the disk was not writable would block the writer as long as the connection is open.
@@ -68,13 +70,13 @@ class DatabaseReader:
                 raise empty_database(self.path) from error
             raise StoreError(f"the database {self.path} cannot be read: {error.orig}") from error
         finally:
-            # the connections were released in the meantime
+            # the connections were released while this query was running
             if pool is not self._engine.pool or self._closed.is_set():
                 pool.dispose()
 
     @property
     def _id(self) -> str:
-        """Id of the experiment, which is the first part of every key of every table."""
+        """Id of the database's experiment, which is the first column of each table's key."""
         if self._experiment_id is None:
             with self._connect() as connection:
                 query = select(schema.experiments.c.experiment_id)
@@ -94,7 +96,8 @@ class DatabaseReader:
             return [make(row._mapping) for row in connection.execute(query)]
 
     def _by(self, index: str | None, query: Select[Any], table: Table) -> Select[Any]:
-        """Return ``query`` with a hint to read ``table`` by this index, if the database has the index.
+        """Return ``query`` with a hint to read ``table`` by the index with this name, if the database has the
+        index.
 
         SQLite has no statistics of our tables. Without the hint it uses the primary key and reads the whole
         table.
@@ -103,13 +106,15 @@ class DatabaseReader:
         return query.with_hint(table, f"INDEXED BY {index}", "sqlite") if known else query
 
     def _has_index(self, index: str) -> bool:
-        """Return whether the database has this index. A database of an earlier version may lack it."""
+        """Return whether the database has the index with this name. A database of an earlier version may
+        lack it.
+        """
         if not self._indexes:
             self._indexes = self._names("index")
         return index in self._indexes
 
     def _has_table(self, table: Table) -> bool:
-        """Return whether the database has this table, which a migration may add while the database is
+        """Return whether the database has this table. A server may add the table while the database is
         read.
         """
         if table.name not in self._tables:

@@ -12,7 +12,7 @@ __all__ = ["copy_database"]
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Write the committed content of the database ``source`` to the new file ``target``. Raise StoreError."""
+    """Copy the committed content of the database ``source`` to the new file ``target``. Raise StoreError."""
     try:
         with (
             contextlib.closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as connection,

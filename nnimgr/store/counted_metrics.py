@@ -1,6 +1,6 @@
-"""Metrics as NNI shows them: of each trial's current attempt only. Efficient for many metrics.
+"""Queries for metrics as NNI shows them: only the metrics of each trial's latest attempt.
 
-NNI has no attempts, so metrics of earlier attempts are left out.
+NNI has no attempts, so metrics of earlier attempts are left out. The queries are fast even for many metrics.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["BY_TRIAL", "CountedMetrics", "Final", "MetricLine"]
 
 
 class Final(NamedTuple):
-    """FINAL metric. ``value``: its number, None if it has no finite number."""
+    """FINAL metric of a trial. ``value``: the number in the metric, None if it has no finite number."""
 
     line: MetricLine
     value: float | None
 
 
 _FINALS = schema.metric_finals.name
-# up to this number of trials, reading each trial's metrics is faster than reading all metrics
+# up to this number of trials, reading metrics trial by trial is faster than reading the whole table
 _FEW_TRIALS = 1_000
 
 _LINE = tuple(schema.metrics.c[{"at_us": "at"}.get(name, name)] for name in MetricLine._fields)
@@ -34,7 +34,7 @@ _IS_FINAL = schema.metrics.c.type == literal_column("'FINAL'")
 
 
 class CountedMetrics(TrialMetrics):
-    """Queries that leave out the metrics of attempts that no longer count."""
+    """Queries for metrics of each trial's latest attempt, without the metrics of earlier attempts."""
 
     def lines(
         self,
@@ -43,7 +43,8 @@ class CountedMetrics(TrialMetrics):
         kind: str | None = None,
         page: int = 10_000,
     ) -> Iterator[list[MetricLine]]:
-        """Yield pages of metrics in the order of their recording. No connection is held between pages.
+        """Yield pages of metrics in the order in which they were recorded. No connection is held between
+        pages.
 
         ``trials``: lowest and highest sequence number of the trials to read, both included; None: all trials.
         """
@@ -69,9 +70,10 @@ class CountedMetrics(TrialMetrics):
             yield [MetricLine._make(row) for row in found if attempts.get(row[1], others) == row[2]]
 
     def _attempts(self, trials: tuple[float, float] | None) -> dict[str, int]:
-        """Return trial id -> number of the attempt that counts.
+        """Return trial id -> number of the trial's latest attempt, whose metrics count.
 
-        ``trials``: lowest and highest sequence number. None: all trials whose attempt is not the first.
+        ``trials``: lowest and highest sequence number of the trials. None: all trials that have had several
+        attempts.
         """
         table = schema.trials
         query = select(table.c.trial_id, table.c.attempt).where(table.c.experiment_id == self._id)
@@ -83,7 +85,7 @@ class CountedMetrics(TrialMetrics):
             return {trial_id: attempt for trial_id, attempt in connection.execute(query)}
 
     def trial_lines(self, trial_id: str, *, kind: str | None = None) -> Iterator[MetricLine]:
-        """Yield the metrics of one trial, read in pages. Yield nothing if the trial does not exist."""
+        """Yield the metrics of a trial's latest attempt. Yield nothing if the trial does not exist."""
         table = schema.trials
         query = select(table.c.attempt).where(table.c.experiment_id == self._id, table.c.trial_id == trial_id)
         with self._connect() as connection:
@@ -91,7 +93,10 @@ class CountedMetrics(TrialMetrics):
         return iter(()) if counts is None else self.attempt_lines(trial_id, counts, kind=kind)
 
     def finals(self, trial_ids: Sequence[str]) -> dict[tuple[str, int], list[Final]]:
-        """Return (trial id, attempt) -> first FINAL metric of each parameter id, in the order of arrival."""
+        """Return the first FINAL metric of each parameter set in these trials, in the order of arrival.
+
+        The keys of the result are (trial id, attempt).
+        """
         table = schema.metrics
         query = select(*_LINE, table.c.value).where(
             table.c.experiment_id == self._id, table.c.trial_id.in_(trial_ids), _IS_FINAL
@@ -107,10 +112,11 @@ class CountedMetrics(TrialMetrics):
         return found
 
     def latest_lines(self) -> list[MetricLine]:
-        """Return the PERIODICAL metric with the highest sequence of each trial.
+        """Return for each trial the intermediate metric with the highest sequence number.
 
-        The trials are in the order of their first metrics. If a trial's last metric has the sequence that the
-        number of metrics implies, it is the result. Otherwise all metrics of the trial are read.
+        The result is in the order of the trials' first metrics. Usually the metric that was recorded last is
+        the one to return. Only if its sequence number does not match the number of metrics, all metrics of
+        the trial are read.
         """
         m, t = schema.metrics, schema.trials
         inner = m.alias("inner_metric")

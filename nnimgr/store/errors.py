@@ -15,16 +15,16 @@ class StoreError(Exception):
 
 
 class StoreLocked(StoreError):
-    """Error: another server holds the experiment."""
+    """Error: another server has the experiment's database open."""
 
 
 def empty_database(path: Path) -> StoreError:
-    """Build the error for a database that has lost all of its content."""
+    """Build the error for an experiment's database that has lost all of its content."""
     return StoreError(f"the database {path} is empty; put a copy of it back in its place")
 
 
 class NewerDatabase(StoreError):
-    """Error: a newer nnimgr has written the database. The database was not changed."""
+    """Error: a newer version of nnimgr has written the database. The database was not changed."""
 
     def __init__(self, path: str, *, found: int, known: int) -> None:
         super().__init__(

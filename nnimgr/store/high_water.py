@@ -1,7 +1,7 @@
-"""High-water mark: the progress of an experiment, in its own file beside the database.
+"""High-water mark: a copy of the experiment's progress, in a file of its own beside the database.
 
-A database may be replaced by an older copy or lose its write-ahead log. It then does not know about trials
-that have run since, and would give their ids again. The mark shows this when the database is opened.
+A database may be replaced by an older copy or lose its write-ahead log. It then lacks trials that have run
+since, and their ids would be used again. The mark shows this when the database is opened.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _FORMAT = "{:020d} {:020d} {:020d}\n"
 
 
 class HighWater(NamedTuple):
-    """Number of the last committed fact, the runner's epoch, and the next trial's sequence number."""
+    """Progress of an experiment: number of the last committed fact, and sequence number of the next trial.
+
+    ``m_epoch``: number of times that a runner has opened the experiment.
+    """
 
     number: int
     m_epoch: int
@@ -24,17 +27,19 @@ class HighWater(NamedTuple):
 
 
 class HighWaterFile:
-    """Open file with the mark.
+    """Open file that contains the high-water mark (the experiment's progress).
 
-    The file is not flushed. After a power loss it may be behind the database, but never ahead of it.
+    The file is not flushed to disk. After a power loss it may be behind the database, but never ahead of it.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the high-water file, or create it. Raise OSError if that fails."""
+        """Open the file of the high-water mark, or create it. Raise OSError if that fails."""
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def read(self) -> HighWater | None:
-        """Return the mark, None if the file is empty or unreadable. Raise OSError."""
+        """Return the high-water mark; None if the file is empty or damaged. Raise OSError if it cannot be
+        read.
+        """
         text = os.pread(self._descriptor, 100, 0).decode("ascii", errors="replace")
         words = text.split()
         if not text.endswith("\n") or len(words) != len(HighWater._fields) or not all(map(_is_number, words)):
@@ -42,11 +47,11 @@ class HighWaterFile:
         return HighWater(*map(int, words))
 
     def note(self, mark: HighWater) -> None:
-        """Replace the mark. Raise OSError."""
+        """Replace the high-water mark in the file. Raise OSError."""
         os.pwrite(self._descriptor, _FORMAT.format(*mark).encode("ascii"), 0)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the high-water mark."""
         os.close(self._descriptor)
 
 

@@ -1,4 +1,4 @@
-"""Locations of the databases of an experiment: ours, and the one that NNI has written."""
+"""Paths of an experiment's databases: nnimgr's database, and the database that NNI has written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["database_path", "is_nnis_own", "nni_database_path"]
 
 
 def database_path(directory: Path) -> Path:
-    """Return the path of the database in an experiment's folder."""
+    """Return the path of nnimgr's database in an experiment's folder."""
     return directory / "db" / "nnimgr.sqlite"
 
 

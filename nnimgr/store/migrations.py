@@ -1,4 +1,4 @@
-"""Numbered migrations, run when a database is opened for writing.
+"""Numbered migrations of the database's schema, which are run when a database is opened for writing.
 
 ``PRAGMA user_version`` holds the number of the last migration. A database of a newer version is refused and
 not changed.
@@ -55,7 +55,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
 
 
 def migrate(connection: Connection, path: str) -> None:
-    """Bring the schema up to date in the transaction of ``connection``. Raise NewerDatabase."""
+    """Bring the database's schema up to date, in the transaction of ``connection``. Raise NewerDatabase."""
     found = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
     if found > SCHEMA_VERSION:
         raise NewerDatabase(path, found=found, known=SCHEMA_VERSION)

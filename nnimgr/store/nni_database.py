@@ -28,7 +28,7 @@ _COUNTS = "SELECT trialJobId, count(*) FROM MetricData GROUP BY trialJobId"
 
 
 class NniEvent(NamedTuple):
-    """Row of the table of events. Times are milliseconds since 1970.
+    """Row of the table of trials' events in NNI's database. Times are milliseconds since 1970.
 
     ``event``: a status of the trial, or another word of NNI, such as IMPORT_DATA. ``data``: JSON text, for
     example the record with the trial's parameters.
@@ -43,7 +43,10 @@ class NniEvent(NamedTuple):
 
 
 class NniMetric(NamedTuple):
-    """Row of the table of metrics. ``data``: a JSON string that contains the JSON text of the value."""
+    """Row of the table of metrics in NNI's database. ``at``: milliseconds since 1970.
+
+    ``data``: a JSON string that contains the JSON text of the value.
+    """
 
     at: int
     trial_id: str
@@ -55,7 +58,10 @@ class NniMetric(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NniProfile:
-    """Last version of the experiment's profile. Times are milliseconds since 1970."""
+    """Last version of the experiment's profile (its configuration) in NNI's database.
+
+    Times are milliseconds since 1970.
+    """
 
     experiment_id: str
     params: dict[str, Any]
@@ -64,7 +70,7 @@ class NniProfile:
 
 
 class NniDatabase:
-    """Queries of NNI's database. Create it with ``opened``."""
+    """Queries of NNI's database. Create an instance with ``opened``."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -72,7 +78,7 @@ class NniDatabase:
     @classmethod
     @contextmanager
     def opened(cls, directory: Path) -> Iterator[NniDatabase]:
-        """Open the database for reading. Raise StoreError if it cannot be read."""
+        """Open NNI's database in this folder for reading. Raise StoreError if it cannot be read."""
         path = nni_database_path(directory)
         try:
             connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
@@ -84,7 +90,9 @@ class NniDatabase:
             raise StoreError(f"NNI's database {path} cannot be read: {error}") from error
 
     def profile(self) -> NniProfile | None:
-        """Return the profile; None if NNI has created no experiment. Raise ValueError if it is damaged."""
+        """Return the experiment's profile; None if NNI has created no experiment. Raise ValueError if it
+        is damaged.
+        """
         row = self._connection.execute(_PROFILE).fetchone()
         if row is None:
             return None
@@ -95,13 +103,13 @@ class NniDatabase:
         return NniProfile(experiment_id=experiment_id, params=found, started=int(started), ended=ended)
 
     def events(self) -> list[NniEvent]:
-        """Return all events in the order of time."""
+        """Return all events of trials in NNI's database, in the order of time."""
         return [NniEvent(*row) for row in self._connection.execute(_EVENTS)]
 
     def metrics(self) -> Iterator[NniMetric]:
-        """Yield all metrics in the order of time."""
+        """Yield all metrics in NNI's database, in the order of time."""
         yield from map(NniMetric._make, self._connection.execute(_METRICS))
 
     def metric_counts(self) -> dict[str, int]:
-        """Return the number of metrics of each trial that has any."""
+        """Return trial id -> number of metrics, for each trial that has metrics."""
         return dict(self._connection.execute(_COUNTS).fetchall())

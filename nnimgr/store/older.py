@@ -1,4 +1,4 @@
-"""Converts facts that earlier versions have written to the current form. Pure."""
+"""Converts facts that earlier versions of nnimgr have stored to their current form. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from nnimgr.traits import traits_of
 
 __all__ = ["completed", "reason_of"]
 
-# Earlier versions repeated the status at the beginning of its reason. These are the repeated words.
+# Earlier versions repeated the status at the beginning of its reason. These are the repeated words, by
+# status.
 _SAID_BEFORE = {
     "DONE": "done: ",
     "DRAINING": "waits for its last trials: ",
@@ -21,7 +22,9 @@ _SAID_BEFORE = {
 
 
 def completed(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a stored fact, with the fields and values that its kind has now."""
+    """Return the fields of a stored fact of type ``kind`` in their current form: add missing fields, adapt
+    old values.
+    """
     match kind:
         case "ExperimentCreated" if "traits" not in fields:
             return fields | {"traits": _traits(fields["config"])}
@@ -35,12 +38,13 @@ def completed(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def reason_of(status: str, stored: str) -> str:
-    """Return the reason of a status without the words that repeat the status."""
+    """Return the stored reason of a status, without leading words that only repeat the status."""
     return stored.removeprefix(_SAID_BEFORE.get(status, ""))
 
 
 def _traits(config: dict[str, Any]) -> Any:
-    """Return the tuner's traits from the current table of built-in algorithms, because an old log has
-    none.
+    """Return the properties of the tuner in this configuration, which the logs of earlier versions lack.
+
+    They come from the current table of built-in algorithms.
     """
     return codec.encode(traits_of(config))

@@ -1,6 +1,6 @@
-"""Reads the summary of an experiment from its database, without a reader.
+"""Reads the summary of an experiment from its database, without an ExperimentReader.
 
-Plain sqlite3, because nnictl imports this module and must start quickly.
+It uses plain sqlite3, because nnictl imports this module and must start quickly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredExperiment:
-    """Experiment as stored in its database."""
+    """Summary of an experiment, as stored in its database."""
 
     experiment_id: str
     config: dict[str, Any]  # without the search space
@@ -46,7 +46,7 @@ class StoredExperiment:
 
 
 def stored_experiment(directory: Path) -> StoredExperiment | None:
-    """Return the experiment in this folder, None if the database holds no experiment.
+    """Return the summary of the experiment in this folder; None if the database holds no experiment.
 
     Raise FileNotFoundError if there is no database, and StoreError if it cannot be read.
     """
@@ -77,7 +77,7 @@ def stored_experiment(directory: Path) -> StoredExperiment | None:
 
 
 def stored_status(directory: Path) -> str | None:
-    """Return the status of the experiment in this folder, None if no status can be read."""
+    """Return the stored status of the experiment in this folder; None if no status can be read."""
     try:
         row = _first_row(directory, _STATUS)
     except sqlite3.Error:
@@ -86,7 +86,7 @@ def stored_status(directory: Path) -> str | None:
 
 
 def stored_live_trials(directory: Path) -> int:
-    """Return the number of trials that have not ended, 0 if no database can be read."""
+    """Return the number of trials in this folder's database that have not ended; 0 if it cannot be read."""
     try:
         row = _first_row(directory, _LIVE)
     except sqlite3.Error:

@@ -1,6 +1,6 @@
-"""Queries about an experiment's past for the processes of its algorithms.
+"""Queries about an experiment's past, for the processes of its tuner and assessor.
 
-Plain sqlite3: importing the store's libraries takes longer than such a process needs to start.
+They use plain sqlite3: importing the store's libraries takes longer than such a process needs to start.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SELECT trial_id, attempt, position, sequence, text FROM metrics
 WHERE experiment_id = ? AND number > ? AND number <= ? AND type = 'PERIODICAL' ORDER BY number
 """
 _TRIALS_AT_ONCE = 1_000
-# The sign before "number" makes SQLite use the index on trials. Otherwise it would read all metrics.
+# The sign before "number" makes SQLite use the index on trials. Without the sign, it would read all metrics.
 _METRICS_OF = """
 SELECT trial_id, attempt, position, sequence, text FROM metrics
 WHERE experiment_id = ? AND trial_id IN (SELECT value FROM json_each(?)) AND +number <= ?
@@ -70,7 +70,7 @@ _OTHERS = (
 
 
 class PastFact(NamedTuple):
-    """Fact of the log. ``payload``: JSON text."""
+    """Fact from the experiment's log. ``payload``: JSON text of its fields."""
 
     number: int
     kind: str
@@ -98,27 +98,29 @@ class PastEnd(NamedTuple):
 
 
 class PastReader:
-    """Read-only connection to the database. Its methods raise sqlite3.Error."""
+    """Read-only connection to an experiment's database. The methods raise sqlite3.Error."""
 
     def __init__(self, database: str, experiment_id: str) -> None:
         self._connection = sqlite3.connect(f"file:{quote(database)}?mode=ro", uri=True)
         self._id = experiment_id
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the database."""
         self._connection.close()
 
     def created(self) -> str | None:
-        """Return the payload of the first fact, None if there is no experiment."""
+        """Return the payload of the fact that created the experiment; None if there is no experiment."""
         row = self._connection.execute(_CREATED, (self._id,)).fetchone()
         return None if row is None else str(row[0])
 
     def last_number(self, *, up_to: int) -> int:
-        """Return the highest fact number that is not above ``up_to``, 0 if there is none."""
+        """Return the number of the last fact that is not after fact ``up_to``; 0 without such a fact."""
         return int(self._connection.execute(_LAST, (self._id, up_to)).fetchone()[0])
 
     def facts(self, kinds: Sequence[str], *, after: int, up_to: int) -> Iterator[PastFact]:
-        """Yield the facts of these kinds, in order of their numbers."""
+        """Yield the facts of these kinds after fact ``after``, up to fact ``up_to``, in order of their
+        numbers.
+        """
         query = _FACTS % ", ".join("?" * len(kinds))
         rows = self._connection.execute(query, (self._id, after, up_to, *kinds))
         return map(PastFact._make, rows)
@@ -129,7 +131,9 @@ class PastReader:
         return map(PastFact._make, rows)
 
     def ends(self, *, after: int, up_to: int, untried: bool = False) -> Iterator[PastEnd]:
-        """Yield the ends of trials, in order of their numbers. ``untried``: only untried trials."""
+        """Yield the ends of trials in order of their numbers. ``untried``: only trials that were canceled
+        before they ran.
+        """
         query = _ENDS % ("AND untried" if untried else "")
         ends = self._connection.execute(query, (self._id, after, up_to)).fetchall()
         if len(ends) <= _TRIALS_AT_ONCE:
@@ -142,11 +146,11 @@ class PastReader:
             yield PastEnd._make(end + trial_of[end[1]])
 
     def metrics(self, *, after: int, up_to: int) -> Iterator[Metric]:
-        """Yield the intermediate results of all trials, in order of their numbers."""
+        """Yield the intermediate results of all trials between the two facts, in order of their numbers."""
         yield from self._connection.execute(_METRICS, (self._id, after, up_to))
 
     def metrics_of(self, trial_ids: Sequence[str], *, up_to: int) -> Iterator[tuple[str, list[Metric]]]:
-        """Yield each of these trials, in the given order, with its intermediate results.
+        """Yield the id of each of these trials, in the given order, with the trial's intermediate results.
 
         The results are read in parts, since there may be very many.
         """
@@ -158,17 +162,21 @@ class PastReader:
             yield from found.items()
 
     def parameter_id(self, trial_id: str) -> int | None:
-        """Return the id of the parameter set that the tuner made for a trial, None if it made none."""
+        """Return the id of the parameter set that the tuner suggested for a trial; None for a customised
+        trial.
+        """
         row = self._connection.execute(_PARAMETER_ID, (self._id, trial_id)).fetchone()
         return None if row is None else row[0]
 
     def metrics_and_ends(self, *, up_to: int) -> Iterator[Metric | tuple[str, str]]:
-        """Yield intermediate results and ends of trials as (trial_id, payload), in order of their numbers."""
+        """Yield intermediate results, and ends of trials as (trial_id, payload), in order of their
+        numbers.
+        """
         for row in self._connection.execute(_METRICS_AND_ENDS, (self._id, up_to, self._id, up_to)):
             trial_id, attempt, position, sequence, text = row[1:]
             yield (trial_id, text) if attempt is None else (trial_id, attempt, position, sequence, text)
 
     def other_trials(self, trial_ids: set[str]) -> list[str]:
-        """Return the ids of all trials except these."""
+        """Return the ids of all trials that are not in ``trial_ids``."""
         rows = self._connection.execute(_OTHERS, (self._id, json.dumps(sorted(trial_ids))))
         return [trial_id for (trial_id,) in rows]

@@ -1,4 +1,4 @@
-"""Reads an experiment's database while its writer continues: own connections, no locks, no shared state.
+"""Reads an experiment's database while its writer continues. It has its own connections and takes no locks.
 
 All methods block; call them in a thread. Rows are frozen records with the columns of ``schema``. Instants are
 aware datetimes.
@@ -93,9 +93,9 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSet:
-    """Parameter set of a trial. Only multi-phase trials have several. ``parameters``: JSON text.
+    """Parameter set of a trial. Only multi-phase trials have several sets. ``parameters``: JSON text.
 
-    ``final``: result of the set in the attempt that counts.
+    ``final``: result of the set in the trial's latest attempt.
     """
 
     parameter_id: int | None
@@ -105,7 +105,7 @@ class TrialSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Failure of an algorithm, and its time."""
+    """Failure of a tuner or assessor, and its time."""
 
     at: datetime
     fact: f.AlgorithmFailed
@@ -126,8 +126,8 @@ TRIAL_SORTS = tuple(_SORTS)
 
 _BY_SEQUENCE = "sqlite_autoindex_trials_2"  # index of the key trial_sequence
 _BY_STATUS = "trial_by_status"
-# These indexes contain all columns by which a page is chosen. With another index, SQLite would look up every
-# trial, which takes longer than reading the whole table.
+# These indexes contain all columns that select and sort a page. With another index, SQLite would look up
+# every trial, which takes longer than reading the whole table.
 _BY_SORT = {"sequence": _BY_SEQUENCE, "value": "trial_by_final", "status": _BY_STATUS}
 _STATUSES_BY_SORT = {"sequence": _BY_STATUS, "status": _BY_STATUS}
 
@@ -163,7 +163,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
             )
 
     def state(self) -> ExperimentState:
-        """Return the whole state, folded from the last snapshot and the facts after it."""
+        """Return the experiment's state, computed from the last snapshot and the facts after it."""
         with self._connect() as connection:
             return load(connection, self._id)[0]
 
@@ -177,7 +177,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         descending: bool = False,
         search: str = "",
     ) -> tuple[int, list[TrialRow]]:
-        """Return the number of trials that match, and one page of them.
+        """Return the number of trials that match, and one page of the matching trials.
 
         ``sort``: one of TRIAL_SORTS. ``search``: a part of the trial's id, parameters, note or tags, or its
         sequence number.
@@ -209,7 +209,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         return total, self.trials_at(sequences)
 
     def trials_at(self, sequences: Sequence[int]) -> list[TrialRow]:
-        """Return the trials with these sequence numbers, in the given order."""
+        """Return the trials with these sequence numbers, in the given order. Unknown numbers are left out."""
         table = schema.trials
         query = self._by(_BY_SEQUENCE, self._of(table).where(table.c.sequence.in_(sequences)), table)
         found = {row.sequence: row for row in self._rows(query, _trial)}
@@ -233,7 +233,11 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         return self._rows(query, lambda row: JobRow(**_convert(row)))
 
     def keepers(self, rows: Sequence[TrialRow]) -> dict[str, str]:
-        """Return the keeper of each trial's latest attempt, by trial id, if the attempt has a place."""
+        """Return trial id -> id of the keeper of the trial's latest attempt. Attempts without a place are
+        left out.
+
+        A keeper is the agent beside the trials on one machine.
+        """
         table = schema.jobs
         ids = [f"{self._id}-{row.trial_id}-{row.attempt}" for row in rows if row.attempt]
         query = select(table.c.trial_id, table.c.keeper_id).where(
@@ -242,7 +246,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         return dict(self._rows(query, lambda row: tuple(row.values())))
 
     def keeper_ids(self) -> list[str]:
-        """Return the ids of all keepers that the experiment has or had."""
+        """Return the ids of all keepers (agents beside the trials) that the experiment has."""
         table = schema.keepers
         query = self._of(table).with_only_columns(table.c.keeper_id).order_by(table.c.keeper_id)
         return self._rows(query, lambda row: str(row["keeper_id"]))
@@ -256,7 +260,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         after: int = 0,
         limit: int = 10_000,
     ) -> list[MetricRow]:
-        """Return metrics with a number above ``after``, in the order of their recording."""
+        """Return metrics with fact numbers above ``after``, in the order in which they were recorded."""
         if trial_id is not None:
             return self.trial_page(trial_id, attempt=attempt, kind=kind, after=after, limit=limit)
         table = schema.metrics
@@ -268,7 +272,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         return self._rows(query, lambda row: MetricRow(**_convert(row)))
 
     def facts(self, *, after: int = 0, limit: int = 500) -> list[f.Recorded]:
-        """Return a page of the log after fact number ``after``, including metrics."""
+        """Return a page of the experiment's log: the facts after number ``after``, including metrics."""
         with self._connect() as connection:
             return read_page(connection, self._id, after=after, limit=limit)
 
@@ -282,10 +286,10 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         oldest: bool = False,
         limit: int = 50,
     ) -> list[f.Recorded]:
-        """Return facts of these kinds with numbers between ``after`` and ``before``, newest first.
+        """Return facts of these kinds with numbers above ``after`` and below ``before``, newest first.
 
-        ``oldest``: select the oldest of these facts, instead of the newest. ``trial_id``: only facts about
-        this trial.
+        If there are more than ``limit`` facts, return the newest of them, or with ``oldest`` the oldest.
+        ``trial_id``: only facts about this trial.
         """
         table = schema.facts
         query: Select[Any] = select(table.c.number, table.c.at, table.c.kind, table.c.payload).where(
@@ -331,7 +335,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         return [at for at in found if at is not None]
 
     def count_without_result(self, config: Mapping[str, Any]) -> int:
-        """Return the number of trials that have succeeded without a usable result."""
+        """Return the number of trials that have succeeded without a result that the tuner can use."""
         query = query_without_result(config, "count(*)")
         with self._connect() as connection:
             return int(connection.exec_driver_sql(query, (self._id,)).scalar_one())
@@ -346,7 +350,9 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         return self._rows(query.order_by(table.c.sequence), _trial)
 
     def sets(self, rows: Sequence[TrialRow]) -> dict[str, list[TrialSet]]:
-        """Return all parameter sets of these trials, by trial id. A trial's first set is in its row."""
+        """Return all parameter sets of these trials, by trial id. The first set of a trial comes from its
+        row.
+        """
         further = self.further_sets([row.trial_id for row in rows])
         finals = self.finals([row.trial_id for row in rows if row.final_text is not None])
         return {
@@ -357,7 +363,9 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         }
 
     def further_sets(self, trial_ids: Sequence[str]) -> dict[str, list[f.FurtherSuggested]]:
-        """Return the parameter sets that these trials got after their first, by trial id."""
+        """Return the further parameter sets that these multi-phase trials got after their first, by trial
+        id.
+        """
         table = schema.facts
         query = (
             select(table.c.kind, table.c.payload)
@@ -375,7 +383,9 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         return found
 
     def results(self, *, page: int = 1000) -> Iterator[list[tuple[TrialRow, TrialSet, Final]]]:
-        """Yield pages of the results of succeeded trials with their parameter sets, by sequence number."""
+        """Yield pages of results of succeeded trials: trial, parameter set and FINAL metric, by sequence
+        number.
+        """
         sequence, more = 0, True
         while more:
             rows = self.trials_from(sequence, statuses=(f.TrialStatus.SUCCEEDED,), limit=page)
@@ -390,7 +400,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
             sequence = rows[-1].sequence + 1 if rows else sequence
 
     def imports(self) -> list[str]:
-        """Return the records of each import as JSON text, in order."""
+        """Return the imported results of each import as JSON text, in order of the imports."""
         table = schema.facts
         query = (
             select(table.c.kind, table.c.payload)
@@ -408,7 +418,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
     def trials_from(
         self, sequence: int = 0, *, statuses: Sequence[f.TrialStatus] = (), limit: int = 1000
     ) -> list[TrialRow]:
-        """Return a page of trials from this sequence number on."""
+        """Return a page of trials whose sequence numbers are ``sequence`` or higher."""
         table = schema.trials
         query = self._of(table).where(table.c.sequence >= sequence).order_by(table.c.sequence).limit(limit)
         if statuses:
@@ -417,7 +427,9 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         return self._rows(query, _trial)
 
     def first_sequences(self, statuses: Sequence[str]) -> dict[str, int]:
-        """Return the lowest sequence number of each status that any trial has."""
+        """Return status -> lowest sequence number of a trial with this status. Unused statuses are left
+        out.
+        """
         table = schema.trials
         query = select(func.min(table.c.sequence)).where(table.c.experiment_id == self._id)
         with self._connect() as connection:
@@ -431,7 +443,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
 def _sets(row: TrialRow, further: list[f.FurtherSuggested], finals: list[Final]) -> list[TrialSet]:
     """Return the parameter sets of a trial with their results.
 
-    In single-phase trials the first FINAL metric counts, and its parameter id is ignored.
+    In a trial with one set, the first FINAL metric is the result, and its parameter id is ignored.
     """
     if not further:
         first = finals[0] if finals else None
@@ -449,7 +461,7 @@ def _sets(row: TrialRow, further: list[f.FurtherSuggested], finals: list[Final])
 
 
 def _scanned(query: Select[Any]) -> Select[Any]:
-    """Return the query with a hint to read all trials by the primary key, in the order of the table."""
+    """Return the query with a hint that makes SQLite read the whole table of trials in its order."""
     return query.with_hint(schema.trials, "INDEXED BY sqlite_autoindex_trials_1", "sqlite")
 
 

@@ -1,4 +1,4 @@
-"""Database of an experiment without a runner, written row by row for tests of algorithms."""
+"""Database of an experiment that tests of algorithms write row by row, without a runner."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUES (?, ?, ?, ?, ?, 'PERIODICAL', ?, 0, NULL, ?)
 
 
 class RecordDatabase:
-    """New database for one experiment. Readers see every row at once."""
+    """New database for one experiment, written by tests. Readers see every row at once."""
 
     def __init__(self, path: Path, experiment_id: str) -> None:
         engine = create_engine(f"sqlite:///{path}")
@@ -41,16 +41,16 @@ class RecordDatabase:
         self._id = experiment_id
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the database."""
         self._connection.close()
 
     def add_fact(self, number: int, fact: f.Fact) -> None:
-        """Write a fact."""
+        """Write a fact to the database."""
         row = fact_row(self._id, number, _NOW, fact)
         self._connection.execute("INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def add_trial(self, suggested: f.Suggested) -> None:
-        """Write a running trial for a suggestion."""
+        """Write a running trial to the database, for a suggestion of the tuner."""
         row = (
             self._id,
             suggested.trial_id,
@@ -62,10 +62,10 @@ class RecordDatabase:
         self._connection.execute(_TRIAL, row)
 
     def add_metric(self, number: int, trial_id: str, attempt: int, position: int, text: str) -> None:
-        """Write an intermediate result. ``text``: JSON text."""
+        """Write an intermediate result of a trial to the database. ``text``: JSON text."""
         row = (self._id, number, trial_id, attempt, position, position, text)
         self._connection.execute(_METRIC, row)
 
     def end_trial(self, end: f.TrialEnded, text: str | None, value: float | None) -> None:
-        """Write the end of a trial and its final result, if any, as JSON text and as a number."""
+        """Write the end of a trial to the database. ``text`` and ``value``: its final result, if any."""
         self._connection.execute(_END, (text, value, end.status, self._id, end.trial_id))

@@ -1,4 +1,5 @@
-"""Converts facts and state to rows of the tables and back. Pure.
+"""Converts facts and state to rows of the database's tables, and rows back to facts and state. Pure
+functions.
 
 Only this module knows the order of the columns.
 """
@@ -38,7 +39,7 @@ Row = tuple[Any, ...]
 
 
 def to_us(instant: datetime | None) -> int | None:
-    """Return the microseconds since 1970 of an aware instant."""
+    """Return a datetime with a time zone as microseconds since 1970; None for None."""
     return None if instant is None else (instant - EPOCH) // MICROSECOND
 
 
@@ -48,7 +49,7 @@ def from_us(us: int | None) -> datetime | None:
 
 @dataclass(slots=True)
 class Batch:
-    """All rows of one transaction, in the order of the tables' columns."""
+    """Rows of all tables that one transaction writes. Each row has the order of its table's columns."""
 
     facts: list[Row]
     metrics: list[Row]
@@ -71,7 +72,9 @@ def trial_of(fact: f.Fact) -> str | None:
 
 
 def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) -> Batch:
-    """Build the rows of a turn whose facts are already folded into ``state``."""
+    """Build the rows that a turn (one pass of the runner's loop) writes. Its facts are already applied to
+    ``state``.
+    """
     metrics: list[Row] = []
     facts: list[Row] = []
     key, attempts, defined = state.id, _Attempts(), False
@@ -101,7 +104,7 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
 
 
 class _Attempts(dict[str, tuple[str, int]]):
-    """Cache of (trial_id, attempt) by job id."""
+    """Cache: job id -> (trial id, number of the attempt)."""
 
     def __missing__(self, job_id: str) -> tuple[str, int]:
         self[job_id] = pair = trial_of_job(job_id)
@@ -127,8 +130,9 @@ def _metric_row(
 
 
 def _reused_row(key: str, number: int, at: datetime, fact: f.ResultReused) -> Row:
-    """Build the row that shows a reused result among the final metrics, under the number of the fact
-    ResultReused.
+    """Build a row for the table of metrics that shows a reused result as a FINAL metric of the trial.
+
+    Its number is that of the fact ResultReused.
     """
     parameter_id = None if fact.parameter_id is None else str(fact.parameter_id)
     kind = f.MetricType.FINAL.value
@@ -148,7 +152,7 @@ def read_fact(kind: str, payload: str) -> f.Fact:
 def read_metric(
     experiment_id: str, row: tuple[int, str, int, int, str | None, str, int, int, float | None, str]
 ) -> f.Recorded:
-    """Convert a row of the metrics table (without its experiment_id) to the recorded fact."""
+    """Return the recorded fact from a row of the table of metrics (without the column experiment_id)."""
     number, trial_id, attempt, position, parameter_id, kind, sequence, at, value, text = row
     instant = from_us(at)
     assert instant is not None
@@ -243,7 +247,7 @@ def snapshot_row(state: ExperimentState) -> Row:
 
 
 def read_snapshot(bodies: Iterable[tuple[int, int, bytes]]) -> ExperimentState | None:
-    """Return the first state of the current version that can be parsed, or None.
+    """Return the state from the newest snapshot that has the current version and can be parsed, or None.
 
     ``bodies``: (number, version, body) of each snapshot, newest first.
     """

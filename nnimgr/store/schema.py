@@ -51,7 +51,7 @@ facts = _table(
 
 
 def _few(name: str, kind: str) -> Index:
-    """Build an index for facts of a rare kind that is queried often. Other facts are not in the index."""
+    """Build a partial index that contains only facts of one rare kind, which are queried often."""
     of_kind = facts.c.kind == kind
     return Index(name, facts.c.experiment_id, facts.c.number, sqlite_where=of_kind, postgresql_where=of_kind)
 
@@ -118,7 +118,7 @@ experiments = Table(
     Column("active_since", BigInteger),  # NULL while the time does not count
     Column("next_sequence", Integer, nullable=False),
     Column("counts", Text, nullable=False),  # JSON: trial status -> number of trials
-    # best trial by the tuner's optimize_mode, or the largest result if there is no mode
+    # best trial by the tuner's optimize_mode; without a mode, the trial with the largest result
     Column("best_trial_id", String(16)),
     Column("best_value", Float),
     Column("last_number", BigInteger, nullable=False),

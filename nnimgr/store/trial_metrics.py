@@ -1,4 +1,5 @@
-"""Metrics of single trials, each of which may have millions: pages, all metrics, and curves of few points.
+"""Queries for metrics of single trials, each of which may have millions: pages, all metrics, or curves of few
+points.
 
 An attempt's metrics are recorded in the order of their positions, so positions and numbers ascend together.
 The unique key of a metric begins with trial, attempt and position. It finds any place in an attempt with a
@@ -55,7 +56,9 @@ class MetricRow:
 
 
 class MetricLine(NamedTuple):
-    """Metric in a form that is fast to read in large numbers. ``at_us``: microseconds since 1970."""
+    """Metric of a trial, in a form that is fast to read in large numbers. ``at_us``: microseconds since
+    1970.
+    """
 
     number: int
     trial_id: str
@@ -69,10 +72,10 @@ class MetricLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCurve:
-    """Intermediate metrics of a trial's latest attempt that has any: all of them, or a few that include
-    the peaks.
+    """Intermediate metrics of the latest attempt of a trial that has reported any.
 
-    ``total``: number of all intermediate metrics. ``after``: fact number of the last metric that was read.
+    ``metrics``: all of them, or a selection that includes the peaks. ``total``: number of all intermediate
+    metrics. ``after``: fact number of the last metric that was read.
     """
 
     attempt: int
@@ -97,7 +100,9 @@ class TrialMetrics(DatabaseReader):
         after: int = 0,
         limit: int = _PAGE,
     ) -> list[MetricRow]:
-        """Return the first metrics of a trial with numbers above ``after``, in order of their numbers."""
+        """Return the first metrics of a trial with fact numbers above ``after``, in order of their
+        numbers.
+        """
         with self._connect() as connection:
             attempts = self._attempts_of(connection, trial_id) if attempt is None else [attempt]
             pages = [
@@ -110,7 +115,9 @@ class TrialMetrics(DatabaseReader):
     def attempt_lines(
         self, trial_id: str, attempt: int, *, kind: str | None = None, page: int = _PAGE
     ) -> Iterator[MetricLine]:
-        """Yield all metrics of an attempt in order, read in pages. No connection is held between pages."""
+        """Yield all metrics of an attempt in order. They are read in pages, without a connection between
+        pages.
+        """
         key = self._key(trial_id, attempt)
         after, rows = 0, page
         while rows == page:
@@ -123,7 +130,10 @@ class TrialMetrics(DatabaseReader):
     def merged_lines(
         self, attempts: dict[str, int], *, kind: str | None = None, page: int = _PAGE
     ) -> Iterator[MetricLine]:
-        """Yield the metrics of these attempts (by trial id) in the order of their recording."""
+        """Yield the metrics of these attempts in the order in which they were recorded.
+
+        ``attempts``: trial id -> number of the attempt.
+        """
         each = max(50, page // max(1, len(attempts)))
         lines = [
             self.attempt_lines(trial_id, attempt, kind=kind, page=each)
@@ -132,10 +142,11 @@ class TrialMetrics(DatabaseReader):
         return heapq.merge(*lines)
 
     def curve(self, trial_id: str, *, points: int) -> TrialCurve:
-        """Return the curve of a trial.
+        """Return the intermediate metrics of a trial's latest attempt, or a selection of about ``points``
+        metrics.
 
-        If there are more than ``points`` metrics, the curve has the first and the last metric. The metrics in
-        between are cut into equal parts, and the lowest and the highest metric of each part are kept.
+        The selection has the first and the last metric. The metrics in between are cut into equal parts, and
+        the lowest and the highest metric of each part are kept.
         """
         with self._connect() as connection:
             attempts = self._attempts_of(connection, trial_id)
@@ -169,10 +180,10 @@ class TrialMetrics(DatabaseReader):
         )
 
     def _peaks(self, connection: Connection, bounds: dict[str, Any]) -> tuple[int, list[int]]:
-        """Return the number of intermediate metrics between two positions, and the numbers of two
-        extremes.
+        """Return the number of intermediate metrics between two positions, and the fact numbers of two
+        metrics.
 
-        The extremes are the metrics with the lowest and with the highest value.
+        These are the metrics with the lowest and with the highest value.
         """
         first = self._seek(connection, _FROM, {**bounds, "position": bounds["begin"]})
         if first is None or first[0] >= bounds["end"]:
@@ -180,7 +191,7 @@ class TrialMetrics(DatabaseReader):
         following = self._seek(connection, _FROM, {**bounds, "position": bounds["end"]})
         last = following or self._seek(connection, _LAST, bounds)
         assert last is not None
-        # read all rows in the order of recording
+        # the attempt's metrics are dense here, so read the whole table between the two numbers
         if last[1] - first[1] <= _DENSE * (bounds["end"] - bounds["begin"]):
             where = (
                 "FROM metrics INDEXED BY sqlite_autoindex_metrics_1 WHERE experiment_id = :experiment "
@@ -201,7 +212,7 @@ class TrialMetrics(DatabaseReader):
         return count, found
 
     def _ends(self, connection: Connection, key: dict[str, Any]) -> set[int]:
-        """Return the numbers of the first and the last intermediate metric."""
+        """Return the fact numbers of an attempt's first and last intermediate metric."""
         query = f"SELECT number {_ONE} AND type = 'PERIODICAL' ORDER BY position"
         orders = (f"{query} LIMIT 1", f"{query} DESC LIMIT 1")
         return {number for order in orders for number in connection.exec_driver_sql(order, key).scalars()}
@@ -232,7 +243,9 @@ class TrialMetrics(DatabaseReader):
         return [tuple(row) for row in connection.exec_driver_sql(query, values)]
 
     def _position_after(self, connection: Connection, key: dict[str, Any], after: int) -> int | None:
-        """Return the position of an attempt's first metric with a number above ``after``; None: no metric."""
+        """Return the position of an attempt's first metric with a number above ``after``; None if there is
+        none.
+        """
         last = self._seek(connection, _LAST, key)
         if last is None or last[1] <= after:
             return None
@@ -248,7 +261,7 @@ class TrialMetrics(DatabaseReader):
         return low
 
     def _attempts_of(self, connection: Connection, trial_id: str) -> list[int]:
-        """Return the attempts of a trial that have reported metrics."""
+        """Return the numbers of the attempts of a trial that have reported metrics."""
         attempts: list[int] = []
         while True:
             key = self._key(trial_id, attempts[-1] if attempts else -1)
@@ -258,7 +271,9 @@ class TrialMetrics(DatabaseReader):
             attempts.append(found)
 
     def _seek(self, connection: Connection, query: str, values: dict[str, Any]) -> tuple[int, int] | None:
-        """Return position and number of one metric; None if the query finds none."""
+        """Return the position and the number of the metric that ``query`` finds; None if it finds no
+        metric.
+        """
         row = connection.exec_driver_sql(query, values).one_or_none()
         return None if row is None else (row[0], row[1])
 

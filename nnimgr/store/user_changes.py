@@ -1,4 +1,5 @@
-"""Short transactions for notes, tags and views of users, whether a server has the experiment open or not.
+"""Short transactions that store users' notes, tags and saved views, even while a server has the experiment
+open.
 
 Only a runner's writer writes the log. The notes, tags and views are in other tables, which are written
 through a separate connection; SQLite lets the two writers take turns.
@@ -29,11 +30,11 @@ _TIMEOUT_S = 10.0  # the longest wait for another writer's transaction
 
 @contextmanager
 def user_change(directory: Path) -> Iterator[tuple[Connection, str]]:
-    """Open a transaction in the database of an experiment's folder. Yield the connection and the
-    experiment's id.
+    """Open a transaction in the database of an experiment's folder. Yield the connection and the experiment's
+    id.
 
-    A database of an earlier version is migrated first. The transaction is durable at the end of the block,
-    and rolled back if the block raises. Raise FileNotFoundError if there is no database, StoreError,
+    A database of an earlier version is migrated first. The transaction is committed durably at the end of the
+    block, and rolled back if the block raises. Raise FileNotFoundError if there is no database, StoreError,
     StoreLocked or NewerDatabase.
     """
     path = database_path(directory)
@@ -64,7 +65,7 @@ def user_change(directory: Path) -> Iterator[tuple[Connection, str]]:
 
 
 def now_us() -> int:
-    """Return the current time in the form of the database."""
+    """Return the current time as the database stores it: microseconds since 1970."""
     return time.time_ns() // 1000
 
 

@@ -1,4 +1,6 @@
-"""Views of an experiment's trials that users have saved by name, in a table beside the log."""
+"""Views of an experiment's trials that users have saved by name. They are in a table of their own, not in
+the log.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _DELETE = "DELETE FROM views WHERE experiment_id = ? AND view_id = ?"
 
 
 class SavedView(NamedTuple):
-    """Saved view. ``content``: JSON object that describes the columns, the filter and the order."""
+    """View of the trials that a user has saved. ``content``: JSON object with the columns, the filter and
+    the order.
+    """
 
     view_id: int
     name: str
@@ -43,7 +47,7 @@ class SavedView(NamedTuple):
 
 
 class MissingView(Exception):
-    """Error: the experiment has no view with this id. The message is one sentence for the user."""
+    """Error: the experiment has no saved view with this id. The message is one sentence for the user."""
 
 
 class ViewRefused(Exception):
@@ -51,7 +55,7 @@ class ViewRefused(Exception):
 
 
 def add_view(directory: Path, name: str, content: Mapping[str, Any]) -> SavedView:
-    """Save a view under a new name. Raise ViewRefused, and the errors of ``user_change``."""
+    """Save a view of the trials under a new name. Raise ViewRefused, and the errors of ``user_change``."""
     with user_change(directory) as (connection, experiment_id):
         count, last = connection.exec_driver_sql(_COUNT, (experiment_id,)).one()
         if count >= MOST_VIEWS:
@@ -66,7 +70,7 @@ def add_view(directory: Path, name: str, content: Mapping[str, Any]) -> SavedVie
 def change_view(
     directory: Path, view_id: int, *, name: str | None = None, content: Mapping[str, Any] | None = None
 ) -> SavedView:
-    """Change the name or the content of a view; None keeps the stored value. Return the new view.
+    """Change the name or the content of a saved view; None keeps the stored value. Return the new view.
 
     Raise MissingView, ViewRefused, and the errors of ``user_change``.
     """
@@ -87,14 +91,16 @@ def change_view(
 
 
 def remove_view(directory: Path, view_id: int) -> None:
-    """Delete a view. Raise MissingView, and the errors of ``user_change``."""
+    """Delete a saved view. Raise MissingView, and the errors of ``user_change``."""
     with user_change(directory) as (connection, experiment_id):
         if connection.exec_driver_sql(_DELETE, (experiment_id, view_id)).rowcount == 0:
             raise _missing(view_id)
 
 
 class ViewQueries(DatabaseReader):
-    """Queries about saved views. They find nothing in a database of an earlier version."""
+    """Queries about saved views. They find nothing in a database of an earlier version, which has no
+    views.
+    """
 
     def views(self) -> list[SavedView]:
         """Return all saved views, sorted by name."""

@@ -1,7 +1,7 @@
-"""The only writer of an experiment's database: one thread, and one transaction per turn.
+"""The only writer of an experiment's database: one thread, and one transaction per turn of the runner.
 
-The writer holds a lock (flock) on the database file for its whole life, in addition to SQLite's locks, which
-keeps a second server out.
+In addition to SQLite's locks, the writer holds a lock (flock) on a file beside the database for its whole
+life. This lock keeps a second server out.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ _PRUNE = (
 
 
 class ExperimentWriter:
-    """Opens, locks and migrates the database, appends turns, and folds the log.
+    """Opens, locks and migrates an experiment's database, writes new facts, and computes the state from the
+    log.
 
     All work on the database is done in the writer's thread.
     """
@@ -97,7 +98,7 @@ class ExperimentWriter:
         self.path = database_path(directory)
         self.db_id = ""
         self.m_epoch = 0
-        # progress of the experiment that the database lacks, if the database is an older copy
+        # progress that the database lacks, if it was replaced by an older copy; else None
         self.missing: HighWater | None = None
         self._mark: HighWaterFile | None = None
         self._since_snapshot = 0.0
@@ -108,14 +109,16 @@ class ExperimentWriter:
         self._connection: Connection | None = None
 
     async def open(self) -> ExperimentState:
-        """Lock and open the database and return its state.
+        """Lock and open the database. Return the experiment's state, which is empty if the database is new.
 
-        The state is empty if the database is new. Raise StoreLocked or StoreError.
+        Raise StoreLocked or StoreError.
         """
         return await self._call(self._open)
 
     async def append(self, state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) -> None:
-        """Commit one turn durably. Raise StoreError; the writer cannot be used after that."""
+        """Commit the facts of one turn durably to the database. Raise StoreError; the writer cannot be
+        used after that.
+        """
         rows = batch(state, turn, touched)
         self._since_snapshot += len(rows.facts) + len(rows.metrics) / METRICS_A_FACT
         if self._since_snapshot >= SNAPSHOT_EVERY:
@@ -125,7 +128,9 @@ class ExperimentWriter:
         await self._call(lambda: self._write(rows, mark))
 
     async def close(self, state: ExperimentState | None = None) -> None:
-        """Close and unlock the database. With a state, write a snapshot, so that the next start is fast."""
+        """Close and unlock the database. If ``state`` is given, store a snapshot, so that the next start
+        is fast.
+        """
         if self._closed:
             return
         self._closed = True
@@ -145,7 +150,7 @@ class ExperimentWriter:
         except OSError as error:
             raise StoreError(f"{self.path}: {error.strerror or error}") from error
 
-    # ---- in the thread ------------------------------------------------------------------------------------
+    # ---- in the writer's thread ---------------------------------------------------------------------------
 
     def _open(self) -> ExperimentState:
         make_private_folder(self.path.parent)
@@ -242,7 +247,10 @@ class ExperimentWriter:
 def load(
     connection: Connection, experiment_id: str, *, snapshots: bool = True
 ) -> tuple[ExperimentState, float]:
-    """Fold the log. Return the state, and the number of facts since its snapshot (see METRICS_A_FACT)."""
+    """Compute the experiment's state from the newest snapshot and the facts after it.
+
+    Return the state, and the number of these facts (see METRICS_A_FACT).
+    """
     rows = connection.exec_driver_sql(
         "SELECT number, version, body FROM snapshots WHERE experiment_id = ? ORDER BY number DESC",
         (experiment_id,),
@@ -257,7 +265,7 @@ def load(
 
 
 def read_log(connection: Connection, experiment_id: str, *, after: int) -> Iterator[f.Recorded]:
-    """Yield all facts with numbers above ``after``, including metrics, in order."""
+    """Yield all facts of the log with numbers above ``after``, including metrics, in order."""
     while True:
         page = read_page(connection, experiment_id, after=after, limit=PAGE)
         yield from page
@@ -267,7 +275,7 @@ def read_log(connection: Connection, experiment_id: str, *, after: int) -> Itera
 
 
 def read_page(connection: Connection, experiment_id: str, *, after: int, limit: int) -> list[f.Recorded]:
-    """Return at most ``limit`` facts with numbers above ``after``: the union of facts and metrics.
+    """Return at most ``limit`` facts with numbers above ``after``, from the tables of facts and of metrics.
 
     If a fact and a metric have the same number, the metric is the copy of a reused result, and only the fact
     is returned.
