@@ -1,1 +1,1 @@
-"""Child processes, one for each user algorithm, and the protocol that they speak with the server."""
+"""Child processes that run tuners and assessors, one process each, and their protocol with the server."""

@@ -1,4 +1,4 @@
-"""Abilities of a tuner beyond the methods that every tuner has."""
+"""Optional methods and properties of a tuner, beyond the methods that every tuner has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Way(Enum):
 
 
 def way_of(tuner: Any) -> Way:
-    """Return the most exact way to rebuild the tuner that its methods allow."""
+    """Return the most exact way to restore the tuner's state in a new process that its methods allow."""
     if callable(getattr(tuner, "recall", None)):
         return Way.RECALL
     if callable(getattr(tuner, "dump_state", None)) and callable(getattr(tuner, "load_state", None)):
@@ -38,7 +38,8 @@ class Abilities:
     """Optional methods and properties of one tuner; None for a method that the tuner lacks."""
 
     way: Way
-    # State with every parameter set: ``recall`` gets the state of its set, ``load_state`` the last state.
+    # True: each parameter set is stored with the tuner's state. ``recall`` gets the state of its set,
+    # ``load_state`` the last state.
     dumps_state: bool
     suggests_many: bool  # True: one call generates sets for many ids
     waits: bool  # True: the tuner waits for results before it suggests more sets
@@ -54,7 +55,7 @@ class Abilities:
 
     @classmethod
     def of(cls, tuner: Any) -> Abilities:
-        """Read the abilities of a tuner whose constructor has returned."""
+        """Return the abilities of a tuner whose constructor has returned."""
         way = way_of(tuner)
         several = getattr(type(tuner), "generate_multiple_parameters", None)
         return cls(
@@ -80,7 +81,9 @@ def _method(tuner: Any, name: str) -> Method | None:
 
 
 def _recalls_state(tuner: Any) -> bool:
-    """Return whether ``recall`` has the argument ``state``, to receive the state dumped with each set."""
+    """Return whether the tuner's ``recall`` has the argument ``state``, and so gets the state stored with
+    each set.
+    """
     recall = _method(tuner, "recall")
     if recall is None or _method(tuner, "dump_state") is None:
         return False

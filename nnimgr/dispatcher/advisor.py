@@ -1,4 +1,4 @@
-"""Makes an advisor of the user's own look like a tuner that waits for results."""
+"""Adapter that makes a user's own advisor look like a tuner that waits for results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ __all__ = ["AdvisorTuner"]
 
 @dataclass(slots=True)
 class _Sent:
-    """Trial that the advisor has sent. ``text``: as sent. ``theirs``: the advisor's id of the set."""
+    """Parameter set of a trial that the advisor has created. ``text``: the advisor's JSON text.
+
+    ``theirs``: the advisor's own id of the set.
+    """
 
     text: str
     theirs: Any
@@ -26,10 +29,10 @@ class _Sent:
 
 
 class AdvisorTuner(Tuner):
-    """Tuner whose calls become commands to an advisor, and which takes what the advisor sends.
+    """Tuner that passes its calls to an advisor as commands, and returns the trials that the advisor creates.
 
-    ``parameter_id_of`` returns the parameter id of a trial, None for a trial of the user's. ``judge`` takes
-    the advisor's wishes to stop trials.
+    ``parameter_id_of`` returns the parameter id of a trial; None for a customised trial. ``judge`` is called
+    for each trial that the advisor wants to stop.
     """
 
     waits = True  # sets may come during any later call
@@ -53,7 +56,7 @@ class AdvisorTuner(Tuner):
         self._read: dict[str, tuple[int, int]] = {}  # trial -> attempt and position of the last metric
         connect(self._take)
 
-    # ---- calls of the host --------------------------------------------------------------------------------
+    # ---- calls of the host (TunerHost) --------------------------------------------------------------------
 
     def update_search_space(self, search_space: dict[str, Any]) -> None:
         first, self._initialized = not self._initialized, True
@@ -61,9 +64,10 @@ class AdvisorTuner(Tuner):
         handle(search_space)
 
     def generate_multiple_parameters(self, parameter_id_list: list[int], **_: Any) -> list[Any]:
-        """Return sets for the first of these ids, none if the advisor waits for results.
+        """Return sets for the first of these ids; an empty list if the advisor waits for results.
 
-        Raise NoMoreTrialError if the advisor has no more, and no trial of its runs that could change that.
+        Raise NoMoreTrialError if the advisor has no more sets, and none of its trials is running, whose
+        result could change that.
         """
         for parameter_id in parameter_id_list:
             if (refused := self._running.pop(parameter_id, None)) is not None:  # asked for again
@@ -105,7 +109,10 @@ class AdvisorTuner(Tuner):
         self._advisor.load_checkpoint()
 
     def take_metric(self, metric: Metric) -> None:
-        """Pass on an intermediate result of a trial that the advisor has sent, unless it knows it."""
+        """Report an intermediate result to the advisor, unless it knows the result already.
+
+        Results of trials that the advisor has not created are ignored.
+        """
         trial_id, attempt, position, sequence, text = metric
         if trial_id not in self._trials:
             self._trials[trial_id] = self._parameter_id_of(trial_id)
@@ -126,10 +133,10 @@ class AdvisorTuner(Tuner):
         data = {"trial_job_id": trial_id, "event": status, "hyper_params": sent.text}
         self._advisor.handle_trial_end(data)
 
-    # ---- what the advisor sends ---------------------------------------------------------------------------
+    # ---- commands from the advisor ------------------------------------------------------------------------
 
     def _take(self, command: CommandType, data: str) -> None:
-        """Take a command. Raise ValueError if it cannot be followed."""
+        """Execute a command from the advisor. Raise ValueError if an advisor cannot send this command."""
         match command:
             case CommandType.NewTrialJob:
                 self._ready.append(_sent(data))

@@ -1,6 +1,6 @@
 """Child process that hosts an assessor.
 
-It holds the histories of running trials, and asks the assessor to judge them.
+It keeps the intermediate results of running trials, and asks the assessor to judge the trials.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ class _Reports:
 
 
 class AssessorHost:
-    """Host of one assessor. Call ``build`` first, then ``handle`` for each line, and ``leave`` at the end.
+    """Host of one assessor in its child process.
 
-    ``calls``: the calls into the user's code. By default, they are built from the message ``start``.
+    Call ``build`` first, then ``handle`` for each message of the server, and ``leave`` at the end. ``calls``:
+    runner of the assessor's methods; None: a new one.
     """
 
     def __init__(self, channel: Channel, start: Start, calls: Calls | None = None) -> None:
@@ -85,14 +86,21 @@ class AssessorHost:
         self._proved = False  # True: the assessor has judged a trial since it was built
 
     def build(self) -> None:
-        """Construct and rebuild the assessor, judge the trials of its past, and send Ready. Raise Doomed."""
+        """Construct the assessor, restore its state, judge the trials of its past, and send Ready.
+
+        Raise Doomed if this process must end.
+        """
         self._assessor, self._builtin = self._calls.build(self._start)
         note = self._rebuild() if self._start.rebuild_to else None
         self._judge_fresh()  # before Ready, because an assessor that fails on its past is not ready
         self._channel.send(Ready(learns=True, note=note))
 
     def handle(self, message: ToChild) -> None:
-        """Process one line. Judge changed trials by their newest values when no more metrics are waiting."""
+        """Process one message of the server.
+
+        Judge trials with new results once no more metrics are waiting, or after MOST_DEFERRED messages with
+        metrics.
+        """
         if isinstance(message, Metrics):
             for item in message.items:
                 self._take(item)
@@ -121,9 +129,9 @@ class AssessorHost:
     # ---- rebuilding ---------------------------------------------------------------------------------------
 
     def _rebuild(self) -> str | None:
-        """Report the trials that have ended to the assessor, and load the histories of the others.
+        """Report the ended trials to the assessor, and read the intermediate results of the other trials.
 
-        Return a note if the rebuild was not exact.
+        Return a sentence if the assessor's state could not be restored exactly.
         """
         up_to = self._start.rebuild_to
         history = History(self._start.database, self._start.experiment_id)
@@ -159,7 +167,7 @@ class AssessorHost:
         return None
 
     def _replay(self, history: History) -> None:
-        """Repeat all calls of the past. Send the verdicts that were not recorded as facts."""
+        """Repeat all earlier calls of the assessor. Send its verdicts that are not in the log yet."""
         known, self._judged, self._finished = self._judged, set(), set()
         verdicts: dict[str, Judged] = {}
         for event in history.reports_and_ends(up_to=self._start.rebuild_to):
@@ -184,9 +192,9 @@ class AssessorHost:
         return [result.sentence] if isinstance(result, Failed) else []
 
     def _catch_up(self, number: int) -> None:
-        """Read the metrics that were not sent because this child was slow.
+        """Read the metrics that the server did not send because this child was slow, from the database.
 
-        Metrics in later lines that were read here are ignored.
+        Metrics that were read here are ignored if they arrive in later messages.
         """
         history = History(self._start.database, self._start.experiment_id)
         try:
@@ -235,7 +243,7 @@ class AssessorHost:
             self._channel.send(self._verdict(trial_id, reports))
 
     def _verdict(self, trial_id: str, reports: _Reports) -> Judged:
-        """Return the verdict Bad with the assessor's reason."""
+        """Return the message that the trial is judged bad, with the assessor's reason."""
         verdict = Judged(trial_id=trial_id, attempt=reports.attempt, position=reports.position)
         why = getattr(self._assessor, "why", None)
         if not callable(why):
@@ -254,9 +262,9 @@ class AssessorHost:
         )
 
     def _opinion(self, trial_id: str, reports: _Reports) -> bool:
-        """Call the assessor, and return whether the trial continues.
+        """Ask the assessor about a trial; return whether the trial continues.
 
-        An exception is reported, and the trial continues.
+        If the assessor raises an exception, report it to the server and return True.
         """
         reports.assessed = len(reports.values)
         # User code gets a copy, because it may store or change the list.
@@ -285,15 +293,15 @@ class AssessorHost:
         reports = self._running.pop(trial_id, None)
         if reports is not None:
             if len(reports.values) > reports.assessed:
-                # NNI's assessors learn about a trial only through calls, so make the call although its result
-                # has no effect.
+                # NNI's assessors learn about a trial only through calls. So call the assessor, although its
+                # answer has no effect.
                 self._opinion(trial_id, reports)
             self._calls.report(
                 "trial_end", lambda: self._assessor.trial_end(trial_id, success), trial_id=trial_id
             )
 
     def _reports_of(self, items: Sequence[Metric]) -> _Reports:
-        """Return the reports of the last attempt that has any."""
+        """Return the intermediate results of the last attempt in ``items``."""
         reports = _Reports(items[-1][1])
         for _, attempt, position, sequence, text in items:
             if attempt == reports.attempt:
@@ -301,7 +309,9 @@ class AssessorHost:
         return reports
 
     def _read(self, text: str) -> Any:
-        """Decode a reported value. A built-in assessor gets only the main objective's number."""
+        """Decode the JSON text of an intermediate result. For a built-in assessor, return only the main
+        objective's number.
+        """
         try:
             value = json.loads(text)
         except ValueError:

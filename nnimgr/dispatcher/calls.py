@@ -1,4 +1,6 @@
-"""Calls into user code. Each call is watched, and its exception becomes a message."""
+"""Calls the methods of user code. Each call is watched, and an exception in it becomes a message to the
+server.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,13 @@ LONGEST_SENTENCE = 500
 
 
 class Doomed(Exception):
-    """Error: user code has failed in a way that must end this process. The server has been notified."""
+    """Error: user code has failed, so this process must end. The failure was already reported to the
+    server.
+    """
 
 
 class Calls:
-    """Runner of the algorithm's methods, one at a time."""
+    """Calls the methods of a tuner or assessor, one at a time."""
 
     def __init__(self, channel: Channel, role: str) -> None:
         self.channel = channel
@@ -41,9 +45,11 @@ class Calls:
         trial_id: str | None = None,
         meanwhile: Meanwhile | None = None,
     ) -> T | Failed:
-        """Return the result of ``run``, or an unsent message about its exception.
+        """Call ``run`` and return its result. If it raises an exception, return a message that was not sent
+        yet.
 
-        sys.exit is reported as fatal and takes effect. ``meanwhile``: see ``Channel.calling``.
+        sys.exit in user code is reported as fatal, and ends the process. ``call``: name of the method, for
+        messages. ``meanwhile``: see ``Channel.calling``.
         """
         try:
             if self.channel.in_call:
@@ -59,9 +65,10 @@ class Calls:
             raise
 
     def report(self, call: str, run: Callable[[], T], *, trial_id: str | None = None) -> T | Failed:
-        """Return the result of ``run``.
+        """Call ``run`` and return its result.
 
-        If ``run`` raises an exception, send or collect a message about it and return that message.
+        If ``run`` raises an exception, send a message about it (or collect its sentence, see ``collect``) and
+        return that message.
         """
         result = self.attempt(call, run, trial_id=trial_id)
         if isinstance(result, Failed):
@@ -73,7 +80,9 @@ class Calls:
 
     @contextmanager
     def collect(self) -> Iterator[list[str]]:
-        """Collect the sentences of failures in the list, instead of sending them one by one."""
+        """Yield a list that collects the sentences of failures inside the ``with`` block, instead of
+        sending them.
+        """
         collected: list[str] = []
         self._collected = collected
         try:
@@ -83,7 +92,7 @@ class Calls:
 
     @property
     def collecting(self) -> bool:
-        """True while failures are collected because past events are replayed."""
+        """True while failures are collected instead of sent, because past events are replayed."""
         return self._collected is not None
 
     def must(
@@ -94,9 +103,9 @@ class Calls:
         hopeless: bool = False,
         meanwhile: Meanwhile | None = None,
     ) -> T:
-        """Return the result of ``run``.
+        """Call ``run`` and return its result.
 
-        If ``run`` raises an exception, report it as fatal (or hopeless) and raise Doomed.
+        If ``run`` raises an exception, report it to the server as fatal (or hopeless) and raise Doomed.
         """
         result = self.attempt(call, run, meanwhile=meanwhile)
         if isinstance(result, Failed):
@@ -105,7 +114,7 @@ class Calls:
         return result
 
     def build(self, start: Start) -> tuple[Any, bool]:
-        """Construct the algorithm. Return the algorithm, and whether it is built in."""
+        """Construct the tuner or assessor. Return it, and whether it is built in."""
         if start.name is None:
             target = start.class_name or ""
             found = self.must(
@@ -141,7 +150,7 @@ def _named(error: BaseException) -> str:
 
 
 def _shown(error: BaseException) -> str:
-    """Return the traceback, starting at the first line of user code."""
+    """Return the text of an exception's traceback, starting at the first line of user code."""
     import traceback
 
     trace = error.__traceback__

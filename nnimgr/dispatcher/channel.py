@@ -1,9 +1,10 @@
-"""The child's end of the pipes: reads and writes lines, and watches the running call.
+"""Connection of a child process to the server: reads and writes lines, and watches the running call of user
+code.
 
 The main thread reads lines directly, so that no hand-over between threads delays a metric. A second thread
 watches. If the server ends, the second thread ends this process at once, whatever user code is doing. If a
 call does not return, it reports the call and its stack to the server. A third thread exists only while a call
-that may wait for further lines is waiting. It then reads lines in place of the main thread.
+of user code seems to wait for further messages. It then reads lines in place of the main thread.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Meanwhile = Callable[[ToChild], bool]
 
 
 class _Call:
-    """Call of user code in the main thread. All times are in seconds."""
+    """Call of user code that runs in the main thread. All times are in seconds."""
 
     __slots__ = ("attended", "begin", "meanwhile", "name", "told_s", "work_s")
 
@@ -45,14 +46,14 @@ class _Call:
 
     @property
     def due_s(self) -> float:
-        """Age at which the call must be reported next."""
+        """Age of the call, in seconds, at which it must be reported next."""
         return max(FIRST_LOOK_S, 2 * self.told_s)
 
 
 class Channel:
-    """Connection to the server.
+    """Connection of a child process to the server.
 
-    Only the main thread creates and uses it, but any thread may call ``send``.
+    Only the main thread creates and uses a channel, but any thread may call ``send``.
     """
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
@@ -63,7 +64,7 @@ class Channel:
         self._readable = select.poll()
         self._readable.register(read_fd, select.POLLIN)
         self._write_lock = threading.Lock()
-        # held by the thread that reads lines, and by a thread that processes a line outside the main thread
+        # held by the thread that reads lines, and by the third thread while it processes a line
         self._turn = threading.Lock()
         self._call: _Call | None = None
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -72,7 +73,7 @@ class Channel:
         threading.Thread(target=self._watch, name="nnimgr-watch", daemon=True).start()
 
     def take(self) -> ToChild:
-        """Wait for the next message and return it."""
+        """Wait for the next message of the server and return it."""
         with self._turn:
             while not self._lines:
                 self._read()
@@ -85,7 +86,7 @@ class Channel:
 
     @property
     def waiting(self) -> bool:
-        """Return whether another line has been read, or has begun to arrive."""
+        """Return whether another line of the server has been read, or has begun to arrive."""
         return bool(self._lines) or bool(self._readable.poll(0))
 
     def _read(self) -> None:
@@ -106,12 +107,12 @@ class Channel:
 
     @property
     def in_call(self) -> bool:
-        """Return whether user code is running inside ``calling``."""
+        """Return whether a ``calling`` block is active, in which user code runs."""
         return self._call is not None
 
     @contextmanager
     def calling(self, name: str, *, meanwhile: Meanwhile | None = None) -> Iterator[None]:
-        """Run user code inside this context.
+        """Watch the user code that runs inside this ``with`` block.
 
         Send Busy when the code takes long, and Idle when it has returned.
 
@@ -139,7 +140,7 @@ class Channel:
         except BrokenPipeError:  # the server has ended
             os._exit(0)
 
-    # ---- in the watching thread ---------------------------------------------------------------------------
+    # ---- in the second thread, which watches --------------------------------------------------------------
 
     def _watch(self) -> None:
         poller = select.poll()
@@ -187,7 +188,7 @@ class Channel:
             ).start()
 
     def _stack(self) -> str:
-        """Return the main thread's stack, starting at the first line of user code."""
+        """Return the main thread's stack as text, starting at the first line of user code."""
         import traceback
 
         frame: FrameType | None = sys._current_frames().get(self._main)
@@ -197,12 +198,12 @@ class Channel:
         own = [index for index, entry in enumerate(entries) if entry.filename.startswith(OWN_CODE)]
         return "".join(traceback.format_list(entries[own[-1] + 1 if own else 0 :] or entries))
 
-    # ---- in the attending thread --------------------------------------------------------------------------
+    # ---- in the third thread, during a call that waits ----------------------------------------------------
 
     def _attend(self, call: _Call, meanwhile: Meanwhile) -> None:
-        """Process the messages that ``meanwhile`` accepts until the call has returned.
+        """Process the server's messages by ``meanwhile`` until the call of user code has returned.
 
-        The main thread processes the other messages.
+        Messages that ``meanwhile`` does not accept are left to the main thread.
         """
         kept = 0  # number of first lines that ``meanwhile`` has not accepted
         readable = select.poll()

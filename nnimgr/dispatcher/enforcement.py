@@ -1,8 +1,8 @@
-"""Rules of an experiment for the parameter sets of any tuner: constraints and the duplicates policy.
+"""Checks the parameter sets of a tuner against the experiment's constraints and its policy for duplicates.
 
-A tuner with ``obey`` gets the rules and follows them. Any other tuner is asked again for the same id until it
-gives an acceptable set, and it is told only about that set afterwards. The outcome depends only on the calls
-to the tuner, so that replaying the calls gives the same outcome.
+A tuner with the method ``obey`` gets these rules and follows them itself. Any other tuner is asked again for
+the same id until it gives an acceptable set, and later it gets results only for that set. The outcome depends
+only on the calls to the tuner, so that replaying the calls gives the same outcome.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ __all__ = ["Enforcement"]
 MOST_REFUSED = 1000  # refused sets for one id, after which the tuner counts as exhausted
 SKIP, REUSE, REPLICATE = "skip", "reuse", "replicate"
 
-# Function that asks for one id. It returns a list of at most one set, or None if the tuner has no more sets.
+# Function that asks the tuner again for one id. It returns a list of at most one set, or None if the tuner
+# has no more sets.
 Again = Callable[[int], "list[Any] | None"]
 
 
 class Enforcement:
-    """Check of every parameter set against the constraints and the duplicates policy.
+    """Checks each parameter set against the constraints and the policy for duplicates.
 
     ``obeyed``: the tuner follows the rules itself. ``duplicates``: skip, reuse, replicate or None.
-    ``complain`` is called with one sentence when a tuner gives no acceptable set. Raise ConstraintError.
+    ``complain`` is called with one sentence when a tuner gives no acceptable set. The constructor raises
+    ConstraintError.
     """
 
     def __init__(
@@ -49,14 +51,14 @@ class Enforcement:
         self._constraints: Constraints | None = None
         self._known: Counter[int] = Counter()  # hash of a set's identity -> number of times it was tried
         self._by_hand: set[int] = set()  # hashes of the tried sets that users have submitted
-        # hash of a set -> result to reuse, as in Suggestion.reuse
+        # hash of a set -> result of an earlier trial with this set, as in Suggestion.reuse
         self._results: dict[int, tuple[str, str, float]] = {}
         self._refusals: Counter[int] = Counter()  # parameter id -> number of refused sets
         self.change(constraints)
 
     @property
     def rules(self) -> Rules:
-        """Rules for a tuner that follows them itself. They stay valid when the constraints change."""
+        """Rules for a tuner that follows the rules itself. They stay valid when the constraints change."""
         return Rules(
             feasible=self._feasible,
             may_repeat=self._duplicates in (REUSE, REPLICATE),
@@ -65,23 +67,24 @@ class Enforcement:
 
     @property
     def needs(self) -> Past:
-        """Part of the past that ``hear`` needs."""
+        """Part of the experiment's past that must be passed to ``hear`` after a restart."""
         if self._duplicates == SKIP:
             return Past.SUGGESTIONS
         return Past.RESULTS if self._duplicates == REUSE else Past.NOTHING
 
     def change(self, constraints: Sequence[str]) -> None:
-        """Replace the constraints."""
+        """Replace the constraints on parameter sets."""
         if not constraints:
             self._constraints = None
             return
-        # Imported here, because the module imports ast, which would slow a start without constraints.
+        # Imported here, because the module imports ast, which would slow the start of a child without
+        # constraints.
         from nnimgr.constraints import Constraints
 
         self._constraints = Constraints(constraints)
 
     def hear(self, event: Event) -> None:
-        """Record an event, new or past."""
+        """Record which sets were tried, and their results, from a new or past event."""
         if isinstance(event, SpaceChanged):
             if event.constraints is not None:
                 self.change(event.constraints)
@@ -102,22 +105,26 @@ class Enforcement:
                 self._results.setdefault(_key(event.parameters), (event.trial_id, text, value))
 
     def result_of(self, parameters: str) -> tuple[str, str, float] | None:
-        """Return the value of ``Suggestion.reuse`` for this set (JSON text), or None."""
+        """Return the earlier trial's result to reuse for this set (see ``Suggestion.reuse``), or None.
+
+        ``parameters``: the set as JSON text.
+        """
         return self._results.get(_key(parameters)) if self._results else None
 
-    # ---- tuners that do not obey --------------------------------------------------------------------------
+    # ---- tuners that do not follow the rules themselves ---------------------------------------------------
 
     def settle(self, given: dict[int, Any], again: Again) -> bool:
-        """Replace the unacceptable sets in ``given`` (by parameter id). Remove those without a replacement.
+        """Replace the unacceptable sets in ``given`` by asking the tuner again. Remove sets without a
+        replacement.
 
-        Return False if the tuner has no more sets.
+        ``given``: sets by parameter id. Return False if the tuner has no more sets.
         """
         return all([self._settle_one(parameter_id, given, again) for parameter_id in list(given)])
 
     def admits(self, parameter_id: int, parameters: Any) -> bool | None:
-        """Check a set. Return True if it is acceptable (it then counts as tried), and False if it is not.
+        """Return whether a set is acceptable. An acceptable set then counts as tried.
 
-        Return None if it is not acceptable and further sets of the tuner would not be acceptable either.
+        Return None if too many sets for this id were refused, so that the tuner must not be asked again.
         """
         if self._obeyed or (self._constraints is None and self._duplicates != SKIP):
             return True

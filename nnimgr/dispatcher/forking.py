@@ -1,11 +1,11 @@
-"""The server's handle on the zygote (``nnimgr.dispatcher.zygote``) and on the children forked from it.
+"""The server's control of the zygote (``nnimgr.dispatcher.zygote``) and of the children forked from it.
 
-A child of a built-in algorithm that runs in the server's own interpreter is forked: it starts within
-milliseconds and shares most of its memory. All other children get an interpreter of their own.
+A child of a built-in algorithm that runs in the server's own interpreter is forked from the zygote: it starts
+within milliseconds and shares most of its memory. All other children get an interpreter of their own.
 
-The zygote is started by the first request and replaced when it ends or does not answer. Its children end with
-it, by the death signal that each has asked for, and are restarted from the log as after any other crash. The
-death signal also makes all of them end with the server, since the zygote ends with the server.
+The zygote is started by the first request and replaced when it ends or does not answer. Its children ask the
+kernel for a signal that kills them when the zygote ends. They are then restarted from the log as after any
+other crash. The zygote ends with the server, so its children end with the server, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["ORPHANED", "NotForked", "Zygote"]
 ANSWER_S = 10.0  # seconds; a zygote that does not answer within this time is replaced
 MOST_REQUESTS = 64  # requests at a time: the kernel limits the descriptors in transit
 ORPHANED = "orphaned"  # extra info of a transport: the child has ended because the zygote has ended
-# Variables that decide from where an interpreter imports, and which libraries it loads.
+# Environment variables that determine where an interpreter finds modules, and which libraries it loads.
 _INTERPRETER_VARIABLES = (
     *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "HOME"),
     *("LD_LIBRARY_PATH", "LD_PRELOAD"),
@@ -43,11 +43,11 @@ _Transport = TypeVar("_Transport", bound=asyncio.BaseTransport)
 
 
 class NotForked(Exception):
-    """Error: the zygote has not forked a child, because it has ended, does not answer, or lacks memory."""
+    """Error: the zygote cannot fork a child, because it has ended, does not answer, or lacks memory."""
 
 
 class Zygote:
-    """Process of a server from which children are forked. A server has at most one."""
+    """Process from which the children of built-in algorithms are forked. A server has at most one zygote."""
 
     def __init__(self, *, answer_s: float = ANSWER_S) -> None:
         self._answer_s = answer_s
@@ -58,13 +58,11 @@ class Zygote:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the zygote, or None if it does not run."""
+        """Process id of the zygote; None if the zygote does not run."""
         return None if self._process is None else self._process.pid
 
     def can_host(self, start: Start, *, python: str, environ: Mapping[str, str]) -> bool:
-        """Return whether a forked child would have the interpreter and the libraries that this child
-        needs.
-        """
+        """Return whether a forked child would have the right interpreter and libraries for this algorithm."""
         if self._closed or start.name is None or not is_builtin(start.role, start.name):
             return False
         same = all(environ.get(name) == os.environ.get(name) for name in _INTERPRETER_VARIABLES)
@@ -78,7 +76,10 @@ class Zygote:
         cwd: Path,
         stderr: int,
     ) -> asyncio.SubprocessTransport:
-        """Fork a child and return its transport, like ``loop.subprocess_exec``. Raises NotForked, OSError."""
+        """Fork a child from the zygote and return its transport, like ``loop.subprocess_exec``.
+
+        Raise NotForked or OSError.
+        """
         async with self._requests:
             process = await self._running()
             child = _Forked(make_protocol(), process, answer_s=self._answer_s)
@@ -97,7 +98,7 @@ class Zygote:
         return child
 
     async def close(self) -> None:
-        """End the zygote. Call after its children have been closed."""
+        """End the zygote. Call this after the zygote's children have been closed."""
         self._closed = True
         async with self._starting:
             if self._process is not None:
@@ -116,7 +117,7 @@ class Zygote:
 
 
 class _Process:
-    """Running zygote process, and the socket to it."""
+    """Running zygote process, and the socket through which children are requested."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, requests: socket.socket, on_end: Callable[[], None]
@@ -128,7 +129,7 @@ class _Process:
 
     @classmethod
     async def start(cls, on_end: Callable[[], None]) -> _Process:
-        """Start a zygote. Raise OSError."""
+        """Start a zygote process. Raise OSError if that fails."""
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         try:
@@ -150,7 +151,7 @@ class _Process:
         return self._process.pid
 
     def request(self, descriptors: list[int]) -> None:
-        """Ask for a child with these descriptors. Raises NotForked."""
+        """Ask the zygote for a child that gets these file descriptors. Raise NotForked."""
         try:
             socket.send_fds(self._requests, [b"f"], descriptors)
         except OSError as error:
@@ -181,7 +182,9 @@ class _Process:
 
 
 class _Forked(asyncio.SubprocessTransport):
-    """Transport of a forked child, with the methods of asyncio's own transports that the server needs."""
+    """Transport of a forked child, with those methods of asyncio's subprocess transports that the server
+    uses.
+    """
 
     def __init__(self, protocol: asyncio.SubprocessProtocol, zygote: _Process, *, answer_s: float) -> None:
         self._extra: dict[str, Any] = {}
@@ -199,7 +202,10 @@ class _Forked(asyncio.SubprocessTransport):
         protocol.connection_made(self)
 
     async def begin(self, stderr: int) -> None:
-        """Ask the zygote for the child; ``born`` is set by its answer. Raises NotForked, OSError."""
+        """Ask the zygote to fork the child. The zygote's answer sets the future ``born``.
+
+        Raise NotForked or OSError.
+        """
         (its_input, stdin), (stdout, its_output), (status, its_status) = _pipe(), _pipe(), _pipe()
         with its_input, its_output, its_status:
             self._stdin = await self._connect(self._loop.connect_write_pipe(asyncio.BaseProtocol, stdin))
@@ -213,12 +219,12 @@ class _Forked(asyncio.SubprocessTransport):
         return transport
 
     def write(self, line: bytes) -> None:
-        """Write to the child's input."""
+        """Write a line to the child's standard input."""
         assert self._stdin is not None
         if not self._stdin.is_closing():
             self._stdin.write(line)
 
-    # ---- a transport's calls ------------------------------------------------------------------------------
+    # ---- methods of asyncio's transports ------------------------------------------------------------------
 
     def get_pid(self) -> int:
         return self._pid
@@ -236,15 +242,16 @@ class _Forked(asyncio.SubprocessTransport):
         for pipe in self._pipes:
             pipe.close()
 
-    # ---- from the pipes -----------------------------------------------------------------------------------
+    # ---- called when data arrives in the pipes ------------------------------------------------------------
 
     def received(self, output: bytes) -> None:
-        """Pass the child's output on to the protocol."""
+        """Pass output of the child on to the protocol that splits it into lines."""
         self._protocol.pipe_data_received(1, output)
 
     def output_ended(self) -> None:
-        """Handle the end of the child's output: limit the time in which the zygote has to report how the
-        child has ended.
+        """Handle the end of the child's output.
+
+        The zygote then has a limited time to report how the child has ended.
         """
         self._output_open = False
         if self._returncode is None and not self._closing:
@@ -252,8 +259,10 @@ class _Forked(asyncio.SubprocessTransport):
         self._finish()
 
     def answered(self, number: int) -> None:
-        """Handle an answer of the zygote: first the process id or the error of the fork, later the wait
-        status.
+        """Handle an answer of the zygote about the child.
+
+        The first answer is the process id, or the negative error number of a failed fork. The second is the
+        wait status.
         """
         if self._pid:
             self._exited(os.waitstatus_to_exitcode(number))
@@ -288,7 +297,7 @@ class _Forked(asyncio.SubprocessTransport):
 
 
 class _Output(asyncio.Protocol):
-    """Protocol of the child's output."""
+    """Protocol that receives a forked child's output."""
 
     def __init__(self, child: _Forked) -> None:
         self._child = child
@@ -301,7 +310,7 @@ class _Output(asyncio.Protocol):
 
 
 class _Status(asyncio.Protocol):
-    """Protocol of the zygote's answers about one child: one number on each line."""
+    """Protocol that receives the zygote's answers about one child: one number on each line."""
 
     def __init__(self, child: _Forked) -> None:
         self._child = child
@@ -317,15 +326,13 @@ class _Status(asyncio.Protocol):
 
 
 def _pipe() -> tuple[FileIO, FileIO]:
-    """Create a pipe. Return its reading end and its writing end."""
+    """Create a pipe. Return its reading end and its writing end as files."""
     reader, writer = os.pipe()
     return open(reader, "rb", buffering=0), open(writer, "wb", buffering=0)
 
 
 def _is_own_interpreter(python: str) -> bool:
-    """Return whether this path is the server's interpreter, perhaps by another name in its virtual
-    environment.
-    """
+    """Return whether this path is the server's interpreter, perhaps under another name in the same folder."""
     own = sys.executable
     try:
         beside = os.path.samefile(os.path.dirname(python), os.path.dirname(own))

@@ -1,4 +1,6 @@
-"""Past of an experiment from the view of its algorithm, which a restarted child reads. Read-only."""
+"""Past of an experiment as its tuner or assessor has seen it. A restarted child reads it from the
+database.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,10 @@ CONSTRAINTS = "searchSpaceConstraints"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastSuggestion:
-    """Parameter set that the tuner has suggested, with ``parameters`` and ``state`` as JSON text.
+    """Parameter set that the tuner suggested in the past. ``parameters`` and ``state``: JSON text.
 
-    ``further``: the set is for a multi-phase trial that was running already.
+    ``fed_to``: number of the last fact that the tuner knew then. ``further``: the set was a further set for a
+    multi-phase trial that was running already.
     """
 
     number: int
@@ -54,7 +57,7 @@ _KINDS = {
 
 
 class History:
-    """Past of one experiment, read from its database. Raises sqlite3.Error."""
+    """Past of one experiment, read from its database. The methods raise sqlite3.Error."""
 
     def __init__(self, database: str, experiment_id: str) -> None:
         self._reader = PastReader(database, experiment_id)
@@ -63,7 +66,9 @@ class History:
         self._reader.close()
 
     def first(self) -> tuple[dict[str, Any], tuple[str, ...]] | None:
-        """Return the search space and the constraints with which the experiment was created."""
+        """Return the search space and the constraints with which the experiment was created; None without
+        an experiment.
+        """
         payload = self._reader.created()
         if payload is None:
             return None
@@ -71,7 +76,7 @@ class History:
         return created["search_space"], constraints_of(created.get("config", {})) or ()
 
     def spaces(self, *, up_to: int, since: int = 0) -> list[dict[str, Any]]:
-        """Return the search space at fact ``since`` and all later search spaces, in order."""
+        """Return the search space that was valid at fact ``since``, and all later search spaces, in order."""
         first = self.first()
         found = [] if first is None else [first[0]]
         for event in self.events(after=0, up_to=up_to, past=Past.NOTHING):
@@ -87,10 +92,11 @@ class History:
         return self._reader.last_number(up_to=up_to)
 
     def events(self, *, after: int, up_to: int, past: Past = Past.ALL) -> list[Event]:
-        """Return the events and requests that the tuner has received, in the order of the calls.
+        """Return the past events and suggestions of the tuner, in the order of its calls.
 
-        Only the part ``past`` is read. A suggestion comes after the facts that the tuner knew when it was
-        asked. Ends of trials that were never tried are read together with the suggestions.
+        ``past``: the part of the past to read. A suggestion is placed after the facts that the tuner knew
+        when it suggested the set. Ends of trials that were never tried are read together with the
+        suggestions.
         """
         kinds = ["ConfigChanged", *(kind for part in _KINDS if part in past for kind in _KINDS[part])]
         facts = self._reader.facts(kinds, after=after, up_to=up_to)
@@ -103,7 +109,7 @@ class History:
         return events
 
     def _ends(self, after: int, up_to: int, *, untried: bool) -> Iterator[TrialFinished]:
-        """Yield the ends of trials; if ``untried``, only of trials that were never tried."""
+        """Yield the ends of trials. ``untried``: only of trials that were canceled before they ran."""
         for end in self._reader.ends(after=after, up_to=up_to, untried=untried):
             customised, called_off = end.source == CUSTOMIZED, bool(end.untried)
             yield TrialFinished(
@@ -125,39 +131,39 @@ class History:
         return self._reader.metrics(after=after, up_to=up_to)
 
     def parameter_id(self, trial_id: str) -> int | None:
-        """Return the id of a trial's parameter set, None for a customised trial."""
+        """Return the id of the parameter set of a trial; None for a customised trial."""
         return self._reader.parameter_id(trial_id)
 
     def reports_and_ends(self, *, up_to: int) -> Iterator[Metric | tuple[str, bool]]:
-        """Yield all intermediate results, and (trial_id, success) at the ends of trials, in order."""
+        """Yield all intermediate results and all ends of trials, in order. An end is (trial_id, success)."""
         for row in self._reader.metrics_and_ends(up_to=up_to):
             yield row if len(row) > 2 else (row[0], _succeeded(row[1]))
 
     def metrics_of(self, trial_ids: Sequence[str], *, up_to: int) -> Iterator[tuple[str, list[Metric]]]:
-        """Yield each of these trials, in their order, with its intermediate results."""
+        """Yield the id of each of these trials, in the given order, with the trial's intermediate results."""
         return self._reader.metrics_of(trial_ids, up_to=up_to)
 
     def ended(self, *, up_to: int) -> list[tuple[str, bool]]:
-        """Return (trial_id, success) of the trials that have ended, in the order of their ends."""
+        """Return (trial_id, success) for each trial that has ended, in the order of the ends."""
         ends = self._reader.facts(["TrialEnded"], after=0, up_to=up_to)
         return [(end.trial_id, _succeeded(end.payload)) for end in ends]
 
     def judged(self, *, up_to: int) -> set[str]:
-        """Return the trials that the assessor has judged Bad."""
+        """Return the ids of the trials that the assessor has judged bad."""
         return {verdict.trial_id for verdict in self._reader.facts(["Verdict"], after=0, up_to=up_to)}
 
     def others(self, trial_ids: set[str]) -> list[str]:
-        """Return all trials that are not in ``trial_ids``."""
+        """Return the ids of all trials that are not in ``trial_ids``."""
         return self._reader.other_trials(trial_ids)
 
 
 def _succeeded(end: str) -> bool:
-    """Return whether a trial with this end (JSON text) succeeded."""
+    """Return whether a trial has succeeded. ``end``: JSON text of its TrialEnded fact."""
     return bool(json.loads(end)["status"] == SUCCEEDED)
 
 
 def _place(event: Event) -> tuple[int, int, int]:
-    """Return the sort key of an event, which is its place in the order of the tuner's calls."""
+    """Return the key by which events are sorted into the order of the tuner's calls."""
     if isinstance(event, PastSuggestion):
         return event.fed_to, 1, event.parameter_id
     return event.number, 0, 0
@@ -203,5 +209,5 @@ def _events(number: int, kind: str, trial_id: str, payload_text: str) -> Iterato
 
 
 def constraints_of(config: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the constraints in a configuration or in a change of it; None if it has no such field."""
+    """Return the constraints in a configuration or in changes of it; None if the field is absent."""
     return tuple(config[CONSTRAINTS] or ()) if CONSTRAINTS in config else None

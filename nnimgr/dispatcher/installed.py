@@ -1,4 +1,4 @@
-"""Algorithms that installed packages provide.
+"""Finds tuners and assessors that installed packages provide.
 
 They are entry points of the groups ``nnimgr.tuners`` and ``nnimgr.assessors``. The name of the entry point is
 the algorithm's name, and its object is the algorithm's class. The packages of the experiment's Python are
@@ -25,19 +25,22 @@ _QUESTION = "import json, sys; print(json.dumps(sys.path))"
 
 
 class InterpreterError(ValueError):
-    """Error: a Python does not report where its packages are. The message is one sentence."""
+    """Error: a Python interpreter does not report where its packages are. The message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """Python that runs an experiment's algorithms, and its environment. None: this process's own."""
+    """Python interpreter that runs an experiment's algorithms, and its environment variables.
+
+    None: the interpreter or the environment of this process.
+    """
 
     python: str | None = None
     environ: Mapping[str, str] | None = None
 
     @property
     def registry_file(self) -> Path:
-        """File in which the interpreter's user has registered algorithms."""
+        """Path of the file in which the interpreter's user has registered algorithms."""
         return registry_file(self.environ, python=self.python)
 
     def folders(self) -> list[str]:
@@ -56,7 +59,7 @@ class Interpreter:
             done = subprocess.run(
                 [python, "-c", _QUESTION], env=dict(environ), cwd="/", capture_output=True, timeout=ANSWER_S
             )
-            # Only the last line counts, because a start of Python may print other lines before.
+            # Only the last line counts, because Python may print other lines at its start.
             found = json.loads(done.stdout.splitlines()[-1])
             return [folder for folder in found if isinstance(folder, str)]
         except (OSError, subprocess.TimeoutExpired, ValueError, IndexError, TypeError) as error:
@@ -66,7 +69,7 @@ class Interpreter:
 
 
 def installed(folders: Iterable[str]) -> list[Registered]:
-    """Return the algorithms of the packages in these folders.
+    """Return the tuners and assessors that the packages in these folders provide.
 
     If several packages use a name, the first package provides the algorithm.
     """

@@ -1,8 +1,8 @@
 """Messages between the server and a dispatcher child: frozen records, each sent as one line of JSON.
 
-A child hosts ONE algorithm and serves its calls strictly in the order of its lines, so a result always comes
-before its trial's end. History is never sent by line. ``Start`` and ``CatchUp`` make the child read the
-database itself, read-only, up to a fact number; the lines that follow continue from there.
+A child hosts ONE tuner or assessor and processes the lines strictly in order, so a result always comes before
+its trial's end. The past is never sent in lines. ``Start`` and ``CatchUp`` make the child read the database
+itself, read-only, up to a fact number; the lines that follow continue from there.
 
 Standard library only: a child is started with every experiment, and its start has to be fast.
 """
@@ -19,9 +19,9 @@ from typing import Any, NamedTuple, cast
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Environment of a forked child, sent before Start.
+    """Message to a forked child with its environment variables and directory, sent before Start.
 
-    A program that is started gets it from the system instead.
+    A child with its own interpreter gets its environment from the system instead.
     """
 
     environ: Mapping[str, str] = field(repr=False)
@@ -30,10 +30,11 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """First message: build the algorithm, then bring it up to fact number ``rebuild_to`` (0: nothing to do).
+    """First message to a child: construct the algorithm and restore its state up to fact number
+    ``rebuild_to``.
 
-    ``since``: number of the fact that put this algorithm in the place of an earlier one; 0 for the first
-    algorithm.
+    ``rebuild_to`` is 0 for a new experiment. ``since``: number of the fact by which this algorithm replaced
+    an earlier algorithm; 0 for the first algorithm.
     """
 
     role: str  # tuner, assessor
@@ -47,7 +48,7 @@ class Start:
     rebuild_to: int
     checkpoint_directory: str
     seed: int  # seed of the experiment, used if classArgs has no seed
-    # name -> mode of each objective, see nnimgr.objectives
+    # name -> "maximize" or "minimize" of each objective, see nnimgr.objectives
     objectives: Mapping[str, str] = field(default_factory=dict)
     goal: str | None = None  # default for the algorithm's optimize_mode
     since: int = 0
@@ -57,10 +58,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Request for one parameter set per id (tuner). ``fed_to``: the highest fact number that was sent
-    before.
+    """Message to a tuner: request for one parameter set per id.
 
-    ``trial_id``: the set is a further set for this multi-phase trial, not for a new trial.
+    ``fed_to``: the highest fact number that was sent to the child before. ``trial_id``: the request is for a
+    further set of this multi-phase trial, not for a new trial.
     """
 
     parameter_ids: tuple[int, ...]
@@ -70,13 +71,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFinished:
-    """A trial has ended (tuner and assessor). ``text``: the JSON text of its final metric's value, if any.
+    """Message to a tuner or assessor: a trial has ended. ``text``: JSON text of its final metric's value, if
+    any.
 
     ``value``: the number that the trial's result counts as, if any. ``parameter_id`` is None for a customised
-    trial. ``stand_in``: JSON text of the result to use if the trial has no usable one. ``untried``: the trial
-    was canceled before it ran, and its set may be suggested again. ``again``: a stop of the experiment has
-    ended the trial, and its set runs again as another trial when the experiment is resumed. ``status``: the
-    trial's last status.
+    trial. ``stand_in``: JSON text of the result to use if the trial has no usable result. ``untried``: the
+    trial was canceled before it ran, and its set may be suggested again. ``again``: a stop of the experiment
+    has ended the trial, and its set runs again as another trial when the experiment is resumed. ``status``:
+    the trial's last status.
     """
 
     number: int
@@ -94,7 +96,9 @@ class TrialFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReported:
-    """Result of a parameter set of a running multi-phase trial (tuner). For the fields, see TrialFinished."""
+    """Message to a tuner: result of one parameter set of a running multi-phase trial. For the fields, see
+    TrialFinished.
+    """
 
     number: int
     trial_id: str
@@ -105,7 +109,9 @@ class ResultReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetDiscarded:
-    """A further parameter set was never tried, because its trial had ended before the set came (tuner)."""
+    """Message to a tuner: a further parameter set was not tried, because its multi-phase trial had ended
+    already.
+    """
 
     number: int
     trial_id: str
@@ -115,7 +121,7 @@ class SetDiscarded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """Results from outside the experiment (tuner).
+    """Message to a tuner: results from outside the experiment were imported.
 
     ``records``: JSON text of a list of {"parameter", "value"}.
     """
@@ -126,9 +132,9 @@ class Imported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceChanged:
-    """The search space or its constraints were replaced (tuner).
+    """Message to a tuner: the search space or its constraints were replaced.
 
-    ``constraints`` is None if they are unchanged.
+    ``constraints`` is None if the constraints are unchanged.
     """
 
     number: int
@@ -138,7 +144,7 @@ class SpaceChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTried:
-    """A user has submitted a parameter set (only for a tuner that must not repeat sets).
+    """Message to a tuner that must not repeat sets: a user has submitted a parameter set.
 
     ``parameters``: the set as JSON text.
     """
@@ -149,16 +155,19 @@ class SetTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """New intermediate results (assessor, advisor), each as (trial_id, attempt, position, sequence, text)."""
+    """Message to an assessor or advisor: new intermediate results.
+
+    Each item is (trial_id, attempt, position, sequence, text).
+    """
 
     items: tuple[tuple[str, int, int, int, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUp:
-    """Lines were dropped because the child was slow.
+    """Message to a child: metrics were dropped because the child was slow.
 
-    The child reads all metrics up to fact ``number`` from the database.
+    The child then reads all metrics up to fact ``number`` from the database.
     """
 
     number: int
@@ -166,11 +175,14 @@ class CatchUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """Request to call the algorithm's ``_on_exit`` and exit."""
+    """Message to a child: call the algorithm's ``_on_exit``, then exit."""
 
 
 def runs_again(status: str, *, untried: bool, customised: bool) -> bool:
-    """Return the value of ``TrialFinished.again`` for a trial that ended in this status."""
+    """Return the value of ``TrialFinished.again`` for a trial that ended in this status.
+
+    This is whether a resume of the experiment runs the trial's set again.
+    """
     return status == "SYS_CANCELED" and not untried and not customised
 
 
@@ -179,10 +191,10 @@ def runs_again(status: str, *, untried: bool, customised: bool) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """The algorithm is built and its state restored. ``learns``: its suggestions depend on results.
+    """Message of a child: the algorithm is constructed and its state is restored.
 
-    ``judges``: it wants intermediate results, and may have trials stopped. ``note``: one sentence if the
-    state could not be restored exactly.
+    ``learns``: its suggestions depend on results. ``judges``: it wants intermediate results, and may have
+    trials stopped. ``note``: one sentence if the state could not be restored exactly.
     """
 
     learns: bool
@@ -192,10 +204,11 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """A parameter set. ``parameters``: JSON text. ``state``: the result of dump_state, as JSON text.
+    """Message of a tuner: a parameter set. ``parameters``: JSON text of the set.
 
-    ``reuse``: the result to use instead of running the set, from a trial with equal parameters: the trial's
-    id, the JSON text of its final metric and the number in it.
+    ``fed_to``: number of the last fact that the tuner knew. ``state``: the result of dump_state, as JSON
+    text. ``reuse``: result of an earlier trial with equal parameters, to use instead of running the set: the
+    trial's id, the JSON text of its final metric and the number in this metric.
     """
 
     parameter_id: int
@@ -207,11 +220,11 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """All suggestions for an Ask that are ready have been sent. ``missing``: ids without a suggestion.
+    """Message of a tuner: all suggestions for an Ask that are ready have been sent.
 
-    ``exhausted``: the tuner raised NoMoreTrialError. Otherwise the missing sets may still come (NNI's
-    st_callback), and ``why`` may explain the wait. An assessor sends one empty message after its first
-    judgement. For ``fed_to``, see Suggestion.
+    ``missing``: ids without a suggestion. ``exhausted``: the tuner raised NoMoreTrialError. Otherwise the
+    missing sets may still come (NNI's st_callback), and ``why`` may explain the wait. An assessor sends one
+    empty message after its first judgement. For ``fed_to``, see Suggestion.
     """
 
     missing: tuple[int, ...]
@@ -222,9 +235,9 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The assessor or advisor has judged the trial Bad at this metric.
+    """Message of an assessor or advisor: the trial is judged bad at this metric.
 
-    Good is not sent. For the other fields, see ``facts.Verdict``.
+    No message is sent for a trial that is judged good. For the other fields, see ``facts.Verdict``.
     """
 
     trial_id: str
@@ -237,9 +250,9 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """User code has raised an exception in ``call``.
+    """Message of a child: the tuner or assessor has raised an exception in the method ``call``.
 
-    ``hopeless``: the algorithm cannot be built. ``fatal``: the child exits now.
+    ``hopeless``: the algorithm cannot be constructed. ``fatal``: the child exits now.
     """
 
     call: str
@@ -252,7 +265,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """Sentence about a trial, such as a result that is NaN. It is not an error of the algorithm."""
+    """Message of a child: a sentence about a trial, for example that its result is NaN.
+
+    This is not an error of the tuner or assessor.
+    """
 
     trial_id: str
     note: str
@@ -260,9 +276,9 @@ class Noted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
-    """A call has run for ``seconds`` and is now at ``stack``.
+    """Message of a child: a call of user code has run for ``seconds``. ``stack``: its present stack.
 
-    Sent after one second, then each time the age doubles.
+    Sent after one second, then each time the call's age has doubled.
     """
 
     call: str
@@ -272,7 +288,7 @@ class Busy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle:
-    """The call that the last Busy reported has returned."""
+    """Message of a child: the call that the last Busy message reported has returned."""
 
 
 ToChild = (
@@ -301,7 +317,7 @@ _TUPLES = {"parameter_ids", "missing", "constraints", "reuse", "better"}  # fiel
 
 
 def to_line(message: ToChild | FromChild) -> bytes:
-    """Return a message as one line with its newline: ``["Kind", {field: value}]``.
+    """Return a message as one line of JSON with its newline: ``["Kind", {field: value}]``.
 
     Every field is plain JSON already, so no codec is needed. This saves time, because every metric is sent in
     this way.
@@ -312,7 +328,9 @@ def to_line(message: ToChild | FromChild) -> bytes:
 
 
 def to_child(line: bytes) -> ToChild:
-    """Return the message in a line to the child. Raise ValueError if the line is not a message."""
+    """Parse a line that the server sent to the child; return the message. Raise ValueError if there is
+    none.
+    """
     fields = _parsed(line)
     if fields.kind == "Metrics":
         return Metrics(items=tuple((t, a, p, s, x) for t, a, p, s, x in fields.values["items"]))
@@ -320,7 +338,9 @@ def to_child(line: bytes) -> ToChild:
 
 
 def from_child(line: bytes) -> FromChild:
-    """Return the message in a line from the child. Raise ValueError if the line is not a message."""
+    """Parse a line that the child sent to the server; return the message. Raise ValueError if there is
+    none.
+    """
     return cast("FromChild", _made(_FROM_CHILD, _parsed(line)))
 
 
@@ -337,7 +357,9 @@ def _parsed(line: bytes) -> _Fields:
 
 
 def _made(kinds: Mapping[str, Any], fields: _Fields) -> object:
-    """Build a message. Ignore unknown fields, because the child may run another version of this package."""
+    """Build a message from its fields. Ignore unknown fields, because the child may run another version of
+    nnimgr.
+    """
     kind = kinds.get(fields.kind)
     if kind is None:
         raise ValueError(f"unknown message: {fields.kind}")
@@ -349,9 +371,9 @@ def _made(kinds: Mapping[str, Any], fields: _Fields) -> object:
 
 
 def _storable(value: Any) -> Any:
-    """Replace characters that cannot be encoded as UTF-8.
+    """Return the value, with characters replaced that cannot be encoded as UTF-8.
 
-    User code may send them, for example in a file name.
+    User code may send such characters, for example in a file name.
     """
     if isinstance(value, str) and not value.isascii():
         return value.encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""Further parameter sets of running multi-phase trials."""
+"""Keeps the further parameter sets of running multi-phase trials, for the tuner's child process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ __all__ = ["FurtherSets", "Phases"]
 
 @dataclass(slots=True)
 class Phases:
-    """Further parameter sets of one trial, and the ids of the sets whose results the tuner has received."""
+    """Further parameter sets of one multi-phase trial, and the ids of all its sets whose results the tuner
+    has got.
+    """
 
     sets: dict[int, str] = field(default_factory=dict)  # id -> further set, as JSON text
     told: set[int | None] = field(default_factory=set)  # ids of the sets whose results the tuner has received
@@ -22,21 +24,21 @@ _NONE = Phases()
 
 
 class FurtherSets:
-    """Further parameter sets of all running trials."""
+    """Further parameter sets of all running multi-phase trials."""
 
     def __init__(self) -> None:
         self._trials: dict[str, Phases] = {}
 
     def of(self, trial_id: str) -> Phases:
-        """Return the further sets of a trial. The caller must not change the returned object."""
+        """Return the further parameter sets of a trial. The caller must not change the returned object."""
         return self._trials.get(trial_id, _NONE)
 
     def add(self, trial_id: str, parameter_id: int, parameters: str) -> None:
-        """Add a further set to the trial."""
+        """Add a further parameter set to the trial."""
         self._trials.setdefault(trial_id, Phases()).sets[parameter_id] = parameters
 
     def hear(self, event: Event) -> None:
-        """Record an event, new or past."""
+        """Update the further parameter sets after a new or past event."""
         match event:
             case PastSuggestion(further=True):
                 self.add(event.trial_id, event.parameter_id, event.parameters)

@@ -1,4 +1,4 @@
-"""The server's handle on a dispatcher child: its process, its pipes, and how it ended."""
+"""The server's control of a dispatcher child: its process, its pipes, and how it ended."""
 
 from __future__ import annotations
 
@@ -36,17 +36,18 @@ logger = logging.getLogger(__name__)
 
 
 class DispatcherChild:
-    """Child process that hosts one algorithm. All calls happen in the event loop in which ``start`` ran.
+    """Child process that hosts one tuner or assessor. All calls happen in the event loop in which ``start``
+    ran.
 
     ``on_message`` gets each message on arrival. ``on_exit`` is called once, after the last message, with one
     sentence, unless ``close`` or ``kill`` was called before. Neither callback may raise.
 
-    Lines may be sent as soon as the object exists; they are sent after ``start``'s own line, in order. A slow
-    child uses at most ``MOST_PENDING`` bytes. Beyond that, metrics are dropped and the child is ``behind``.
-    It reads them from the database on request (``catch_up``, or a TrialFinished).
+    Messages may be sent as soon as the object exists; they follow the message ``start``, in order. At most
+    ``MOST_PENDING`` bytes may wait for a slow child. Beyond that, metrics are dropped and the child is
+    ``behind``. It then reads the dropped metrics from the database after ``catch_up``, or before the next
+    TrialFinished.
 
-    The process is forked from the ``zygote`` if the zygote can host it. Otherwise it gets its own
-    interpreter.
+    The process is forked from the ``zygote`` if possible. Otherwise it gets its own interpreter.
     """
 
     def __init__(
@@ -81,12 +82,12 @@ class DispatcherChild:
 
     @property
     def behind(self) -> bool:
-        """True while the child has not read the dropped metrics from the database yet."""
+        """True while metrics were dropped and the child was not yet asked to read them from the database."""
         return self._behind
 
     @property
     def log_tail(self) -> str:
-        """Last part of the log since the start of this child, at most 4 KiB."""
+        """Last part of the log that this child has written, at most 4 KiB."""
         try:
             with self._log_path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -96,7 +97,7 @@ class DispatcherChild:
             return ""
 
     async def start(self) -> None:
-        """Start the process. If that fails, call ``on_exit`` with the reason."""
+        """Start the child process. If that fails, call ``on_exit`` with the reason."""
         self._begun = True
         try:
             log = os.open(self._log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -125,7 +126,7 @@ class DispatcherChild:
             return None
 
     async def _execute(self, log: int) -> asyncio.SubprocessTransport:
-        """Start the process in an interpreter of its own. Raises OSError."""
+        """Start the process in an interpreter of its own. Raise OSError if that fails."""
         transport, _ = await asyncio.get_running_loop().subprocess_exec(
             lambda: _Pipes(self),
             self._python,
@@ -140,9 +141,9 @@ class DispatcherChild:
         return transport
 
     def send(self, message: ToChild) -> bool:
-        """Queue a line, and send it at once if possible.
+        """Queue a message to the child, and send it at once if possible.
 
-        Return False if the line was dropped (``behind``) or the child has ended.
+        Return False if the message was dropped (the child is then ``behind``) or the child has ended.
         """
         if self._gone.is_set():
             return False
@@ -158,7 +159,7 @@ class DispatcherChild:
         return True
 
     def catch_up(self, number: int) -> bool:
-        """Make the child read the dropped metrics from the database, which has them up to fact ``number``.
+        """Make the child read the dropped metrics from the database, up to fact ``number``.
 
         Call this after a commit if the child is ``behind`` and all dropped metrics are in the database.
         Return False if too many bytes are still waiting; then call this again after a later commit.
@@ -168,7 +169,7 @@ class DispatcherChild:
         return self.send(CatchUp(number=number))
 
     async def close(self) -> None:
-        """Ask the algorithm to leave, and kill the process after 2 s. Return when the process has ended."""
+        """Ask the algorithm to leave, and kill its process after 2 s. Return when the process has ended."""
         self._closing = True
         if not self._begun:
             self._gone.set()
@@ -257,9 +258,9 @@ class DispatcherChild:
 
 
 class _Pipes(asyncio.SubprocessProtocol):
-    """Splitter of the child's output into lines.
+    """Protocol that splits the child's output into lines.
 
-    It waits until both the process and its output have ended.
+    It reports the child's end after both the process and its output have ended.
     """
 
     def __init__(self, child: DispatcherChild) -> None:

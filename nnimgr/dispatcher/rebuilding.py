@@ -1,4 +1,6 @@
-"""Restores a tuner's state in a new process, from its own past or from the past of a replaced tuner."""
+"""Restores a tuner's state in a new process, from the tuner's own past or from the past of a replaced
+tuner.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,10 @@ Generate = Callable[[list[int], "str | None"], "tuple[dict[int, Any], bool]"]
 
 
 class Rebuild:
-    """Restoration of one new tuner from the log, through its feed.
+    """Restores the state of one newly constructed tuner from the log. ``feed`` passes past events to the
+    tuner.
 
-    ``generate`` asks the tuner for parameter sets in the way that the host does.
+    ``generate`` asks the tuner for parameter sets in the same way as the tuner's host.
     """
 
     def __init__(self, start: Start, feed: TunerFeed, generate: Generate) -> None:
@@ -42,7 +45,7 @@ class Rebuild:
     def run(self) -> str | None:
         """Restore the tuner's state.
 
-        Return one sentence if the state cannot be exactly as before. Raise Doomed.
+        Return one sentence if the state cannot be exactly as before. Raise Doomed if this process must end.
         """
         up_to = self._start.rebuild_to
         space = dict(self._start.search_space)
@@ -73,9 +76,10 @@ class Rebuild:
         return self._calls.must("needs", lambda: Past(needs(spaces)))
 
     def _replay_own(self, years: Years) -> str | None:
-        """Replay from the last recorded state.
+        """Load the tuner's last recorded state, and replay the events after it.
 
-        Without a state, import an earlier tuner's past and replay from the start.
+        Without a recorded state, import an earlier tuner's past and replay all events since the change of
+        tuners.
         """
         records = self._records_of(years.before)
         first, state, space = 0, None, years.space
@@ -103,13 +107,15 @@ class Rebuild:
         state: str | None = None,
         records: Sequence[Any] = (),
     ) -> str | None:
-        """Repeat the calls for these events. Return one sentence if some of the calls raised an exception."""
+        """Repeat the tuner's calls for these events. Return one sentence if some of the calls raised an
+        exception.
+        """
         self._feed.update_space(space)
         if state is not None:
             self._calls.must("load_state", lambda: self._tuner.load_state(json.loads(state)))
         with self._calls.collect() as failures:
             self._feed.import_data(list(records))
-            # reported as one call, because there may be very many
+            # The server sees this as one call, because there may be very many calls.
             with self._calls.channel.calling("rebuild"):
                 for event in events:
                     if isinstance(event, PastSuggestion):
@@ -121,7 +127,9 @@ class Rebuild:
         return f"{len(failures)} calls raised again while the tuner was rebuilt: {failures[0]}"
 
     def _suggest_again(self, past: PastSuggestion) -> None:
-        """Call ``recall``, or generate again, for a set that an earlier process suggested."""
+        """Call ``recall``, or generate the set again, for a parameter set that an earlier process
+        suggested.
+        """
         way = self._abilities.way
         self._phases.hear(past)
         if way is not Way.REPLAY:  # a replay generates the set again and records it there
@@ -144,7 +152,10 @@ class Rebuild:
                 )
 
     def _import_past(self, years: Years) -> str | None:
-        """Give the tuner the finished trials as imported data, as NNI does on resume."""
+        """Pass the finished trials to the tuner as imported data, as NNI does on resume.
+
+        Return one sentence about what the tuner knows of the earlier trials; None without earlier trials.
+        """
         events = [*years.before, *years.own]
         load_checkpoint = self._abilities.load_checkpoint
         if load_checkpoint is not None and any(isinstance(event, PastSuggestion) for event in years.own):
@@ -162,8 +173,8 @@ class Rebuild:
         return import_note(self._tuner, finished=len(records), open_=len(suggested), replaces=replaces)
 
     def _records_of(self, events: Sequence[Event]) -> list[Any]:
-        """Return the records for import_data from these events: results of trials, and earlier imported
-        data.
+        """Return records for ``import_data`` from past events: results of trials, and data that was
+        imported.
         """
         records: list[Any] = []
         for event in events:
@@ -186,8 +197,8 @@ class Rebuild:
 class Years:
     """Past of an experiment, split at the start of its present tuner.
 
-    ``before``: events up to the change of tuners. ``own``: events since then. ``space`` and ``constraints``
-    were valid at the change.
+    ``before``: events before the present tuner replaced another tuner. ``own``: events since then. ``space``
+    and ``constraints`` were valid at the change of tuners.
     """
 
     before: Sequence[Event]
@@ -204,10 +215,10 @@ class Years:
         space: dict[str, Any],
         constraints: tuple[str, ...] = (),
     ) -> Years:
-        """Split the events at fact ``since``. ``space`` and ``constraints`` are the experiment's first
-        ones.
+        """Split the events at fact ``since``, at which the present tuner replaced another tuner.
 
-        A suggestion belongs to the present tuner if the tuner knew fact ``since`` when it was asked.
+        ``space`` and ``constraints``: those with which the experiment was created. A suggestion belongs to
+        the present tuner if that tuner knew fact ``since`` when it suggested the set.
         """
         at = next((index for index, event in enumerate(events) if _is_own(event, since)), len(events))
         for event in events[:at]:
@@ -218,13 +229,13 @@ class Years:
 
     @property
     def first_own(self) -> int:
-        """Lowest parameter id that may belong to this tuner."""
+        """Lowest parameter id that may belong to the present tuner."""
         ids = [event.parameter_id for event in self.before if isinstance(event, PastSuggestion)]
         return max(ids, default=-1) + 1
 
     @property
     def as_one(self) -> list[Event]:
-        """All events, for a tuner with ``recall``.
+        """All events of the past, for a tuner with ``recall``.
 
         The present tuner's search space applies from the start, and states of other tuners are left out.
         """
@@ -238,9 +249,10 @@ class Years:
 
 
 def last_state(events: Sequence[Event]) -> tuple[int, str | None, SpaceChanged | None]:
-    """Return the last recorded state.
+    """Return the last state of the tuner that was recorded with a suggestion.
 
-    The result is the index after its event, the state, and the last change of the search space before it.
+    The result is the index after this suggestion, the state, and the last change of the search space before
+    it.
     """
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
@@ -253,7 +265,8 @@ def last_state(events: Sequence[Event]) -> tuple[int, str | None, SpaceChanged |
 def import_note(tuner: Any, *, finished: int, open_: int, replaces: bool) -> str:
     """Return a sentence that says what a tuner without stored state knows of the earlier trials.
 
-    ``finished``, ``open_``: numbers of these trials. ``replaces``: the tuner replaces another tuner.
+    ``finished``, ``open_``: numbers of finished and of open trials. ``replaces``: the tuner replaces another
+    tuner.
     """
     why = "has replaced another tuner" if replaces else "keeps no state"
     if getattr(type(tuner), "import_data", Tuner.import_data) is Tuner.import_data:

@@ -27,14 +27,14 @@ __all__ = [
     "unregister",
 ]
 
-# NNI 2 had a separate list for advisors
+# NNI 2 had a separate list for advisors. They count as tuners.
 _LISTS = {"tuners": "tuner", "assessors": "assessor", "advisors": "tuner"}
 _CONTENT = "lists of tuners and assessors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """Registered algorithm. ``class_name`` and ``validator`` are "module.Class".
+    """Algorithm that a user has registered. ``class_name`` and ``validator`` are "module.Class".
 
     ``package``: the name and version of the installed package that provides the algorithm, if any.
     """
@@ -51,11 +51,11 @@ class Registered:
     package: str = ""
 
     def named(self, name: str) -> bool:
-        """Return whether the algorithm has this name or alias, in upper or lower case."""
+        """Return whether ``name`` is the algorithm's name or an alias, in upper or lower case."""
         return name.lower() in {known.lower() for known in (self.name, *self.aliases)}
 
     def plain(self) -> dict[str, Any]:
-        """Return the entry in the file's format."""
+        """Return the algorithm as an entry in the format of ``registered_algorithms.yml``."""
         entry: dict[str, Any] = {"builtinName": self.name, "className": self.class_name}
         if self.validator is not None:
             entry["classArgsValidator"] = self.validator
@@ -71,12 +71,18 @@ class Registered:
 
 
 def registry_file(environ: Mapping[str, str] | None = None, *, python: str | None = None) -> Path:
-    """Return the path of the file for this environment and interpreter; by default for this process."""
+    """Return the path of ``registered_algorithms.yml`` for this environment and interpreter.
+
+    None: the environment or the interpreter of this process.
+    """
     return userfile.config_directory(environ, python=python) / "registered_algorithms.yml"
 
 
 def registered(file: Path) -> list[Registered]:
-    """Return all algorithms in the file, or none if the file does not exist. Raise RegistryFileError."""
+    """Return all algorithms in the file of registered algorithms; none if the file does not exist.
+
+    Raise RegistryFileError.
+    """
     raw = _read(file)
     return [
         read_entry(entry, role, advisor=name == "advisors")
@@ -87,9 +93,9 @@ def registered(file: Path) -> list[Registered]:
 
 
 def register(entry: Registered, file: Path) -> bool:
-    """Add the entry, or replace the entry of the same name.
+    """Add an algorithm to the file of registered algorithms, or replace the algorithm of the same name.
 
-    Return whether an entry was replaced. Raise RegistryFileError.
+    Return whether an algorithm was replaced. Raise RegistryFileError.
     """
     with _changing(file) as raw:
         replaced = _drop(raw, entry.name)
@@ -99,13 +105,18 @@ def register(entry: Registered, file: Path) -> bool:
 
 
 def unregister(name: str, file: Path) -> bool:
-    """Remove the entry of that name. Return False if there is none. Raise RegistryFileError."""
+    """Remove the algorithm with this name from the file. Return False if the file does not have it.
+
+    Raise RegistryFileError.
+    """
     with _changing(file) as raw:
         return _drop(raw, name)
 
 
 def _usable(entry: Any) -> bool:
-    """Return whether the entry is a user's algorithm. NNI 2 also listed its own algorithms in the file."""
+    """Return whether an entry in the file is a user's algorithm. NNI 2 also listed its own algorithms
+    there.
+    """
     return (
         isinstance(entry, dict)
         and isinstance(entry.get("builtinName"), str)
@@ -115,7 +126,10 @@ def _usable(entry: Any) -> bool:
 
 
 def read_entry(entry: Mapping[str, Any], role: str, *, advisor: bool) -> Registered:
-    """Parse an entry that has ``builtinName`` and ``className``, from the file or from a description."""
+    """Return the algorithm that a mapping with ``builtinName``, ``className`` and other fields describes.
+
+    The mapping comes from the file of registered algorithms or from a description.
+    """
     alias = entry.get("alias") or ()
     return Registered(
         role=role,

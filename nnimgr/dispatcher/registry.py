@@ -1,8 +1,8 @@
-"""Search for algorithms by name.
+"""Finds tuners and assessors by name.
 
-The built-in algorithms (``builtins``) come first, then those that users have registered (``registered``),
-then those that packages bring (``installed``). Checking imports no algorithm, so that a configuration is read
-fast; classes are imported on use.
+The built-in algorithms (``builtins``) come first, then algorithms that users have registered
+(``registered``), then algorithms that packages provide (``installed``). Checking imports no algorithm, so
+that a configuration is read fast; classes are imported on use.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 class AlgorithmError(ValueError):
     """Error: an algorithm cannot be found, or does not take these arguments. The message is one sentence.
 
-    ``path`` leads from the algorithm's configuration to the field with the error.
+    ``path``: keys from the algorithm's configuration to the field with the error.
     """
 
     def __init__(self, sentence: str, *, path: tuple[str, ...] = ()) -> None:
@@ -47,7 +47,7 @@ class AlgorithmError(ValueError):
         self.path = path
 
 
-# Algorithms of NNI that nnimgr does not have: name -> sentence with the alternative.
+# Algorithms of NNI that nnimgr does not have: names -> sentence with the alternative.
 _LEFT_OUT = {
     ("PPO", "PPOTuner"): (
         "PPO searches architectures of NNI's NAS, which nnimgr leaves out; use TPE or Evolution over the "
@@ -66,12 +66,12 @@ _NNI = "nni.algorithms."
 
 
 def names(role: str) -> list[str]:
-    """Return the names of the built-in algorithms of a role."""
+    """Return the names of the built-in algorithms of a role (tuner or assessor)."""
     return [builtin.name for builtin in BUILTINS if builtin.role == role]
 
 
 def find(role: str, name: str) -> Builtin:
-    """Return the built-in algorithm of this name or alias, in upper or lower case. Raise AlgorithmError."""
+    """Return the built-in algorithm with this name or alias, in upper or lower case. Raise AlgorithmError."""
     found = built_in(role, name=name)
     if found is None:
         raise _unknown(role, name)
@@ -83,7 +83,7 @@ def is_builtin(role: str, name: str) -> bool:
 
 
 def _unknown(role: str, name: str, others: Sequence[str] = ()) -> AlgorithmError:
-    """Build the error for an unknown name. ``others``: valid names beside the built-in ones."""
+    """Build the error for an unknown algorithm name. ``others``: valid names beside the built-in names."""
     known = list(dict.fromkeys([*names(role), *others]))
     sentence = (
         left_out(role, name)
@@ -93,7 +93,7 @@ def _unknown(role: str, name: str, others: Sequence[str] = ()) -> AlgorithmError
 
 
 def left_out(role: str, name: str) -> str | None:
-    """Return the sentence about an algorithm of NNI that nnimgr does not have, or None."""
+    """Return a sentence that names an alternative if nnimgr lacks this algorithm of NNI, else None."""
     for known, sentence in _LEFT_OUT.items():
         if role == "tuner" and name.lower() in map(str.lower, known):
             return sentence
@@ -101,7 +101,8 @@ def left_out(role: str, name: str) -> str | None:
 
 
 def resolve(role: str, name: str, *, interpreter: Interpreter | None = None) -> Builtin | Registered:
-    """Return the built-in, registered or installed algorithm of this name, in this order of preference.
+    """Return the algorithm with this name. Built-in algorithms come first, then registered, then installed
+    algorithms.
 
     ``interpreter`` decides which algorithms are registered and installed. Raise AlgorithmError.
     """
@@ -155,7 +156,7 @@ def check(
     interpreter: Interpreter | None = None,
     several: bool = False,
 ) -> None:
-    """Raise AlgorithmError if there is no such algorithm or it does not take these arguments.
+    """Raise AlgorithmError if no algorithm has this name, or if it does not take these arguments.
 
     ``several``: the experiment has several objectives.
     """
@@ -185,8 +186,8 @@ def check(
 
 
 def check_space(role: str, name: str, space: Mapping[str, Any]) -> None:
-    """Raise AlgorithmError with an empty ``path`` if the built-in algorithm cannot search this valid
-    space.
+    """Raise AlgorithmError if the built-in algorithm cannot search this search space, although the space is
+    valid.
 
     If there is no built-in algorithm of this name, raise the error of ``find``.
     """
@@ -225,7 +226,7 @@ def _check_arguments(
 
 
 def load(target: str, *, code_directory: str | None = None) -> type:
-    """Import the class of "module:Class" or, as users write it, "module.Class".
+    """Import and return a class. ``target``: "module:Class" or, as users write it, "module.Class".
 
     ``code_directory`` is appended to ``sys.path``. Raise AlgorithmError, or any exception of the import.
     """

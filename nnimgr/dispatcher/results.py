@@ -1,4 +1,4 @@
-"""Results of trials in the form for tuners, and the reasons why other results are not usable."""
+"""Converts results of trials to the form that tuners get, and explains why a result is not usable."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Result", "Results", "fault_of_result"]
 
 
 class Result(NamedTuple):
-    """Result of a trial.
+    """Result of a trial for the tuner.
 
-    ``text``: JSON text, or None. ``value``: in the form for the tuner. ``fault``: the error in the result, or
-    None.
+    ``text``: JSON text; None without a result. ``value``: the result in the form that the tuner gets.
+    ``fault``: why the trial's own result is not usable, or None.
     """
 
     text: str | None
@@ -26,7 +26,7 @@ class Result(NamedTuple):
 
 
 class Results:
-    """Converter of results for a tuner.
+    """Converter of trials' results to the form that one tuner gets.
 
     ``builtin``: the tuner takes numbers only, and does not know the names of objectives.
     """
@@ -35,7 +35,10 @@ class Results:
         self._objectives, self._builtin = objectives, builtin
 
     def of(self, trial: TrialFinished | ResultReported) -> Result:
-        """Return the result that counts for the trial, if any, and the error in the trial's own result."""
+        """Return the result that the tuner gets for a trial, and the error in the trial's own result.
+
+        If the trial failed or its own result has an error, the stand-in takes the place of the result.
+        """
         end = trial if isinstance(trial, TrialFinished) else None
         stand_in, fault = None if end is None else end.stand_in, None
         if end is None or end.success:
@@ -50,7 +53,7 @@ class Results:
         return Result(stand_in, None if stand_in is None else self._given(json.loads(stand_in)), fault)
 
     def records_of(self, trial: TrialFinished | ResultReported) -> list[dict[str, Any]]:
-        """Return a trial in the format of NNI's import_data.
+        """Return a trial as a list of one record in the format of NNI's import_data.
 
         The list is empty if the trial has no usable result.
         """
@@ -58,7 +61,9 @@ class Results:
         return [] if text is None else [{"parameter": json.loads(trial.parameters), "value": value}]
 
     def usable(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[str]]:
-        """Decode imported records. Return the usable records, and an error for each of the others."""
+        """Decode imported records. Return the usable records, and one error for each record that is not
+        usable.
+        """
         good, faults = [], []
         for record in records:
             if not isinstance(record, dict) or not {"parameter", "value"} <= record.keys():

@@ -1,4 +1,4 @@
-"""Conversion of values from user code to JSON text."""
+"""Converts values from user code to JSON text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_DEPTH = 64
 
 
 def json_text(value: Any, name: str) -> str:
-    """Return a value from an algorithm as JSON text.
+    """Return a value from a tuner as JSON text.
 
     Tuples become lists, and numpy scalars and arrays become plain numbers. Keys keep their order. Raise
     ValueError for text that is not valid Unicode, and for a number that is not finite; the message then names
@@ -33,15 +33,17 @@ def _dumps(value: Any, *, allow_nan: bool = False) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, default=_plain)
     except TypeError:
-        # json rejects some key types, such as numpy's numbers. Rebuild the value only then, because that is
-        # slow.
+        # json rejects some types of keys, such as numpy's numbers. Only then rebuild the value with plain
+        # keys, because that is slow.
         plain = _with_plain_keys(value)
         return json.dumps(plain, ensure_ascii=False, allow_nan=allow_nan, default=_plain)
 
 
 def _not_finite(value: Any, name: str) -> str | None:
-    """Return a sentence about the first number that JSON cannot represent, such as "lr in parameter set 3
-    is nan".
+    """Return a sentence about the first number in the value that is not finite, such as "lr in parameter set
+    3 is nan".
+
+    Return None without such a number.
     """
     if isinstance(value, float) and not math.isfinite(value):
         return f"{name} is {value}, which is not finite"

@@ -1,5 +1,5 @@
-"""Child process that hosts a tuner: builds it, restores its state, passes events to it and asks it for
-sets.
+"""Child process that hosts a tuner: constructs it, restores its state, passes events to it, and asks it
+for parameter sets.
 """
 
 from __future__ import annotations
@@ -43,26 +43,28 @@ __all__ = ["TunerHost"]
 
 
 class TunerHost:
-    """Host of one tuner. Call ``build`` first, then ``handle`` for each line, and ``leave`` at the end.
+    """Host of one tuner in its child process.
 
-    ``calls`` constructs the tuner. By default it follows ``start``.
+    Call ``build`` first, then ``handle`` for each message of the server, and ``leave`` at the end. ``calls``:
+    runner of the tuner's methods; None: a new one.
     """
 
     def __init__(self, channel: Channel, start: Start, calls: Calls | None = None) -> None:
         self._channel, self._start = channel, start
         self._calls = Calls(channel, "tuner") if calls is None else calls
         self._tuner: Any = None
-        # ids without a suggestion -> trial, if the set is a further set
+        # ids for which the tuner still owes a set -> trial, if the set is a further set of a multi-phase
+        # trial
         self._open: dict[int, str | None] = {}
         self._phases = FurtherSets()
-        # ids whose sets came by st_callback and were refused -> their request
+        # ids whose sets came by st_callback and were not acceptable -> request to ask the tuner again
         self._refused: dict[int, Ask] = {}
         self._owing: Answered | None = None  # last Answered that was sent
-        # an advisor has got all metrics up to this fact from the database
+        # the advisor has got all metrics up to this fact number from the database
         self._metrics_to = start.rebuild_to
 
     def build(self) -> None:
-        """Construct and rebuild the tuner, then send Ready. Raise Doomed."""
+        """Construct the tuner, restore its state, then send Ready. Raise Doomed if this process must end."""
         self._tuner, self._builtin = self._calls.build(self._start)
         if hasattr(self._tuner, "handle_request_trial_jobs"):
             self._tuner = self._host_advisor(self._tuner)
@@ -85,7 +87,9 @@ class TunerHost:
         self._channel.send(Ready(learns=self._abilities.learns, note=note, judges=judges))
 
     def handle(self, message: ToChild) -> None:
-        """Make the tuner calls of one line. Raise Doomed."""
+        """Make the tuner's calls that a message of the server requires. Raise Doomed if this process must
+        end.
+        """
         self._handle(message)
         while self._refused:
             self._answer(self._refused.pop(next(iter(self._refused))))
@@ -122,7 +126,7 @@ class TunerHost:
         self._calls.attempt("_on_error", getattr(self._tuner, "_on_error", _nothing))
 
     def _host_advisor(self, advisor: Any) -> Any:
-        """Return an advisor of the user's own in the form of a tuner."""
+        """Wrap a user's own advisor, so that it can be used as a tuner."""
         from nnimgr.dispatcher.advisor import AdvisorTuner  # costs time at the start of every child
 
         def parameter_id_of(trial_id: str) -> int | None:
@@ -132,7 +136,7 @@ class TunerHost:
         return AdvisorTuner(advisor, parameter_id_of=parameter_id_of, judge=self._channel.send)
 
     def _take_metrics(self, metrics: Iterable[Metric]) -> None:
-        """Pass intermediate results to an advisor. One that it knows already is ignored."""
+        """Pass intermediate results to an advisor. A result that the advisor knows already is ignored."""
         for metric in metrics:
             self._calls.report(
                 "handle_report_metric_data",
@@ -160,7 +164,9 @@ class TunerHost:
         return found
 
     def _events(self, *, up_to: int) -> list[Event]:
-        """Return the events after the last fact that the tuner knows."""
+        """Return the events after the last fact that the tuner knows, up to fact ``up_to``, from the
+        database.
+        """
         if up_to <= self._feed.fed_to:
             return []
         with closing(History(self._start.database, self._start.experiment_id)) as history:
@@ -169,9 +175,9 @@ class TunerHost:
     # ---- parameter sets -----------------------------------------------------------------------------------
 
     def _answer(self, ask: Ask, *, again: bool = False) -> None:
-        """Ask the tuner for sets and send the answer.
+        """Ask the tuner for parameter sets and send them to the server, then the message Answered.
 
-        ``again``: the server has not asked, so an answer equal to the last answer is not sent again.
+        ``again``: the server has not asked. A message that is equal to the last Answered is then not sent.
         """
         self._open.update(dict.fromkeys(ask.parameter_ids, ask.trial_id))
         ids = list(ask.parameter_ids)
@@ -208,7 +214,7 @@ class TunerHost:
         return said if isinstance(said, str) else ""
 
     def _ask_again(self) -> None:
-        """Ask a tuner that was waiting for results again, because its missing sets may be ready now."""
+        """If the tuner was waiting for results, ask it again, because its missing sets may be ready now."""
         if not self._abilities.waits:
             return
         for trial_id in dict.fromkeys(self._open.values()):
@@ -217,7 +223,7 @@ class TunerHost:
     def _meanwhile(self, message: ToChild) -> bool:
         """Process a message while a user's tuner waits for results inside a call.
 
-        Return False for a request, which is left for later.
+        Return False for a request (Ask or Leave), which is processed after the call.
         """
         if isinstance(message, Ask | Leave):
             return False
@@ -225,11 +231,11 @@ class TunerHost:
         return True
 
     def _serve(self, ids: list[int], ask: Ask) -> bool:
-        """Generate sets for these ids and send those that are ready.
+        """Generate parameter sets for these ids, and send the sets that are ready to the server.
 
         Return False if the tuner has no more sets.
 
-        A class that generates sets for many ids at once may return fewer sets, even none, and send the others
+        A tuner that generates sets for many ids at once may return fewer sets, even none, and send the others
         later.
         """
         found, more = self._generate(ids, ask.trial_id)
@@ -238,7 +244,8 @@ class TunerHost:
         return more
 
     def _generate(self, ids: list[int], trial_id: str | None = None) -> tuple[dict[int, Any], bool]:
-        """Generate acceptable parameter sets.
+        """Ask the tuner for parameter sets, until the sets obey the experiment's constraints and policy for
+        duplicates.
 
         Return the sets that are ready, by id, and whether the tuner has more sets.
         """
@@ -250,7 +257,7 @@ class TunerHost:
     def _call(self, ids: list[int], trial_id: str | None) -> list[Any] | None:
         """Call the tuner and return sets for the first of these ids; None if the tuner has no more sets.
 
-        ``trial_id``: the trial of a further set.
+        ``trial_id``: multi-phase trial for which a further set is requested; None for a new trial.
         """
         more = {"st_callback": self._suggest_late, **({"trial_job_id": trial_id} if trial_id else {})}
         try:
@@ -266,7 +273,9 @@ class TunerHost:
         return list(found)
 
     def _suggest_late(self, parameter_id: int, parameters: Any) -> None:
-        """Process a set for an id that an earlier call left open (NNI's st_callback)."""
+        """Process a set that the tuner passes to NNI's st_callback, for an id that an earlier call left
+        open.
+        """
         if parameter_id not in self._open:
             raise ValueError(f"st_callback was given parameter id {parameter_id}, for which no set is wanted")
         if (admitted := self._enforcement.admits(parameter_id, parameters)) is False:

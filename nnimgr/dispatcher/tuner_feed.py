@@ -1,4 +1,4 @@
-"""Feed of a tuner: passes the events of an experiment to the tuner as method calls."""
+"""Passes the events of an experiment to a tuner as calls of its methods."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["TunerFeed"]
 
 
 class TunerFeed:
-    """Reporter of results, ends of trials, imported data and changes of the search space to one tuner.
+    """Reports results, ends of trials, imported data and changes of the search space to one tuner.
 
     ``enforcement`` and ``phases`` receive every event as well.
     """
@@ -48,17 +48,17 @@ class TunerFeed:
         self._own: dict[int, Any] = {}  # sets that this tuner object has generated, until their trials end
 
     def suggested(self, parameter_id: int, parameters: Any) -> None:
-        """Remember a set that the tuner has just generated."""
+        """Remember a parameter set that the tuner has just generated."""
         if self.abilities.way is Way.IMPORT:
             self._own[parameter_id] = parameters
 
     def update_space(self, space: dict[str, Any]) -> None:
-        """Pass the tuner its first search space. Raises Doomed."""
+        """Pass the first search space to the tuner. Raise Doomed if this fails."""
         self.calls.must("update_search_space", lambda: self.tuner.update_search_space(space), hopeless=True)
 
     def tell(self, event: Told) -> None:
         """Pass an event to the tuner, unless the tuner knows the event already."""
-        # Events that were read from the database during the restoration may be sent once more.
+        # Events that were read from the database while the tuner's state was restored may be sent once more.
         if not self.calls.collecting and event.number <= self.fed_to:
             return
         self.fed_to = event.number
@@ -80,12 +80,14 @@ class TunerFeed:
                 self.calls.report("update_search_space", lambda: self.tuner.update_search_space(dict(space)))
 
     def import_data(self, records: list[Any], *, trial_id: str | None = None) -> None:
-        """Pass results of trials that the tuner did not suggest."""
+        """Pass results of trials that the tuner did not suggest to its ``import_data``."""
         if records:
             self.calls.report("import_data", lambda: self.tuner.import_data(records), trial_id=trial_id)
 
     def _finished(self, trial: TrialFinished) -> None:
-        """For each parameter set of the trial, pass on the result, if any, and then the end."""
+        """For each parameter set of the ended trial, pass the result, if any, and then the end to the
+        tuner.
+        """
         phases = self.phases.of(trial.trial_id)
         if phases.told:  # a set that has a result keeps its result; the stand-in is only for the other sets
             trial = replace(trial, text=None)
@@ -107,19 +109,21 @@ class TunerFeed:
         self.phases.hear(trial)
 
     def _hears_of(self, parameter_id: int | None) -> bool:
-        """Return whether this tuner gets calls about the parameter set.
+        """Return whether this tuner gets calls about the parameter set with this id.
 
         None: the set of a customised trial.
         """
         if parameter_id is None:
-            # Read each time, because the attribute may change at any time.
+            # Read the attribute each time, because it may change at any time.
             return bool(getattr(self.tuner, "_accept_customized", False))
         if self.abilities.way is Way.IMPORT:
             return parameter_id in self._own
         return parameter_id >= self.first_own
 
     def _end(self, parameter_id: int | None, trial_id: str, *, success: bool, **more: Any) -> None:
-        """Call ``trial_end``. ``more``: arguments that only some tuners take."""
+        """Call the tuner's ``trial_end`` for a parameter set. ``more``: arguments that only some tuners
+        take.
+        """
         if self._hears_of(parameter_id):
             self._own.pop(-1 if parameter_id is None else parameter_id, None)
             self.calls.report(
@@ -136,7 +140,7 @@ class TunerFeed:
             )
 
     def _receive(self, trial: TrialFinished | ResultReported) -> bool:
-        """Pass on the result, or the result that stands in for it.
+        """Pass the trial's result, or the result that stands in for it, to the tuner.
 
         Return False if the trial's own result is unusable.
         """
@@ -173,5 +177,5 @@ class TunerFeed:
 
 
 def _more(trial: TrialFinished) -> dict[str, bool]:
-    """Return the arguments of ``trial_end`` that only tuners with ``recall`` take."""
+    """Return the additional arguments of ``trial_end`` for tuners with ``recall``."""
     return {name: True for name in ("untried", "again") if getattr(trial, name)}

@@ -1,9 +1,8 @@
-"""Main program of a child process: ``python -m nnimgr.dispatcher.worker``, or a fork of the zygote.
+"""Main program of a dispatcher child: ``python -m nnimgr.dispatcher.worker``, or a fork of the zygote.
 
 ``nnimgr.dispatcher.process`` starts it. User code owns file descriptors 0 to 2: its input is empty, and both
 outputs go to the log that the server has opened as stderr. So nothing that user code prints can break the
-protocol. Messages from the server may contain secrets. They arrive on stdin, and are neither logged nor put
-into the environment.
+protocol. Messages from the server may contain secrets. They arrive in a pipe, and are not logged.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _LEVELS = {"fatal": 50, "error": 40, "warning": 30, "info": 20, "debug": 10, "tr
 
 
 def main() -> int:
-    """Serve one algorithm until Leave, and return 0. Return 1 after a fatal error that was reported."""
+    """Host one tuner or assessor until the message Leave, and return 0. Return 1 after a fatal error."""
     die_with_parent()  # the channel also ends this process when the server closes its pipe
     channel = _open_channel()
     start = channel.take()
@@ -41,8 +40,8 @@ def main() -> int:
     host = TunerHost(channel, start) if start.role == "tuner" else AssessorHost(channel, start)
     try:
         if start.name is not None and is_builtin(start.role, start.name):
-            # The restoration creates very many lasting objects. In user code gc stays on, because it may
-            # create cycles.
+            # The restoration of the state creates very many lasting objects. For user code, the garbage
+            # collector stays on, because user code may create cycles.
             gc.disable()
         host.build()
         gc.enable()
@@ -66,7 +65,7 @@ def main() -> int:
 
 
 def _open_channel() -> Channel:
-    """Move the pipes to descriptors that user code does not use."""
+    """Move the pipes to the server to other file descriptors than 0 and 1, which user code uses."""
     read_fd, write_fd = os.dup(0), os.dup(1)  # not inherited by programs that user code starts
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

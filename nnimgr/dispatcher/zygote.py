@@ -3,7 +3,8 @@
 ``python -m nnimgr.dispatcher.zygote N``, started by ``nnimgr.dispatcher.forking``. Descriptor N is a socket.
 A request is one byte with four descriptors: the child's input, output and log, and a pipe for its status. The
 zygote writes the child's process id into that pipe, and its wait status once the child has ended. A negative
-number instead of the process id is the error of a fork that failed. The zygote ends with the socket.
+number instead of the process id is the error of a fork that failed. The zygote ends when the socket is
+closed.
 
 The modules that the zygote has imported are in memory once for all children. numpy is not among them: it
 starts threads, and a process with threads cannot be forked safely.
@@ -47,7 +48,9 @@ _MOST_DESCRIPTORS = 1 << 20
 
 
 def main(requests_fd: int) -> int:
-    """Fork a child for each request. Return 0, or in each child the result of ``worker.main``."""
+    """Fork a child for each request on the socket. Return 0, or in each child the result of
+    ``worker.main``.
+    """
     die_with_parent()
     name_process("nnimgr-zygote")
     for name in PRELOADED:
@@ -60,10 +63,10 @@ def main(requests_fd: int) -> int:
 
 
 def _serve(requests: socket.socket) -> bool:
-    """Serve requests. Return False when the socket is closed, and True in each child."""
+    """Fork a child for each request. Return False when the socket is closed, and True in each child."""
     pulse, beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(beat, warn_on_full_buffer=False)
-    # the handler does nothing, because the byte in the wake-up pipe is enough
+    # the handler does nothing, because the signal also writes a byte into the wake-up pipe, which is enough
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     poll = select.poll()
     poll.register(requests, select.POLLIN)
@@ -94,7 +97,7 @@ def _serve(requests: socket.socket) -> bool:
 
 
 def _fork() -> int:
-    """Fork. Return the child's process id, 0 in the child, or the negative error number if the fork fails."""
+    """Fork this process. Return the child's process id, 0 in the child, or the negative error number."""
     try:
         return os.fork()
     except OSError as error:
@@ -112,7 +115,7 @@ def _become_child(standard: list[int]) -> None:
 
 
 def _reap(statuses: dict[int, int]) -> None:
-    """Reap the children that have ended, and report their wait statuses."""
+    """Reap the children that have ended, and write their wait statuses to their status pipes."""
     while statuses:
         pid, wait_status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
