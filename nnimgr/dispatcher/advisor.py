@@ -51,7 +51,7 @@ class AdvisorTuner(Tuner):
         self._requested: set[int] = set()  # ids for which the advisor was asked for a trial
         self._ready: deque[_Sent] = deque()
         self._running: dict[int, _Sent] = {}  # sets that were handed out, until their trials end
-        self._no_more = False  # True: the advisor has said so since the last set that it sent
+        self._no_more = False  # True: the advisor has reported that no set follows its last set
         self._trials: dict[str, int | None] = {}  # running trials with metrics -> parameter id
         self._read: dict[str, tuple[int, int]] = {}  # trial -> attempt and position of the last metric
         connect(self._take)
@@ -70,7 +70,9 @@ class AdvisorTuner(Tuner):
         result could change that.
         """
         for parameter_id in parameter_id_list:
-            if (refused := self._running.pop(parameter_id, None)) is not None:  # asked for again
+            if (
+                refused := self._running.pop(parameter_id, None)
+            ) is not None:  # the server asks for this set again
                 self._end(refused, trial_id="", status="SYS_CANCELED")
         if new := set(parameter_id_list) - self._requested:
             self._requested |= new

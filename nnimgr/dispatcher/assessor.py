@@ -159,7 +159,7 @@ class AssessorHost:
         finally:
             history.close()
         if failures:
-            return f"{len(failures)} calls raised while the assessor was rebuilt: {failures[0]}"
+            return f"{len(failures)} calls raised an exception while the assessor was rebuilt: {failures[0]}"
         if ended and not callable(recall) and not replayable:
             return (
                 f"the assessor has no recall method: it knows nothing of the {len(ended)} trials that ended"

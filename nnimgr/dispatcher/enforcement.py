@@ -141,7 +141,7 @@ class Enforcement:
         del self._refusals[parameter_id]
         self._complain(
             f"none of the last {MOST_REFUSED:,} parameter sets can be used: the tuner counts as exhausted; "
-            f"of the last set, {why}"
+            f"the last set was refused because {why}"
         )
         return None
 

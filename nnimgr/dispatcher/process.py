@@ -247,7 +247,9 @@ class DispatcherChild:
         else:
             sentence = f"{who} {how_it_ended(returncode)}"
         last = next((line for line in reversed(self.log_tail.splitlines()) if line.strip()), "")
-        self._exited(f"{sentence}; its last words were: {last.strip()[:300]}" if last else sentence)
+        self._exited(
+            f"{sentence}; the last line of its output was: {last.strip()[:300]}" if last else sentence
+        )
 
     def _exited(self, sentence: str) -> None:
         self._gone.set()

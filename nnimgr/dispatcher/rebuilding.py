@@ -124,7 +124,7 @@ class Rebuild:
                         self._feed.tell(event)
         if not failures:
             return None
-        return f"{len(failures)} calls raised again while the tuner was rebuilt: {failures[0]}"
+        return f"{len(failures)} calls raised an exception again while the tuner was rebuilt: {failures[0]}"
 
     def _suggest_again(self, past: PastSuggestion) -> None:
         """Call ``recall``, or generate the set again, for a parameter set that an earlier process
@@ -278,8 +278,8 @@ def import_note(tuner: Any, *, finished: int, open_: int, replaces: bool) -> str
         )
     given = "was" if replaces else "was restarted and"
     return (
-        f"the tuner {why}, so it {given} given {finished} finished trials through import_data; {open_} "
-        "open ones will reach it the same way"
+        f"the tuner {why}, so it {given} given {finished} finished trials through import_data; "
+        f"the results of {open_} open trials will reach it in the same way"
     )
 
 

@@ -59,7 +59,7 @@ class TunerHost:
         self._phases = FurtherSets()
         # ids whose sets came by st_callback and were not acceptable -> request to ask the tuner again
         self._refused: dict[int, Ask] = {}
-        self._owing: Answered | None = None  # last Answered that was sent
+        self._owing: Answered | None = None  # last message Answered that was sent
         # the advisor has got all metrics up to this fact number from the database
         self._metrics_to = start.rebuild_to
 
@@ -295,7 +295,7 @@ class TunerHost:
         if is_deep(parameters):
             raise ValueError(f"parameter set {parameter_id} is nested too deeply")
         dumps_state = self._abilities.dumps_state
-        state = json_text(self._tuner.dump_state(), "what dump_state gave") if dumps_state else None
+        state = json_text(self._tuner.dump_state(), "the result of dump_state") if dumps_state else None
         self._feed.suggested(parameter_id, parameters)
         trial_id = self._open.pop(parameter_id, None)
         if trial_id is not None:

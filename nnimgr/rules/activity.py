@@ -75,7 +75,7 @@ def _work(state: ExperimentState) -> Iterator[str]:
     for reason, count in reasons.most_common(_REASONS):
         yield f"{count} {'has' if count == 1 else 'have'} no place yet: {reason}"
     if (others := reasons.total() - sum(count for _, count in reasons.most_common(_REASONS))) > 0:
-        yield f"{others} {'has' if others == 1 else 'have'} none for other reasons"
+        yield f"{others} {'has' if others == 1 else 'have'} no place for other reasons"
     if queued := len(state.queued):
         yield f"{queued} {_are(queued)} queued"
 

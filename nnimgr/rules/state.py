@@ -121,7 +121,7 @@ class TrialState:
     status: TrialStatus = TrialStatus.WAITING
     retry_of: str | None = None
     reuse: Reuse | None = None  # the trial gets this result and is not run
-    attempt: int = 1  # number of the attempt that is due or open
+    attempt: int = 1  # number of the present attempt, or of the next
     # attempts up to this number may have run, although the database, an older copy, has no facts about them
     forgotten: int = 0
     due_at: datetime | None = None
@@ -254,11 +254,11 @@ class ExperimentState:
     interrupted: list[Interrupted] = field(default_factory=list)
     added: dict[str, AddedTrial] = field(default_factory=dict)  # by idempotency key, the newest keys only
 
-    # The following fields are derived from the fields above.
+    # Derived from the fields above: sets of ids of trials, and in closing_jobs of jobs.
     queued: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for a slot, in order
     retrying: dict[str, None] = field(default_factory=dict, compare=False)  # queued trials with a due_at
-    unsettled: dict[str, None] = field(default_factory=dict, compare=False)  # the plan has to decide
-    condemned: dict[str, None] = field(default_factory=dict, compare=False)  # to be stopped, not ordered yet
+    unsettled: dict[str, None] = field(default_factory=dict, compare=False)  # next step not decided yet
+    condemned: dict[str, None] = field(default_factory=dict, compare=False)  # to be stopped, no stop ordered
     running: dict[str, None] = field(default_factory=dict, compare=False)  # started trials, oldest first
     unknown: dict[str, None] = field(default_factory=dict, compare=False)  # UNKNOWN, oldest first
     lent: dict[str, None] = field(default_factory=dict, compare=False)  # slot lent to another trial

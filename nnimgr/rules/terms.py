@@ -124,12 +124,12 @@ class Limits:
     max_experiment_duration: timedelta | None = None
     max_trial_duration: timedelta | None = None
     suggestions_ahead: int | None = None  # None: depends on how fast the tuner answers
-    max_lost_attempts: int = 3  # new attempts after a loss of infrastructure
+    max_lost_attempts: int = 3  # most new attempts of a trial after its machine was lost
     multi_phase: bool = False
-    max_failed_attempts: int = 0  # new attempts after the command failed
+    max_failed_attempts: int = 0  # most new attempts of a trial after its command failed
     on_failure: OnFailure = OnFailure.SKIP
-    failure_value: float | Mapping[str, float] | None = None  # for VALUE; by objective
-    slot_held_for: timedelta = timedelta(minutes=10)  # for a trial whose host is silent
+    failure_value: float | Mapping[str, float] | None = None  # result for VALUE, or one per objective
+    slot_held_for: timedelta = timedelta(minutes=10)  # then the slot of a silent trial is lent
     fail_fast: int = 0  # number of first trials that stop the experiment if all fail alike; 0: never
 
 

@@ -12,12 +12,14 @@ def validate(state: ExperimentState) -> None:
     live: dict[TrialStatus, int] = {}
     for trial in state.trials.values():
         live[trial.status] = live.get(trial.status, 0) + 1
-        assert not trial.status.terminal, f"ended trial {trial.id} is held"
+        assert not trial.status.terminal, f"the state has the ended trial {trial.id}"
         assert trial.job_id is None or trial.closed_job is None, f"trial {trial.id} has two jobs"
         if trial.job_id is not None:
             job = state.jobs[trial.job_id]
             assert not job.closed, f"trial {trial.id} holds the closed job {job.id}"
-            assert (job.trial_id, job.attempt) == (trial.id, trial.attempt), f"job {job.id} is another's"
+            assert (job.trial_id, job.attempt) == (trial.id, trial.attempt), (
+                f"job {job.id} is of another trial"
+            )
         assert trial.job_id is not None or not trial.wants, (
             f"trial {trial.id} wants parameters and has no job"
         )
@@ -31,7 +33,9 @@ def validate(state: ExperimentState) -> None:
     for trial in state.trials.values():
         unknown = trial.status is TrialStatus.UNKNOWN
         assert unknown == (trial.unknown_since is not None), f"trial {trial.id} is {trial.status}"
-        assert trial.job_id is not None or not trial.slot_lent, f"trial {trial.id} lends a slot it has not"
+        assert trial.job_id is not None or not trial.slot_lent, (
+            f"trial {trial.id} lends a slot and has no job"
+        )
     open_jobs = {job.id for job in state.jobs.values() if not job.closed}
     assert set(state.closing_jobs) == set(state.jobs) - open_jobs, "closing_jobs"
     for job_id in open_jobs:

@@ -96,7 +96,7 @@ _SEARCH_ANNOTATIONS = " ".join(
 
 
 class Mark(NamedTuple):
-    """Progress of an experiment: the number of its last fact, and what a reader's tables depend on.
+    """Identity and progress of an experiment's database: its id, and the number of its last fact.
 
     ``search_space``: JSON text. ``created_at``: microseconds since 1970.
     """

@@ -18,7 +18,7 @@ _FORMAT = "{:020d} {:020d} {:020d}\n"
 class HighWater(NamedTuple):
     """Progress of an experiment: number of the last committed fact, and sequence number of the next trial.
 
-    ``m_epoch``: number of times that a runner has opened the experiment.
+    ``m_epoch``: number that grows each time a server opens the experiment.
     """
 
     number: int

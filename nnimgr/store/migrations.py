@@ -29,7 +29,7 @@ def _create(connection: Connection) -> None:
 
 def _index_finals_and_imports(connection: Connection) -> None:
     for index in (metric_finals, fact_imports):
-        index.create(connection, checkfirst=True)  # a new database has them from its creation
+        index.create(connection, checkfirst=True)  # a new database has these indexes already
 
 
 def _index_further_sets(connection: Connection) -> None:

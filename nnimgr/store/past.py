@@ -146,7 +146,9 @@ class PastReader:
             yield PastEnd._make(end + trial_of[end[1]])
 
     def metrics(self, *, after: int, up_to: int) -> Iterator[Metric]:
-        """Yield the intermediate results of all trials between the two facts, in order of their numbers."""
+        """Yield the intermediate results of all trials after fact ``after``, up to fact ``up_to``, in
+        order.
+        """
         yield from self._connection.execute(_METRICS, (self._id, after, up_to))
 
     def metrics_of(self, trial_ids: Sequence[str], *, up_to: int) -> Iterator[tuple[str, list[Metric]]]:

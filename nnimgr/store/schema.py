@@ -45,7 +45,7 @@ facts = _table(
     Column("kind", String(40), nullable=False),  # class name of the fact
     Column("v", Integer, nullable=False),
     Column("trial_id", String(16)),
-    Column("payload", Text, nullable=False),  # codec JSON of the fact
+    Column("payload", Text, nullable=False),  # fields of the fact as JSON text
     PrimaryKeyConstraint("experiment_id", "number"),
 )
 
@@ -184,7 +184,7 @@ snapshots = _table(
     "snapshots",
     Column("number", BigInteger, nullable=False),
     Column("version", Integer, nullable=False),
-    Column("body", LargeBinary, nullable=False),  # zlib of codec JSON
+    Column("body", LargeBinary, nullable=False),  # the state as JSON text, compressed by zlib
     PrimaryKeyConstraint("experiment_id", "number"),
 )
 

@@ -46,7 +46,7 @@ from training_services.private import (
     tighten,
 )
 
-SNAPSHOT_EVERY = 5000  # facts
+SNAPSHOT_EVERY = 5000  # number of facts after which a snapshot of the state is stored
 METRICS_A_FACT = 20  # this number of metrics counts as one fact, because metrics are folded faster
 SNAPSHOTS_KEPT = 2
 PAGE = 10_000

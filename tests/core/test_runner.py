@@ -232,7 +232,7 @@ async def test_requests(lab: Lab) -> None:
         assert (waiting.source, waiting.parameters) == (f.SuggestionSource.CUSTOMIZED, '{"x": 0.5}')
         with pytest.raises(RequestRefused, match=r"maxTrialNumber \(2\) is reached"):
             await runner.add_trial({"x": 0.5})
-        with pytest.raises(UnknownTrial, match="trial nope is not alive"):
+        with pytest.raises(UnknownTrial, match="trial nope has ended, or does not exist"):
             await runner.stop_trial("nope")
         with pytest.raises(ConfigError, match="trialConcurrency"):
             await runner.change_config({"trialConcurrency": -1})

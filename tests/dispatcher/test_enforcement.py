@@ -96,7 +96,7 @@ async def test_it_is_not_asked_for_ever(host: Host) -> None:
     assert not failed.fatal and not failed.hopeless
     assert failed.sentence == (
         f"none of the last {MOST_REFUSED:,} parameter sets can be used: the tuner counts as exhausted; "
-        "of the last set, the constraint n < 3 is not met by n = 1002"
+        "the last set was refused because the constraint n < 3 is not met by n = 1002"
     )
     assert await tuner.expect(m.Answered) == m.Answered(missing=(2,), exhausted=True)
     tuner.send(m.SpaceChanged(number=1, search_space={}, constraints=("n < 2000",)))
@@ -160,7 +160,8 @@ async def test_a_set_that_was_tried_is_not_tried_again(host: Host) -> None:
     )
     tuner.ask(2, 3, 4, fed_to=3)
     assert numbers(await tuner.suggestions(2)) == [0, 3]
-    assert (await tuner.expect(m.Failed)).sentence.endswith('of the last set, {"n": 3} was tried before')
+    failed = await tuner.expect(m.Failed)
+    assert failed.sentence.endswith('the last set was refused because {"n": 3} was tried before')
     assert (await tuner.expect(m.Answered)).missing == (4,)
 
 

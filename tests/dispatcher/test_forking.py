@@ -132,7 +132,8 @@ async def test_a_fork_that_fails_before_its_first_line_reports_why(zygote: Zygot
     hosted.child._cwd = tmp_path / "missing"
     await hosted.child.start()
     sentence = await hosted.exited()
-    assert sentence.startswith("the tuner's process exited with status 1; its last words were: FileNotFound")
+    end, _, last = sentence.partition("; the last line of its output was: ")
+    assert end == "the tuner's process exited with status 1" and last.startswith("FileNotFound")
 
 
 async def test_children_end_with_a_killed_zygote_and_the_next_one_is_forked_again(

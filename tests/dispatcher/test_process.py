@@ -71,7 +71,7 @@ async def test_a_signal_and_the_last_words_are_told(host: Host) -> None:
     tuner = await host(code=TUNER.format(body=body))
     tuner.ask(0)
     assert await tuner.exited() == (
-        "the tuner's process was killed by signal 9 (SIGKILL); its last words were: almost there"
+        "the tuner's process was killed by signal 9 (SIGKILL); the last line of its output was: almost there"
     )
     assert tuner.child.log_tail == "almost there\n"
     assert not tuner.send(m.Leave())

@@ -226,7 +226,7 @@ async def test_any_other_tuner_is_resumed_as_nni_does(host: Host, make_past: Mak
     again = await host(past=past, code=code, search_space={"n": 2})
     assert (await again.expect(m.Ready)).note == (
         "the tuner keeps no state, so it was restarted and given 2 finished trials through import_data; "
-        "1 open ones will reach it the same way"
+        "the results of 1 open trials will reach it in the same way"
     )
     records = [{"parameter": "p", "value": 0.5}, {"parameter": {"i": 0}, "value": 3}]
     assert await ask(again, 4, fed_to=past.number) == [counted(1, [2], ["checkpoint", records])]
@@ -293,7 +293,7 @@ async def test_failures_of_the_past_are_not_told_again(
     assert not again.of_kind(m.Failed) and not again.of_kind(m.Noted)
     if attributes:
         assert note.startswith(
-            "1 calls raised again while the tuner was rebuilt: the tuner's receive_trial_result"
+            "1 calls raised an exception again while the tuner was rebuilt: the tuner's receive_trial_result"
         )
 
 

@@ -81,7 +81,7 @@ class Assembly:
         contexts = [_context(state, directory, member, around) for member in members]
         services = [_revealed(member.service, around) for member in members]
         kinds = [registry.create(member.platform) for member in members]
-        if kinds[0].hosts is None:  # a platform without hosts is the only member
+        if kinds[0].hosts is None:  # a platform without hosts is never combined with others
             self.holds_nothing(state.id)
             return kinds[0].service(contexts[0], services[0], self._tools)
         groups = [

@@ -60,7 +60,7 @@ class IndexNotes:
                 await asyncio.to_thread(self._index.update, experiment_id, **changes)
                 entry = await asyncio.to_thread(self._index.get, experiment_id)
             except KeyError:
-                logger.error("the index does not have experiment %s any more", experiment_id)
+                logger.error("the index file no longer lists experiment %s", experiment_id)
             except (OSError, HomeError) as error:
                 logger.error("the index was not brought up to date for %s: %s", experiment_id, error)
                 if self._closing:

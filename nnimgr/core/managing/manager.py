@@ -118,7 +118,7 @@ class NNIManager(Lookup):
     async def _reopen(self, entry: IndexEntry) -> None:
         try:
             await self._start(entry.id, entry.directory)
-        except Exception as error:  # an experiment that fails must not prevent the others from being served
+        except Exception as error:  # an experiment that fails must not stop other experiments
             logger.error("experiment %s cannot be reopened yet: %s", entry.id, error)
         runner = self.find(entry.id)
         if runner is None or not runner.state.jobs:
@@ -318,7 +318,7 @@ class NNIManager(Lookup):
             self._catalog.entries.pop(experiment_id, None)
             return left
         finally:
-            self._catalog.close_reader(experiment_id)  # a reader may have been opened since the first call
+            self._catalog.close_reader(experiment_id)  # a reader may have been opened meanwhile
             self._activity.changed(experiment_id)
 
     async def _take(self, experiment_id: str, *, wish: str) -> IndexEntry:

@@ -25,7 +25,7 @@ from training_services.keepers.names import LOCAL
 
 __all__ = ["NniHistory"]
 
-_TURN = 20_000  # facts that are committed together
+_TURN = 20_000  # number of facts that are committed together
 _START = datetime.fromtimestamp(0, UTC)
 _NNI = "nni"  # instance and boot of every job, and keeper of jobs on other machines
 _ENDS = {
@@ -46,9 +46,9 @@ class _Trial:
     id: str
     job_id: str
     sequence: int
-    began: int  # milliseconds since 1970, as the next two fields
-    started: int | None
-    record: str | None
+    began: int  # milliseconds since 1970
+    started: int | None  # milliseconds since 1970
+    record: str | None  # JSON text with the parameters
     left: int
     position: int = 0
     end: NniEvent | None = None
@@ -128,7 +128,7 @@ class NniHistory:
         for trial in list(self._waiting.values()):
             self._begin(trial)
         for trial in list(self._running.values()):
-            self._end(trial, f.TrialStatus.SYS_CANCELED, "NNI ended before it")
+            self._end(trial, f.TrialStatus.SYS_CANCELED, "NNI ended before this trial")
         self._to(self.profile.ended or 0)
         self._fold(f.KeeperGone(keeper_id=self.keeper_id))
         most = self.state.limits.max_trial_number

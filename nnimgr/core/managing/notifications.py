@@ -31,7 +31,7 @@ __all__ = ["Notifier", "Receiver"]
 logger = logging.getLogger(__name__)
 
 RETRIES_S = (1.0, 10.0, 60.0)  # waits before a notification is sent again
-TIMEOUT_S = 30.0  # for an answer of a webhook, and for a command
+TIMEOUT_S = 30.0  # longest wait for a webhook's answer, or for the end of a command
 CLOSING_S = 5.0  # longest wait for the last notifications when the experiment is closed
 _FILE = "notified.json"
 _LIVE = (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING)

@@ -19,7 +19,7 @@ from nnimgr.rules.state import ExperimentState, trial_of_job
 
 __all__ = ["AlgorithmProcess", "Child", "Spawn"]
 
-RESTART_DELAYS_S = (0.1, 30.0)  # first and longest pause before a child is restarted
+RESTART_DELAYS_S = (0.1, 30.0)  # first and longest pause before a child process is restarted
 PROOF_OF_LIFE_S = 1.0  # a child without a pending request counts as recovered after this time
 
 
@@ -57,10 +57,10 @@ class AlgorithmProcess:
         self._ready = False
         self._answered = False  # True after the first answer of the current child
         self._unanswered = False  # True while the child has a pending request
-        self._deaths = 0  # number of deaths since the last proof of life
+        self._deaths = 0  # number of crashes since the child last worked
         self._learns = True
         self._judging: list[tuple[str, int, int, int, str]] = []
-        self._commits_to_catch_up = 0  # commits until all metrics that were not sent are stored
+        self._commits_to_catch_up = 0  # number of commits until all unsent metrics are stored
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving: list[Child] = []
         self._closed = False

@@ -13,7 +13,7 @@ from typing import Protocol
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
 
-PATIENCE_S = 0.02  # longest wait for a batch; short, so that commits do not delay verdicts
+PATIENCE_S = 0.02  # longest wait of items that are not urgent; short, so that verdicts are not delayed
 MOST_PATIENT = 5_000  # at this number of items, a turn begins without a wait
 MAILBOX_SIZE = 50_000
 

@@ -138,7 +138,7 @@ def rerun(trials: Sequence[FailedTrial]) -> Builder:
 def stop_trial(trial_id: str, *, kind: f.StopKind = f.StopKind.USER) -> Builder:
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         if trial_id not in state.trials:
-            raise UnknownTrial(f"trial {trial_id} is not alive")
+            raise UnknownTrial(f"trial {trial_id} has ended, or does not exist")
         return (f.StopRequested(trial_id=trial_id, kind=kind),)
 
     return build
@@ -159,7 +159,7 @@ def lose_trial(trial_id: str) -> Builder:
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         trial = state.trials.get(trial_id)
         if trial is None:
-            raise UnknownTrial(f"trial {trial_id} is not alive")
+            raise UnknownTrial(f"trial {trial_id} has ended, or does not exist")
         if trial.status is not f.TrialStatus.UNKNOWN:
             raise RequestRefused(
                 f"trial {trial_id} is {trial.status}: only an UNKNOWN trial, whose machine does not answer, "

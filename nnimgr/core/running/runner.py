@@ -197,7 +197,7 @@ class ExperimentRunner(TakesRequests):
         if self.state.missing:
             sentence = (
                 "the database was replaced by an older one, or lost its write-ahead log: "
-                f"{self.state.missing} recorded events are missing; trials that it does not know were stopped"
+                f"{self.state.missing} recorded events are missing; trials that are not in it were stopped"
             )
             found["database"] = Notice(subject=sentence)
         if self.state.fruitless >= FRUITLESS:

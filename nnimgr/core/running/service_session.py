@@ -73,8 +73,8 @@ class ServiceSession:
         self.left: Sequence[str] = ()
         self._state, self._database, self._make_service = state, database, make_service
         self._mailbox, self._search = mailbox, search
-        self._opening: TrainingService | None = None  # a service that has not adopted the jobs yet
-        self._door: dict[str, int] = {}  # job -> position of the next new frame
+        self._opening: TrainingService | None = None  # a service without its jobs yet
+        self._door: dict[str, int] = {}  # job id -> position of the next new line in its metrics file
         self._keepers_left = bool(state.keepers)
         self._pump: asyncio.Task[None] | None = None
 

@@ -176,7 +176,7 @@ class TunerProcess(AlgorithmProcess):
             self._post(bind(asking, message.parameter_id, message, fed_to=message.fed_to))
             return
         if message.parameter_id not in asking.ids and message.parameter_id not in asking.refused:
-            logger.warning("suggestion %d was not asked for", message.parameter_id)
+            logger.warning("the tuner sent parameter set %d, which was not requested", message.parameter_id)
             return
         self._notices.pop("tuner owes", None)
         self._post(suggest(asking, message), urgent=asking.urgent)
@@ -194,7 +194,7 @@ class TunerProcess(AlgorithmProcess):
         if message.missing and not message.exhausted:
             number = len(message.missing)
             owed = "a parameter set" if number == 1 else f"{number} parameter sets"
-            why = message.why or "it may bring them by st_callback"
+            why = message.why or "it may send them later through st_callback"
             self._notices["tuner owes"] = Notice(subject=f"the tuner owes {owed}: {why}")
         if message.exhausted:
             for parameter_id in message.missing:
