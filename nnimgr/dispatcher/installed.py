@@ -32,7 +32,7 @@ class InterpreterError(ValueError):
 class Interpreter:
     """Python interpreter that runs an experiment's algorithms, and its environment variables.
 
-    None: the interpreter or the environment of this process.
+    If a field is None, the interpreter or the environment of this process is used.
     """
 
     python: str | None = None

@@ -328,8 +328,9 @@ def to_line(message: ToChild | FromChild) -> bytes:
 
 
 def to_child(line: bytes) -> ToChild:
-    """Parse a line that the server sent to the child; return the message. Raise ValueError if there is
-    none.
+    """Parse a line that the server has sent to the child, and return its message.
+
+    Raise ValueError if the line is not a message.
     """
     fields = _parsed(line)
     if fields.kind == "Metrics":
@@ -338,8 +339,9 @@ def to_child(line: bytes) -> ToChild:
 
 
 def from_child(line: bytes) -> FromChild:
-    """Parse a line that the child sent to the server; return the message. Raise ValueError if there is
-    none.
+    """Parse a line that the child has sent to the server, and return its message.
+
+    Raise ValueError if the line is not a message.
     """
     return cast("FromChild", _made(_FROM_CHILD, _parsed(line)))
 

@@ -73,7 +73,7 @@ class Registered:
 def registry_file(environ: Mapping[str, str] | None = None, *, python: str | None = None) -> Path:
     """Return the path of ``registered_algorithms.yml`` for this environment and interpreter.
 
-    None: the environment or the interpreter of this process.
+    If ``environ`` or ``python`` is None, the environment or the interpreter of this process is used.
     """
     return userfile.config_directory(environ, python=python) / "registered_algorithms.yml"
 

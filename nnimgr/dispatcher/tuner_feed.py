@@ -111,7 +111,7 @@ class TunerFeed:
     def _hears_of(self, parameter_id: int | None) -> bool:
         """Return whether this tuner gets calls about the parameter set with this id.
 
-        None: the set of a customised trial.
+        ``parameter_id`` is None for the set of a customised trial.
         """
         if parameter_id is None:
             # Read the attribute each time, because it may change at any time.

@@ -2,7 +2,8 @@
 
 ``nnimgr.dispatcher.process`` starts it. User code owns file descriptors 0 to 2: its input is empty, and both
 outputs go to the log that the server has opened as stderr. So nothing that user code prints can break the
-protocol. Messages from the server may contain secrets. They arrive in a pipe, and are not logged.
+protocol. Messages from the server may contain secrets. They arrive on stdin, and are neither logged nor put
+into the environment.
 """
 
 from __future__ import annotations

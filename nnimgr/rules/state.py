@@ -62,8 +62,10 @@ class AddedTrial(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class JobState:
-    """Job of an attempt. It is kept until its keeper (the agent beside the trials) has acknowledged its
-    last command.
+    """Job of an attempt.
+
+    The state keeps the job until its keeper (the agent beside the trials) has acknowledged the last command
+    for the job.
     """
 
     id: str

@@ -100,7 +100,7 @@ class Opinion(NamedTuple):
 
 
 class RunQueries:
-    """Mixin of ``Snapshot`` with the queries about metrics, attempts and verdicts."""
+    """Base class of ``Snapshot`` with the queries about metrics, attempts and verdicts."""
 
     def __init__(self, connection: sqlite3.Connection, experiment_id: str) -> None:
         self._connection, self._id = connection, experiment_id

@@ -79,7 +79,7 @@ class PastFact(NamedTuple):
 
 
 class PastEnd(NamedTuple):
-    """End of a trial, with the trial's row.
+    """End of a trial, with values from the trial's row in the table of trials.
 
     ``untried``: 1 if the trial was canceled before it was tried. ``parameters`` and ``final_text`` are JSON
     text.

@@ -1,8 +1,8 @@
 """Tables of the database. One SQLite file holds one experiment, but every table has experiment_id.
 
-``facts`` and ``metrics`` share one counter (``number``) and are together the log. ``trial_annotations``
-and ``views`` hold what users add, whether the experiment runs or not; the log does not contain them. All
-other tables are projections that are written in the same transaction or can be rebuilt from the log. Instants
+``facts`` and ``metrics`` share one counter (``number``) and are together the log. ``trial_annotations`` and
+``views`` hold what users add, whether the experiment runs or not; the log does not contain them. All other
+tables follow from the log: they are written in the same transaction as the facts, or can be rebuilt. Instants
 are integers: microseconds since 1970, UTC.
 """
 

@@ -51,7 +51,9 @@ class Assembly:
         self._zygote = Zygote()
 
     async def close(self) -> None:
-        """Close the resources that all searches share. Call after the last search has been closed."""
+        """Close the resources that the searches (tuners with their assessors) share. Call after the last
+        search has been closed.
+        """
         await self._zygote.close()
 
     @property

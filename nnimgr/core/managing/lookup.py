@@ -23,7 +23,7 @@ __all__ = ["Lookup"]
 
 
 class Lookup:
-    """Part of NNIManager that answers questions and changes nothing."""
+    """Part of NNIManager that finds and describes experiments, and changes nothing."""
 
     def __init__(
         self, *, port: int, assembly: Assembly, catalog: Catalog, at_rest: AtRest, supervision: Supervision
@@ -78,7 +78,9 @@ class Lookup:
         return found
 
     def reader(self, experiment_id: str) -> ExperimentReader:
-        """Return the reader of an experiment's database, running or not. Raises UnknownExperiment."""
+        """Return the reader of an experiment's database, whether the experiment runs or not. Raise
+        UnknownExperiment.
+        """
         return self._catalog.reader(experiment_id)
 
     def directory(self, experiment_id: str) -> Path:
@@ -94,7 +96,7 @@ class Lookup:
         return [self.summary(experiment_id) for experiment_id in self._catalog.entries]
 
     def summary(self, experiment_id: str) -> ExperimentSummary:
-        """Return the summary of an experiment. Raises UnknownExperiment."""
+        """Return the summary of an experiment. Raise UnknownExperiment."""
         entry = self._catalog[experiment_id]
         runner = self.find(experiment_id)
         return summary_of(

@@ -27,7 +27,10 @@ class UnknownMachine(RequestRefused):
 
 
 def list_all(runner: ExperimentRunner) -> Sequence[Machine]:
-    """Return all machines of the experiment. Raise RequestRefused."""
+    """Return all machines of the experiment.
+
+    Raise RequestRefused if the platform has no machines, or if its training service is not open.
+    """
     return _service(runner).machines()
 
 
@@ -69,7 +72,7 @@ async def drain(runner: ExperimentRunner, name: str, *, undo: bool = False) -> M
 
 
 async def remove(runner: ExperimentRunner, name: str, *, force: bool) -> Machine:
-    """Drain a machine, then remove the machine. With ``force``, its trials are restarted on other machines.
+    """Drain a machine, then remove it. With ``force``, the machine's trials are restarted on other machines.
 
     Raise UnknownMachine or RequestRefused.
     """

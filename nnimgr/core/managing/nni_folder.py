@@ -31,7 +31,7 @@ _LOG_NAMES = {"trial.stdout": "stdout", "trial.stderr": "stderr", "trial.log": "
 
 
 def adopt(index: Index, entry: IndexEntry) -> IndexEntry:
-    """Convert the experiment of an index entry if NNI has run it. Return the entry, in which it is then
+    """Convert the experiment of an index entry if NNI has run it. Return the entry; a converted experiment is
     stopped.
 
     Raise HomeError, and the errors of ``convert_nnis``.

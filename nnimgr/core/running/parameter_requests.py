@@ -30,8 +30,9 @@ class Asking:
 
     @property
     def idle(self) -> bool:
-        """Return whether the tuner owes no parameter set, neither for a pending request nor for a refused
-        request.
+        """Return whether the tuner owes no parameter set.
+
+        It owes a set for each pending request, and for each request for which it had no set yet.
         """
         return not (self.ids or self.further or self.refused)
 

@@ -1,4 +1,6 @@
-"""Search of an experiment: sends committed facts to tuner and assessor, and requests parameter sets."""
+"""Search of an experiment (its tuner and assessor): sends committed facts to both, and requests parameter
+sets.
+"""
 
 from __future__ import annotations
 

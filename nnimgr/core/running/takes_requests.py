@@ -1,4 +1,6 @@
-"""Requests of users to a runner. The facts of a request are committed in one turn."""
+"""Requests of users to a runner. The facts of a request are committed in one turn (pass of the runner's
+loop).
+"""
 
 from __future__ import annotations
 

@@ -126,7 +126,9 @@ class TunerProcess(AlgorithmProcess):
             self._later(self._follow(old), f"{state.id}:replace-tuner")
 
     def halt(self) -> list[Child]:
-        """Ignore further messages of the child, and start no other child. Return the children to close."""
+        """Ignore further messages of the tuner's child process, and start no other. Return the child
+        processes to close.
+        """
         self._rest_timer.stop()
         return super().halt()
 
