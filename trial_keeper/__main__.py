@@ -1,10 +1,11 @@
-"""``trial-keeper <directory>``: run the keeper of one experiment on this host, unless a keeper runs already.
+"""``trial-keeper <directory>``: run the keeper of one experiment on this host, unless it already runs.
 
 ``<directory>`` is ``<the experiment's directory>/keeper``. With the option ``--foreground``, the log goes to
-standard output, not into a file in ``<directory>``. ``trial-keeper wrap ...`` is process 1 of a container
-(``trial_keeper.wrap``).
+standard output, not into a file in ``<directory>``. ``trial-keeper wrap ...`` runs as process 1 of a
+container (see ``trial_keeper.wrap``).
 
-This process forks the spawner before most imports, because every shim keeps all modules loaded by then.
+This process forks the spawner, which in turn forks one shim per attempt. The spawner is forked before most
+imports, because every module that is loaded by then stays in the memory of every shim.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ USAGE = 2
 
 
 def main() -> NoReturn:
-    """Run the keeper; exit with status 0 at once if another keeper serves the directory."""
+    """Parse the command line and run the keeper. Exit with status 0 if this directory has a running keeper.
+    """
     arguments = sys.argv[1:]
     if len(arguments) == 3 and arguments[0] == "wrap":
         from trial_keeper import wrap
@@ -43,9 +45,9 @@ def main() -> NoReturn:
 
 
 def keep(directory: str, *, foreground: bool) -> NoReturn:
-    """Run the keeper of this directory, or exit at once if the directory has a keeper."""
+    """Run the keeper of this directory; exit with status 0 if such a keeper already runs."""
     try:
-        # create no parent folders, because a user may have moved them away for a while
+        # Do not create parent folders: a user may have moved the experiment's folder away for a while.
         os.mkdir(directory, 0o700)
     except FileExistsError:
         pass
@@ -76,9 +78,10 @@ def keep(directory: str, *, foreground: bool) -> NoReturn:
 
 
 def _detach(directory: str, lock: int, log: str | None) -> None:
-    """Start a new session without inherited descriptors. ``log``: path of the log; None: standard output.
+    """Start a new session, close inherited descriptors and redirect the output to the file ``log``.
 
-    Also change to ``directory``, so that relative paths still work after the folder was moved.
+    If ``log`` is None, the output stays on standard output. The process also changes to ``directory``, so
+    that relative paths still work if a user moves the folder.
     """
     try:
         os.setsid()
@@ -99,7 +102,10 @@ def _detach(directory: str, lock: int, log: str | None) -> None:
 
 
 def _wake(path: str) -> int:
-    """Open the named pipe through which all shims wake the keeper, including shims of an earlier spawner."""
+    """Open the named pipe ``path``, through which shims wake the keeper, and return its descriptor.
+
+    The pipe has a name, so that shims that an earlier keeper started can use it too.
+    """
     try:
         os.mkfifo(path, 0o600)
     except FileExistsError:

@@ -25,9 +25,10 @@ _PRINTED = b"NNISDK_ME"
 
 
 class AttemptFiles(NamedTuple):
-    """Paths of the files of one attempt.
+    """Where the files of one attempt are.
 
-    ``directory``: the trial's folder. ``prefix``: beginning of the paths of the keeper's own files.
+    ``directory``: the trial's folder. ``prefix``: beginning of the paths of the files that the keeper itself
+    has for the attempt.
     """
 
     directory: str
@@ -35,20 +36,21 @@ class AttemptFiles(NamedTuple):
 
 
 class Paths:
-    """Builder of the paths of the attempts' files. ``attempts``: the attempts that the core holds."""
+    """Builder of the paths of attempts' files. ``attempts``: all attempts that the keeper manages, by job id.
+    """
 
     def __init__(self, experiment: str, attempts: Mapping[str, Attempt]) -> None:
         self._experiment = experiment
         self._attempts = attempts
 
     def folder(self, directory: str) -> str:
-        """Return the path of a trial's folder."""
+        """Return the path of a trial's folder, whose path below the experiment's folder is ``directory``."""
         return f"{self._experiment}/{directory}"
 
     def prefix(self, job: str, directory: str) -> str:
-        """Return the prefix of the keeper's own files of an attempt.
+        """Return the beginning of the paths of the files that the keeper itself has for an attempt.
 
-        The prefix is relative, because users may move folders.
+        The path is relative to the keeper's folder, because users may move folders.
         """
         attempt = self._attempts.get(job)
         if attempt is None or attempt.apart:
@@ -56,13 +58,14 @@ class Paths:
         return claim.old_prefix(self.folder(directory))
 
     def files(self, effect: fx.Read | fx.Count | fx.Watch) -> AttemptFiles:
-        """Return the paths for the attempt of an effect."""
+        """Return where the files of the attempt are that this effect names."""
         return AttemptFiles(self.folder(effect.directory), self.prefix(effect.job, effect.directory))
 
 
 def look(prefix: str, shim: fx.Shim | None) -> fx.Seen:
-    """Read the claim file, and check whether the attempt's process runs: ``shim`` if known, else the
-    claim's process.
+    """Read an attempt's claim file and check whether the attempt's shim still runs.
+
+    ``shim`` is the shim if the caller knows it; if it is None, the shim that the claim file names is checked.
     """
     found = claim.read(prefix)
     if found is not None and (found.pid is None or found.exit is not None or found.failed is not None):
@@ -75,9 +78,9 @@ def look(prefix: str, shim: fx.Shim | None) -> fx.Seen:
 
 
 def abort(prefix: str, boot_id: str) -> None:
-    """Create the claim file, so that no process can start the attempt.
+    """Create the attempt's claim file, so that no shim can claim and start the attempt any more.
 
-    Do nothing if it exists. Raises OSError.
+    Do nothing if the claim file exists. Raises OSError.
     """
     os.makedirs(os.path.dirname(prefix), mode=0o700, exist_ok=True)
     fd = claim.take(prefix, f"aborted {boot_id}\n".encode())
@@ -86,10 +89,11 @@ def abort(prefix: str, boot_id: str) -> None:
 
 
 def stop(prefix: str, shim: fx.Shim, grace: float) -> None:
-    """Make this shim stop its attempt. Do nothing if another process has the shim's pid now.
+    """Make this shim stop its attempt: write the grace to a file, then send SIGTERM to the shim.
 
-    A suspended shim (SIGSTOP) is woken up. Raises OSError if the shim was not signalled, or if the grace
-    could not be written; the shim then uses its default grace.
+    Send nothing if another process has the shim's pid by now. SIGCONT wakes a suspended shim. Raises OSError
+    if the signal could not be sent, or if the grace could not be written; then the shim uses its default
+    grace.
     """
     try:
         _replace(f"{prefix}{claim.STOP}", repr(grace).encode())
@@ -98,7 +102,7 @@ def stop(prefix: str, shim: fx.Shim, grace: float) -> None:
 
 
 def kill(shim: fx.Shim) -> None:
-    """Kill this shim, and no other process with the same pid."""
+    """Send SIGKILL to this shim, unless another process has the shim's pid by now."""
     with contextlib.suppress(OSError):
         _signal(shim, signal.SIGKILL)
 
@@ -111,9 +115,9 @@ def _signal(shim: fx.Shim, *numbers: int) -> None:
 
 
 def write_parameter(directory: str, index: int, parameter: str) -> None:
-    """Write parameter set number ``index`` for the command.
+    """Write a parameter set into the trial's folder, where the trial's command reads it. Raises OSError.
 
-    Number 0 is the set of the start. Raises OSError.
+    Set number 0 is the one with which the trial starts. A trial may get further sets while it runs.
     """
     os.makedirs(directory, exist_ok=True)  # the shim may not have created the folder yet
     name = f"parameter_{index}.cfg" if index else "parameter.cfg"
@@ -121,7 +125,7 @@ def write_parameter(directory: str, index: int, parameter: str) -> None:
 
 
 def read(files: AttemptFiles, order: fx.Read) -> fx.Chunk:
-    """Read frames from the metrics file. A missing file has no frames."""
+    """Read frames from the attempt's metrics file; each frame is one metric. A missing file has no frames."""
     piece, size = _piece(files, order.offset, _READ + frames.HEADER if order.skip == 0 else PIECE)
     cut = frames.cut(piece, skip=order.skip, frames=order.frames, size=order.size, first=order.first)
     more = cut.full or (len(piece) < size - order.offset and cut.end > 0)
@@ -129,7 +133,8 @@ def read(files: AttemptFiles, order: fx.Read) -> fx.Chunk:
 
 
 def count(files: AttemptFiles, offset: int) -> fx.Tally:
-    """Count the frames of one piece of the metrics file."""
+    """Count the frames (one per metric) in the piece of the attempt's metrics file that begins at ``offset``.
+    """
     piece, size = _piece(files, offset, PIECE)
     cut = frames.count(piece)
     more = len(piece) < size - offset and cut.end > 0 and not cut.bad
@@ -138,9 +143,9 @@ def count(files: AttemptFiles, offset: int) -> fx.Tally:
 
 
 def _has_printed(files: AttemptFiles) -> bool:
-    """Return whether the trial's standard output begins with results in the form of NNI's SDK.
+    """Return whether the trial has printed its results to standard output instead of writing a metrics file.
 
-    The SDK prints results if the variable NNI_PLATFORM is not "local".
+    NNI's SDK does this if the variable NNI_PLATFORM is not "local".
     """
     try:
         fd = os.open(f"{files.directory}/stdout", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -155,11 +160,11 @@ def _has_printed(files: AttemptFiles) -> bool:
 
 
 def stream(files: AttemptFiles) -> str:
-    """Return the path by which the keeper reads the metrics: its own hard link to the trial's file.
+    """Return the path at which the keeper reads an attempt's metrics: its own hard link to the trial's file.
 
-    If the trial clears its folder, only the trial's link disappears. If the first file was empty, a new file
-    of the trial replaces it. Attempts that an older version of the keeper has started have no hard link of
-    the keeper's; then the trial's path is used.
+    If the trial clears its folder, only the trial's name of the file disappears. If the linked file is empty
+    and the trial has created another file, the link is moved to that file. The trial's own path is returned
+    if there is no hard link, as with attempts that an older version of the keeper has started.
     """
     own, theirs = f"{files.prefix}{claim.STREAM}", f"{files.directory}/{claim.METRICS}"
     try:
@@ -173,7 +178,8 @@ def stream(files: AttemptFiles) -> str:
 
 
 def has_metrics(prefix: str) -> bool:
-    """Return whether the attempt's metrics file has content, read through the keeper's own hard link."""
+    """Return whether the attempt's metrics file has content. The keeper's own hard link to the file is used.
+    """
     try:
         return os.stat(f"{prefix}{claim.STREAM}", follow_symlinks=False).st_size > 0
     except OSError:
@@ -181,7 +187,11 @@ def has_metrics(prefix: str) -> bool:
 
 
 def is_parted(files: AttemptFiles) -> bool:
-    """Return whether the trial has removed its link to the metrics file and may create another file there."""
+    """Return whether only the keeper's hard link to the metrics file is left, because the trial deleted its
+    own.
+
+    The trial may then create another metrics file.
+    """
     try:
         return os.stat(f"{files.prefix}{claim.STREAM}").st_nlink == 1
     except OSError:
@@ -189,7 +199,10 @@ def is_parted(files: AttemptFiles) -> bool:
 
 
 def _adopt(theirs: str, own: str, *, instead_of: os.stat_result) -> None:
-    """Link the plain file ``theirs`` to the path ``own``, unless the link exists. Raises OSError."""
+    """Move the keeper's hard link ``own`` from the file ``instead_of`` to the trial's plain file ``theirs``.
+
+    Do nothing if ``theirs`` is still the same file or not a plain file. Raises OSError.
+    """
     found = os.stat(theirs, follow_symlinks=False)
     if stat.S_ISREG(found.st_mode) and not os.path.samestat(found, instead_of):
         new = f"{own}.{os.getpid()}"
@@ -198,7 +211,10 @@ def _adopt(theirs: str, own: str, *, instead_of: os.stat_result) -> None:
 
 
 def _piece(files: AttemptFiles, offset: int, limit: int) -> tuple[bytes, int]:
-    """Read a piece of the metrics file, and the file's size. Never block, even if the path is a pipe."""
+    """Return the bytes of the metrics file from ``offset`` on, at most ``limit``, and the size of the file.
+
+    Never block, even if the trial has replaced the file by a pipe.
+    """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
     try:
         fd = os.open(stream(files), flags)
@@ -214,7 +230,10 @@ def _piece(files: AttemptFiles, offset: int, limit: int) -> tuple[bytes, int]:
 
 
 def _replace(path: str, content: bytes) -> None:
-    """Replace a whole file. Never follow a link or open a file at the temporary path. Raises OSError."""
+    """Replace the file ``path`` by a new file with this content. Raises OSError.
+
+    The temporary file is always a new one, so that a link which a trial has put there is never followed.
+    """
     own = f"{path}.{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(own)

@@ -1,10 +1,13 @@
 """The keeper's journal: an append-only file of records that survives kill -9 and, once flushed, power loss.
 
-A record consists of a length and a CRC-32 (4 bytes each, big endian) and JSON text. An appended record
-reaches the page cache at once; a separate thread flushes many records at a time. An incomplete record at the
-end is cut off before the first append. A record with a wrong CRC means damage: everything from there on is
-copied aside and reported. If the journal has grown much larger than its content needs, the same thread
-compacts it: a new, complete and durable file replaces the old one.
+A record consists of the length and the CRC-32 of its text (4 bytes each, big endian) and the text itself,
+which is JSON. An appended record is in the page cache at once. A separate thread flushes many records at a
+time to disk. When the journal is opened, an incomplete record at the end is cut off. A record with a wrong
+CRC means damage: the rest of the file, from this record on, is copied to another file, and the damage is
+reported.
+
+If the journal has grown much larger than its content needs, the same thread compacts the journal: a new,
+complete and durable file replaces the old file.
 """
 
 from __future__ import annotations
@@ -31,9 +34,9 @@ _COMPACT_RATIO = 8
 
 
 class Found(NamedTuple):
-    """Content of the journal when it was opened.
+    """Records that the journal had when it was opened.
 
-    ``damage``: a sentence if a part of the journal cannot be read.
+    ``damage``: a sentence that describes the damage if a part of the journal cannot be read, else None.
     """
 
     records: list[Record]
@@ -41,7 +44,7 @@ class Found(NamedTuple):
 
 
 def frame(record: Record) -> bytes:
-    """Return the record's bytes in the file."""
+    """Return the bytes that represent this record in the journal: length, CRC-32 and JSON text."""
     text = json.dumps(record, separators=(",", ":")).encode("ascii")
     return len(text).to_bytes(4, "big") + zlib.crc32(text).to_bytes(4, "big") + text
 
@@ -49,8 +52,8 @@ def frame(record: Record) -> bytes:
 def load(path: str) -> Found:
     """Read the journal and cut an incomplete record off its end. A missing file is an empty journal.
 
-    Everything after a damaged record is copied to another file. The journal itself stays unchanged until it
-    is rewritten, so that the next keeper finds the damage again if this keeper is killed before.
+    If a record is damaged, the rest of the file is copied to another file. The damaged journal itself stays
+    until it is rewritten. If this keeper is killed before that, the next keeper finds the damage again.
     """
     try:
         with open(path, "rb") as file:
@@ -71,7 +74,7 @@ def load(path: str) -> Found:
 
 
 def parse(content: bytes) -> tuple[list[Record], int]:
-    """Return the complete and undamaged records at the beginning, and the byte where they end."""
+    """Return the intact records at the beginning of ``content``, and the position after the last of them."""
     records: list[Record] = []
     at = 0
     while (end := _end(content, at)) is not None:
@@ -81,12 +84,12 @@ def parse(content: bytes) -> tuple[list[Record], int]:
 
 
 def size(content: bytes) -> int:
-    """Return the length of the first record in bytes; 0 if it is incomplete or damaged."""
+    """Return the length in bytes of the first record in ``content``; 0 if it is incomplete or damaged."""
     return _end(content, 0) or 0
 
 
 def _end(content: bytes, at: int) -> int | None:
-    """Return the position after the record at byte ``at``; None if the record is incomplete or damaged."""
+    """Return the position after the record that begins at ``at``; None if it is incomplete or damaged."""
     text = at + _HEADER
     size = int.from_bytes(content[at : at + 4], "big")
     end = text + size
@@ -106,7 +109,7 @@ def _set_aside(path: str, rest: bytes) -> str:
 
 
 def damaged(rest: bytes) -> bool:
-    """Return whether these bytes are damage.
+    """Return whether ``rest``, the unreadable end of a journal, is damaged and not only an unfinished write.
 
     An unfinished write leaves only the beginning of a record, or zeros.
     """
@@ -117,12 +120,14 @@ def damaged(rest: bytes) -> bool:
 
 
 def rewrite(path: str, records: Iterable[Record]) -> None:
-    """Replace the journal durably by these records. If this raises OSError, the old file stays."""
+    """Replace the journal ``path`` durably by these records. Until the rename, an OSError leaves the old
+    file.
+    """
     replace(path, b"".join(map(frame, records)))
 
 
 def replace(path: str, content: bytes) -> None:
-    """Replace a file durably. If this raises OSError, the old file stays."""
+    """Replace the file ``path`` durably. Until the rename, an OSError leaves the old file in place."""
     own = path + ".new"
     fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
@@ -134,7 +139,7 @@ def replace(path: str, content: bytes) -> None:
 
 
 def _write(fd: int, content: bytes) -> None:
-    """Write all bytes durably."""
+    """Write all bytes to the open file ``fd`` and flush them to disk."""
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(fd, rest) :]
@@ -142,7 +147,7 @@ def _write(fd: int, content: bytes) -> None:
 
 
 def _sync_names(path: str) -> None:
-    """Flush the directory, so that a rename to this path survives power loss."""
+    """Flush the directory of ``path`` to disk, so that a rename to this path survives power loss."""
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -151,9 +156,11 @@ def _sync_names(path: str) -> None:
 
 
 class Journal:
-    """The open journal. ``flushed(number)`` and ``failed(sentence)`` are called from the flushing thread.
+    """The open journal, with a thread that flushes appended records to disk.
 
-    ``fold`` returns the shortest records with the same meaning; it is used to compact beyond ``limit`` bytes.
+    The thread calls ``flushed(number)`` when all records up to this number are on disk, and
+    ``failed(sentence)`` after an error. If the file has more than ``limit`` bytes, the thread may compact it:
+    ``fold`` takes all records and returns the shortest list of records with the same meaning.
     """
 
     def __init__(
@@ -178,9 +185,10 @@ class Journal:
         threading.Thread(target=self._flush, name="journal", daemon=True).start()
 
     def append(self, number: int, record: Record, *, flush: bool) -> None:
-        """Write one record.
+        """Write one record to the end of the journal. If this raises OSError, nothing was written.
 
-        ``flushed`` is called for the record later. If this raises OSError, nothing was written.
+        With ``flush``, the record is soon flushed to disk, and then ``flushed`` is called. Without ``flush``,
+        the record waits for the next flush.
         """
         content = frame(record)
         with self._lock:
@@ -212,16 +220,16 @@ class Journal:
             self._flushed(number)
 
     def _compact(self) -> None:
-        """Compact the file if that saves enough. If this fails before the rename, the old complete file
-        stays.
+        """Replace a large journal by a shorter one with the same meaning, if that saves enough space.
 
-        Raises OSError if the new file is in place but may not survive power loss.
+        If this fails before the rename, the old complete file stays. Raises OSError if the new file is in
+        place but may not survive power loss.
         """
         with self._lock:
             size = os.fstat(self._fd).st_size
         if size <= self._compact_at:
             return
-        # a failed compaction is retried only when the journal has doubled in size
+        # A failed compaction is retried only when the journal has doubled in size.
         self._compact_at = 2 * size
         own = f"{self._path}.new"
         try:
@@ -229,8 +237,8 @@ class Journal:
                 if not os.path.samestat(os.fstat(file.fileno()), os.fstat(self._fd)):
                     return  # the directory was replaced, so the file belongs to another keeper
                 records, end = parse(file.read(size))
-                # the file was damaged on the disk: the next start copies the damaged part aside and reports
-                # it
+                # The journal is damaged on disk. The keeper's next start copies the damaged part to another
+                # file and reports the damage.
                 if end != size:
                     return
                 kept = b"".join(map(frame, self._fold(records)))
@@ -255,8 +263,11 @@ class Journal:
         _sync_names(self._path)
 
     def _renew(self, error: OSError) -> int:
-        """Write the whole file again until that succeeds, because a failed flush may have dropped pages of
-        the file.
+        """Replace the journal by a durable copy, and retry until this succeeds; return the last record's
+        number.
+
+        This is necessary after the flush error ``error``, because the kernel may have dropped pages of the
+        file.
         """
         while True:
             self._failed(f"the keeper's journal could not be flushed: {error.strerror}")

@@ -1,8 +1,8 @@
-"""The file with the end of the lease, which shims read.
+"""The file that contains the end of the lease. The keeper writes the file, and the shims read it.
 
 The end is stored as the modification time of a small file, in tenths of a second since the machine's boot.
-The numbers are whole, because every file system stores whole seconds exactly. The time is set in place, so a
-full disk cannot prevent an extension.
+These are whole numbers, because every file system stores whole seconds exactly. To extend the lease, the
+keeper changes only this time, which works on a full disk too.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ _NAME = "lease-"
 
 
 def path(directory: str, number: int) -> str:
-    """Return the path of the lease's file in the keeper's directory."""
+    """Return the path of the file of lease number ``number`` in the keeper's directory."""
     return f"{directory}/{_NAME}{number}"
 
 
 def find(directory: str, boot_id: str) -> tuple[int, float]:
-    """Return the number and the end of this boot's lease. Without a lease, the end is in the past."""
+    """Return the number of the newest lease in the keeper's directory, and its end in seconds since the boot.
+
+    The end is 0.0, which is in the past, if there is no lease or the lease is from an earlier boot.
+    """
     found = [name[len(_NAME) :] for name in os.listdir(directory) if name.startswith(_NAME)]
     number = max((int(text) for text in found if text.isdecimal()), default=0)
     try:
@@ -38,7 +41,7 @@ def find(directory: str, boot_id: str) -> tuple[int, float]:
 
 
 def write(directory: str, order: Extend, boot_id: str) -> None:
-    """Set the end of the lease. Raises OSError."""
+    """Write the new end of a lease into its file, and delete the files of earlier leases. Raises OSError."""
     own = path(directory, order.number)
     ticks = round(order.until * TICKS)
     try:

@@ -1,4 +1,7 @@
-"""The keeper's loop: waits for descriptors and threads, and carries out effects one after another."""
+"""The keeper's event loop: waits for descriptors and other threads, and carries out effects one by one.
+
+An effect is an order that the keeper's core returns, such as "write this record".
+"""
 
 from __future__ import annotations
 
@@ -20,49 +23,50 @@ def now() -> float:
 
 
 class Loop:
-    """Loop that runs all of the keeper in one thread.
+    """Event loop that runs the whole keeper in one thread.
 
-    ``acts``: type of effect -> function that carries it out.
+    ``acts`` maps each type of effect to the function that carries out effects of this type.
     """
 
     def __init__(self) -> None:
         self.acts: dict[type, Callable[[Any], list[Effect]]] = {}
         self._selector = selectors.DefaultSelector()
-        # functions from other threads, which the loop calls
+        # Functions that other threads have passed to ``tell`` and that the loop's thread has to call.
         self._told: collections.deque[Callable[[], list[Effect]]] = collections.deque()
         self._pulse, self._beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.on_readable(self._pulse, self._on_told)
 
     def on_readable(self, fd: int, act: Callable[[], None]) -> None:
-        """Call ``act`` whenever this descriptor can be read."""
+        """Call ``act`` whenever the descriptor ``fd`` can be read."""
         self._selector.register(fd, selectors.EVENT_READ, act)
 
     def on_writable(self, fd: int, act: Callable[[], None]) -> None:
-        """Call ``act`` whenever this descriptor can be written. The descriptor may be registered already."""
+        """Call ``act`` whenever the descriptor ``fd`` can be written. Do nothing if it is registered already.
+        """
         if fd not in self._selector.get_map():
             self._selector.register(fd, selectors.EVENT_WRITE, act)
 
     def forget(self, fd: int) -> None:
-        """Stop waiting for this descriptor. Do nothing if it was not registered."""
+        """Stop waiting for the descriptor ``fd``. Do nothing if it is not registered."""
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
     def wait(self, timeout: float | None) -> None:
-        """Wait for the next event and act on it."""
+        """Wait for an event, at most ``timeout`` seconds, and call the function that is registered for it."""
         for key, _ in self._selector.select(timeout):
             key.data()
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """Carry out effects, and the effects that follow from them."""
+        """Carry out these effects, and all further effects that their functions return."""
         queue = collections.deque(effects)
         while queue:
             effect = queue.popleft()
             queue.extend(self.acts[type(effect)](effect))
 
     def tell(self, input_: Callable[[], list[Effect]]) -> None:
-        """Make the loop call this function and carry out the effects that it returns.
+        """Make the loop's thread call ``input_`` soon and carry out the effects that it returns.
 
-        Called from other threads.
+        Other threads use this method to pass events to the loop.
         """
         self._told.append(input_)
         try:

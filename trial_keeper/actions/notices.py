@@ -1,4 +1,4 @@
-"""Notices of shims, which arrive through the keeper's wake-up pipe."""
+"""Notices that shims send to the keeper through the wake-up pipe, a named pipe in the keeper's directory."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ CROWDED = 1 << 15  # characters of notices read at once: half of what the pipe h
 
 
 class Notices:
-    """Reader of the pipe, which passes the notices to the core."""
+    """Reader of the wake-up pipe, which passes the shims' notices to the keeper's core."""
 
     def __init__(self, wake: int, core: KeeperCore) -> None:
         self._lines = Lines(wake)
         self._core = core
 
     def read(self) -> list[Effect]:
-        """Read notices. Each shim sends its attempt's job id and the lines of its claim file.
+        """Read the notices that have arrived; return the effects that the keeper's core orders in response.
 
-        If the pipe was full, some shims could not send, so every attempt is checked.
+        Each notice has the job id of the shim's attempt and the lines of its claim file. After very many
+        notices the pipe may have been full, so that other shims could not send theirs. Then all attempts are
+        checked.
         """
         effects = []
         lines = dict.fromkeys(self._lines.lines())

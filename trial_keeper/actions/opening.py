@@ -1,4 +1,4 @@
-"""Opens a keeper's directory: reads its identity and journal, and clears what earlier keepers left."""
+"""Opens a keeper's directory: reads its files, and ends processes that an earlier keeper has left."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MARK = "NNIMGR_JOB_ID"
 
 
 class Opened(NamedTuple):
-    """Everything that the keeper's core needs at its start."""
+    """What the keeper's core needs at its start: the keeper's identity, and the records of its journal."""
 
     identity: Identity
     records: list[Record]
 
 
 class Directory:
-    """Directory of a keeper. ``spawner``: pid of its spawner."""
+    """Directory of a keeper. ``spawner``: pid of the keeper's spawner, the process that forks the shims."""
 
     def __init__(self, path: str, spawner: int, log: Log) -> None:
         self.path = path
@@ -40,7 +40,9 @@ class Directory:
         self._log = log
 
     def open(self, status: str | None, host: Callable[[], HostCapacity | None]) -> Opened:
-        """Read the files of earlier keepers. For ``status`` and ``host``, see ``Identity``."""
+        """Read the files that earlier keepers left in the directory. ``Identity`` explains ``status`` and
+        ``host``.
+        """
         found = journals.load(f"{self.path}/journal")
         damage = found.damage
         known = os.path.exists(f"{self.path}/instance")
@@ -62,13 +64,13 @@ class Directory:
         return Opened(identity, [] if damage else found.records)
 
     def _instance(self, *, damage: str | None) -> tuple[str, str | None]:
-        """Return the name of this directory's instance, and a sentence about a problem of the host, or
-        None.
+        """Return the name of the directory's instance, and a sentence about processes that cannot be killed.
 
-        A new directory is a new instance, so the server counts all attempts of earlier instances as lost.
-        Therefore all processes of those attempts are ended before the new name is used. A directory with a
-        damaged journal also counts as new, because it is unknown which attempts it has started and which
-        commands it has obeyed.
+        The instance is one life of the directory. A new directory is a new instance, and the server then
+        counts all attempts of earlier instances as lost. Therefore all processes of those attempts are killed
+        before the new name is used. A directory with a damaged journal also counts as new, because it is
+        unknown which attempts were started and which commands were obeyed. The sentence is None if no process
+        is left.
         """
         path = f"{self.path}/instance"
         if damage is not None:
@@ -86,9 +88,9 @@ class Directory:
         return name, left
 
     def clear(self) -> str | None:
-        """Kill the processes of earlier keepers.
+        """Kill all processes that earlier keepers of this directory have left.
 
-        Return a sentence about processes that could not be killed, or None.
+        Return a sentence about the processes that could not be killed, or None if there are none.
         """
         cleared = eviction.clear(self.path, MARK, spawner=self._spawner)
         if cleared.killed:
@@ -102,7 +104,11 @@ class Directory:
     def open_journal(
         self, records: list[Record], *, flushed: Callable[[int], None], failed: Callable[[str], None]
     ) -> journals.Journal:
-        """Replace the journal by these records. Nothing else may happen before the records are durable."""
+        """Replace the journal by these records, and return the open journal.
+
+        This method returns only when the records are on disk, because the keeper must not do anything before
+        that.
+        """
         path = f"{self.path}/journal"
         while True:
             try:

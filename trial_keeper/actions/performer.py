@@ -1,4 +1,4 @@
-"""Carries out, on this host, each effect that the keeper's core returns."""
+"""Carries out the effects that the keeper's core orders, such as starting a shim or calling the server."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
 
 class Performer:
-    """Performer of effects.
+    """Performer of effects, with one method for each type of effect.
 
-    Each method returns the effects that follow at once. ``manager``: path of manager.json.
+    Each method returns the further effects that the core orders in response. ``manager``: path of
+    manager.json, the file with the server's address.
     """
 
     def __init__(
@@ -74,11 +75,11 @@ class Performer:
 
     @property
     def busy(self) -> bool:
-        """Return whether ``go_on`` has work to do."""
+        """Return whether ``go_on`` has work to do, which is to count the rest of a long metrics file."""
         return bool(self._slow)
 
     def go_on(self) -> None:
-        """Count one more piece of a long metrics file, if the keeper is counting one."""
+        """Count one more piece of a long metrics file. Do nothing if no such file is being counted."""
         if self._slow:
             order = self._slow.popleft()
             tally = files.count(self._paths.files(order), order.offset)
@@ -98,17 +99,16 @@ class Performer:
 
     def _look(self, effect: fx.Look) -> list[Effect]:
         seen = self._seen(effect.job, effect.directory, effect.shim)
-        # the shim sent a notice before its end, and the notice is newer than the look at the file
+        # A shim sends a notice before it ends. Such a notice is newer than what was read from the claim file.
         if not seen.alive and (news := self._notices.read()):
             return news + self._core.notified(now(), effect.job)
         return self._core.looked(now(), effect.job, seen)
 
     def _seen(self, job: str, directory: str, shim: fx.Shim | None) -> fx.Seen:
-        """Read the claim file. The first look at an attempt that an earlier keeper may have begun is
-        thorough.
+        """Read an attempt's claim file and check whether its shim runs. The first such check is thorough.
 
-        If the earlier keeper was killed before it could record the claim, and the claim file is gone, only
-        the trial's metrics and processes show that the attempt was started.
+        An earlier keeper may have been killed before it recorded that a shim had claimed the attempt. If the
+        claim file is gone too, only the trial's metrics and processes show that the attempt was started.
         """
         prefix = self._paths.prefix(job, directory)
         seen = files.look(prefix, shim)
@@ -143,7 +143,7 @@ class Performer:
         return self._core.killed(now(), effect)
 
     def _sweep(self, effect: fx.Sweep) -> list[Effect]:
-        # Compared by directory, because an experiment in another home directory may have the same job ids.
+        # Find the processes by their directory, because an experiment of another home may have equal job ids.
         pids = procs.marked("NNI_SYS_DIR", self._paths.folder(effect.directory))
         procs.signal_all(pids, signal.SIGKILL)
         return self._core.swept(now(), effect.job, pids)
@@ -178,7 +178,7 @@ class Performer:
         return []
 
     def _called(self, order: fx.Send, outcome: Outcome) -> None:
-        """Run in the thread that makes the call."""
+        """Pass the outcome of a call to the keeper's loop. This runs in the thread that has made the call."""
         if isinstance(outcome, Failed):
             failed = outcome
             self._loop.tell(lambda: self._core.failed(now(), order.channel, failed.sentence, failed.reason))

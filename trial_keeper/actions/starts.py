@@ -1,6 +1,4 @@
-"""Starts attempts: waits until the interpreter and the code are ready, then requests a shim from the
-spawner.
-"""
+"""Starts attempts: waits for their interpreter and code, then asks the spawner to fork a shim."""
 
 from __future__ import annotations
 
@@ -29,7 +27,8 @@ if TYPE_CHECKING:
     from trial_keeper.machine.interpreter import Interpreters
 
 
-# Put in front of a trial's command; not run by the keeper itself, because a network file system may hang.
+# Shell code that runs before a trial's command. The keeper does not check the shared storage itself, because
+# a network file system may hang.
 _NEEDS_STORAGE = """\
 if ! [ -d "$NNIMGR_SHARED_STORAGE" ]; then
   echo "the shared storage $NNIMGR_SHARED_STORAGE is not mounted on this machine" >&2
@@ -40,7 +39,8 @@ mkdir -p "$NNI_OUTPUT_DIR" || exit 74
 
 
 class Starts:
-    """Preparation of attempts. ``requests`` is the pipe to the spawner, whose pid is ``pid``."""
+    """Starter of attempts. ``requests``: pipe to the spawner, which forks the shims; ``pid``: its process id.
+    """
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class Starts:
         self._codeless: dict[str, fx.Spawn] = {}  # attempts whose code has not been copied yet
 
     def begin(self, live: Iterable[str]) -> None:
-        """Remove the code copies of attempts that have ended."""
+        """Remove the code copies of attempts that have ended. ``live``: job ids of all other attempts."""
         self._copies.begin(live)
 
     def spawn(self, effect: fx.Spawn) -> list[Effect]:
-        """Fork a shim for the attempt as soon as its interpreter and code are ready."""
+        """Have a shim forked for the attempt as soon as the attempt's interpreter and code are ready."""
         start = effect.start
         if not self._interpreters.ready(start["command"]):
             self._waiting.append(effect)
@@ -124,22 +124,26 @@ class Starts:
         self._loop.forget(self._fd)
 
     def _code_told(self, job: str, sentence: str | None) -> None:
-        """Run in the thread that copies code: report what an attempt waits for, or that its code is ready."""
+        """Report to the loop why an attempt waits for its code; ``sentence`` None: its code is ready.
+
+        This runs in the thread that copies code.
+        """
         if sentence is None:
             self._loop.tell(lambda: list(filter(None, [self._codeless.pop(job, None)])))
         else:
             self._loop.tell(lambda: self._core.delayed(now(), job, sentence))
 
     def release(self) -> list[Effect]:
-        """Start the attempts whose interpreter has been examined by now."""
+        """Return the starts that waited for the check of an interpreter, so that the loop tries them again.
+        """
         waiting, self._waiting = self._waiting, []
         return list(waiting)
 
     def end(self, job: str) -> None:
-        """Stop preparing an attempt, which was sealed."""
+        """Forget an attempt that has ended: cancel its waiting for code, and remove its code copy."""
         self._codeless.pop(job, None)
         self._copies.end(job)
 
     def close(self) -> None:
-        """Release all resources, because the keeper exits."""
+        """Remove the code copies that were kept for reuse, because the keeper exits."""
         self._copies.close()

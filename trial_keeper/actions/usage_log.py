@@ -1,9 +1,9 @@
-"""Records the resources that the machine and its trials use. The server reads the files on request.
+"""Records the CPU, memory and GPU use of the machine and its trials in files. The server reads the files.
 
-Each line of a file is one measurement: unix seconds, CPUs in use since the previous line, MiB in use, and
-each GPU as ``index:percent busy:MiB``, where "-" is unknown. The machine's file is ``usage`` in the keeper's
-folder, a trial's file is ``.nni/usage`` in the trial's folder. Nothing is measured while no trial runs, and
-less often the longer the newest trial has been running.
+Each line of a file is one measurement: unix seconds, CPUs in use since the previous line, MiB of memory in
+use, and each GPU as ``index:percent busy:MiB``, where "-" is unknown. The machine's file is ``usage`` in the
+keeper's folder; a trial's file is ``.nni/usage`` in the trial's folder. Nothing is measured while no trial
+runs. The longer the newest trial has been running, the longer are the pauses between measurements.
 """
 
 from __future__ import annotations
@@ -33,27 +33,29 @@ _AT_ONCE = 4  # trials that are measured before the keeper continues with other 
 
 
 class _Meter:
-    """Conversion of a growing number of CPU seconds into CPUs in use."""
+    """Converter of a growing number of CPU seconds into the average number of CPUs in use."""
 
     def __init__(self, at: float, seconds: float) -> None:
         self._at = at
         self._seconds = seconds
 
     def cpus(self, at: float, seconds: float) -> float:
-        """Return the number of CPUs in use since the last call."""
+        """Return the average number of CPUs in use since the last call. ``seconds``: CPU seconds used until
+        ``at``.
+        """
         used, passed = seconds - self._seconds, at - self._at
         self._at, self._seconds = at, seconds
         return max(0.0, used / passed) if passed > 0 else 0.0
 
 
 class UsageLog:
-    """Measures the machine and all attempts that run.
+    """Measures the resource use of the machine and of all running attempts, and appends it to their files.
 
-    ``attempts``: the attempts that the keeper holds. ``loads`` returns the last reading of the GPUs.
+    ``attempts``: all attempts of the keeper. ``loads`` returns the last reading of the GPUs.
 
-    The pause between two measurements is the age of the attempt that began last, at least ``pause_s`` and at
-    most ``LONGEST`` times as much, so that many experiments with long trials cost little. With many
-    trials the pause is longer, so that measurements use at most the ``SHARE`` of a CPU.
+    The pause between two measurements equals the age of the newest attempt, but is at least ``pause_s`` and
+    at most ``LONGEST`` times ``pause_s``. So many experiments with long trials cost little. With many trials
+    the pause is longer, so that measurements use at most the share ``SHARE`` of one CPU.
     """
 
     def __init__(
@@ -78,7 +80,8 @@ class UsageLog:
         self._meters: dict[str, _Meter] = {}
 
     def due_at(self) -> float | None:
-        """Return when ``measure`` must be called, on the clock of ``now``; None while no trial runs."""
+        """Return when ``measure`` must be called next, in seconds since the boot; None while no trial runs.
+        """
         if self._left:
             return 0.0
         if any(attempt.live for attempt in self._attempts.values()):
@@ -96,7 +99,10 @@ class UsageLog:
         return last + max(usual, self._cost / SHARE)
 
     def measure(self, now: float) -> None:
-        """Continue a round of measurements. Skip a value that cannot be read or written."""
+        """Measure the machine at the beginning of a round, then the next few trials of the round.
+
+        A value that cannot be read or written is skipped.
+        """
         began = time.process_time()
         if not self._left:
             self._last_at, self._cost = now, 0.0
@@ -126,7 +132,7 @@ class UsageLog:
         meter = self._meters.get(attempt.job)
         if meter is None:
             age = now - (attempt.started_up or now)
-            # else this keeper was restarted, and the time of the last line is unknown
+            # An older attempt was started by an earlier keeper, so the time of its last line is unknown.
             new = age < 2 * self._pause_s
             meter = self._meters[attempt.job] = _Meter(now - age, 0.0) if new else _Meter(now, seconds)
             if not new:
@@ -136,7 +142,7 @@ class UsageLog:
 
 
 def append(path: str, cpus: float, memory: int, gpus: list[str]) -> None:
-    """Append a measurement to a file. Never follow a link that a trial has put there. Raises OSError."""
+    """Append one measurement to the file ``path``. Raises OSError, also if a trial has put a link there."""
     line = " ".join([f"{time.time():.1f}", f"{cpus:.2f}", str(memory), *gpus])
     fd = os.open(
         path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600

@@ -1,4 +1,5 @@
-"""Watches the metrics files and the shims of attempts, and the keeper's own directory."""
+"""Notices changes of the attempts' metrics files, ends of shims, and changes in the keeper's own directory.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ MANAGER = "manager.json"  # relative to the keeper's folder, because the folder 
 
 
 class OwnDirectory:
-    """Watches the keeper's own directory. ``trouble``: why inotify is missing, None if it works."""
+    """Inotify watch on the keeper's own directory. ``trouble``: why inotify does not work; None if it works.
+    """
 
     def __init__(self, directory: str) -> None:
         self.watcher: Watcher | None = None
@@ -45,7 +47,7 @@ class OwnDirectory:
 
 
 class Watches:
-    """Watches that report changes to the core.
+    """Watches on files and processes, which report every change to the keeper's core.
 
     A file or process that cannot be watched is checked at intervals.
     """
@@ -73,18 +75,19 @@ class Watches:
         self._watches: dict[str, int] = {}
         self._processes: dict[str, int] = {}
         self._blind_at = 0.0
-        # files without inotify, and processes without pidfd, which are checked at intervals
+        # Job ids of attempts whose metrics file or shim cannot be watched, and is checked at intervals
         self._blind: dict[str, None] = {}
 
     def begin(self) -> None:
-        """Make the loop wait for changes."""
+        """Make the loop handle the changes that inotify reports."""
         if self._watcher is not None:
             self._loop.on_readable(self._watcher.fd, self._on_change)
 
     # -- attempts
 
     def watch(self, effect: fx.Watch) -> list[Effect]:
-        """Watch an attempt, and check at once what happened before."""
+        """Watch an attempt's metrics file and shim, and report changes that happened before the watch began.
+        """
         job = effect.job
         if self._watcher is not None:
             self._watch_metrics(self._watcher, effect)
@@ -131,7 +134,7 @@ class Watches:
             os.close(fd)
 
     def end(self, job: str) -> None:
-        """Stop watching an attempt."""
+        """Stop watching the metrics file and the shim of an attempt."""
         self._forget_process(job)
         self._blind.pop(job, None)
         watch = self._watches.pop(job, None)
@@ -140,9 +143,9 @@ class Watches:
             self._watcher.forget(watch)
 
     def look(self) -> float | None:
-        """Check all files and processes without a watch if the interval has elapsed.
+        """Check all files and processes that cannot be watched, if the interval for these checks has elapsed.
 
-        Return the seconds until the next check.
+        Return the seconds until the next check; None if everything can be watched.
         """
         wait = None
         at = now()
@@ -179,23 +182,24 @@ class Watches:
                 self._loop.perform(self._core.grown(now(), self._watched[change.watch]))
 
     def _look_everywhere(self) -> None:
-        """Check every file, because more changes happened than the kernel reports."""
+        """Check every watched file, because the kernel has dropped reports of changes."""
         self._loop.perform(self._core.manager_changed(now()))
         self._look_for_end()
         for job in list(self._watches):
             self._loop.perform(self._core.grown(now(), job))
 
     def _check_own(self, name: str) -> None:
-        """Exit if a file was removed without which no later keeper would know the attempts.
+        """Exit if the file ``name`` of the keeper's directory was removed, such as its journal.
 
-        The next keeper finds a new folder, and ends this keeper's processes before it calls the server.
+        Without this file, a later keeper would not know the attempts. The next keeper treats the directory as
+        new, and kills all processes of this keeper's attempts before it calls the server.
         """
         if not os.path.exists(f"{self._directory}/{name}"):
             self._log.write(f"keeper {os.getpid()} exits: its file {name} was removed")
             os._exit(1)
 
     def _look_for_end(self) -> None:
-        """Check whether the container of this keeper was ordered to end."""
+        """Stop all attempts if the file ``ending`` shows that the keeper's container was ordered to end."""
         grace = ending.grace(self._directory)
         if grace is not None:
             self._loop.perform(self._core.host_ends(now(), grace))
