@@ -27,7 +27,9 @@ USAGE = 2
 
 
 def main() -> NoReturn:
-    """Parse the command line and run the keeper. Exit with status 0 if this directory has a running keeper.
+    """Parse the command line and run the keeper.
+
+    Exit with status 0 if this directory has a running keeper.
     """
     arguments = sys.argv[1:]
     if len(arguments) == 3 and arguments[0] == "wrap":

@@ -36,7 +36,9 @@ class AttemptFiles(NamedTuple):
 
 
 class Paths:
-    """Builder of the paths of attempts' files. ``attempts``: all attempts that the keeper manages, by job id.
+    """Builder of the paths of attempts' files.
+
+    ``attempts``: all attempts that the keeper manages, by job id.
     """
 
     def __init__(self, experiment: str, attempts: Mapping[str, Attempt]) -> None:
@@ -133,7 +135,8 @@ def read(files: AttemptFiles, order: fx.Read) -> fx.Chunk:
 
 
 def count(files: AttemptFiles, offset: int) -> fx.Tally:
-    """Count the frames (one per metric) in the piece of the attempt's metrics file that begins at ``offset``.
+    """Count the frames (one per metric) in the piece of the attempt's metrics file that begins at
+    ``offset``.
     """
     piece, size = _piece(files, offset, PIECE)
     cut = frames.count(piece)
@@ -178,7 +181,9 @@ def stream(files: AttemptFiles) -> str:
 
 
 def has_metrics(prefix: str) -> bool:
-    """Return whether the attempt's metrics file has content. The keeper's own hard link to the file is used.
+    """Return whether the attempt's metrics file has content.
+
+    The keeper's own hard link to the file is used.
     """
     try:
         return os.stat(f"{prefix}{claim.STREAM}", follow_symlinks=False).st_size > 0

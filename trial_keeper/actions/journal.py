@@ -120,8 +120,9 @@ def damaged(rest: bytes) -> bool:
 
 
 def rewrite(path: str, records: Iterable[Record]) -> None:
-    """Replace the journal ``path`` durably by these records. Until the rename, an OSError leaves the old
-    file.
+    """Replace the journal ``path`` durably by these records.
+
+    Until the rename, an OSError leaves the old file.
     """
     replace(path, b"".join(map(frame, records)))
 

@@ -41,7 +41,9 @@ class Loop:
         self._selector.register(fd, selectors.EVENT_READ, act)
 
     def on_writable(self, fd: int, act: Callable[[], None]) -> None:
-        """Call ``act`` whenever the descriptor ``fd`` can be written. Do nothing if it is registered already.
+        """Call ``act`` whenever the descriptor ``fd`` can be written.
+
+        Do nothing if it is registered already.
         """
         if fd not in self._selector.get_map():
             self._selector.register(fd, selectors.EVENT_WRITE, act)

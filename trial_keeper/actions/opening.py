@@ -40,8 +40,9 @@ class Directory:
         self._log = log
 
     def open(self, status: str | None, host: Callable[[], HostCapacity | None]) -> Opened:
-        """Read the files that earlier keepers left in the directory. ``Identity`` explains ``status`` and
-        ``host``.
+        """Read the files that earlier keepers left in the directory.
+
+        ``Identity`` explains ``status`` and ``host``.
         """
         found = journals.load(f"{self.path}/journal")
         damage = found.damage

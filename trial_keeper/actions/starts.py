@@ -39,7 +39,9 @@ mkdir -p "$NNI_OUTPUT_DIR" || exit 74
 
 
 class Starts:
-    """Starter of attempts. ``requests``: pipe to the spawner, which forks the shims; ``pid``: its process id.
+    """Starter of attempts.
+
+    ``requests``: pipe to the spawner, which forks the shims; ``pid``: its process id.
     """
 
     def __init__(
@@ -134,7 +136,8 @@ class Starts:
             self._loop.tell(lambda: self._core.delayed(now(), job, sentence))
 
     def release(self) -> list[Effect]:
-        """Return the starts that waited for the check of an interpreter, so that the loop tries them again.
+        """Return the starts that waited for the check of an interpreter, so that the loop tries them
+        again.
         """
         waiting, self._waiting = self._waiting, []
         return list(waiting)

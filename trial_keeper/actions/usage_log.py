@@ -40,8 +40,9 @@ class _Meter:
         self._seconds = seconds
 
     def cpus(self, at: float, seconds: float) -> float:
-        """Return the average number of CPUs in use since the last call. ``seconds``: CPU seconds used until
-        ``at``.
+        """Return the average number of CPUs in use since the last call.
+
+        ``seconds``: CPU seconds used until ``at``.
         """
         used, passed = seconds - self._seconds, at - self._at
         self._at, self._seconds = at, seconds
@@ -80,7 +81,8 @@ class UsageLog:
         self._meters: dict[str, _Meter] = {}
 
     def due_at(self) -> float | None:
-        """Return when ``measure`` must be called next, in seconds since the boot; None while no trial runs.
+        """Return when ``measure`` must be called next, in seconds since the boot; None while no trial
+        runs.
         """
         if self._left:
             return 0.0

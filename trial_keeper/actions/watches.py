@@ -1,4 +1,5 @@
-"""Notices changes of the attempts' metrics files, ends of shims, and changes in the keeper's own directory.
+"""Notices changes of the attempts' metrics files, ends of shims, and changes in the keeper's own
+directory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ MANAGER = "manager.json"  # relative to the keeper's folder, because the folder 
 
 
 class OwnDirectory:
-    """Inotify watch on the keeper's own directory. ``trouble``: why inotify does not work; None if it works.
+    """Inotify watch on the keeper's own directory.
+
+    ``trouble``: why inotify does not work; None if it works.
     """
 
     def __init__(self, directory: str) -> None:
@@ -86,7 +89,8 @@ class Watches:
     # -- attempts
 
     def watch(self, effect: fx.Watch) -> list[Effect]:
-        """Watch an attempt's metrics file and shim, and report changes that happened before the watch began.
+        """Watch an attempt's metrics file and shim, and report changes that happened before the watch
+        began.
         """
         job = effect.job
         if self._watcher is not None:

@@ -1,1 +1,1 @@
-"""Files and processes of an attempt that its keeper and its shim share."""
+"""Files and processes of an attempt, for the code of the keeper and for that of the attempt's shim."""

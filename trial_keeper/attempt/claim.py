@@ -1,9 +1,11 @@
-"""The claim file of an attempt: which process may start it, and how it ended. Lean, for the shim imports it.
+"""The claim file of an attempt, which ensures that the attempt runs once, and records how it ended.
 
-The file is created once, by ``link``, so exactly one process decides about the attempt. Afterwards only
-that process appends to the file. It is in the keeper's own folder, where trials have no business. A trial may
-still remove or overwrite the file, so its content is never trusted blindly. A line without its end does not
-count::
+This module imports little, because the shim, the parent process of the attempt, uses it.
+
+The file is created once, by ``link``, so exactly one process may start the attempt. Afterwards only that
+process appends to the file. The file is in the keeper's own folder, which trials should leave alone. A trial
+may still remove or overwrite the file, so its content is always checked. An incomplete last line is ignored.
+The lines::
 
     shim <pid> <start time> <boot id>          or: aborted <boot id>
     started <pid of the command> <unix seconds> <seconds since the boot>
@@ -11,8 +13,8 @@ count::
 <unix seconds> <pids that could not be killed, with commas, or -> <one sentence, or nothing>
 or  failed <unix seconds> <why the command could not be started>
 
-The instants of one attempt are those of a steady clock that was set by the host's when the shim began.
-Setting the host's clock later does not change how long the attempt took.
+The times of one attempt come from a steady clock that was set to the host's time when the shim began. Later
+changes of the host's clock do not change how long the attempt took.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ import errno
 import os
 import stat
 
-# All files that the keeper has for an attempt have the same prefix: ``<keeper's folder>/attempts/<job>.``
+# The paths of all files that the keeper has for an attempt begin with ``<keeper's folder>/attempts/<job>.``
 FOLDER = "attempts"
 NAME = "claim"
 STOP = "stop"  # file with the grace in seconds, written before the shim is signalled
-# hard link to the metrics file, which remains when the trial removes its own name of the file
+# The keeper's own hard link to the metrics file. It remains when the trial deletes the file in its folder.
 STREAM = "metrics"
 METRICS = ".nni/metrics"  # path in the trial's folder, where the trial's SDK writes
 OLD_FOLDER = ".nnimgr"  # in the trial's folder, where keepers before version 0.2 had the claim and the stop
@@ -35,9 +37,10 @@ SEPARATOR = "\0"  # separator of the lines of a claim that a shim sends through 
 
 
 class Exit:
-    """End of the command.
+    """How the command of an attempt ended.
 
-    ``signalled``: it was ended by a stop. ``lapsed``: it was ended because its lease had expired.
+    ``signalled``: a stop has ended the command. ``lapsed``: the command was ended because its lease had
+    expired.
     """
 
     __slots__ = ("at", "code", "lapsed", "message", "signal", "signalled", "size", "survivors")
@@ -56,7 +59,7 @@ class Exit:
         self.message = message
 
     def line(self) -> bytes:
-        """Return the line of the claim file for this end."""
+        """Return the line that records this end in the claim file."""
         message = self.message.replace("\n", " ").replace(SEPARATOR, " ")
         words = (
             "-" if self.code is None else str(self.code),
@@ -71,9 +74,9 @@ class Exit:
 
 
 class Claim:
-    """Content of the claim file.
+    """Content of an attempt's claim file: the shim that claimed the attempt, and the command's start and end.
 
-    ``pid`` is None if a stop came before the start, 0 if the file is damaged.
+    ``pid``: the shim's pid; None if the attempt was stopped before its start, 0 if the file is damaged.
     """
 
     __slots__ = ("boot_id", "exit", "failed", "pid", "start_time", "started", "started_up")
@@ -89,29 +92,34 @@ class Claim:
 
     @property
     def damaged(self) -> bool:
-        """True if the file does not begin like a claim, after power loss or because a trial wrote to it."""
+        """True if the file does not begin like a claim file, after a power loss or because a trial wrote to
+        it.
+        """
         return self.pid == 0
 
 
 def prefix(keeper: str, job: str) -> str:
-    """Return the prefix of an attempt's files in the keeper's folder."""
+    """Return the beginning of the paths of an attempt's files in the keeper's folder ``keeper``."""
     return f"{keeper}/{FOLDER}/{job}."
 
 
 def old_prefix(directory: str) -> str:
-    """Return the prefix that keepers before version 0.2 used, in the trial's own folder."""
+    """Return the beginning of the paths that keepers before version 0.2 used for these files.
+
+    Those keepers stored the files in the trial's folder ``directory``.
+    """
     return f"{directory}/{OLD_FOLDER}/"
 
 
 def path(prefix: str) -> str:
-    """Return the path of the claim file of the attempt with this prefix."""
+    """Return the path of the claim file of the attempt whose files have this prefix."""
     return f"{prefix}{NAME}"
 
 
 def take(prefix: str, first_line: bytes) -> int | None:
-    """Claim the attempt.
+    """Claim the attempt for this process: create the claim file with this first line.
 
-    Return a descriptor for appending, or None if another process has claimed it. Raises OSError.
+    Return a descriptor for appending to the file, or None if the attempt was claimed before. Raises OSError.
     """
     own = f"{path(prefix)}.{os.getpid()}"
     fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -131,7 +139,10 @@ def take(prefix: str, first_line: bytes) -> int | None:
 
 
 def read(prefix: str) -> Claim | None:
-    """Read the claim of an attempt; None if there is no file. Never block, even if the path is a pipe."""
+    """Read an attempt's claim file; return None if there is no file.
+
+    Never block, even if a trial has replaced the file by a pipe.
+    """
     try:
         fd = os.open(path(prefix), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -147,12 +158,12 @@ def read(prefix: str) -> Claim | None:
 
 
 def damaged() -> Claim:
-    """Return the claim that represents an unreadable claim file."""
+    """Return the ``Claim`` that stands for a claim file that cannot be read."""
     return Claim(0, "", "")
 
 
 def parse(text: bytes) -> Claim:
-    """Parse the lines of a claim file. A damaged claim belongs to no known boot."""
+    """Return the claim in the text of a claim file; the result of ``damaged`` if the text is not valid."""
     lines = text.decode(errors="replace").split("\n")[:-1]
     try:
         kind, *words = lines[0].split()

@@ -1,6 +1,6 @@
-"""The end of a lease, for use in a shim. Has few imports, like ``shim``.
+"""The end of a lease, as a shim sees it: until then its attempt may run. This module imports little.
 
-This is a separate module, so that a shim without a lease does not load it.
+It is a separate module, so that a shim without a lease does not load it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ GRACE_S = 3.0  # seconds that the command gets after the end; the server waits a
 
 
 class Deadline:
-    """End of a lease. ``path``: the file with the end (``trial_keeper.actions.lease_file``)."""
+    """End of a lease. ``path``: the file that contains the end (see ``trial_keeper.actions.lease_file``)."""
 
     __slots__ = ("_at", "_path")
 
@@ -27,7 +27,8 @@ class Deadline:
     def over(self) -> bool:
         """Return whether the lease has expired.
 
-        The file is read again only after the end that was read last.
+        The file is read again only when the end that was read last has passed, because the lease may be
+        longer now.
         """
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         if now < self._at:
@@ -39,6 +40,6 @@ class Deadline:
         return now >= self._at
 
     def grace(self) -> float:
-        """Return the number of seconds that the command may still use to end by itself."""
+        """Return the number of seconds that the command still has to end by itself, before it is killed."""
         left = self._at + GRACE_S - time.clock_gettime(time.CLOCK_BOOTTIME)
         return min(GRACE_S, max(0.0, left))

@@ -1,6 +1,6 @@
-"""The file in a keeper's directory that says that its container is about to end.
+"""The file ``ending`` in a keeper's directory, which tells the keeper that its container is about to end.
 
-This is a separate module, because most keepers run in no container and need nothing else of ``wrap``.
+It is a separate module, because most keepers run in no container and do not need the module ``wrap``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ DEFAULT_GRACE_S = 10.0
 
 
 def grace(directory: str) -> float | None:
-    """Return the seconds of grace for the trials of the container; None if the container was not ordered
-    to end.
+    """Return the seconds that trials get to end before their container ends.
+
+    Return None if the file ``ending`` is missing, because the container was not ordered to end.
     """
     try:
         with open(f"{directory}/{ENDING}", encoding="ascii") as file:

@@ -1,4 +1,4 @@
-"""Ends all processes that an earlier keeper of this experiment has left running."""
+"""Kills all processes that an earlier keeper of this experiment has left running."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _PROGRAMS = ("trial_keeper", "trial-keeper")
 
 
 class Cleared(NamedTuple):
-    """Pids that were killed, and pids that did not end."""
+    """Pids of the processes that were killed (``killed``), and of those that still run (``left``)."""
 
     killed: list[int]
     left: list[int]
 
 
 def clear(directory: str, mark: str, *, spawner: int) -> Cleared:
-    """Kill the keepers, spawners and shims of ``directory``, and the trials that run in its experiment.
+    """Kill the keepers, spawners and shims of the keeper's ``directory``, and the trials of its experiment.
 
-    A trial is recognised by ``mark`` and NNI_SYS_DIR in its environment, or as a descendant of a shim. This
-    process, its ancestors and its ``spawner`` are spared. Returns when no process is left, or after
-    DEADLINE_S.
+    A process belongs to a trial if its environment contains the variable ``mark`` and a NNI_SYS_DIR in the
+    experiment's folder, or if it descends from a shim. This process, its ancestors and its ``spawner`` are
+    spared. Returns when no such process is left, or after DEADLINE_S.
     """
     spared = {spawner, os.getpid(), *procs.ancestors(os.getpid())}
     killed: dict[int, None] = {}
@@ -37,7 +37,7 @@ def clear(directory: str, mark: str, *, spawner: int) -> Cleared:
             return Cleared(list(killed), found)
         procs.signal_all(found, signal.SIGKILL)
         killed.update(dict.fromkeys(found))
-        # the killed processes are children of other processes, so they cannot be waited for
+        # wait a moment: waitpid works only for children, and these processes have other parents
         time.sleep(_PAUSE_S)
 
 

@@ -1,6 +1,6 @@
-"""Reads NNI's metrics file.
+"""Reads the metrics file in which NNI's SDK stores a trial's metrics, one frame for each metric.
 
-Each frame is ``ME``, a length in six digits, and the payload, which is not parsed.
+Each frame consists of ``ME``, the length of the payload in six digits, and the payload, which is not parsed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ LARGEST = HEADER + 999_999
 
 
 class Cut(NamedTuple):
-    """Content of a piece of the file.
+    """Frames that were found in a piece of the metrics file.
 
-    ``end``: bytes consumed. ``bad``: no valid header follows. ``full``: the next frame would exceed a limit.
+    ``skipped``: number of frames passed over. ``end``: position after the last frame. ``bad``: no frame
+    header is at ``end``. ``full``: the next frame would exceed the caller's limits.
     """
 
     payloads: list[bytes]
@@ -25,10 +26,11 @@ class Cut(NamedTuple):
 
 
 def cut(piece: bytes, *, skip: int, frames: int, size: int, first: bool) -> Cut:
-    """Return the frames after the first ``skip``: at most ``frames`` frames with ``size`` bytes of payload.
+    """Return the frames in ``piece`` after the first ``skip`` frames, within the limits of the caller.
 
-    ``first``: return at least one frame. ``piece`` begins at a frame's header. An incomplete frame at the end
-    of the piece is left for the next call.
+    The limits are ``frames`` frames and ``size`` bytes of payload. With ``first``, at least one frame is
+    returned, whatever its size. ``piece`` must begin at a frame's header. The caller reads an incomplete
+    frame at its end again.
     """
     payloads: list[bytes] = []
     at = skipped = 0
@@ -53,7 +55,7 @@ def cut(piece: bytes, *, skip: int, frames: int, size: int, first: bool) -> Cut:
 
 
 def count(piece: bytes) -> Cut:
-    """Count the frames like ``cut`` with all frames skipped: return their number and the end of the last
-    frame.
+    """Count the frames in ``piece``: return the number as ``skipped``, and the position after them as
+    ``end``.
     """
     return cut(piece, skip=len(piece), frames=0, size=0, first=False)

@@ -1,1 +1,3 @@
-"""The keeper's calls to the server: connections, the sync call, and streams of files to the server."""
+"""The keeper's calls to the server: connections, the sync call, and uploads of files that the server
+wants.
+"""

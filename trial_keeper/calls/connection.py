@@ -1,4 +1,4 @@
-"""Connections to the server: its address, its authentication, and the headers of calls."""
+"""Connections to the server: reads its address and token from manager.json, and connects to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, Iterable, Mapping, Protocol
 
     class Answer(Protocol):
-        """Answer to a call (``LocalAnswer``, ``RemoteAnswer``)."""
+        """Answer of the server to a call. Implemented by ``LocalAnswer`` and ``RemoteAnswer``."""
 
         status: int
         reason: str
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         def read(self, amount: int | None = None) -> bytes: ...
 
     class Connection(Protocol):
-        """Open connection to the server (``LocalConnection``, ``RemoteConnection``)."""
+        """Open connection to the server. Implemented by ``LocalConnection`` and ``RemoteConnection``."""
 
         @property
         def sock(self) -> _socket.socket: ...
@@ -47,7 +47,7 @@ _ERROR_TEXT = 300
 
 
 class CallFailed(Exception):
-    """Error of a call: no connection, or an error in the answer. ``reason``: the server's refusal, if any."""
+    """Error of a call to the server. ``reason``: the server's reason, if its answer is a refusal (409)."""
 
     def __init__(self, sentence: str, reason: str | None = None) -> None:
         super().__init__(sentence)
@@ -58,22 +58,22 @@ FAILURES = (OSError, ValueError, KeyError, CallFailed)
 
 
 class Server(NamedTuple):
-    """Connection to the server, with the ``path`` of the sync call and the ``headers`` of every call."""
+    """Connection to the server, the ``path`` of the sync call, and the ``headers`` that every call needs."""
 
     connection: Connection
     path: str
     headers: dict[str, str]
 
     def beside(self, tail: str) -> str:
-        """Return the path of another call of this keeper, with ``tail`` as its last part."""
+        """Return the path of another call of this keeper, which ends in ``tail`` instead of ``sync``."""
         return self.path[: self.path.rindex("/") + 1] + tail
 
 
 def connect(manager: str, *, turn: int, timeout_s: float) -> Server:
-    """Connect to address number ``turn`` (modulo the number of addresses) in the file ``manager``.
+    """Connect to one of the server's addresses in the file ``manager`` (manager.json).
 
-    ``timeout_s``: longest time without a byte after the connection is made. Raises the exceptions in
-    FAILURES.
+    ``turn``: number of tries that have failed, which selects the address. ``timeout_s``: longest time without
+    a byte from the server after the connection is made. Raises the exceptions in FAILURES.
     """
     with open(manager, "rb") as file:  # the server's address may have changed
         said = json.load(file)
@@ -110,12 +110,12 @@ def _connect_remote(url: str, said: dict[str, Any], timeout_s: float) -> Connect
 
 
 def pieces(body: bytes) -> Iterable[bytes]:
-    """Split a body of known length for ``request``, so that each piece has its own timeout."""
+    """Split the body of a request, so that a timeout applies to each piece instead of the whole body."""
     return (body[at : at + _PIECE] for at in range(0, len(body), _PIECE))
 
 
 def refusal(answer: Answer) -> CallFailed:
-    """Return the error to raise for an answer whose status is not 200."""
+    """Return the ``CallFailed`` to raise for an answer of the server whose status is not 200."""
     content = answer.read()
     text = content[:_ERROR_TEXT].decode(errors="replace")
     sentence = f"the server answers {answer.status} {answer.reason}: {text}"
@@ -123,7 +123,7 @@ def refusal(answer: Answer) -> CallFailed:
 
 
 def _reason(content: bytes) -> str | None:
-    """Return the reason in the server's refusal; None without a reason."""
+    """Return the reason that the server's refusal states in JSON; None if it states none."""
     try:
         reason = json.loads(content)["reason"]
     except (ValueError, KeyError, TypeError):

@@ -1,12 +1,14 @@
-"""HTTP over a Unix socket of this machine. The client checks the server's user before any request.
+"""HTTP client for a server on this machine, which listens at a Unix socket.
 
-The address of a server is ``http+unix://<path of its socket, percent-encoded>/<path of the call>``. A port on
-the loopback address would be unsafe: any account can take the port after the server has ended. For a Unix
-socket, the kernel reports the listening user, which must be the caller's own user or root.
+The client checks the server's user before any request. The address of a server is ``http+unix://<path of its
+socket, percent-encoded>/<path of the call>``. A port on the loopback address would be unsafe: any account can
+take the port after the server has ended. For a Unix socket, the kernel reports the listening user, which must
+be the caller's own user or root.
 
 Every experiment on the server's machine has a keeper that makes these calls. ``http.client`` and ``socket``
 would cost each keeper 3 MiB of memory, mostly for mail headers and TLS. So this module implements only the
-part of HTTP that the server uses for keepers: an answer has a Content-Length or ends with the connection.
+part of HTTP that the server uses for keepers: the body of an answer either has a Content-Length, or ends when
+the server closes the connection.
 """
 
 from __future__ import annotations
@@ -27,15 +29,17 @@ _LONGEST_HEAD = 1 << 16  # most bytes in an answer's status line and headers
 
 
 class ForeignPeer(OSError):
-    """Error: the other end of a Unix socket belongs to another user."""
+    """Error: the process at the other end of a Unix socket belongs to another user."""
 
 
 class BadAnswer(OSError):
-    """Error: the server's answer is not HTTP, or uses a feature that this module lacks."""
+    """Error: the server's answer is not HTTP, is incomplete, or uses a feature that this module lacks."""
 
 
 class LocalAnswer:
-    """Answer to a call, with the status and a body that is read from the connection on demand."""
+    """Answer of the server to a call: status, reason, and a body that is read from the connection on
+    demand.
+    """
 
     def __init__(self, connection: LocalConnection) -> None:
         head = connection.receive_head()
@@ -59,7 +63,7 @@ class LocalAnswer:
     def read(self, amount: int | None = None) -> bytes:
         """Return the next ``amount`` bytes of the body, or the rest of the body if ``amount`` is None.
 
-        The result is shorter at the end of the body. Raises BadAnswer if the connection ends before the body.
+        At the end of the body, fewer bytes are returned. Raises BadAnswer if the connection ends too early.
         """
         parts = []
         while amount != 0 and self._left != 0:
@@ -84,8 +88,8 @@ class LocalAnswer:
 class LocalConnection:
     """Connection to the HTTP server that listens at the Unix socket ``path``.
 
-    The constructor raises OSError, and ForeignPeer if another user listens at the socket. ``timeout_s`` is
-    the longest time without a byte after the connection is made.
+    The constructor raises OSError, and ForeignPeer if the listening process belongs to another user.
+    ``timeout_s`` is the longest time without a byte from the server after the connection is made.
     """
 
     def __init__(self, path: str, *, connect_s: float | None, timeout_s: float | None) -> None:
@@ -126,7 +130,7 @@ class LocalConnection:
         return LocalAnswer(self)
 
     def has_spoken(self) -> bool:
-        """Return whether the server has sent data or closed the connection; discards one byte of the data."""
+        """Return whether the server has sent data or closed the connection. One byte of the data is lost."""
         timeout = self.sock.gettimeout()
         self.sock.settimeout(0)
         try:
@@ -140,12 +144,15 @@ class LocalConnection:
         return True
 
     def close(self) -> None:
-        """Close the connection permanently: only a new connection checks the listening user again."""
+        """Close the connection.
+
+        It cannot be opened again, because only a new connection checks the listening user.
+        """
         self._is_open = False
         self.sock.close()
 
     def receive_head(self) -> bytes:
-        """Return the status line and the headers of the next answer."""
+        """Receive the status line and the headers of the next answer, and return them as bytes."""
         while b"\r\n\r\n" not in self._buffer:
             if len(self._buffer) > _LONGEST_HEAD:
                 raise BadAnswer("the server's answer begins with too many headers")
@@ -165,7 +172,10 @@ class LocalConnection:
 
 
 def connected(path: str, timeout_s: float | None) -> _socket.socket:
-    """Connect to the Unix socket ``path`` and check which user listens. Raises OSError, ForeignPeer."""
+    """Return a connection to the Unix socket ``path``, after a check which user listens there.
+
+    Raises OSError, and ForeignPeer if the user is neither this process's user nor root.
+    """
     caller = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         caller.settimeout(timeout_s)
@@ -189,7 +199,10 @@ def url_of(path: str) -> str:
 
 
 def path_of(netloc: str) -> str:
-    """Return the path of the socket from the host part of an address. Raises ValueError."""
+    """Return the path of the Unix socket that the host part of a server's address encodes.
+
+    Raises ValueError.
+    """
     first, *rest = netloc.encode("ascii").split(b"%")
     return os.fsdecode(first + b"".join(bytes.fromhex(part[:2].decode()) + part[2:] for part in rest))
 

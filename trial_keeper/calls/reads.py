@@ -1,6 +1,7 @@
-"""Streams of files and listings to the server: one call and one thread per read that the server ordered.
+"""Uploads of files and folder listings to the server, which orders each of them as a "read".
 
-Failed reads are not retried, because the client that needs the data asks again.
+Each read has its own call to the server and its own thread. A failed read is not retried, because the client
+that needs the data asks the server again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ class _Read(NamedTuple):
 
 
 class Reads:
-    """Streams reads. ``manager``: path of manager.json; ``experiment``: directory that contains all files."""
+    """Uploader of the files and listings that the server orders.
+
+    ``manager``: path of manager.json, the file with the server's address. ``experiment``: the folder below
+    which all files are.
+    """
 
     def __init__(self, manager: str, experiment: str) -> None:
         self._manager = manager
@@ -53,7 +58,10 @@ class Reads:
         self._turn = 0
 
     def take(self, order: Serve, live: Callable[[], bool]) -> None:
-        """Serve this read, unless it was ordered before; ``live`` returns whether its attempt still runs."""
+        """Upload what the server orders with this read, unless the same read was ordered before.
+
+        ``live`` returns whether the attempt that writes the file still runs.
+        """
         if order.number in self._taken:
             return
         self._taken[order.number] = None
@@ -67,7 +75,9 @@ class Reads:
         self._orders.put(_Read(order, live))
 
     def ended(self) -> None:
-        """Wake all reads that follow a file, because an attempt is sealed and its files are final."""
+        """Wake all uploads that wait for a file to grow, because an attempt has ended and its files are
+        final.
+        """
         with self._lock:
             for pipe in self._followers:
                 with contextlib.suppress(BlockingIOError):
@@ -147,9 +157,10 @@ class Reads:
                         yield wire.read_piece(wire.WORD, b"")
 
     def _growth(self, file: untrusted_files.PlainFile, caller: Connection) -> Generator[bool, None, None]:
-        """Yield True after each event on the file or its attempt, and False after a timeout.
+        """Wait for the file to grow: yield True after each change of the file or end of an attempt.
 
-        Raises CallFailed if the server answers on the connection ``caller`` before the stream has ended.
+        Yield False after a timeout. Raises CallFailed if the server answers on ``caller`` before the upload
+        is complete, because then nobody needs the data any more.
         """
         woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         watcher = None

@@ -1,4 +1,4 @@
-"""HTTPS to a server on another machine. The client checks the certificate before any request."""
+"""HTTPS client for a server on another machine. It checks the server's certificate before any request."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 
 class UnknownServer(OSError):
-    """Error: the server at the address is not the keeper's own server."""
+    """Error: the server at the address is not the server that this keeper belongs to."""
 
 
 class RemoteConnection:
-    """Connection to the server at ``url``, whose certificate must match the fingerprint or an authority.
+    """Connection to the server at ``url``.
 
-    ``authorities``: PEM of the trusted authorities; "": the authorities of this machine; None: no authority.
-    A certificate with the right fingerprint needs no authority and may have expired. The constructor raises
-    OSError. ``timeout_s`` is the longest time without a byte after the connection is made.
+    Its certificate must have the ``fingerprint`` or a trusted authority. ``authorities``: the trusted
+    certificate authorities as PEM; "": those of this machine; None: none. A certificate with the right
+    fingerprint needs no authority and may have expired. The constructor raises OSError. ``timeout_s`` is the
+    longest time without a byte from the server after the connection is made.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class RemoteConnection:
 
     @property
     def sock(self) -> socket.socket:
-        """Return the connection's socket, for polling."""
+        """Return the connection's socket, so that the caller can poll it."""
         found: socket.socket = self._http.sock
         return found
 
@@ -63,7 +64,10 @@ class RemoteConnection:
             return RemoteAnswer(self._http.getresponse())
 
     def has_spoken(self) -> bool:
-        """Return whether the server has sent data, not only TLS records, or closed the connection."""
+        """Return whether the server has sent data or closed the connection.
+
+        TLS records without data do not count.
+        """
         sock = self.sock
         timeout = sock.gettimeout()
         sock.settimeout(0)
@@ -83,7 +87,7 @@ class RemoteConnection:
 
 
 class RemoteAnswer:
-    """Answer to a call, like ``LocalAnswer``."""
+    """Answer of the server to a call, with the same methods as ``LocalAnswer``."""
 
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self.status = response.status
@@ -98,7 +102,9 @@ class RemoteAnswer:
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Turn the exceptions of ``http.client`` into the OSErrors that a local connection raises."""
+    """Context that turns exceptions of ``http.client`` into the OSErrors that a ``LocalConnection``
+    raises.
+    """
     try:
         yield
     except ConnectionError:
@@ -112,7 +118,10 @@ def _translated() -> Iterator[None]:
 def _connect_known(
     url: SplitResult, fingerprint: str | None, authorities: str | None, connect_s: float
 ) -> http.client.HTTPSConnection:
-    """Connect to a server whose certificate has this fingerprint or is signed by the authorities."""
+    """Return a connection to a server that has this fingerprint or a certificate of a trusted authority.
+
+    Raises UnknownServer if the certificate does not prove this.
+    """
     if url.hostname is None:
         raise UnknownServer(f"the server's address {url.geturl()} names no host")
     if not fingerprint:

@@ -1,4 +1,4 @@
-"""Sync calls to the server: one thread per channel, each thread with its own persistent connection."""
+"""Sync calls to the server. Each kind of call (``Channel``) has its own thread and persistent connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READ_S = wire.WAIT_S + 10.0
 
 
 class Failed(NamedTuple):
-    """Error of a failed call. ``reason``: the server's reason if the answer is a refusal (409)."""
+    """Outcome of a failed call. ``reason``: the server's reason, if its answer is a refusal (409)."""
 
     sentence: str
     reason: str | None = None
@@ -31,7 +31,10 @@ else:
 
 
 class Caller:
-    """Thread that makes one call at a time, and then calls ``done``. ``manager``: path of manager.json."""
+    """Thread that makes sync calls one after another, and passes the outcome of each to ``done``.
+
+    ``manager``: path of manager.json, the file with the server's address.
+    """
 
     def __init__(self, name: str, manager: str, done: Callable[[Send, Outcome], None]) -> None:
         self._manager = manager
@@ -42,7 +45,10 @@ class Caller:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def call(self, order: Send) -> None:
-        """Queue this call. The thread passes the outcome to ``done``."""
+        """Queue a sync call with this content.
+
+        The thread makes the call and passes its outcome to ``done``.
+        """
         self._orders.put(order)
 
     def _run(self) -> None:

@@ -1,1 +1,1 @@
-"""Code of trials on this machine: one store for all experiments, and one copy for each attempt."""
+"""The trials' code on this machine: one store for all experiments, and one copy for each attempt."""

@@ -1,8 +1,8 @@
 """Creates a copy of the trial code for each attempt before its start, and removes the copy after its end.
 
 One thread does all the work, in order; the keeper's loop only gives orders and gets reports. The folder
-``<keeper>/copies`` lists the copies that must be removed later, so that the next keeper can remove them: one
-file per attempt, and one list per content.
+``<keeper>/copies`` has one file per copy, so that the next keeper can remove the copy. It also has one file
+per version of the code, which lists the files of this version.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Failures = (*connections.FAILURES, unpacked.BadArchive)
 
 
 class Wanted(NamedTuple):
-    """Attempt that waits for its copy in ``directory``."""
+    """Attempt that waits for a copy of its code. ``directory``: the folder in which the copy is created."""
 
     job: str
     directory: str
@@ -42,10 +42,10 @@ class Wanted(NamedTuple):
 
 
 class Copies:
-    """Creator and remover of copies.
+    """Creator and remover of the attempts' code copies.
 
-    ``told(job, sentence)`` is called from the thread: the sentence says why the attempt waits; None means
-    that its copy is ready.
+    ``keeper``: the keeper's folder. The thread calls ``told(job, sentence)``: the sentence explains why the
+    attempt waits for its copy; None means that the copy is ready.
     """
 
     def __init__(self, keeper: str, store: CodeStore, told: Callable[[str, str | None], None]) -> None:
@@ -64,23 +64,26 @@ class Copies:
         self._thread: threading.Thread | None = None
 
     def begin(self, live: Iterable[str]) -> None:
-        """Remove the copies that earlier keepers made for attempts that have ended."""
+        """Remove copies that earlier keepers made for attempts that have ended.
+
+        ``live``: all other attempts.
+        """
         with contextlib.suppress(OSError):
             self._known = {name for name in os.listdir(self._notes) if name.count("-") >= 2}
         for job in self._known.difference(live):
             self.end(job)
 
     def close(self) -> None:
-        """Remove the kept copies, because the keeper exits."""
+        """Remove the copies of ended attempts that were kept for reuse, because the keeper exits."""
         with contextlib.suppress(OSError):
             unpacked.remove(f"{self._notes}/spares")
 
     def has(self, job: str) -> bool:
-        """Return whether the attempt has its copy."""
+        """Return whether the copy of the code for this attempt is ready."""
         return job in self._made
 
     def want(self, job: str, directory: str, code: CodeArchive) -> None:
-        """Create the attempt's copy. ``code``: the field ``code`` of the start command."""
+        """Order a copy of the code for this attempt. ``code``: the field ``code`` of the start command."""
         with self._change:
             self._known.add(job)
             self._wanted.setdefault(job, Wanted(job, directory, code["sha256"], code["size"]))
@@ -89,7 +92,7 @@ class Copies:
             self._told(job, self._said[code["sha256"]])
 
     def end(self, job: str) -> None:
-        """Cancel or remove the copy, because the attempt was sealed or never started."""
+        """Cancel or remove the attempt's code copy, because the attempt has ended or never started."""
         if job not in self._known:
             return
         self._known.discard(job)
@@ -107,7 +110,7 @@ class Copies:
 
     def _run(self) -> None:
         pause = FIRST_PAUSE_S
-        # Files of a keeper that was killed, perhaps together with the machine.
+        # Remove the copies that an earlier keeper kept for reuse and could not remove, because it was killed.
         with contextlib.suppress(OSError):
             unpacked.remove(f"{self._notes}/spares")
         while True:
@@ -115,7 +118,7 @@ class Copies:
                 while not (self._wanted or self._ended):
                     self._change.wait()
                 wanted = list(self._wanted.values())
-                # removals and creations alternate, so that neither waits for all the others
+                # Alternate between creating and removing copies, so that neither has to wait for long.
                 number = min(len(self._ended), max(1, len(wanted)))
                 ended = [self._ended.popleft() for _ in range(number)]
             failed = [self._make_all(sha256, wanted) for sha256 in dict.fromkeys(w.sha256 for w in wanted)]
@@ -128,7 +131,7 @@ class Copies:
             pause = min(LAST_PAUSE_S, pause * 2)
 
     def _rest(self, pause: float, tried: set[str]) -> None:
-        """Wait before a failed step is retried; in the meantime remove the copies of ended attempts."""
+        """Pause before failed copies are retried; in the meantime remove the copies of ended attempts."""
         until = time.monotonic() + pause
         while True:
             with self._change:
@@ -143,7 +146,10 @@ class Copies:
             self._take_away(ended)
 
     def _make_all(self, sha256: str, wanted: list[Wanted]) -> bool:
-        """Create all wanted copies of one content. Return whether a copy must be retried."""
+        """Create all wanted copies of the code with this hash.
+
+        Return True if this failed and must be retried.
+        """
         mine = [want for want in wanted if want.sha256 == sha256]
 
         def say(sentence: str) -> None:
@@ -166,7 +172,7 @@ class Copies:
 
     def _make(self, want: Wanted, tree: Tree) -> None:
         os.makedirs(self._notes, exist_ok=True)
-        # each keeper writes the list again, because the existing list may have lost data in a power loss
+        # Write the list of files again in each keeper: a power loss may have damaged an existing list.
         if want.sha256 not in self._listed:
             unpacked.write_list(f"{self._notes}/{want.sha256}", tree.entries)
             self._listed.add(want.sha256)
@@ -208,7 +214,10 @@ class Copies:
             return  # nothing was created, or the next keeper will retry
 
     def _spare(self, job: str, sha256: str, copy: str, entries: list[unpacked.Entry], stamp: int) -> bool:
-        """Keep the copy for another attempt if this attempt has changed nothing in it."""
+        """Keep an ended attempt's copy for reuse by another attempt. Return False if that is not possible.
+
+        The copy is kept only if the ended attempt has changed nothing in it and not too many copies are kept.
+        """
         number = len(self._spares)
         if number >= SPARES or (number + 1) * len(entries) > SPARE_ENTRIES:
             return False

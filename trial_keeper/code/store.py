@@ -1,4 +1,4 @@
-"""Stores the trials' code on this machine for all its keepers. Each content is downloaded only once."""
+"""Store for the trials' code on this machine, shared by all keepers. Each version is downloaded only once."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _HASH = re.compile("[0-9a-f]{64}")
 
 
 class Tree(NamedTuple):
-    """Unpacked code on this machine: its path, and the list of its entries."""
+    """Unpacked code on this machine: the path of its folder, and the list of its files, folders and links."""
 
     path: str
     entries: list[Entry]
 
 
 def default_folder() -> str:
-    """Return the folder that all keepers of this user on this machine share."""
+    """Return the folder of the code store, which all keepers of this user on this machine share."""
     home = os.environ.get("NNIMGR_HOME") or os.path.expanduser("~/nni-experiments")
     return os.path.join(os.path.abspath(home), ".nnimgr", "code")
 
 
 class CodeStore:
-    """Store that finds code, and downloads missing code.
+    """Store of unpacked code, which downloads missing code from the server.
 
-    ``manager``: path of manager.json, which has the addresses to download from; ``boot_id``: boot of this
-    machine.
+    ``manager``: path of manager.json, the file with the server's address. ``boot_id``: id of the machine's
+    present boot, because code is checked for damage once per boot.
     """
 
     def __init__(self, folder: str, *, manager: str, boot_id: str, limit: int = LIMIT) -> None:
@@ -54,11 +54,11 @@ class CodeStore:
 
     @contextlib.contextmanager
     def held(self, sha256: str, size: int, say: Callable[[str], None]) -> Iterator[Tree]:
-        """Yield the code with this hash after a download if necessary. The code is not removed until the
-        block ends.
+        """Context that yields the code with this hash, after a download if necessary.
 
-        ``size``: bytes of its archive. ``say`` is called with a sentence about a cause of waiting. Raises
-        OSError, BadArchive and the exceptions in ``connection.FAILURES``.
+        No keeper removes the code until the context ends. ``size``: bytes of the code's archive. ``say`` is
+        called with a sentence when the caller has to wait. Raises OSError, BadArchive and the exceptions in
+        ``connection.FAILURES``.
         """
         if not _HASH.fullmatch(sha256):
             raise CallFailed(f"the trial code has the name {sha256!r}, which is not a hash")
@@ -73,7 +73,7 @@ class CodeStore:
                 entries = self._look(sha256)
                 if entries is None:
                     self._fetch(sha256, size, say)
-                # another keeper may remove the content before this keeper holds its lock
+                # Look again below: another keeper may remove the code before this keeper has the shared lock.
                 fcntl.flock(lock, fcntl.LOCK_SH)
                 entries = self._look(sha256)
             os.utime(lock)
@@ -92,7 +92,7 @@ class CodeStore:
             fcntl.flock(lock, kind)
 
     def _look(self, sha256: str) -> list[Entry] | None:
-        """Return the entries of the unpacked code if it exists and is complete, else None."""
+        """Return the list of files of the code with this hash; None if the code is missing or damaged."""
         place = f"{self._folder}/{sha256}"
         try:
             found = os.stat(f"{place}/list")
@@ -132,7 +132,10 @@ class CodeStore:
         os.unlink(part)
 
     def _download(self, sha256: str, size: int, part: str, say: Callable[[str], None]) -> None:
-        """Download the rest of ``part``. Bytes that have arrived before are not downloaded again."""
+        """Download the code's archive into the file ``part``.
+
+        Bytes that are already in the file are not sent again.
+        """
         with open(part, "ab", buffering=0) as file:
             have = file.tell()
             if have > size:
@@ -162,7 +165,10 @@ class CodeStore:
                     have += len(piece)
 
     def _make_room(self, *, keep: str) -> None:
-        """Remove the least recently used contents that are not in use, until the total is below LIMIT."""
+        """Remove the least recently used code that no keeper uses, until the store is smaller than its limit.
+
+        The code with the hash ``keep`` is never removed.
+        """
         found = []
         for name in os.listdir(self._folder):
             sha256, _, kind = name.partition(".")
@@ -179,7 +185,9 @@ class CodeStore:
                 self._drop(sha256)
 
     def _size(self, sha256: str) -> int:
-        """Return the bytes of the files in this content; 0 if the content does not exist."""
+        """Return the total bytes of the files in the code with this hash; 0 if this code is not in
+        the store.
+        """
         try:
             entries = unpacked.read_list(f"{self._folder}/{sha256}/list")
         except (OSError, ValueError, TypeError):
@@ -191,7 +199,7 @@ class CodeStore:
             lock = os.open(f"{self._folder}/{sha256}.lock", os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # the list first, because content without a list does not count
+                # Remove the list first: code without a list counts as missing, so nobody uses a part of it.
                 for tail in ("/list", "", ".new", ".part"):
                     unpacked.remove(f"{self._folder}/{sha256}{tail}")
             finally:
@@ -204,7 +212,7 @@ def _touch(path: str) -> None:
 
 
 def _sha256(path: str) -> str:
-    # imported here, because keepers that download no code need neither the module nor its library
+    # Import hashlib only here, because keepers that download no code need neither it nor its C library.
     import hashlib
 
     found = hashlib.sha256()

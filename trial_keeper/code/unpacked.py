@@ -1,9 +1,9 @@
 """Unpacks the trials' code once on this machine, copies it for each attempt, and removes the copies.
 
-A list of the unpacked content is stored beside it, one line of JSON per entry: ``[name, kind, mode, size,
-check]``. ``check`` is the CRC-32 of a file or the target of a link; folders come before their content. Every
-file of a copy gets the same time, so that the files which the trial has not changed can be found by the list
-alone.
+A list of the unpacked files is stored beside them. It has one line of JSON per file, folder or link: ``[name,
+kind, mode, size, check]``. ``check`` is the CRC-32 of a file or the target of a link. A folder comes before
+its content. All files of a copy get the same modification time, so that a file which the trial has changed
+can be recognised by its time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER, FILE, LINK = "d", "f", "l"
-# modification time of every file in a copy: whole seconds, which any file system can store
+# Modification time that every file of a copy gets: whole seconds, which every file system can store.
 UNTOUCHED_S = 981_173_106
 _CLONE = 0x40049409  # FICLONE
 _PIECE = 1 << 20
@@ -31,7 +31,7 @@ _CANNOT_CLONE = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errn
 
 
 class Entry(NamedTuple):
-    """Entry of the code. ``check``: CRC-32 of a file, or target of a link."""
+    """File, folder or link of the trials' code. ``check``: CRC-32 of a file, or target of a link."""
 
     name: str
     kind: str
@@ -41,13 +41,17 @@ class Entry(NamedTuple):
 
 
 class BadArchive(ValueError):
-    """Error: the archive contains an entry that our packing never writes. The message is one sentence."""
+    """Error: the code's archive is damaged or has an entry that the server never packs.
+
+    The message is one sentence.
+    """
 
 
 def unpack(archive: str, directory: str) -> list[Entry]:
-    """Unpack into the new ``directory``, with modes that allow the keeper to read and remove everything.
+    """Unpack the code's archive into the new folder ``directory``, and return the list of its entries.
 
-    Raises OSError, BadArchive.
+    The folders and files get modes that allow the keeper to read and remove everything. The entries contain
+    the modes from the archive. Raises OSError, BadArchive.
     """
     import gzip
     import tarfile
@@ -97,7 +101,7 @@ def _write(content: Any, path: str, size: int) -> int:
 
 
 def write_list(path: str, entries: list[Entry]) -> None:
-    """Write the list to a file, completely or not at all. Raises OSError."""
+    """Write the list of entries to the file ``path``, completely or not at all. Raises OSError."""
     own = f"{path}.{os.getpid()}"
     with open(own, "w", encoding="ascii") as file:
         for entry in entries:
@@ -106,13 +110,16 @@ def write_list(path: str, entries: list[Entry]) -> None:
 
 
 def read_list(path: str) -> list[Entry]:
-    """Read the list from a file. Raises OSError, ValueError."""
+    """Return the list of entries that the file ``path`` contains. Raises OSError, ValueError."""
     with open(path, encoding="ascii") as file:
         return [Entry(*json.loads(line)) for line in file]
 
 
 def is_whole(directory: str, entries: list[Entry]) -> bool:
-    """Return whether all entries are as they were unpacked. A power loss may have destroyed a part."""
+    """Return whether the unpacked code in ``directory`` still equals its list of entries.
+
+    A power loss may have destroyed parts of the code.
+    """
     try:
         for name, kind, _mode, size, check in entries:
             path = f"{directory}/{name}"
@@ -140,9 +147,9 @@ def _crc(path: str) -> int:
 
 
 def copy(tree: str, entries: list[Entry], target: str) -> None:
-    """Create the copy ``target``, completely or not at all. Do nothing if it exists. Raises OSError.
+    """Copy the unpacked code in ``tree`` to the folder ``target``, completely or not at all. Raises OSError.
 
-    Files share their blocks with the original where the file system can do that.
+    Do nothing if ``target`` exists. Where the file system can clone files, a copy needs no additional space.
     """
     if os.path.isdir(target):
         return
@@ -176,7 +183,11 @@ def _fill(fresh: str, tree: str, entries: list[Entry]) -> None:
 
 
 def _copy_file(source: str, path: str, mode: int, *, clones: bool) -> bool:
-    """Copy one file; return whether cloning should be tried for the next file."""
+    """Copy the file ``source`` to ``path``, as a clone if ``clones`` is True and the file system can clone
+    files.
+
+    Return whether cloning should be tried for the next file.
+    """
     read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
         written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -204,20 +215,20 @@ def _copy_file(source: str, path: str, mode: int, *, clones: bool) -> bool:
 
 
 def write_all(fd: int, piece: bytes) -> None:
-    """Write all bytes. Raises OSError."""
+    """Write all bytes of ``piece`` to the descriptor ``fd``. Raises OSError."""
     done = os.write(fd, piece)
     while done < len(piece):
         done += os.write(fd, memoryview(piece)[done:])
 
 
 def stamp(directory: str) -> int:
-    """Return the file system's current time in ns. Later changes of the copy get a later time."""
+    """Return the file system's current time in ns. Later changes in ``directory`` get a later time."""
     os.utime(directory)
     return os.stat(directory).st_ctime_ns
 
 
 def is_untouched(directory: str, entries: list[Entry], stamped: int) -> bool:
-    """Return whether a copy is unchanged since ``stamped`` and has no additional files."""
+    """Return whether nothing in a copy was changed or added since the time ``stamped``, in ns."""
     children = {"": 0}
     try:
         for entry in entries:
@@ -235,11 +246,11 @@ def is_untouched(directory: str, entries: list[Entry], stamped: int) -> bool:
 
 
 def take_away(attempt: str, name: str, entries: list[Entry], *, stamped: int | None = None) -> None:
-    """Remove the unchanged content of the copy ``name`` in the folder ``attempt``, and nothing outside the
-    copy.
+    """Remove from a code copy all files that the trial has not changed. Raises OSError.
 
-    Files that the trial has written or changed stay, with the folders above them. ``stamped``: time of the
-    copy, if known. Raises OSError.
+    The copy is the folder ``name`` in the folder ``attempt``. Files that the trial has written or changed
+    stay, with the folders that contain them. Nothing outside the copy is removed. ``stamped``: time in ns
+    when the copy was made, if known.
     """
     latest = sys.maxsize if stamped is None else stamped
     root: dict[str, Any] = {}
@@ -300,9 +311,9 @@ def _is_untouched(folder: int, name: str, entry: Entry, latest: int) -> bool:
 
 
 def remove(path: str) -> None:
-    """Remove a path with its content, whatever its modes are. Do nothing if it does not exist.
+    """Remove a file or a folder with all its content, even if its modes forbid this. Raises OSError.
 
-    Raises OSError.
+    Do nothing if ``path`` does not exist.
     """
     try:
         mode = os.lstat(path).st_mode

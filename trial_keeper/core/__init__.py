@@ -1,1 +1,3 @@
-"""The keeper's decisions: a pure state machine that takes inputs and returns effects."""
+"""The keeper's decisions, without any I/O: a state machine that takes inputs and returns orders
+("effects").
+"""

@@ -1,4 +1,4 @@
-"""State that the keeper core holds for one attempt."""
+"""What the keeper's core knows about one attempt, from its start command to its reported end."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _RAN = "its claim file was removed, and its metrics show that the command had be
 class Attempt:
     """Attempt of a trial: its commands, its claim, the sent part of its metrics file, its end.
 
-    ``position`` is the number of the frame at byte ``offset``, where the next read begins. ``sent`` is the
-    number of the next frame to send, which exceeds ``position`` while frames are skipped. ``marks`` are
-    earlier pairs of position and offset, from which reading can resume.
+    The metrics file consists of frames, one per metric. ``position`` is the number of the frame at byte
+    ``offset``, where the next read begins. ``sent`` is the number of the next frame to send; it exceeds
+    ``position`` while frames that the server already has are skipped. ``marks`` are earlier pairs of position
+    and offset, from which reading can resume.
     """
 
     __slots__ = (
@@ -104,16 +105,20 @@ class Attempt:
 
     @property
     def live(self) -> bool:
-        """Return whether the attempt is not sealed yet."""
+        """Return whether the attempt is not sealed yet: it may still have processes or uncounted metrics."""
         return self.final is None
 
     @property
     def told(self) -> bool:
-        """Return whether all frames of a sealed attempt have been sent, so that its end may be sent."""
+        """Return whether the attempt is sealed and all its metrics have been sent, so that its end may be
+        sent.
+        """
         return self.final is not None and self.sent >= self.final["n"]
 
     def seek(self, position: int) -> None:
-        """Make the frame of number ``position`` the next frame to send."""
+        """Make the frame with the number ``position`` the next one to send, and resume reading at or before
+        it.
+        """
         self.sent = position
         if position >= self.position:
             return
@@ -122,17 +127,18 @@ class Attempt:
         self.position, self.offset = self.marks.pop() if self.marks else (0, 0)
 
     def advance(self, frames: int, end: int) -> None:
-        """Move the read position forward by ``frames`` frames, to byte ``end``."""
+        """Record that ``frames`` more frames of the metrics file were read, up to the byte ``end``."""
         if frames:
             self.marks.append((self.position, self.offset))
             self.position += frames
             self.offset = end
 
     def acknowledge(self, count: int) -> bool:
-        """Record the server's ``count`` of committed frames; return whether the next frame to send changes.
+        """Record that the server has stored the first ``count`` frames; return whether the next frame to send
+        changes.
 
-        Ignore a count below the previous count, because the answer is outdated. Accept a lower count from a
-        new server.
+        A count below the previous count is ignored, because the answer is outdated. A new server may have
+        stored fewer frames, so its first count is always accepted.
         """
         if count < self.acked and not self.unsure:
             return False
@@ -148,10 +154,10 @@ class Attempt:
         return moved
 
     def seal(self, *, size: int, at: float, here: bool) -> Final:
-        """Return the end to report. Call after all frames are counted.
+        """Return how the attempt ended, for the report to the server. Call this after all frames are counted.
 
-        ``size``: number of bytes in the metrics file. ``here``: the attempt ran in the present boot of the
-        host, so the metrics file is complete.
+        ``size``: number of bytes in the metrics file. ``at``: time of the end if the claim file does not
+        state it. ``here``: the attempt ran in the present boot of the host, so the metrics file is complete.
         """
         found = self.exit
         final: Final = {
@@ -200,7 +206,9 @@ class Attempt:
         }
 
     def note_losses(self) -> None:
-        """Change the end to "host lost" if the file has lost frames after the end that the server lacks."""
+        """Change the attempt's end to "host lost" if metrics that the server still lacks have been lost on
+        disk.
+        """
         final = self.final
         if final is not None and self.position < final["n"] and self.acked < final["n"]:
             self.final = {
@@ -209,10 +217,10 @@ class Attempt:
             }  # fmt: skip
 
     def instant(self, up: float, at: float, *, here: bool) -> float:
-        """Return the current time, consistent with the recorded start of the attempt.
+        """Return the current time in unix seconds, measured from the recorded start of the attempt.
 
-        ``up``: seconds since the boot. ``at``: time of the host's clock, which someone may have set since the
-        start.
+        ``up``: seconds since the boot. ``at``: the host's clock, which somebody may have set since the start.
+        ``here``: the attempt was started in the present boot.
         """
         if self.started is None:
             return at
@@ -220,7 +228,10 @@ class Attempt:
         return began + up - self.started_up if here and self.started_up is not None else max(at, began)
 
     def _stopping(self) -> tuple[str, str | None]:
-        """Return the reason to report for a stop, and an explanation unless the server ordered the stop."""
+        """Return the reason to report for a stopped attempt, and a sentence that explains the stop.
+
+        The sentence is None if the server has ordered the stop.
+        """
         if self.evicted:
             return wire.HOST_LOST, _EVICTED
         if self.orphaned:
@@ -228,13 +239,16 @@ class Attempt:
         return "stopped", None
 
     def agrees(self, claim: Claim | None) -> bool:
-        """Return whether the claim is readable and matches the attempt's boot and its known shim."""
+        """Return whether the claim file was readable and names the attempt's boot and, if known, its shim."""
         if claim is None or claim.damaged or claim.boot_id != self.boot_id:
             return False
         return self.shim is None or (claim.pid, claim.start_time) == self.shim
 
     def take(self, claim: Claim) -> bool:
-        """Adopt the claim and drop the start command; return whether the shim or the start was unknown."""
+        """Copy the content of the claim file into this state, and drop the start command.
+
+        Return whether the claim names a shim or a start that was not known before.
+        """
         news = self.shim is None and claim.pid is not None
         self.claimed = True
         self.start = None

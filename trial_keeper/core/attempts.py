@@ -1,4 +1,4 @@
-"""Decisions on attempts: start each ordered attempt, read its claim after events, and derive its state."""
+"""Decides what to do with each attempt: when to start it, and what its claim file says about its state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNBEGUN = "the host was restarted before the command was started"
 
 
 class Attempts:
-    """Decides the effects of commands and of observations on attempts."""
+    """Decides which effects follow from the server's commands and from what is observed about attempts."""
 
     def __init__(
         self, held: Held, ledger: Ledger, reports: Reports, lease: Lease, stops: Stops, seals: Seals
@@ -48,9 +48,9 @@ class Attempts:
         self.unprepared: str | None = None  # error that prevented the preparation of the latest attempt
 
     def begin(self, now: float, ending: float | None) -> None:
-        """Look at all attempts that an earlier keeper left unfinished.
+        """Order a look at the claim file of each attempt that an earlier keeper left unfinished.
 
-        ``ending``: grace in seconds if the host is shutting down, else None.
+        ``ending``: seconds that attempts get to end, because the host is shutting down; None if it is not.
         """
         if ending is not None:
             self.host_ends(now, ending)
@@ -61,14 +61,19 @@ class Attempts:
             self._held.look(attempt)
 
     def host_ends(self, now: float, grace: float) -> None:
-        """Stop all running attempts, and every attempt that the server orders from now on."""
+        """Stop all running attempts and each attempt that the server orders later, because the host shuts
+        down.
+        """
         self.ending = grace
         self._stops.evict(now, grace)
 
     # -- commands
 
     def decide(self, now: float, seq: int, kind: str, job: str, body: Any) -> Decision:
-        """Return the journal record of a command, and the action to take after the record is written."""
+        """Decide about a command of the server: return its journal record and the action that carries it out.
+
+        The action must be called after the record is written.
+        """
         attempt = self._held.attempts.get(job)
         if kind == "start" and attempt is None:
             return start_record(job, seq, body, apart=True), self._starter(job, seq, body)
@@ -107,14 +112,17 @@ class Attempts:
         self._held.out.append(fx.Spawn(job, start, self._lease.number if start.get("lease") else None))
 
     def is_sought(self, job: str) -> bool:
-        """Return whether the server started this attempt earlier and asks only for its state."""
+        """Return whether the server had ordered this attempt before and now only wants to know its state."""
         attempt = self._held.attempts.get(job)
         return attempt is not None and attempt.start is not None and bool(attempt.start.get("sought"))
 
     # -- events
 
     def notified(self, now: float, job: str, told: Claim | None) -> None:
-        """Judge the attempt by the claim that its shim has sent; without a valid claim, order a look."""
+        """Update the attempt's state from the claim that its shim has sent (``told``).
+
+        If there is no valid claim, order a look at the claim file instead.
+        """
         attempt = self._held.undecided(job)
         if attempt is None:
             return
@@ -124,13 +132,16 @@ class Attempts:
             self._held.look(attempt)
 
     def looked(self, now: float, job: str, seen: fx.Seen) -> None:
-        """Judge the attempt by the claim that a look has read."""
+        """Update the attempt's state from the content of its claim file."""
         attempt = self._held.undecided(job)
         if attempt is not None:
             self._judge(now, attempt, seen)
 
     def shim_failed(self, now: float, job: str, sentence: str) -> None:
-        """Look at the attempt. If no shim has claimed the attempt, start another shim after a pause."""
+        """Handle the failure of an attempt's shim, for the reason ``sentence``.
+
+        If no shim has claimed the attempt yet, another shim is started after a pause.
+        """
         attempt = self._held.undecided(job)
         if attempt is None:
             return
@@ -144,21 +155,21 @@ class Attempts:
         self._held.look(attempt)
 
     def hurry(self, now: float) -> None:
-        """Retry at once, because a new lease has begun, the attempts that could not start without a lease."""
+        """Retry at once all starts that have failed, because a new lease allows attempts to run again."""
         for attempt in self._held.live():
             if not attempt.claimed and attempt.respawns:
                 attempt.respawn_at = now
                 self._held.look(attempt)
 
     def delayed(self, job: str, sentence: str) -> None:
-        """Report ``sentence``, the reason why the attempt's shim is not forked yet."""
+        """Report to the server why the start of an attempt is delayed; ``sentence`` is the reason."""
         attempt = self._held.unsealed(job)
         if attempt is not None and attempt.note != sentence:
             attempt.note = sentence
             self._reports.tell(attempt)
 
     def update_failed(self, now: float, update: fx.Update, sentence: str) -> None:
-        """Report that the file of a further parameter set could not be written, and retry later."""
+        """Report that a further parameter set of an attempt could not be written, and retry after a pause."""
         attempt = self._held.unsealed(update.job)
         if attempt is not None:
             attempt.note = f"parameter set {update.number} could not be written yet: {sentence}"
@@ -166,7 +177,9 @@ class Attempts:
             self._held.put_off(now + RETRY_S, update)
 
     def _prepared(self, trouble: str | None) -> None:
-        """Report the error in the preparation of the latest attempt if the error has changed."""
+        """Set the error that prevents attempts from being started here (None: no error), and report a
+        change.
+        """
         if trouble != self.unprepared:
             self.unprepared = trouble
             self._reports.urgent = True
@@ -208,7 +221,7 @@ class Attempts:
             self._watch(now, attempt, (claim.pid, claim.start_time))
 
     def _judge_unclaimed(self, now: float, attempt: Attempt) -> None:
-        """Handle an attempt without a claim: start a shim, wait for a shim, or prevent any further start."""
+        """Handle an attempt that no shim has claimed: start a shim, wait, or decide that it never starts."""
         if not self._held.here(attempt):
             self._seals.seal(attempt, wire.HOST_LOST, _UNBEGUN)
         elif self.is_sought(attempt.job):
@@ -221,7 +234,11 @@ class Attempts:
             self._spawn(attempt.job, attempt.start)
 
     def _judge_unread(self, now: float, attempt: Attempt, *, alive: bool) -> None:
-        """Handle a removed or damaged claim file: watch a known shim that runs, else kill all processes."""
+        """Handle an attempt whose claim file was removed or damaged.
+
+        If its shim is known and runs, watch the shim. Else prevent a new start, and kill all processes of the
+        attempt.
+        """
         if alive and attempt.shim is not None:
             if not attempt.watched:
                 self._watch(now, attempt, attempt.shim)

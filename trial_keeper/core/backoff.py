@@ -1,4 +1,4 @@
-"""Backoff of calls to the server: the pause after a failure, and the errors that are already logged."""
+"""Pauses between failed calls to the server, and the errors that were already logged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ MOST_TROUBLES = 100
 
 
 class Backoff:
-    """Pause between calls: make no call before ``retry_at``. ``jitter`` returns numbers from 0 to 1."""
+    """Pause between calls to the server: make no call before the time ``retry_at``.
+
+    ``jitter`` returns a random number from 0 to 1, which varies the pause.
+    """
 
     def __init__(self, jitter: Callable[[], float]) -> None:
         self._jitter = jitter
@@ -23,24 +26,27 @@ class Backoff:
         self.retry_at = 0.0
 
     def answered(self) -> None:
-        """Reset the pause and the logged errors after an answer of the server."""
+        """Reset the pause and forget the logged errors, because the server has answered."""
         self.hurry()
         self._troubles.clear()
 
     def hurry(self) -> None:
-        """Allow the next call at once."""
+        """End the current pause, so that the next call to the server may be made at once."""
         self.retry_at = 0.0
         self._pause = FIRST_PAUSE_S
 
     def failed(self, now: float, *, call: int, last: int) -> None:
-        """Lengthen the pause because call number ``call`` failed; ``last``: number of the newest call."""
+        """Begin a pause because call number ``call`` has failed. Each pause is longer than the previous one.
+
+        ``last``: number of the newest call. If two calls in flight both fail, only one pause begins.
+        """
         if call >= self._first_of_pause:  # two calls in flight that both fail count once
             self.retry_at = now + self._pause * (0.5 + self._jitter())
             self._pause = min(LAST_PAUSE_S, self._pause * 2)
             self._first_of_pause = last + 1
 
     def is_news(self, sentence: str) -> bool:
-        """Return whether this error is not logged yet, and remember the error.
+        """Return whether this error was not logged since the last answer, and remember the error.
 
         All errors are remembered, not only the last: two channels may fail alternately with different errors.
         """

@@ -1,4 +1,7 @@
-"""Numbered commands: each command is applied once, in order, after its journal record is written."""
+"""Queue of the server's numbered commands.
+
+Each is applied once, in order, after its journal record is written.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ else:
 
 
 class Commands:
-    """Queue of commands.
+    """Queue of the server's commands to start, stop or update attempts.
 
-    ``decide`` takes the time and a command's number, kind, job and body. ``decide`` returns the journal
-    record and the action to take after the record is written.
+    ``decide`` takes the time and a command's number, kind, job and body. It returns the journal record of the
+    command and the action to take after the record is written.
     """
 
     def __init__(
@@ -39,17 +42,22 @@ class Commands:
         return bool(self._waiting)
 
     def take(self, now: float, commands: list[Command]) -> None:
-        """Queue the commands of an answer. The server repeats each command until the keeper reports it."""
+        """Queue the commands in an answer of the server, and apply as many as possible.
+
+        The server repeats each command in its answers until the keeper reports that the command has arrived.
+        """
         if commands and (not self._waiting or commands[-1][0] > self._waiting[-1][0]):
             self._waiting = collections.deque(commands)
             self.go_on(now)
 
     def drop(self) -> None:
-        """Discard all commands that are not applied yet."""
+        """Discard all queued commands that are not applied yet."""
         self._waiting.clear()
 
     def go_on(self, now: float) -> None:
-        """Apply the queued commands in order, until a record has to be written or retried first."""
+        """Apply the queued commands in order, until the keeper must first wait for a journal record to be
+        written.
+        """
         while self._waiting and not self.writing and now >= self._ledger.retry_at:
             command = self._waiting.popleft()
             seq, kind, job, body = command

@@ -1,9 +1,9 @@
-"""The keeper's side of the protocol as a pure state machine: no I/O, no clock, no threads.
+"""The keeper's decisions as a pure state machine: no I/O, no clock, no threads.
 
-``now`` is in seconds, on a clock that does not jump and continues while the machine sleeps. Every input
-returns the effects to carry out, in order. Recovery needs no separate code: the journal's records rebuild the
-attempts, ``begin`` asks for a look at each unfinished attempt, and the results of the looks are judged as
-usual.
+Each method that takes ``now`` is an input, and returns the effects (orders) to carry out, in this order.
+``now`` is in seconds, on a clock that does not jump and continues while the machine sleeps. A restart needs
+no separate code: the journal's records rebuild the attempts, ``begin`` orders a look at the claim file of
+each unfinished attempt, and each result is handled as usual.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class KeeperCore:
-    """State machine of one keeper. Each method is an input, which the responsible part handles."""
+    """State machine of one keeper. Its methods pass each input to the part that is responsible for it."""
 
     def __init__(self, identity: Identity, records: Iterable[Record]) -> None:
         self._identity = identity
@@ -57,17 +57,21 @@ class KeeperCore:
 
     @property
     def attempts(self) -> dict[str, Attempt]:
-        """Return the attempts that the keeper holds, by job id."""
+        """Return all attempts that the keeper manages or still has to report, by job id."""
         return self._held.attempts
 
     @property
     def k_epoch(self) -> int:
-        """Return the epoch: the number of times that the keeper was started, including this start."""
+        """Return the number of times that the keeper was started in this directory, including the present
+        start.
+        """
         return self._durable.k_epoch
 
     @property
     def status(self) -> str | None:
-        """Return the errors of the keeper itself, as one sentence; None without an error."""
+        """Return the present errors of the keeper itself, such as a full disk, as one sentence; None if there
+        are none.
+        """
         return self._status()
 
     def _status(self) -> str | None:
@@ -76,15 +80,15 @@ class KeeperCore:
         return "; ".join(filter(None, troubles)) or None
 
     def is_sought(self, job: str) -> bool:
-        """Return whether the server started this attempt earlier and asks only for its state."""
+        """Return whether the server had ordered this attempt before and now only wants to know its state."""
         return self._attempts.is_sought(job)
 
     def records(self) -> list[Record]:
-        """Return the records that must be durable in the journal before ``begin`` is called."""
+        """Return the records with which the journal must be rewritten before ``begin`` is called."""
         return self._durable.records()
 
     def begin(self, now: float) -> list[Effect]:
-        """Look at every unfinished attempt. This must be the first input."""
+        """Order a look at the claim file of every unfinished attempt. This must be the first input."""
         self._stay.heard_at = now
         self._attempts.begin(now, self._identity.ending)
         return self._pump(now)
@@ -92,7 +96,8 @@ class KeeperCore:
     # -- journal
 
     def written(self, now: float) -> list[Effect]:
-        """Take the action of the oldest pending record.
+        """Take the action that waited for the oldest journal record in progress, because the record is
+        written now.
 
         The record is in the page cache, so it survives the end of the keeper's process.
         """
@@ -100,20 +105,27 @@ class KeeperCore:
         return self._pump(now)
 
     def write_failed(self, now: float, sentence: str) -> list[Effect]:
-        """Drop the oldest pending record without its action, because the record could not be written."""
+        """Give up the oldest journal record in progress and its action, because the record could not be
+        written.
+
+        The command that caused the record is retried later.
+        """
         self._ledger.write_failed(now)
         self._journal_said(sentence)
         return self._pump(now)
 
     def flushed(self, now: float, number: int) -> list[Effect]:
-        """Acknowledge the commands of all records up to ``number``, which now survive power loss."""
+        """Confirm to the server the commands of all records up to ``number``, which are on disk now."""
         self._ledger.flushed(number)
         self._reports.flushed(self._ledger.acked_cmd)
         self._journal_said(None)
         return self._pump(now)
 
     def flush_failed(self, now: float, sentence: str) -> list[Effect]:
-        """Report that the journal could not be flushed. The caller retries until the flush succeeds."""
+        """Report to the server that the journal could not be flushed to disk.
+
+        The caller retries the flush.
+        """
         self._journal_said(sentence)
         return self._pump(now)
 
@@ -124,69 +136,84 @@ class KeeperCore:
     # -- attempts
 
     def notified(self, now: float, job: str, told: Claim | None = None) -> list[Effect]:
-        """Handle an event on the attempt's claim or shim.
+        """Check an attempt, because its shim has sent a notice or has ended.
 
-        ``told``: the claim that the shim itself has sent. This claim is valid even without a claim file.
+        ``told``: the content of the claim file as the shim itself has sent it. It counts even if the file is
+        missing.
         """
         self._attempts.notified(now, job, told)
         return self._pump(now)
 
     def looked(self, now: float, job: str, seen: fx.Seen) -> list[Effect]:
-        """Judge the attempt by the content of its claim file."""
+        """Update the attempt's state from the content of its claim file."""
         self._attempts.looked(now, job, seen)
         return self._pump(now)
 
     def shim_failed(self, now: float, job: str, sentence: str) -> list[Effect]:
-        """Handle the failure of a shim, which may have failed before its claim on the attempt."""
+        """Handle the failure of an attempt's shim.
+
+        If no shim has claimed the attempt, start another shim later.
+        """
         self._attempts.shim_failed(now, job, sentence)
         return self._pump(now)
 
     def delayed(self, now: float, job: str, sentence: str) -> list[Effect]:
-        """Report ``sentence``, the reason why the attempt's shim is not forked yet."""
+        """Report to the server why the start of an attempt is delayed; ``sentence`` is the reason."""
         self._attempts.delayed(job, sentence)
         return self._pump(now)
 
     def update_failed(self, now: float, update: fx.Update, sentence: str) -> list[Effect]:
-        """Report that the file of a further parameter set could not be written, and retry later."""
+        """Report that a further parameter set of an attempt could not be written, and retry after a pause."""
         self._attempts.update_failed(now, update, sentence)
         return self._pump(now)
 
     def signal_failed(self, now: float, signal: fx.Signal, sentence: str) -> list[Effect]:
-        """Retry a stop that failed, until the attempt ends: the signal or the grace was not delivered."""
+        """Retry to stop an attempt, because its shim could not be signalled or the grace could not be
+        written.
+        """
         self._stops.signal_failed(now, signal, sentence)
         return self._pump(now)
 
     def killed(self, now: float, order: fx.Kill) -> list[Effect]:
-        """Look whether a shim has ended after SIGKILL; seal the attempt if the shim hangs in the kernel."""
+        """Check whether a shim has ended after SIGKILL.
+
+        After several tries, seal the attempt without its shim's end.
+        """
         self._stops.killed(now, order)
         return self._pump(now)
 
     def swept(self, now: float, job: str, pids: list[int]) -> list[Effect]:
-        """Sweep again, or seal the attempt. ``pids``: processes with the attempt's mark that were killed."""
+        """Kill the attempt's processes again if some were found; else count the metrics and seal the attempt.
+
+        ``pids``: processes of the attempt that were found and killed this time.
+        """
         self._seals.swept(now, job, pids)
         return self._pump(now)
 
     def counted(self, now: float, job: str, tally: fx.Tally) -> list[Effect]:
-        """Add a counted piece of the metrics file; seal the attempt at the end of the file."""
+        """Add the count of one piece of the metrics file to the attempt's total.
+
+        At the end of the file, seal the attempt.
+        """
         if self._seals.counted(now, job, tally):
             self._stops.ended(job)
         return self._pump(now)
 
     def grown(self, now: float, job: str) -> list[Effect]:
-        """Read the attempt's metrics file soon, because the file has grown."""
+        """Order a read of the attempt's metrics file, because the file has grown."""
         if job in self._held.attempts:
             self._reports.grown(job)
         return self._pump(now)
 
     def frames_read(self, now: float, job: str, chunk: fx.Chunk) -> list[Effect]:
-        """Add the frames of a read to the report that is being built."""
+        """Add the metrics that were read from an attempt's file to the report that is being built."""
         self._exchange.frames_read(now, job, chunk)
         return self._pump(now)
 
     # -- the calls
 
     def answered(self, now: float, channel: Channel, answer: Answer) -> list[Effect]:
-        """Apply the server's answer to the call in flight on this channel."""
+        """Apply the server's answer to the call of this kind (``channel``) that is in flight."""
         trouble = self._exchange.refusal(now, channel, answer)
         if trouble is not None:
             return self.failed(now, channel, trouble)
@@ -215,7 +242,9 @@ class KeeperCore:
             self._attempts.hurry(now)
 
     def extended(self, now: float, order: fx.Extend, trouble: str | None = None) -> list[Effect]:
-        """Record that the new end of the lease is written, or report the error ``trouble``."""
+        """Handle the outcome of writing the lease's new end to its file; ``trouble`` is the error, None on
+        success.
+        """
         if self._lease.written(order, trouble):
             self._reports.urgent = True
             if trouble is not None:
@@ -223,13 +252,17 @@ class KeeperCore:
         return self._pump(now)
 
     def failed(self, now: float, channel: Channel, sentence: str, reason: str | None = None) -> list[Effect]:
-        """Send the content of a failed call again; stop all attempts if the server replaced this keeper."""
+        """Handle a failed call: send its content again later, or stop all attempts if the server refuses this
+        keeper.
+
+        The server refuses a keeper (``reason``) for good if another keeper has replaced it.
+        """
         if self._exchange.failed(now, channel, sentence, reason):
             self._end_all(now)
         return self._pump(now)
 
     def _end_all(self, now: float) -> None:
-        """Stop all attempts: another keeper replaces this keeper, whose attempts count as lost."""
+        """Stop all attempts, because another keeper has replaced this one. The attempts count as lost."""
         self._held.out.append(
             fx.Say("the server has another keeper in this one's place: all attempts are stopped")
         )
@@ -238,25 +271,31 @@ class KeeperCore:
             self._stops.doom(now, job)
 
     def gpus_read(self, now: float, reading: GpuReading) -> list[Effect]:
-        """Report the first reading or a changed reading of the GPUs (``gpu`` of ``trial_keeper.wire``)."""
+        """Report this reading of the machine's GPUs to the server.
+
+        The caller passes only changed readings.
+        """
         self._exchange.gpus_read(reading)
         return self._pump(now)
 
     def manager_changed(self, now: float) -> list[Effect]:
-        """Call the server at once, because the file with the server's address was rewritten."""
+        """Call the server at once, because manager.json, the file with the server's address, was replaced."""
         self._exchange.hurry()
         return self._pump(now)
 
     # -- time
 
     def host_ends(self, now: float, grace: float) -> list[Effect]:
-        """Stop all attempts with ``grace`` seconds: the host shuts down, so the attempts count as lost."""
+        """Stop all attempts within ``grace`` seconds, because the host shuts down.
+
+        The attempts count as lost.
+        """
         if self._attempts.ending is None:
             self._attempts.host_ends(now, grace)
         return self._pump(now)
 
     def tick(self, now: float) -> list[Effect]:
-        """Do the work that is due at ``now``."""
+        """Do all work whose time has come, such as delayed effects, retries and the keeper's own exit."""
         self._held.release(now)
         self._stops.release(now)
         self._exchange.tick(now)
@@ -265,7 +304,10 @@ class KeeperCore:
         return self._pump(now)
 
     def deadline(self, now: float) -> float | None:
-        """Return the time of the next ``tick``, which may be in the past; None if no tick is needed."""
+        """Return when ``tick`` must be called next; None if no work is waiting.
+
+        The time may be in the past.
+        """
         if self._stay.leaving:
             return None
         times = [*self._held.times(), *self._stops.times(), *self._exchange.times(now), *self._stay.times()]
@@ -274,12 +316,12 @@ class KeeperCore:
         return min(times, default=None)
 
     def _pump(self, now: float) -> list[Effect]:
-        """Start the missing calls to the server; return the collected effects."""
+        """Start each call to the server that is due; return all effects that this input has caused."""
         if self._exchange.replaced and not self._held.attempts:
             self._stay.leave("another keeper has its place, and nothing that it started runs any more")
         if self._attempts.ending is not None:
             self._stay.wind_up(now)
-        # Wait while a record is being written: a call would not yet report its command as seen.
+        # Make no call while a command's record is being written: the call would not report that command yet.
         if not (self._stay.leaving or self._exchange.replaced or self._commands.writing):
             self._exchange.pump(now)
         out = self._held.out[:]

@@ -1,6 +1,8 @@
-"""Effects that ``KeeperCore`` returns, and results that ``KeeperCore`` takes: plain values without I/O.
+"""Effects, which are the orders that ``KeeperCore`` returns, and the results that it takes: values without
+I/O.
 
-"Answered by ``looked``" means: the caller carries out the effect, then calls ``KeeperCore.looked``.
+The caller carries out each effect. "Answered by ``looked``" means that it then calls ``KeeperCore.looked``
+with the result.
 """
 
 from __future__ import annotations
@@ -22,17 +24,17 @@ else:
 
 
 class Channel(enum.Enum):
-    """Kinds of calls to the server. At most one call of each kind is in flight."""
+    """The two kinds of sync calls to the server. At most one call of each kind is in flight."""
 
     REPORT = "report"
     WAIT = "wait"
 
 
 class Append(NamedTuple):
-    """Write a journal record; answered by ``written`` or ``write_failed``, in the order of the records.
+    """Order to write a journal record.
 
-    ``flush`` True: make the record durable soon, then call ``flushed``. ``flush`` False: leave the record to
-    the next flush.
+    Answered by ``written`` or ``write_failed``, in the order of the records. ``flush`` True: the caller soon
+    flushes the record to disk, then calls ``flushed``. ``flush`` False: the record waits for the next flush.
     """
 
     number: int
@@ -41,7 +43,7 @@ class Append(NamedTuple):
 
 
 class Spawn(NamedTuple):
-    """Fork a shim for the attempt. The claim ensures that only one shim starts the command.
+    """Order to fork a shim for the attempt. The claim file ensures that only one shim starts the command.
 
     ``lease``: number of the lease that limits the attempt; None: the attempt needs no lease.
     """
@@ -52,23 +54,29 @@ class Spawn(NamedTuple):
 
 
 class Abort(NamedTuple):
-    """Write a claim unless a claim exists, so that no shim can claim the attempt; answered by ``looked``."""
+    """Order to create the claim file if it is missing, so that no shim can start the attempt.
+
+    Answered by ``looked``.
+    """
 
     job: str
     directory: str
 
 
 class Fence(NamedTuple):
-    """Write a claim unless a claim exists, so that no shim can claim the attempt; not answered."""
+    """Order to create the claim file if it is missing, so that no shim can start the attempt.
+
+    Not answered.
+    """
 
     job: str
     directory: str
 
 
 class Look(NamedTuple):
-    """Read the claim file; answered by ``looked``.
+    """Order to read an attempt's claim file and to check whether its shim runs. Answered by ``looked``.
 
-    ``shim``: the attempt's shim, if known. The look checks this shim even if the file is missing.
+    ``shim``: the attempt's shim, if known. It is checked even if the claim file is missing.
     """
 
     job: str
@@ -77,7 +85,8 @@ class Look(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """Stop an attempt through its shim: write the grace beside the claim, then send SIGTERM to the shim.
+    """Order to stop an attempt: write the grace to a file beside the claim file, then send SIGTERM to the
+    shim.
 
     Only a failure is answered, by ``signal_failed``.
     """
@@ -89,7 +98,7 @@ class Signal(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """Kill a shim that has not obeyed the stop of its attempt; answered by ``killed``."""
+    """Order to kill the shim of an attempt, because it has not obeyed a stop. Answered by ``killed``."""
 
     job: str
     directory: str
@@ -97,14 +106,16 @@ class Kill(NamedTuple):
 
 
 class Sweep(NamedTuple):
-    """Kill every process of the attempt; answered by ``swept``."""
+    """Order to kill every process of the attempt. Answered by ``swept``."""
 
     job: str
     directory: str
 
 
 class Watch(NamedTuple):
-    """Call ``grown`` when the metrics file grows, and ``notified`` when the shim has ended."""
+    """Order to call ``grown`` when the attempt's metrics file grows, and ``notified`` when its shim has
+    ended.
+    """
 
     job: str
     directory: str
@@ -112,16 +123,16 @@ class Watch(NamedTuple):
 
 
 class Unwatch(NamedTuple):
-    """Stop watching a sealed attempt."""
+    """Order to stop watching an attempt, because it is sealed: all its processes are gone."""
 
     job: str
 
 
 class Read(NamedTuple):
-    """Read frames from the metrics file; answered by ``frames_read``.
+    """Order to read frames, one per metric, from the attempt's metrics file. Answered by ``frames_read``.
 
-    Skip ``skip`` frames, then read at most ``frames`` frames with at most ``size`` bytes in total. ``first``:
-    read at least one frame, even if this frame is larger than ``size``.
+    The reader passes over ``skip`` frames, then reads at most ``frames`` frames with at most ``size`` bytes
+    in total. ``first``: read at least one frame, even if this frame is larger than ``size``.
     """
 
     job: str
@@ -134,7 +145,10 @@ class Read(NamedTuple):
 
 
 class Count(NamedTuple):
-    """Count the frames in one bounded piece of the file, from ``offset`` on; answered by ``counted``."""
+    """Order to count the frames in one piece of an attempt's metrics file. Answered by ``counted``.
+
+    The piece begins at byte ``offset`` and has a limited size.
+    """
 
     job: str
     directory: str
@@ -142,7 +156,10 @@ class Count(NamedTuple):
 
 
 class Update(NamedTuple):
-    """Write ``parameter_<number>.cfg``; only a failure is answered, by ``update_failed``."""
+    """Order to write a further parameter set for the trial.
+
+    Only a failure is answered, by ``update_failed``.
+    """
 
     job: str
     directory: str
@@ -151,7 +168,7 @@ class Update(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Call the server; answered by ``answered`` or ``failed``."""
+    """Order to make a sync call to the server. Answered by ``answered`` or ``failed``."""
 
     channel: Channel
     header: ReportHeader
@@ -159,7 +176,11 @@ class Send(NamedTuple):
 
 
 class Serve(NamedTuple):
-    """Stream a file or a listing to the server (a read of ``trial_keeper.wire``); may occur repeatedly."""
+    """Order to upload a file or a listing to the server, which asked for it with a "read"
+    (``trial_keeper.wire``).
+
+    The same order may be returned repeatedly, but must be carried out once.
+    """
 
     number: int
     kind: str
@@ -171,7 +192,10 @@ class Serve(NamedTuple):
 
 
 class Extend(NamedTuple):
-    """Move the end of lease ``number`` from ``before`` to ``until``; answered by ``extended``."""
+    """Order to write the new end ``until`` of lease ``number`` to its file. Answered by ``extended``.
+
+    ``before``: the previous end of the lease.
+    """
 
     number: int
     until: float
@@ -179,21 +203,25 @@ class Extend(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """Start or stop reading the machine's GPUs; ``gpus_read`` is called after each change."""
+    """Order to begin or to end regular readings of the machine's GPUs.
+
+    Each change is passed to ``gpus_read``.
+    """
 
     on: bool
 
 
 class Say(NamedTuple):
-    """Write one sentence to the keeper's log."""
+    """Order to write one sentence to the keeper's log."""
 
     sentence: str
 
 
 class Leave(NamedTuple):
-    """Exit the keeper: none of its attempts runs.
+    """Order to exit the keeper, because none of its attempts runs any more.
 
-    ``clear``: first kill all other processes of the experiment, because no other keeper kills them.
+    ``clear``: first kill all other processes of the experiment on this machine, because no later keeper does
+    that.
     """
 
     reason: str
@@ -227,7 +255,10 @@ else:
 
 
 class Seen(NamedTuple):
-    """Content of a claim file at one look. ``alive``: the attempt's shim runs. ``at``: unix seconds."""
+    """What a look at an attempt found: the content of its claim file, and whether its shim runs (``alive``).
+
+    ``at``: time of the look in unix seconds.
+    """
 
     claim: Claim | None
     alive: bool
@@ -235,10 +266,10 @@ class Seen(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Frames of a ``Read``.
+    """Result of one ``Read``: the frames that were read from a metrics file.
 
-    ``end``: offset after the last frame. ``bad``: the bytes at ``end`` are not a frame header. ``more``:
-    complete frames may follow.
+    ``skipped``: number of frames passed over. ``end``: offset after the last frame. ``bad``: the bytes at
+    ``end`` are not a frame header. ``more``: further complete frames may follow.
     """
 
     payloads: list[bytes]
@@ -249,11 +280,11 @@ class Chunk(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Result of one ``Count``.
+    """Result of one ``Count``: the number of frames in a piece of a metrics file.
 
-    ``frames``, ``end``, ``bad`` and ``more`` as in ``Chunk``, with ``frames`` as a number. ``size``: bytes in
-    the file. ``at``: unix seconds. ``printed``: there are no frames, but NNI's SDK has printed results to
-    standard output.
+    ``end``: offset after the last frame. ``bad``: the bytes at ``end`` are not a frame header. ``more``:
+    further complete frames may follow. ``size``: bytes in the file. ``at``: time of the count in unix
+    seconds. ``printed``: the file is empty, but NNI's SDK has printed results to standard output.
     """
 
     frames: int

@@ -1,4 +1,6 @@
-"""The two calls to the server: their times, their content, and the check of the answers."""
+"""The two kinds of calls to the server: when they are made, what they contain, and which answers are
+valid.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,9 @@ REPLACED = "instance"  # the server's reason to refuse a keeper that was replace
 
 
 class Exchange:
-    """Keeps one call of each channel in flight.
+    """Makes the sync calls to the server, at most one of each kind (``Channel``) at a time.
 
-    ``status`` returns the errors of the keeper itself, as one sentence; None without an error.
+    ``status`` returns the errors of the keeper itself, as one sentence; None if there are none.
     """
 
     def __init__(
@@ -62,7 +64,9 @@ class Exchange:
     # -- answers
 
     def refusal(self, now: float, channel: Channel, answer: Answer) -> str | None:
-        """Return the reason to ignore this answer; None if the answer is valid."""
+        """Return the reason to ignore this answer, for example an older server or an expired lease; None if
+        it is valid.
+        """
         trouble = "this keeper has been replaced" if self.replaced else self._disobeyed(answer)
         flight = self._flights[channel]
         held_back = self._lease.refuses(now, sent_at=flight.sent_at, whole=flight.whole)
@@ -85,7 +89,7 @@ class Exchange:
         return None
 
     def answered(self, now: float, channel: Channel, answer: Answer) -> Flight:
-        """Record which news the server has received; return the call that the server has answered."""
+        """Handle a valid answer: mark what its call reported as received. Return the content of this call."""
         flight = self._flights.pop(channel)
         if channel is Channel.WAIT and self._ledger.retry_at > now:
             self._wait_at = now + RETRY_S  # else the server would repeat the unwritten commands at once
@@ -107,7 +111,10 @@ class Exchange:
         return flight
 
     def failed(self, now: float, channel: Channel, sentence: str, reason: str | None) -> bool:
-        """Mark the content of the call as unsent; return whether the server has just replaced this keeper."""
+        """Mark the content of a failed call as unsent. Return True if the server has replaced this keeper.
+
+        It returns True only once, for the first answer that says so.
+        """
         flight = self._flights.pop(channel)
         self._reports.lost(flight)
         self._backoff.failed(now, call=flight.no, last=self._sync_no)
@@ -120,7 +127,7 @@ class Exchange:
         return True
 
     def hurry(self) -> None:
-        """End the pause after a failed call, so that the next call is made at once."""
+        """End the pause after failed calls, so that the next call is made at once."""
         self._backoff.hurry()
 
     # -- GPUs
@@ -132,14 +139,14 @@ class Exchange:
             self._held.out.append(fx.Survey(on))
 
     def gpus_read(self, reading: GpuReading) -> None:
-        """Report a reading of the GPUs if the server still asks for readings."""
+        """Include this reading of the GPUs in the next report, if the server still asks for such readings."""
         if self._surveys:
             self._reports.gpus_read(reading)
 
     # -- calls
 
     def pump(self, now: float) -> None:
-        """Start each call that is due and not in flight."""
+        """Make each call to the server that is due, unless a call of its kind is in flight."""
         if now < self._backoff.retry_at:
             return
         free = Channel.REPORT not in self._flights and not self._collecting
@@ -155,7 +162,7 @@ class Exchange:
             self._send(now, Channel.WAIT, Flight())
 
     def frames_read(self, now: float, job: str, chunk: fx.Chunk) -> None:
-        """Add the frames of a read to the report that is being built."""
+        """Add the metrics that were read from an attempt's file to the report that is being built."""
         attempt = self._held.attempts.get(job)
         if attempt is not None:  # None: the attempt was forgotten in the step that ordered the read
             self._reports.add(attempt, chunk)
@@ -202,14 +209,17 @@ class Exchange:
     # -- time
 
     def tick(self, now: float) -> None:
-        """Allow reads again after a round without a frame, and repeat the ends that are not confirmed."""
+        """Repeat reports of ends that the server has not confirmed, if it is time for that.
+
+        Also allow reads of metrics files again, which pause after a round that found no new metric.
+        """
         self._breather = False
         if self._remind_at is not None and now >= self._remind_at:
             self._remind_at = None
             self._reports.remind()
 
     def times(self, now: float) -> Iterator[float]:
-        """Yield the times at which a call or a reminder is due."""
+        """Yield the times at which the next calls, or repeated reports of ends, are due."""
         if self._remind_at is not None:
             yield self._remind_at
         if self.replaced:

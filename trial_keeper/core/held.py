@@ -1,4 +1,4 @@
-"""The attempts that a keeper holds, and the effects on these attempts."""
+"""All attempts of a keeper, and the effects (orders to the keeper's host) that wait to be carried out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """Attempts by job id. ``out`` collects the effects to carry out now; ``put_off`` queues later effects."""
+    """All attempts of the keeper, by job id.
+
+    ``out`` collects the effects to carry out now. ``put_off`` adds an effect to carry out later.
+    """
 
     def __init__(self, attempts: dict[str, Attempt], boot_id: str) -> None:
         self.attempts = attempts
@@ -22,29 +25,33 @@ class Held:
         self._later: list[tuple[float, Effect]] = []
 
     def unsealed(self, job: str) -> Attempt | None:
-        """Return the attempt of this job; None if the attempt is unknown or sealed."""
+        """Return the attempt with this job id; None if it is unknown or has been sealed, which means it has
+        ended.
+        """
         attempt = self.attempts.get(job)
         return attempt if attempt is not None and attempt.live else None
 
     def undecided(self, job: str) -> Attempt | None:
-        """Return the attempt of this job; None if the attempt is unknown, sealed or about to be sealed."""
+        """Return the attempt with this job id; None if it is unknown, has ended, or its end is already
+        decided.
+        """
         attempt = self.unsealed(job)
         return None if attempt is None or attempt.sealing else attempt
 
     def live(self) -> list[Attempt]:
-        """Return all attempts that are not sealed."""
+        """Return all attempts that are not sealed, which means that they have not ended for the keeper."""
         return [attempt for attempt in self.attempts.values() if attempt.live]
 
     def here(self, attempt: Attempt) -> bool:
-        """Return whether the attempt was ordered in the present boot of the host."""
+        """Return whether the attempt was ordered for the present boot of the host."""
         return attempt.boot_id == self.boot_id
 
     def look(self, attempt: Attempt) -> None:
-        """Order a look at the attempt's claim."""
+        """Order a look at the attempt's claim file and shim."""
         self.out.append(fx.Look(attempt.job, attempt.directory, attempt.shim))
 
     def put_off(self, at: float, effect: Effect) -> None:
-        """Order ``effect`` for the time ``at``. The effect is dropped if its attempt has ended by then."""
+        """Order ``effect`` for the time ``at``. The effect is dropped if its attempt is gone by then."""
         self._later.append((at, effect))
 
     def release(self, now: float) -> None:
@@ -58,5 +65,5 @@ class Held:
         return attempt is not None and not (isinstance(effect, fx.Signal) and attempt.sealing)
 
     def times(self) -> Iterator[float]:
-        """Return an iterator over the times of the delayed effects."""
+        """Return an iterator over the times for which effects were delayed."""
         return (at for at, _ in self._later)

@@ -1,4 +1,4 @@
-"""Identity and limits that a keeper gets at its start."""
+"""What identifies a keeper to the server, and the time limits that it gets at its start."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ if TYPE_CHECKING:
 
 
 class Identity(NamedTuple):
-    """Identity and limits of a keeper.
+    """What identifies a keeper to the server, and its time limits.
 
-    ``idle_s``: the keeper exits after this time without an answer of the server and without a live attempt.
-    ``unreported_s`` replaces ``idle_s`` while the keeper holds unreported ends that would be lost at its
-    exit; None: unreported ends stay on disk. ``orphan_s``: the keeper stops all attempts after this time
-    without an answer of the server; None: attempts continue. ``host`` returns the ``host`` of
-    ``trial_keeper.wire``, None if unknown. ``ending``: the host is shutting down and gives attempts this
-    grace in seconds; None: the host stays up.
+    ``idle_s``: the keeper exits after this time without an answer of the server and without a running
+    attempt. ``unreported_s`` replaces ``idle_s`` while the keeper has unreported ends of attempts that would
+    be lost at its exit; None: unreported ends stay on disk. ``orphan_s``: the keeper stops all attempts after
+    this time without an answer of the server; None: attempts continue. ``status``: errors of the keeper
+    itself at its start.
+
+    ``host`` returns the resources of the machine (``host`` of ``trial_keeper.wire``), None if unknown.
+    ``ending``: the host is shutting down and gives attempts this grace in seconds; None: the host stays up.
     """
 
     instance: str

@@ -16,7 +16,10 @@ STEP = 20  # the end must move by 1/STEP of the lease before the file is rewritt
 
 
 class Lease:
-    """Current lease of the keeper. ``number``: 0 before the first lease. ``until``: end, as in the file."""
+    """Current lease of the keeper. ``number``: 0 before the first lease.
+
+    ``until``: end, as in the lease's file.
+    """
 
     def __init__(self, number: int, until: float) -> None:
         self.number = number
@@ -24,11 +27,19 @@ class Lease:
         self.trouble: str | None = None
 
     def refuses(self, at: float, *, sent_at: float, whole: bool) -> bool:
-        """Return whether an answer that arrives at ``at`` came too late to be applied."""
+        """Return whether an answer that arrives at ``at`` must be ignored, because the lease has expired.
+
+        After the end of the lease, an answer counts only if its request named all attempts (``whole``) and
+        was sent after the end.
+        """
         return at >= self._until and not (whole and sent_at >= self._until)
 
     def extend(self, at: float, *, sent_at: float, seconds: float) -> Extend | None:
-        """Extend the lease after the answer to a request sent at ``sent_at``; return the order to write."""
+        """Extend the lease, or begin a new lease, after an answer of the server that allows ``seconds``.
+
+        The time counts from ``sent_at``, when the request was sent. Return the order to write the new end to
+        the lease's file; None if the end changes too little.
+        """
         until = int((sent_at + seconds) * TICKS) / TICKS
         fresh = at >= self._until
         if until <= (at if fresh else self._until + seconds / STEP):
@@ -39,7 +50,10 @@ class Lease:
         return order
 
     def written(self, order: Extend, trouble: str | None) -> bool:
-        """Record the outcome of ``order`` (None: success); return whether the lease's error has changed."""
+        """Record whether the new end of the lease could be written (``trouble`` None) or why not.
+
+        Return whether this error differs from the previous one.
+        """
         if trouble is not None and order.until == self._until:
             self._until = order.before
         news = trouble != self.trouble

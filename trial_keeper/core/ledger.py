@@ -1,4 +1,4 @@
-"""Records of the journal in progress: each record is written, then flushed, then acknowledged."""
+"""Journal records in progress: each record is written, then flushed to disk, then confirmed to the server."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PAUSE_S = 1.0
 
 
 def nothing(now: float) -> None:
-    """Do nothing. This is the action of a record without an action."""
+    """Do nothing. This is the action for a record that no action waits for."""
 
 
 class Ledger:
-    """Numbers the records, and keeps the action to take after a record is written or has failed.
+    """Numbers the journal's new records, and keeps the action to take when a record is written or has failed.
 
-    ``out`` collects the effects. All commands up to ``acked_cmd`` are durable. ``trouble`` is the error of
-    the journal, None without an error.
+    ``out`` collects the effects, which are orders to the keeper's host. All commands up to ``acked_cmd`` are
+    on disk. ``trouble`` is the present error of the journal; None without an error.
     """
 
     def __init__(self, out: list[fx.Effect], acked_cmd: int) -> None:
@@ -42,16 +42,18 @@ class Ledger:
     def append(
         self, record: Record, *, flush: bool = True, written: Act = nothing, failed: Act = nothing
     ) -> None:
-        """Order a record to be written. Without ``flush``, a crash of the host may lose the record.
+        """Order a record to be written to the journal.
 
-        The flush of a record with a ``seq`` acknowledges the command of that number.
+        Then ``written`` is called, or ``failed`` after an error. Without ``flush``, a crash of the host may
+        lose the record. If the record has a ``seq``, its flush confirms the server's command with this
+        number.
         """
         self._number += 1
         self._unwritten.append((self._number, record.get("seq"), written, failed))
         self._out.append(fx.Append(self._number, record, flush))
 
     def written(self, now: float) -> None:
-        """Take the action of the oldest pending record.
+        """Take the action that waited for the oldest record in progress, because the record is written now.
 
         The record is in the page cache, so it survives the end of the keeper's process.
         """
@@ -61,18 +63,26 @@ class Ledger:
         written(now)
 
     def write_failed(self, now: float) -> None:
-        """Take the ``failed`` action of the oldest pending record, and pause the commands."""
+        """Take the action for the failure of the oldest record in progress.
+
+        Then apply no command for PAUSE_S.
+        """
         _, _, _, failed = self._unwritten.popleft()
         self.retry_at = now + PAUSE_S
         failed(now)
 
     def flushed(self, number: int) -> None:
-        """Acknowledge the commands of all records up to ``number``, which now survive power loss."""
+        """Count the commands of all records up to ``number`` as durable, because these records are on disk
+        now.
+        """
         while self._unflushed and self._unflushed[0][0] <= number:
             self.acked_cmd = self._unflushed.popleft()[1]
 
     def say(self, sentence: str | None) -> bool:
-        """Set and log the error of the journal (None: no error); return whether the error has changed."""
+        """Set the present error of the journal (None: no error) and log it.
+
+        Return whether the error has changed.
+        """
         if sentence == self.trouble:
             return False
         self.trouble = sentence

@@ -1,4 +1,7 @@
-"""Record types of the keeper's journal. ``k`` is the kind. Earlier versions wrote fewer fields."""
+"""Types of the records in the keeper's journal. The field ``k`` names the type.
+
+Journals that earlier versions wrote may lack fields.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,24 @@ if TYPE_CHECKING:
         job: str
 
     class EpochRecord(_Common, total=False):
-        """Start of the keeper: first record of a rewritten journal, which begins with ``n`` records."""
+        """Record of a start of the keeper. It begins each rewritten journal.
+
+        ``n``: number of records with which the journal was rewritten, including this record.
+        """
 
         k: Literal["epoch"]
         k_epoch: int
         n: int
 
     class ServerRecord(_Common):
-        """Database and epoch of the last server whose answer the keeper has applied."""
+        """Record of the database and epoch of the last server whose answer the keeper has applied."""
 
         k: Literal["server"]
         db_id: str | None
         m_epoch: int
 
     class NopRecord(_Common):
-        """Command that changes nothing."""
+        """Record of a command that changes nothing."""
 
         k: Literal["nop"]
 
@@ -37,7 +43,10 @@ if TYPE_CHECKING:
         start: Start
 
     class StartRecord(_Start, total=False):
-        """Order to start an attempt. ``apart``: its claim is in the keeper's folder."""
+        """Record of a command to start an attempt.
+
+        ``apart``: the attempt's claim file is in the keeper's folder, not in the trial's, as in old versions.
+        """
 
         apart: bool
 
@@ -47,27 +56,29 @@ if TYPE_CHECKING:
         doomed: bool
 
     class StopRecord(_Stop, total=False):
-        """Order to stop an attempt."""
+        """Record of an order to stop an attempt."""
 
         orphaned: bool
         evicted: bool
 
     class UpdateRecord(_Common):
-        """Further parameter set for an attempt."""
+        """Record of a command that brings a further parameter set for an attempt."""
 
         k: Literal["update"]
         index: int
         parameter: str
 
     class ClaimedRecord(_Common):
-        """Claim of a shim on an attempt."""
+        """Record that a shim has claimed an attempt, which means that the shim starts the attempt's
+        command.
+        """
 
         k: Literal["claimed"]
         shim: tuple[int, str] | None
         started: Started | None
 
     class FinalRecord(_Common):
-        """End of a sealed attempt."""
+        """Record of the end of a sealed attempt."""
 
         k: Literal["final"]
         final: Final
@@ -75,7 +86,7 @@ if TYPE_CHECKING:
         note: str | None
 
     class GoneRecord(_Common):
-        """Removal of an attempt from the keeper's state."""
+        """Record that the keeper has dropped an attempt, usually because the server has confirmed its end."""
 
         k: Literal["gone"]
 

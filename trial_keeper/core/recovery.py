@@ -1,4 +1,4 @@
-"""Recovery from the journal: rebuild the attempts from records, and shorten the records."""
+"""Rebuilds the keeper's attempts from the records of its journal, and finds the shortest such records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class DurableState:
-    """State that survives a restart. ``applied``: number of the last command whose record is written."""
+    """State of a keeper that survives a restart, rebuilt from the records of its journal.
+
+    ``applied``: number of the last command whose record is written.
+    """
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.k_epoch = 0
@@ -32,7 +35,7 @@ class DurableState:
             self._restore(record)
 
     def records(self) -> list[Record]:
-        """Return the shortest records that rebuild this state."""
+        """Return the shortest list of records that rebuilds this state."""
         epoch: EpochRecord = {"k": "epoch", "k_epoch": self.k_epoch}
         found: list[Record] = [
             epoch,
@@ -63,9 +66,9 @@ class DurableState:
 def is_whole(records: list[Record]) -> bool:
     """Return whether the journal still has all records of its last rewrite.
 
-    The rewrite was atomic and durable. If a record of the rewrite is missing, the file was truncated and the
-    extent of the loss is unknown. Records that were appended after the rewrite may be missing, because the
-    server sends their commands again.
+    A rewrite is atomic and durable. So if one of its records is missing, the file was cut and the loss may be
+    larger. Records that were appended after the rewrite may be missing, because the server sends their
+    commands again.
     """
     if not records:
         return False
@@ -74,7 +77,7 @@ def is_whole(records: list[Record]) -> bool:
 
 
 def fold(records: list[Record]) -> list[Record]:
-    """Return the shortest records that rebuild the same state as ``records``."""
+    """Return the shortest list of records that rebuilds the same state as ``records``."""
     return DurableState(records).records()
 
 
@@ -117,17 +120,23 @@ def _records_of(attempt: Attempt) -> list[Record]:
 
 
 def start_record(job: str, seq: int, start: Start, *, apart: bool) -> StartRecord:
-    """Return the record of an order to start an attempt. ``apart``: the claim is in the keeper's folder."""
+    """Return the journal record of a command to start an attempt.
+
+    ``apart``: the attempt's claim file is in the keeper's folder, not in the trial's, as in old versions.
+    """
     return {"k": "start", "seq": seq, "job": job, "start": start, "apart": apart}
 
 
 def claimed_record(attempt: Attempt) -> ClaimedRecord:
-    """Return the record of the attempt's shim. The record replaces a claim file that vanishes."""
+    """Return the journal record of the shim that has claimed the attempt.
+
+    The record serves instead of the claim file if the file disappears.
+    """
     return {"k": "claimed", "job": attempt.job, "shim": attempt.shim, "started": attempt.started}
 
 
 def stop_record(attempt: Attempt) -> StopRecord:
-    """Return the record of an order to stop the attempt."""
+    """Return the journal record of an order to stop the attempt."""
     return {
         "k": "stop",
         "job": attempt.job,
@@ -139,7 +148,7 @@ def stop_record(attempt: Attempt) -> StopRecord:
 
 
 def final_record(attempt: Attempt, final: Final) -> FinalRecord:
-    """Return the record of the end of a sealed attempt."""
+    """Return the journal record of the end of a sealed attempt."""
     return {
         "k": "final",
         "job": attempt.job,

@@ -1,4 +1,4 @@
-"""Reports to the server: collect the news of attempts, and select the news that fits into one call."""
+"""Reports to the server: collects news of the attempts, and selects what fits into one call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READS = 64  # most reads per report: a long search for the first unsent frame m
 
 
 class Flight:
-    """Content of one call to the server, which is sent again if the call fails."""
+    """Content of one sync call to the server. It is sent again later if the call fails."""
 
     def __init__(self) -> None:
         self.no = 0
@@ -27,7 +27,11 @@ class Flight:
 
 
 class Reports:
-    """News of all attempts. ``urgent``: the keeper itself has news."""
+    """Collects news of all attempts for reports to the server.
+
+    ``urgent``: there is news of the keeper itself, such as an error. ``owed_ack``: number of a command that
+    the server does not know to be durable yet.
+    """
 
     def __init__(self, attempts: dict[str, Attempt]) -> None:
         self._attempts = attempts
@@ -45,7 +49,9 @@ class Reports:
     # -- news
 
     def gpus_read(self, reading: GpuReading | None) -> None:
-        """Set the reading of the GPUs to report; None: the GPUs are unknown."""
+        """Include this reading of the machine's GPUs in the next report; None: nothing is known about the
+        GPUs.
+        """
         self._gpu = reading
         self._tell_gpu()
 
@@ -55,34 +61,34 @@ class Reports:
             self.urgent = True
 
     def grown(self, job: str) -> None:
-        """Record that the attempt's metrics file may hold unread frames."""
+        """Record that the attempt's metrics file may have metrics that were not read yet."""
         self._grown[job] = None
 
     def tell(self, attempt: Attempt) -> None:
-        """Include the attempt in the next report."""
+        """Include the attempt's state in the next report."""
         self._told[attempt.job] = None
 
     def tell_soon(self, attempt: Attempt, at: float) -> None:
-        """Include the attempt in the next report, which is sent at the time ``at`` at the latest."""
+        """Include the attempt's state in the next report, which is sent at the time ``at`` at the latest."""
         self._soon.setdefault(attempt.job, at)
 
     def forget(self, job: str) -> None:
-        """Discard all news of the attempt."""
+        """Discard all news of the attempt that a report would include."""
         for queue in (self._grown, self._told, self._soon):
             queue.pop(job, None)
 
     @property
     def unread(self) -> bool:
-        """Return whether a metrics file may hold unread frames."""
+        """Return whether some attempt's metrics file may have metrics that were not read yet."""
         return bool(self._grown)
 
     def due(self, now: float) -> bool:
-        """Return whether a report is due."""
+        """Return whether there is news that must be reported to the server now."""
         at = self.due_at(now)
         return at is not None and at <= now
 
     def due_at(self, now: float) -> float | None:
-        """Return the time of the next report; None without news."""
+        """Return the time at which the next report to the server is due; None if there is no news."""
         if self.urgent or self._grown or self._told:
             return now
         return min(self._soon.values()) if self._soon else None
@@ -90,7 +96,10 @@ class Reports:
     # -- one report
 
     def inventory(self) -> Flight:
-        """Return a call that names all attempts, without frames. The answer has the server's frame counts."""
+        """Return the content of a call that names all attempts, without metrics.
+
+        The server's answer states how many metrics of each attempt it has stored.
+        """
         flight = Flight()
         flight.whole = True
         flight.gpu = self._gpu
@@ -100,13 +109,16 @@ class Reports:
         return flight
 
     def open(self) -> None:
-        """Begin to build a report."""
+        """Begin to build a report, which is empty at first."""
         self._draft = {}
         self._room = (wire.MAX_BYTES, wire.MAX_EVENTS)
         self._reads = _READS
 
     def next_read(self) -> fx.Read | None:
-        """Return the next read for the open report; None if the report is complete."""
+        """Return the next order to read metrics for the report that is being built.
+
+        Return None if the report is full or no metrics file has grown.
+        """
         size, frames = self._room
         while self._grown and size > 0 and frames > 0 and self._reads > 0:
             job = next(iter(self._grown))
@@ -120,7 +132,7 @@ class Reports:
         return None
 
     def add(self, attempt: Attempt, chunk: fx.Chunk) -> None:
-        """Add the frames of a read to the open report."""
+        """Add the metrics that were read from an attempt's file to the report that is being built."""
         attempt.advance(chunk.skipped + len(chunk.payloads), chunk.end)
         if chunk.payloads:
             _first, payloads = self._draft.setdefault(attempt.job, (attempt.sent, []))
@@ -134,7 +146,7 @@ class Reports:
                 self._room = (0, 0)  # the next frame does not fit
 
     def close(self, now: float) -> Flight | None:
-        """Return the finished report; None without news."""
+        """Finish the report that is being built, and return it; None if it would have no news."""
         soon = any(at <= now for at in self._soon.values())
         if not (self._draft or self._told or self.urgent or soon):
             return None
@@ -157,20 +169,25 @@ class Reports:
         return flight
 
     def _untold(self, job: str) -> bool:
-        """Return whether the end of an attempt must wait until all its frames are sent."""
+        """Return whether the attempt has ended but its end is unsent, because some of its metrics are
+        unread.
+        """
         attempt = self._attempts.get(job)
         return attempt is not None and not attempt.live and not attempt.final_sent and job in self._grown
 
     def flushed(self, acked_cmd: int) -> None:
-        """Report now that commands up to ``acked_cmd`` are durable, if an end was reported before that."""
+        """Make a report due if it has to confirm commands up to ``acked_cmd``, which are on disk now.
+
+        This is the case if an attempt's end was reported before its last command was on disk.
+        """
         if self.owed_ack is not None and acked_cmd >= self.owed_ack:
             self.owed_ack = None
             self.urgent = True
 
-    # -- outcome of a report
+    # -- results of calls
 
     def delivered(self, flight: Flight) -> None:
-        """Record that the server has received the content of the call."""
+        """Record that the server has received the content of this call."""
         if flight.gpu is self._gpu:
             self._gpu_told = True
         for job, entry in flight.entries.items():
@@ -179,7 +196,9 @@ class Reports:
                 attempt.started_sent = True
 
     def lost(self, flight: Flight) -> None:
-        """Mark the content of a failed call as unsent, so that a later report repeats this content."""
+        """Record that the server may lack the content of this failed call, so that a later report
+        repeats it.
+        """
         if flight.gpu is not None:
             self._tell_gpu()
         for job, entry in flight.entries.items():
@@ -193,7 +212,10 @@ class Reports:
             self._told[job] = None
 
     def start_over(self) -> None:
-        """Report all news again. The server may lack earlier reports, and will send new frame counts."""
+        """Report everything again, because the server has changed and may lack earlier reports.
+
+        The server's answer then states how many metrics of each attempt it has stored.
+        """
         self._tell_gpu()
         for job, attempt in self._attempts.items():
             attempt.seek(attempt.acked)
@@ -205,7 +227,10 @@ class Reports:
                 self._told[job] = None
 
     def acknowledged(self, acks: dict[str, int], rewind: dict[str, int]) -> None:
-        """Record by job the number of committed frames, and return to the positions in ``rewind``."""
+        """Record how many metrics of each attempt the server has stored (``acks``, by job id).
+
+        ``rewind`` has, by job id, the number of the metric from which the server needs the metrics again.
+        """
         for job, count in acks.items():
             attempt = self._attempts.get(job)
             if attempt is not None and attempt.acknowledge(count):
@@ -219,7 +244,7 @@ class Reports:
                 self._told[job] = None
 
     def remind(self) -> None:
-        """Report again each end that was sent but not confirmed by the server."""
+        """Report again the end of each attempt whose end was sent but not confirmed by the server."""
         for job, attempt in self._attempts.items():
             if attempt.final_sent:
                 attempt.final_sent = False
@@ -227,7 +252,7 @@ class Reports:
 
 
 def _entry(attempt: Attempt, first: int, payloads: list[bytes], *, final: bool) -> ReportedAttempt:
-    # Send the start with each end: a new server may lack the start, and does not ask after the end.
+    # Send the start together with the end: a new server may not know the start, and cannot ask for it later.
     started = attempt.started if final or not attempt.started_sent else None
     return {
         "from": first,

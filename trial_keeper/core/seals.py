@@ -1,4 +1,6 @@
-"""The end of an attempt: kill remaining processes, count the metrics, report the end, drop the attempt."""
+"""Seals attempts, which is their end: all processes are gone, all metrics are counted, the end is
+reported.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ SWEEPS = 200
 
 
 def bad_header(offset: int) -> str:
-    """Return the error message for a metrics file that is unreadable from byte ``offset`` on."""
+    """Return the error message for a metrics file that cannot be read from byte ``offset`` on."""
     return f"the metrics file holds no frame header at byte {offset}; nothing from there on is read"
 
 
 class Seals:
-    """Seals attempts: kills their remaining processes, counts their metrics and records their ends."""
+    """Seals attempts: kills their remaining processes, counts their metrics, and records how they ended."""
 
     def __init__(self, held: Held, ledger: Ledger, reports: Reports) -> None:
         self._held = held
@@ -30,15 +32,19 @@ class Seals:
         self._reports = reports
 
     def sweep(self, attempt: Attempt, cause: str) -> None:
-        """Kill the remaining processes of an attempt whose shim has ended, then seal the attempt."""
+        """Kill the remaining processes of an attempt whose shim has ended unexpectedly, then seal the
+        attempt.
+
+        ``cause``: sentence that explains the end.
+        """
         attempt.sealing = True
         attempt.cause = cause
         self._held.out.append(fx.Sweep(attempt.job, attempt.directory))
 
     def swept(self, now: float, job: str, pids: list[int]) -> None:
-        """Seal the attempt if no process is left, else sweep again.
+        """Kill the attempt's processes again if some were found; else count the metrics and seal the attempt.
 
-        ``pids``: processes with the attempt's mark that this sweep has found and killed.
+        ``pids``: processes of the attempt that were found and killed this time.
         """
         attempt = self._held.unsealed(job)
         if attempt is None:
@@ -55,7 +61,11 @@ class Seals:
             self._held.put_off(now + pause, fx.Sweep(job, attempt.directory))
 
     def seal(self, attempt: Attempt, verdict: str | None = None, cause: str | None = None) -> None:
-        """Start to count the attempt's metrics. The attempt is sealed when the count is complete."""
+        """Begin to count the metrics of an attempt whose processes have ended. After the count it is sealed.
+
+        ``verdict``: reason of the end; None: the claim file decides. ``cause``: sentence that explains the
+        reason.
+        """
         attempt.sealing = True
         attempt.verdict = verdict
         attempt.cause = cause
@@ -63,7 +73,10 @@ class Seals:
         self._held.out.append(fx.Count(attempt.job, attempt.directory, attempt.tally_offset))
 
     def counted(self, now: float, job: str, tally: fx.Tally) -> bool:
-        """Add the count of one piece of the file; return whether the attempt is sealed now."""
+        """Add the count of one piece of the metrics file to the attempt's total.
+
+        Return whether it is sealed now.
+        """
         attempt = self._held.unsealed(job)
         if attempt is None:
             return False
@@ -102,7 +115,10 @@ class Seals:
             self._reports.grown(attempt.job)
 
     def forget(self, attempt: Attempt) -> None:
-        """Drop the attempt but keep its files. A loss of the journal record only delays the next recovery."""
+        """Drop the attempt from the keeper's state, but keep its files.
+
+        If the journal loses the record of this, the next keeper only has a little more to recover.
+        """
         self._ledger.append({"k": "gone", "job": attempt.job}, flush=False)
         del self._held.attempts[attempt.job]
         self._reports.forget(attempt.job)

@@ -1,4 +1,6 @@
-"""Time limits of a keeper: without an answer of the server, without attempts, and on a host's shutdown."""
+"""Decides when the keeper exits: without contact to the server, without attempts, or when its host shuts
+down.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ LAST_WORDS_S = 5.0  # longest wait for the server to confirm the ends on a host 
 
 
 class Stay:
-    """Decides when the keeper exits. ``heard_at``: time of the server's last answer, or of the start."""
+    """Decides when the keeper exits, and when it stops attempts because the server does not answer.
+
+    ``heard_at``: time of the server's last answer or, before the first answer, of the keeper's start.
+    """
 
     def __init__(self, identity: Identity, held: Held, stops: Stops) -> None:
         self._identity = identity
@@ -27,7 +32,7 @@ class Stay:
         self._leave_at: float | None = None
 
     def leave(self, reason: str, *, clear: bool = False) -> None:
-        """Order the keeper's exit, unless the exit is already ordered."""
+        """Order the keeper's exit, unless it is already ordered. For ``clear``, see ``effects.Leave``."""
         if not self.leaving:
             self.leaving = True
             self._held.out.append(fx.Leave(reason, clear))
@@ -46,9 +51,10 @@ class Stay:
             self.leave("no attempt is live and no server could be reached")
 
     def wind_up(self, now: float) -> None:
-        """Order the keeper's exit on a host that shuts down.
+        """Order the keeper's exit when its work is done, because its host shuts down.
 
-        The keeper exits after the server has confirmed all ends, or LAST_WORDS_S after the last end.
+        The keeper exits after the server has confirmed the ends of all attempts, or LAST_WORDS_S after the
+        last end.
         """
         if not self._held.attempts:
             self.leave("its host is about to end")
@@ -58,7 +64,7 @@ class Stay:
             self.leave("its host is about to end, but the server has not received the ends of all trials")
 
     def times(self) -> Iterator[float]:
-        """Yield the times at which ``tick`` or ``wind_up`` has work."""
+        """Yield the times at which ``tick`` or ``wind_up`` must be called."""
         for at in (self._idle_at(), self._orphaned_at(), self._leave_at):
             if at is not None:
                 yield at
@@ -70,7 +76,9 @@ class Stay:
         return self.heard_at + (self._identity.idle_s if kept is None else kept)
 
     def _orphaned_at(self) -> float | None:
-        """Return the time at which attempts are stopped for lack of contact with the server."""
+        """Return when all attempts must be stopped for lack of contact with the server; None if this limit is
+        off.
+        """
         limit = self._identity.orphan_s
         if limit is None or self.heard_at is None or not self._stops.orphans():
             return None

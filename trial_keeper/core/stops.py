@@ -1,4 +1,4 @@
-"""Stops of attempts, because of a command of the server, a lost server or the host's shutdown."""
+"""Stops attempts: by order of the server, without contact to the server, or when the host shuts down."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KILLS = 5  # most tries to kill a shim, one per second
 
 
 class Stops:
-    """Stops attempts, and kills the shims that do not obey a stop."""
+    """Stops attempts, and kills those shims that do not obey a stop."""
 
     def __init__(self, held: Held, ledger: Ledger, reports: Reports, seals: Seals) -> None:
         self._held = held
@@ -33,13 +33,13 @@ class Stops:
         self._kills: dict[str, tuple[float, fx.Kill]] = {}  # by job: time at which to kill
 
     def order(self, now: float, attempt: Attempt, grace: float) -> StopRecord:
-        """Stop the attempt unless a stop is already ordered; return the journal record of the stop."""
+        """Stop the attempt unless a stop is already ordered. Return the journal record of the stop."""
         if attempt.stop is None:
             self._stop(now, attempt, grace)
         return stop_record(attempt)
 
     def doom(self, now: float, job: str) -> None:
-        """Stop and forget an attempt that the server does not know."""
+        """Stop an attempt that the server does not know, and forget the attempt when it has ended."""
         attempt = self._held.attempts.get(job)
         if attempt is None:
             return
@@ -51,18 +51,18 @@ class Stops:
             self._ledger.append(stop_record(attempt))
 
     def orphans(self) -> list[Attempt]:
-        """Return the live attempts for which no stop is ordered."""
+        """Return the running attempts for which no stop is ordered yet."""
         return [attempt for attempt in self._held.live() if attempt.stop is None]
 
     def stop_orphans(self, now: float) -> None:
-        """Stop all attempts because the server has not answered for too long."""
+        """Stop all running attempts, because the server has not answered for too long."""
         for attempt in self.orphans():
             attempt.orphaned = True
             self._stop(now, attempt, KILL_GRACE_S)
             self._ledger.append(stop_record(attempt))
 
     def evict(self, now: float, grace: float) -> None:
-        """Stop all attempts because the host shuts down."""
+        """Stop all running attempts within ``grace`` seconds, because the host shuts down."""
         for attempt in self.orphans():
             self._held.out.append(fx.Say(f"{attempt.job}: it is stopped because its host is about to end"))
             attempt.evicted = True
@@ -80,12 +80,17 @@ class Stops:
             self._held.out.append(fx.Abort(attempt.job, attempt.directory))
 
     def signal(self, now: float, attempt: Attempt, shim: fx.Shim, grace: float) -> None:
-        """Order the shim to stop its command, and schedule the shim's kill for OBEY_S after the grace."""
+        """Order the shim to stop its attempt's command within ``grace`` seconds.
+
+        If the shim still runs OBEY_S after that, it is killed.
+        """
         self._held.out.append(fx.Signal(attempt.job, attempt.directory, shim, grace))
         self._kills[attempt.job] = now + grace + OBEY_S, fx.Kill(attempt.job, attempt.directory, shim)
 
     def signal_failed(self, now: float, signal: fx.Signal, sentence: str) -> None:
-        """Retry a stop that failed, until the attempt ends: the signal or the grace was not delivered."""
+        """Retry to stop an attempt, because its shim could not be signalled or the grace could not be
+        written.
+        """
         attempt = self._held.undecided(signal.job)
         if attempt is None:
             return
@@ -97,7 +102,10 @@ class Stops:
         self._held.put_off(now + RETRY_S, signal)
 
     def killed(self, now: float, order: fx.Kill) -> None:
-        """Look whether a shim has ended after SIGKILL; seal the attempt if the shim hangs in the kernel."""
+        """Check whether a shim has ended after SIGKILL.
+
+        After KILLS tries, seal the attempt without its shim's end.
+        """
         attempt = self._held.undecided(order.job)
         if attempt is None:
             return
@@ -109,16 +117,16 @@ class Stops:
             self._held.look(attempt)
 
     def release(self, now: float) -> None:
-        """Kill each shim that did not obey its stop in time."""
+        """Order the kill of each shim that has not obeyed a stop in time."""
         for job, (at, kill) in list(self._kills.items()):
             if at <= now:
                 del self._kills[job]
                 self._held.out.append(kill)
 
     def times(self) -> Iterable[float]:
-        """Return an iterator over the times at which to kill shims that have not obeyed."""
+        """Return an iterator over the times at which shims will be killed unless they obey a stop before."""
         return (at for at, _ in self._kills.values())
 
     def ended(self, job: str) -> None:
-        """Cancel the scheduled kill of an attempt's shim, because the attempt is sealed."""
+        """Cancel the planned kill of an attempt's shim, because the attempt has ended."""
         self._kills.pop(job, None)
