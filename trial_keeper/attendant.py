@@ -1,6 +1,7 @@
-"""Attendant: the program at the remote end of a machine's one connection, for all experiments there.
+"""Attendant: program on a machine over SSH that starts, ends and watches keepers for the server.
 
-The attendant reads requests, one JSON object per line, from standard input and answers on standard output::
+One attendant serves all experiments on its machine over one connection. It reads requests, one JSON object
+per line, from standard input and answers on standard output::
 
     {"no": int, "do": str, ...}   ->   {"no": int, "answer": {...}}  or  {"no": int, "error": one sentence}
 
@@ -8,23 +9,25 @@ The attendant reads requests, one JSON object per line, from standard input and 
     beat     {}                               the server is alive; not answered
     write    {"directory", "manager"}         replace manager.json (0600) of the keeper in the directory
     keep     {"directory", "path", "environ"} start the keeper unless it runs; answered when it has ended
-    end      {"directory", "told"}            end the keeper; answered when it has ended
-    remove   {"directory", "only_look"}       remove the directory of an experiment without a keeper, or only
-                                              report why the removal would fail
+    end      {"directory", "told"}            end the keeper; answered when it has ended. told: the server has
+                                              ordered the keeper to exit, so wait before the keeper is killed
+    remove   {"directory", "only_look"}       remove the directory of an experiment whose keeper has ended, or
+                                              only report an error if its keeper still runs
     read     {"directory", "folder": [str], "name", "offset", "tail": int | null}
              -> {"offset", "size", "identity", "data": base64}: a piece of a file below the folder, from the
                 offset on, or from the start of the last "tail" lines; size and identity are the file's
     list     {"directory", "folder": [str], "after": str | null}
              -> {"files": [[path, bytes, unix seconds]], "more": bool, "complete": bool}: files below the
-                folder whose paths sort after "after"; complete: the pages leave out no file
+                folder whose paths sort after "after"; more: ask again for the next files; complete: no file
+                is missing from the listing
     facts    {}                               facts of this machine (trial_keeper.machine.facts)
 
-For a file that cannot be read, read and list answer {"refused": "missing" | "name", "sentence"}. Only plain
-files are read, and links are not followed.
+If a file cannot be read, the answer to read or list is {"refused": "missing" | "name", "sentence"}. Only
+plain files are read, and links are not followed.
 
-``directory`` is the directory of an experiment, relative to the home; the keeper's directory is its subfolder
-``keeper``. ``path`` is put in front of PATH. Keepers are started detached, and continue after the attendant's
-end.
+``directory`` is the directory of an experiment, relative to the home directory; the keeper works in its
+subfolder ``keeper``. ``path`` is put in front of the keeper's PATH. Keepers are independent processes, which
+continue after the attendant has ended.
 """
 
 from __future__ import annotations
@@ -60,11 +63,11 @@ Request = Dict[str, Any]
 
 
 class Trouble(Exception):
-    """Error of a request. The message is one sentence."""
+    """Error while a request is served. The message is one sentence for the server."""
 
 
 class Process:
-    """Process of a keeper. ``child``: the Popen object if this process started the keeper."""
+    """Process of a keeper. ``child``: its Popen object, if this attendant has started the keeper."""
 
     def __init__(self, pid: int, child: Any = None) -> None:
         self.pid = pid
@@ -72,7 +75,7 @@ class Process:
         self._start = procs.start_time(pid)
 
     def wait(self, limit: float | None = None) -> bool:
-        """Wait for the keeper's end, at most ``limit`` seconds; return whether the keeper has ended."""
+        """Wait at most ``limit`` seconds for the keeper to end; return whether it has ended."""
         if self._child is not None:
             import subprocess
 
@@ -102,7 +105,10 @@ class Process:
 
     @property
     def code(self) -> int | None:
-        """Return the exit code, negative for a signal; None if the keeper runs or is no child process."""
+        """Return the keeper's exit code, negative for a signal.
+
+        Return None if the keeper still runs, or if this attendant has not started it.
+        """
         return None if self._child is None else self._child.returncode
 
     def alive(self) -> bool:
@@ -114,7 +120,11 @@ class Process:
 
 
 class Attendant:
-    """Server of requests. ``program``: file to run keepers from; ``say`` writes a line, from any thread."""
+    """Server of the requests that arrive on standard input.
+
+    ``program``: file from which keepers are started. ``say`` writes a line to standard output, from any
+    thread.
+    """
 
     def __init__(self, program: str, home: str, say: Callable[[bytes], None]) -> None:
         self._program = program
@@ -154,7 +164,10 @@ class Attendant:
         self._say(json.dumps({"no": number, **fields}).encode() + b"\n")
 
     def _path(self, request: Request) -> str:
-        """Return the path of the experiment's directory. Raise Trouble if the name is not valid."""
+        """Return the path of the experiment's directory that the request names.
+
+        Raise Trouble if it is not valid.
+        """
         parts = str(request["directory"]).split("/")
         if parts[0] != _TOP or len(parts) < 3 or any(part in ("", ".", "..") for part in parts):
             raise Trouble(f"{request['directory']!r} is not the directory of an experiment")
@@ -242,7 +255,9 @@ class Attendant:
         raise Trouble("its keeper does not end, not even when it is killed")
 
     def _found(self, directory: str) -> Process | None:
-        """Return the running keeper of a directory, even a new keeper that does not hold the lock yet."""
+        """Return the running keeper of a directory, even if it has just started and does not hold its
+        lock.
+        """
         with self._starting:
             process = find(directory)
             if process is None and directory in self._kept and self._kept[directory][0].alive():
@@ -312,7 +327,7 @@ def _folder(request: Request) -> list[str]:
 
 
 def _or_refused(act: Callable[[Request], Any]) -> Callable[[Request], Any]:
-    """Wrap a request so that missing files and bad names give a "refused" answer instead of an error."""
+    """Wrap the function of a request: a missing file or a bad name gives a "refused" answer, not an error."""
 
     def refuse(request: Request) -> Any:
         try:
@@ -326,7 +341,10 @@ def _or_refused(act: Callable[[Request], Any]) -> Callable[[Request], Any]:
 
 
 def find(directory: str) -> Process | None:
-    """Return the keeper of this directory: the process that was started for it and holds its lock."""
+    """Return the running keeper of this directory; None if no keeper runs there.
+
+    This is the process that was started for the directory and has the directory's lock file open.
+    """
     lock = os.path.realpath(f"{directory}/lock")
     for pid in procs.all_pids():
         if procs.strings(pid, "cmdline")[-1:] == [directory] and _has_open(pid, lock):
@@ -335,7 +353,10 @@ def find(directory: str) -> Process | None:
 
 
 def _removed(directory: str, *, last: bool) -> bool:
-    """Try to remove a directory; return False if a process, such as a compiler, still writes there."""
+    """Try to remove a directory; return False if a process still writes there, for example a compiler.
+
+    With ``last``, raise OSError instead.
+    """
     try:
         shutil.rmtree(directory)
     except OSError as error:
@@ -346,7 +367,10 @@ def _removed(directory: str, *, last: bool) -> bool:
 
 
 def _has_open(pid: int, path: str) -> bool:
-    """Return whether the process has the file open. Of a keeper's processes, only the keeper has the lock."""
+    """Return whether the process ``pid`` has the file ``path`` open.
+
+    A lock file is open in the keeper only, not in the other processes that the keeper has forked.
+    """
     try:
         names = os.listdir(f"/proc/{pid}/fd")
     except OSError:  # the process has ended, or belongs to another user
@@ -362,7 +386,7 @@ def _target(link: str) -> str | None:
 
 
 def _fate(process: Process, directory: str) -> dict[str, Any]:
-    """Return a keeper's exit code, if known, and the last line of its log if the keeper failed."""
+    """Return the exit code of an ended keeper, if known; if it failed, also the last line of its log."""
     failed = bool(process.code)
     return {"code": process.code, "said": _last_words(f"{directory}/keeper.log") if failed else None}
 
@@ -378,7 +402,7 @@ def _last_words(path: str) -> str | None:
 
 
 def cut_connection() -> None:
-    """End this user's sshd process of the connection, because the other end of the connection is gone.
+    """End the sshd process that serves this attendant's connection, because the server no longer answers.
 
     Without this, the forwarded port and the keepers' calls would hang for hours until the kernel gives up.
     """
@@ -390,7 +414,7 @@ def cut_connection() -> None:
 
 
 def run(program: str) -> None:
-    """Serve requests until standard input ends or is silent for too long."""
+    """Serve requests until standard input ends, or nothing arrives on it for too long."""
     saying = threading.Lock()
 
     def say(line: bytes) -> None:

@@ -1,4 +1,7 @@
-"""The keeper's main loop: pass events to ``KeeperCore``, and carry out the effects that the core returns."""
+"""The keeper's main loop: passes events to ``KeeperCore``, and carries out the effects that the core returns.
+
+An effect is an order, such as "start this attempt".
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,11 @@ RESTART_PAUSE_S = 1.0
 
 
 class Pipes(NamedTuple):
-    """Pipes to the spawner (requests, failures, and the shims' notices), and the pid of the spawner."""
+    """Pipes between the keeper and its spawner, the process that forks the shims, and the spawner's pid.
+
+    ``requests``: orders to fork shims. ``failures``: the spawner's reports of failed shims. ``wake``: the
+    shims' notices.
+    """
 
     requests: int
     failures: int
@@ -47,7 +54,7 @@ class Pipes(NamedTuple):
 
 
 class Keeper:
-    """Keeper that works in ``directory`` (``<experiment's directory>/keeper``)."""
+    """The running keeper. ``directory``: its own folder, ``<experiment's directory>/keeper``."""
 
     def __init__(self, directory: str, pipes: Pipes) -> None:
         self._directory = directory
@@ -92,7 +99,7 @@ class Keeper:
         self._loop.tell(lambda: self._core.gpus_read(now(), reading))
 
     def run(self) -> NoReturn:
-        """Run the loop until the core orders the exit, which ends the process."""
+        """Run the event loop. The process exits in it when the core orders that."""
         self._log.write(f"keeper {os.getpid()} starts, epoch {self._core.k_epoch}")
         self._loop.on_readable(self._pipes.wake, self._on_wake)
         self._loop.on_readable(self._pipes.failures, self._on_failure)
@@ -133,7 +140,10 @@ class Keeper:
             self._loop.perform(self._core.shim_failed(now(), job, _wait_status(int(status))))
 
     def _start_over(self) -> NoReturn:
-        """Restart the keeper: the spawner has ended, and only a fresh process can fork a lean spawner."""
+        """Replace this process by a fresh keeper, because the spawner has ended.
+
+        The spawner must be forked before most imports, so this process cannot fork a new one.
+        """
         self._log.write("the spawner has ended: the keeper restarts")
         time.sleep(RESTART_PAUSE_S)
         _reap_all()
@@ -144,7 +154,10 @@ class Keeper:
 
 
 def run(directory: str, pipes: Pipes) -> NoReturn:
-    """Run the keeper of this directory; ``pipes`` lead to its spawner."""
+    """Run the keeper of this directory until it exits.
+
+    ``pipes`` lead to its spawner, which forks the shims.
+    """
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))  # safe: all state is in files
@@ -156,7 +169,7 @@ def run(directory: str, pipes: Pipes) -> NoReturn:
 
 
 def _reap_all() -> None:
-    """Reap the spawner and probes, which would remain zombies after the restart."""
+    """Reap ended child processes, which would remain zombies after the keeper has restarted itself."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             continue

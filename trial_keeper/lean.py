@@ -1,4 +1,4 @@
-"""Named tuples without ``typing``, which would cost every keeper 0.7 MiB of memory."""
+"""Named tuples without the module ``typing``, which would cost every keeper 0.7 MiB of memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ else:
     import collections
 
     class _Meta(type):
-        """Metaclass that turns a class with annotated fields into a named tuple, and keeps other members."""
+        """Metaclass that makes a named tuple of each class with annotated fields.
+
+        Methods of the class are kept.
+        """
 
         def __new__(cls, name, bases, body):
             if not bases:
@@ -23,4 +26,7 @@ else:
             return made
 
     class NamedTuple(metaclass=_Meta):
-        """Base of named tuples, like ``typing.NamedTuple``, for modules whose annotations are strings."""
+        """Base class of named tuples, like ``typing.NamedTuple``.
+
+        The annotations of its subclasses must be strings.
+        """

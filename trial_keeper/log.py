@@ -1,5 +1,6 @@
-"""Log file of limited size: its head and its latest tail are kept, with a line that counts the lost bytes
-between.
+"""Log file of limited size, which keeps the beginning and the latest end of a stream.
+
+A line between these two parts states how many bytes are left out.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ def complain(sentence: str) -> None:
 
 
 class CappedLog:
-    """File ``path`` with at most ``cap`` bytes of a stream. ``dropped`` counts the bytes of failed writes.
+    """Log file ``path`` of at most ``cap`` bytes, which keeps the beginning and the end of a longer stream.
 
-    When the file is full, the older half of the tail is deleted and the rest moves up. The file is readable
-    text at all times.
+    When the file is full, the older half of its end part is deleted, and the rest moves up. The file is
+    readable text at all times. ``dropped`` counts the bytes that could not be written.
     """
 
     __slots__ = ("_cap", "_fd", "_head", "_size", "_skipped", "dropped")
@@ -40,7 +41,7 @@ class CappedLog:
             self._fd = -1
 
     def write(self, chunk: bytes) -> None:
-        """Append ``chunk``; never raises."""
+        """Append ``chunk`` to the log; never raises."""
         if self._fd < 0:
             self.dropped += len(chunk)
             return
@@ -53,7 +54,7 @@ class CappedLog:
             self.dropped += len(chunk)
 
     def last_line(self, limit: int) -> bytes:
-        """Return the last non-empty line within the last ``limit`` bytes; never raises."""
+        """Return the last non-empty line among the last ``limit`` bytes of the log; never raises."""
         try:
             text = os.pread(self._fd, limit, max(0, self._size - limit))
         except OSError:
@@ -61,7 +62,7 @@ class CappedLog:
         return text.rstrip().rpartition(b"\n")[2].strip()
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Close the log file; a second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -1,9 +1,10 @@
-"""The shim: parent process of one attempt's command, which works without keeper and server.
+"""The shim: parent process of one attempt's command. It works even if the keeper and the server do not run.
 
-The shim takes the claim, starts the command, copies its output to files and flushes its metrics. The shim
-stops the command on SIGTERM (the grace is in a file beside the claim) or when the lease has expired, kills
-the remaining processes, and writes the end into the claim file. The shim is a sub-reaper, which becomes the
-parent of every orphaned descendant, so a shim without children has no descendants.
+The shim claims the attempt, so that it runs only once, starts the command, and copies its output to files. It
+flushes the metrics to disk. It stops the command on SIGTERM (the grace is in a file beside the claim file) or
+when the lease has expired. At the end, the shim kills the remaining processes and writes how the command
+ended into the claim file. The shim is a sub-reaper, which becomes the parent of every orphaned descendant. So
+a shim without children has no descendants.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ def main(
     inherited: tuple[int, ...],
     subreaper: Callable[[], None],
 ) -> None:
-    """Run one attempt and exit; ``fields`` as in ``spawner``. Never returns."""
+    """Run one attempt in this process, which was just forked by the spawner, and exit. Never returns.
+
+    ``fields``: the request for the attempt, see ``spawner``. ``wake``: descriptor of the pipe to the keeper.
+    """
     status = NOT_CLAIMED
     try:
         shim = _Shim(fields, wake)
@@ -74,16 +78,20 @@ def main(
 
 
 def foresee(fields: list[bytes]) -> None:
-    """Import a module that this attempt needs into the spawner, so that later shims share the module."""
+    """Import the module that this attempt's shim will need.
+
+    Call this before the fork, so that shims share it.
+    """
     if fields[_LEASE]:
         _deadline(fields[_LEASE])
 
 
 def rehearse(directory: str, environ: dict[bytes, bytes]) -> None:
-    """Run the command ``:`` as a shim would, in this process; create and remove ``directory``.
+    """Run the shell command ``:`` in this process in the way a shim does, as a rehearsal before any fork.
 
-    The run fills the interpreter's caches before the fork, which saves each shim 150 KiB of memory. SIGCHLD
-    must have a handler. The wake-up descriptor is reset at the end.
+    The run fills the interpreter's caches, which saves each shim 150 KiB of memory. ``directory`` is created
+    for the run and removed. SIGCHLD must have a handler. At the end, Python's wake-up descriptor for signals
+    is reset.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     prefix = f"{directory}/own."
@@ -109,7 +117,7 @@ def _deadline(path: bytes) -> Deadline:
 
 
 def _up() -> float:
-    """Return the seconds since the boot, on a clock that cannot be set."""
+    """Return the seconds since the machine's boot, on a clock that nobody can set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -153,7 +161,10 @@ class _Shim:
         self._poll = select.poll()
 
     def take_signals(self, inherited: tuple[int, ...]) -> None:
-        """Open a pipe for signals, before the claim names this process; close the spawner's descriptors."""
+        """Direct signals into a new pipe, before the claim file names this process.
+
+        Close ``inherited`` files.
+        """
         self._pulse, self._beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.set_wakeup_fd(self._beat, warn_on_full_buffer=False)
         for fd in inherited:
@@ -161,7 +172,7 @@ class _Shim:
         self._poll.register(self._pulse, select.POLLIN)
 
     def run(self, environ: dict[bytes, bytes]) -> None:
-        """Claim the attempt, run its command, seal the claim; do nothing if claimed. Changes ``environ``."""
+        """Claim the attempt, run its command and record its end. Do nothing if another shim has the claim."""
         self._prepare()
         if self._lease is not None and self._lease.over():
             raise OSError(self._lease.OVER, "the lease has elapsed")
@@ -204,7 +215,8 @@ class _Shim:
                 os.close(fd)
 
     def _prepare(self) -> None:
-        """Create all files before the claim, so that a failure (full disk) can be retried.
+        """Create the attempt's files before the claim, because a failure (full disk) can be retried until
+        then.
 
         An earlier attempt of the trial may have left any files in the trial's folder.
         """
@@ -254,7 +266,7 @@ class _Shim:
         self._flush_at = time.monotonic() + self._flush_pause
 
     def _watch(self) -> None:
-        """Watch the command until none of its processes is left, or the rest cannot be killed."""
+        """Copy output and handle stops until all processes of the command have ended or cannot be killed."""
         while not self._reap():
             now = time.monotonic()
             if self._lease is not None and self._lease.over():
@@ -276,7 +288,7 @@ class _Shim:
                     self._drain(fd)
 
     def _reap(self) -> bool:
-        """Reap ended children; return whether no child is left, which means that no descendant is left."""
+        """Reap ended children. Return True if no child, and therefore no descendant, is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -307,7 +319,7 @@ class _Shim:
             log.close()
 
     def _lapse(self, now: float) -> None:
-        """End the command, because its lease has expired, within the grace of the lease."""
+        """End the command because its lease has expired, within the grace that the lease gives."""
         assert self._lease is not None
         grace = self._lease.grace()
         self._lease = None
@@ -318,21 +330,21 @@ class _Shim:
             self._terminate(now, grace)
 
     def _stop(self, now: float) -> None:
-        """Stop the command for the keeper, unless the command is stopping or has ended."""
+        """Stop the command by order of the keeper, unless it is being stopped already or has ended."""
         if not self._stopping and self._status is None:
             self._terminate(now, _grace(self._prefix))
 
     def _terminate(self, now: float, grace: float) -> None:
-        """Send SIGTERM to the command and all descendants, and schedule SIGKILL after the grace."""
+        """Send SIGTERM to the command and all its descendants, and plan SIGKILL for the end of the grace."""
         self._stopping = True
         self._kill_at = now + grace
-        # The command gets SIGTERM first: finding its descendants in /proc can take milliseconds.
+        # Signal the command itself first, because finding its descendants in /proc can take milliseconds.
         procs.signal_all([self._main], _signal.SIGTERM)
         rest = [pid for pid in procs.descendants(os.getpid()) if pid != self._main]
         procs.signal_all(rest, _signal.SIGTERM)
 
     def _kill(self, now: float) -> bool:
-        """Send SIGKILL to all descendants again; return False after GIVE_UP_S."""
+        """Send SIGKILL to all remaining descendants; return False if they still run after GIVE_UP_S."""
         if self._give_up_at is None:
             self._give_up_at = now + GIVE_UP_S
         elif now >= self._give_up_at:
@@ -343,7 +355,7 @@ class _Shim:
         return True
 
     def _flush(self, now: float) -> None:
-        """Flush grown metrics to disk; check once a second while the metrics grow, and else less often."""
+        """Flush the metrics file to disk if it has grown; check less often, the longer it has not grown."""
         size = os.fstat(self._metrics).st_size
         if size > self._flushed:
             self._flushed = size
@@ -357,7 +369,7 @@ class _Shim:
         self._flush_at = now + self._flush_pause
 
     def _seal(self) -> None:
-        """Drain the pipes, and write the end of the command into the claim."""
+        """Read the rest of the command's output, and write the end of the command into the claim file."""
         for fd in list(self._logs):
             while self._drain(fd):
                 continue
@@ -382,12 +394,12 @@ class _Shim:
         )  # fmt: skip
 
     def _last_words(self) -> str:
-        """Return the last line of the command's stderr; "" if stderr is empty."""
+        """Return the last line that the command has written to stderr; "" if there is none."""
         line = self._stderr.last_line(LAST_WORDS) if self._stderr is not None else b""
         return line[:SHOWN].decode(errors="replace")
 
     def _append(self, line: bytes) -> None:
-        """Write a line of the claim, and retry while the disk is full; notify the keeper at once."""
+        """Append a line to the claim file; while the disk is full, notify the keeper and retry."""
         self._lines += line
         while True:
             try:
@@ -401,7 +413,7 @@ class _Shim:
             time.sleep(RETRY_S)
 
     def _notify(self) -> None:
-        """Send the keeper the job id and the content of the claim file, which the trial may have deleted."""
+        """Send the keeper the job id and the lines of the claim file, which the trial may have deleted."""
         text = self._lines.rstrip(b"\n").replace(b"\n", claim.SEPARATOR.encode())
         notice = b"%s %s\n" % (self._job, text)
         try:
@@ -427,9 +439,9 @@ def _make(path: str) -> None:
 
 
 def _open_metrics(own: str, theirs: str) -> int:
-    """Open the metrics file, with hard links in the keeper's folder (``own``) and the trial's (``theirs``).
+    """Open the attempt's metrics file: hard links ``own`` (keeper's folder) and ``theirs`` (trial's folder).
 
-    If the folders are on different disks, the file is in the trial's folder only.
+    If hard links are not possible, the file is in the trial's folder only.
     """
     flags = os.O_CREAT | os.O_CLOEXEC | os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW
     metrics = os.open(own, flags, 0o644)

@@ -1,10 +1,11 @@
-"""The spawner: a small process that forks one shim per attempt, itself forked before the keeper's imports.
+"""The spawner: a small process that forks one shim per attempt. The keeper forks it before most imports.
 
-Each import would cost every shim time and memory, so this module and ``shim`` import very little. The spawner
-reads requests from one pipe and reports failed shims through another pipe. The spawner ends when the keeper
-closes the pipe of requests; the shims continue.
+Each imported module would cost every shim time and memory, so this module and ``shim`` import very little.
+The spawner reads requests from one pipe and reports failed shims through another pipe. It ends when the
+keeper closes the pipe of requests; the shims continue.
 
-A request is its length (4 bytes, big endian) and its fields, each a length and its bytes::
+A request consists of its length (4 bytes, big endian) and its fields. Each field has its own length before
+it::
 
     job id, boot id, directory, command, cwd, parameter, cap of a log in bytes, prefix of the keeper's files,
     file of the lease or nothing, then any number of NAME=value, or NAME to unset a variable
@@ -30,13 +31,13 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 def pack(fields: Iterable[bytes]) -> bytes:
-    """Return the bytes of a request."""
+    """Return the bytes of a request with these fields, to be written to the spawner's pipe."""
     body = b"".join(len(field).to_bytes(4, "big") + field for field in fields)
     return len(body).to_bytes(4, "big") + body
 
 
 def unpack(body: bytes) -> list[bytes]:
-    """Return the fields in the ``body`` of a request, which is the request without its leading length."""
+    """Return the fields of a request. ``body`` is the request without its length at the beginning."""
     fields = []
     at = 0
     while at < len(body):
@@ -47,10 +48,10 @@ def unpack(body: bytes) -> list[bytes]:
 
 
 def run(requests: int, failures: int, wake: int, rehearsal: str) -> None:
-    """Serve requests until the end of the pipe ``requests``.
+    """Fork a shim for each request that arrives in the pipe ``requests``, until the keeper closes the pipe.
 
-    The spawner writes a line ``<job id> <wait status>`` to ``failures`` for each failed shim. Shims write
-    their notices to ``wake``. ``rehearsal``: path of a directory to create and remove.
+    The spawner writes a line ``<job id> <wait status>`` to the pipe ``failures`` for each failed shim. Shims
+    write their notices to the pipe ``wake``. ``rehearsal``: path of a directory to create and remove.
     """
     subreaper = _subreaper()
     for number in (_signal.SIGHUP, _signal.SIGINT):
@@ -99,7 +100,10 @@ def _fork(job: bytes, failures: int) -> int:
 
 
 def _reap(shims: dict[int, bytes], failures: int) -> None:
-    """Reap ended shims, and report failed shims, which may have ended before their claim, to the keeper."""
+    """Reap shims that have ended.
+
+    Report failed shims to the keeper, because they may not have claimed their attempt.
+    """
     while shims:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -113,9 +117,10 @@ def _reap(shims: dict[int, bytes], failures: int) -> None:
 
 
 def _subreaper() -> Callable[[], None]:
-    """Return a function that makes the calling process the parent of its orphaned descendants.
+    """Return a function that makes a shim the parent of its orphaned descendants.
 
-    Also make the spawner end with the keeper, its parent. Shims do not inherit this setting.
+    The shim calls it after the fork. Also make the kernel kill the spawner when the keeper, its parent, ends.
+    Shims do not inherit this setting.
     """
     import _ctypes  # the C module alone: ``ctypes`` would cost each shim 80 KiB
 
@@ -131,4 +136,4 @@ def _subreaper() -> Callable[[], None]:
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Do nothing. The handler exists because Python then writes the signal to the wake-up pipe."""
+    """Do nothing. Python writes a signal to the wake-up pipe only if the signal has a handler."""

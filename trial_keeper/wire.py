@@ -1,27 +1,30 @@
-"""Protocol between keeper and server: one idempotent call, which the keeper makes.
+"""Protocol between keeper and server: one idempotent call, named sync, which the keeper makes.
+
+A keeper starts and watches the attempts of one experiment on one machine. A job id names an attempt. Each
+metric of an attempt is one frame of its metrics file: a header, and a payload that the keeper does not parse.
 
 ``POST /keepers/v1/{experiment_id}/{keeper_id}/sync`` with ``Authorization: Bearer <token of this keeper>``.
 
 Request body: one line of JSON, then the payloads of the reported frames, byte for byte as in the metrics
 files, in the order of ``attempts`` and, within an attempt, of its ``events``::
 
-    {"instance": str,            created with the keeper's directory; a wiped disk gives a new instance
-     "k_epoch": int,             +1, durable, at each keeper start
-     "sync_no": int,             +1 at each call of this k_epoch
-     "boot_id": str,
+    {"instance": str,            random name of the keeper's directory; a wiped disk gets a new one
+     "k_epoch": int,             number of times that the keeper was started
+     "sync_no": int,             number of the call, from 1 in each k_epoch
+     "boot_id": str,             id of the machine's present boot
      "db_id_seen": str | null, "m_epoch_seen": int,   the last server whose answer the keeper has applied
-     "acked_cmd": int,           all commands up to this one are applied and durable
-     "seen_cmd": int,            all commands up to this one have arrived (in memory only, >= acked_cmd)
-     "all": bool,                attempts lists every attempt held (first call of a k_epoch, first after
-                                 the server's m_epoch has changed, and first after an answer with "all");
+     "acked_cmd": int,           all commands up to this number are applied and on disk
+     "seen_cmd": int,            all commands up to this number are applied, but may not be on disk yet
+     "all": bool,                "attempts" lists every attempt of the keeper (first call of a k_epoch, first
+                                 after the server's m_epoch has changed, first after an answer with "all");
                                  else only attempts with news
-     "wait": bool,               no news: the server may hold the answer for up to WAIT_S
-     "status": str | null,       errors of the keeper itself, as one sentence (disk full); null: none
+     "wait": bool,               the call has no news, and the server may delay its answer by up to WAIT_S
+     "status": str | null,       errors of the keeper itself, such as a full disk, as one sentence
      "gpu": {"trouble": str | null,      why the GPUs of the machine cannot be read, as one sentence
              "gpus": [{"index": int,     index in nvidia-smi
                        "memory": int,    MiB in use beyond the memory of the listed processes
                        "processes": [[pid, job_id | null]]}]},   compute processes; null: not a trial's
-                                 omitted: unchanged or unknown (sent in each call with "all" if known,
+                                 left out: unchanged or unknown (sent in each call with "all" if known,
                                  and after each change)
      "host": {"cpus": float,      CPUs that processes may use
               "memory": int,      MiB that processes may use
@@ -29,29 +32,34 @@ files, in the order of ``attempts`` and, within an attempt, of its ``events``::
               "version": str},    the keeper's version
                                  left out: unchanged (sent in each call with "all")
      "attempts": {job_id: {
-         "from": int,            position of the first frame of "events"
-         "events": [int],        sizes in bytes of the payloads that follow the line
+         "from": int,            number of the first frame of "events" in the metrics file
+         "events": [int],        sizes in bytes of the payloads that follow this line, one for each frame
          "started": null | {"at": float, "pid": int},     unix seconds of the host
          "note": null | str,     one sentence on the attempt (repeated until the attempt is done)
          "final": null | {"reason": EndReason value or "host_lost", "code": int | null, "signal": int | null,
                           "n": int, "at": float, "message": str | null}}}}
 
 A call has at most MAX_BYTES of payloads and MAX_EVENTS frames, but may always have one frame. ``final`` is
-sent only with or after the last frame. ``n`` is the number of frames in the sealed file.
+the end of the attempt, which is sent only with or after the last frame. ``n`` is the number of frames in the
+complete metrics file.
 
 Answer (200, JSON)::
 
-    {"db_id": str, "m_epoch": int, "instance": str,
+    {"db_id": str,               id of the server's database
+     "m_epoch": int,             number of times that the experiment's runner was started
+     "instance": str,            instance of the keeper to which this answer is addressed
      "all": bool,                the server knows no earlier report of this keeper: report everything
-     "acks": {job_id: int},      number of committed frames (of each attempt in the request, perhaps others)
-     "rewind": {job_id: int},    the server misses frames: send again from this position
-     "done": [job_id],           the end is committed: forget the attempt (its files stay)
+     "acks": {job_id: int},      number of frames that the server has stored (of each attempt in the request,
+                                 perhaps of others)
+     "rewind": {job_id: int},    the server misses frames: send the frames from this number on again
+     "done": [job_id],           the server has stored the end: forget the attempt (its files stay)
      "kill": [job_id],           the server does not know the attempt: stop and forget it
      "cmds": [[seq, "start", job_id, start], [seq, "stop", job_id, {"grace": seconds}],
               [seq, "update", job_id, {"index": int, "parameter": str}], [seq, "nop", job_id, {}]],
-     "leave": bool,              no job is left and none will come: exit
-     "gpu": bool,                the experiment uses GPUs: read them
-     "reads": [[read_no, "file" | "list", directory, name, offset, follow, tail]],   current reads; below
+     "leave": bool,              no attempt is left and none will come: exit
+     "gpu": bool,                the experiment uses GPUs: report their state
+     "reads": [[read_no, "file" | "list", directory, name, offset, follow, tail]],   files and listings that
+                                 the keeper has to upload, see below
      "lease_s": float | null}    how long attempts may run, from the moment this request was sent
                                  (``trial_keeper.core.lease``); null: without limit
 
@@ -60,7 +68,7 @@ Answer (200, JSON)::
              "environment": {str: str | null (unset)},
              "parameter": str (text of parameter.cfg), "log_cap": bytes,
              "lease": bool,        the attempt may run only under a lease; left out: no lease is needed
-             "sought": bool,       the attempt was started earlier: report its state; left out: start it
+             "sought": bool,       the attempt was ordered earlier: only report its state; left out: start it
              "code": {"sha256": str, "size": bytes}}   code archive; left out: the code is on the host
 
 With ``code`` the attempt gets its own copy in ``<directory>/code``, which is its working directory (``cwd``
@@ -68,19 +76,19 @@ is then ignored) and its NNI_CODE_DIR. The keeper fetches an archive that it lac
 /keepers/v1/{experiment_id}/{keeper_id}/code/{sha256}`` answers with the archive, from byte N on with
 ``Range: bytes=N-``. Files of the copy that the attempt has not changed are removed after its end.
 
-A read is not durable: each answer repeats a read until its call arrives, and the call then owns the read.
-The keeper streams the data with ``POST .../reads/{read_no}``, chunked, in pieces: one byte for the kind,
-four for the length (big-endian), then the content::
+A read is an order to upload a file or a listing. Each answer repeats the read until the keeper's call with
+the data arrives. This call is ``POST .../reads/{read_no}``, with a chunked body of pieces. A piece has one
+byte for its kind, four bytes for the length (big-endian), then the content::
 
     d    a piece of the file ``name`` below ``directory`` (relative to the experiment's), from ``offset`` on;
          of a listing: lines of [path, bytes, unix seconds], one for each plain file below the directory
-    w    empty: no data yet (at least every WORD_S seconds)
+    w    empty: there is no new data, but the keeper still works (at least every WORD_S seconds)
     e    the end, as JSON: {"error": null | "missing" | "name" | "failed", "sentence": str,
-                            "complete": bool (of a listing: no file is left out)}
+                            "complete": bool (for a listing: no file is left out)}
 
-With ``tail``, which may be left out or null, a read begins at the last ``tail`` lines of the file. With
-``follow`` the read continues until the attempt is sealed. An answer before the end (410) means that the
-reader has left. Only plain files are read, and links are not followed.
+With ``tail``, which may be left out or null, the upload begins at the last ``tail`` lines of the file. With
+``follow``, the upload continues until the attempt has ended. If the server answers before the end (410),
+nobody needs the data any more. Only plain files are read, and links are not followed.
 
 The server's address is in ``<keeper's directory>/manager.json`` (0600, replaced by rename, read again before
 every attempt to connect; a rewritten file ends a wait)::
@@ -95,10 +103,11 @@ certificate and the host name. ``authorities`` is PEM, or "" for the authorities
 A part of the token changes with each rewrite of the file: a keeper that the server does not know yet must
 send the latest token.
 
-Other answers: 401 wrong token, or the experiment is not open; 404 unknown call;
-409 {"error", "reason": "instance" | "turn" | "fenced" | "database"}; 413 too large; 503 not open yet. The
-keeper backs off and retries after each of these answers except "instance": another keeper has replaced this
-keeper, whose attempts count as lost. After "instance" the keeper stops its attempts and exits.
+Other answers: 401 wrong token, or the experiment is not open; 404 unknown call; 409 {"error", "reason": str};
+413 too large; 503 not open yet. The reasons are: "database": the keeper has obeyed another database;
+"fenced": the keeper has obeyed a later start of the experiment's runner; "turn": manager.json is newer than
+the token of a new keeper; "instance": another keeper has replaced this keeper, whose attempts count as lost.
+After "instance", the keeper stops its attempts and exits. After all other answers, it retries after a pause.
 """
 
 from __future__ import annotations
@@ -110,7 +119,7 @@ if TYPE_CHECKING:
     from typing import Any, List, Mapping, Optional, Sequence, TypedDict
 
     class CodeArchive(TypedDict):
-        """Code archive of a start command."""
+        """Archive with the trials' code, as a start command names it: its hash and its size in bytes."""
 
         sha256: str
         size: int
@@ -120,7 +129,10 @@ if TYPE_CHECKING:
         directory: str
 
     class Start(_Start, total=False):
-        """Body of a start command. After the claim the journal keeps only the fields of ``_Start``."""
+        """Body of a start command.
+
+        Once a shim has claimed the attempt, the journal keeps only ``_Start``'s fields.
+        """
 
         trial_id: str
         attempt: int
@@ -134,13 +146,13 @@ if TYPE_CHECKING:
         code: CodeArchive | None
 
     class Started(TypedDict):
-        """Start time and pid of a command."""
+        """Start of an attempt's command: its time in unix seconds, and the command's pid."""
 
         at: float
         pid: int
 
     class Final(TypedDict):
-        """End of an attempt."""
+        """How an attempt ended, as the keeper reports it."""
 
         reason: str | None
         code: int | None
@@ -167,14 +179,14 @@ if TYPE_CHECKING:
         gpus: list[dict[str, Any]]
 
     class Capacity(TypedDict):
-        """Resources of a machine that processes may use."""
+        """Resources of a machine that trials may use: number of CPUs, memory and free disk space in MiB."""
 
         cpus: float
         memory: int
         disk: int
 
     class HostCapacity(Capacity):
-        """Resources of a keeper's machine, and the keeper's version."""
+        """Resources of a keeper's machine that trials may use, and the keeper's version."""
 
         version: str
 
@@ -193,13 +205,13 @@ if TYPE_CHECKING:
         attempts: dict[str, ReportedAttempt]
 
     class ReportHeader(_ReportHeader, total=False):
-        """First line of a request."""
+        """First line of a sync request, with the keeper's report."""
 
         gpu: GpuReading
         host: HostCapacity
 
     class Answer(TypedDict):
-        """Answer of the server, with all fields."""
+        """Answer of the server to a sync request, with all its fields."""
 
         db_id: str
         m_epoch: int
@@ -233,17 +245,20 @@ PIECE_HEAD = 5  # bytes
 
 
 class WireError(ValueError):
-    """Error: a body does not follow this protocol."""
+    """Error: the body of a request or an answer does not follow this protocol."""
 
 
 def encode_request(header: Mapping[str, Any], payloads: Sequence[bytes]) -> bytes:
-    """Return a request's body: the header line, then the payloads in the order of the header's events."""
+    """Return the body of a sync request: the header line, then the payloads in the order of its events."""
     line = json.dumps(header, separators=(",", ":")).encode("ascii")
     return b"\n".join((line, b"".join(payloads)))
 
 
 def decode_request(body: bytes) -> tuple[dict[str, Any], dict[str, list[bytes]]]:
-    """Split a body into its header and, per job id, the payloads of its frames. Raises WireError."""
+    """Split the body of a sync request into its header and, by job id, the payloads of its frames.
+
+    Raises WireError.
+    """
     end = body.find(b"\n")
     if end < 0:
         raise WireError("the header line does not end")
@@ -267,7 +282,7 @@ def decode_request(body: bytes) -> tuple[dict[str, Any], dict[str, list[bytes]]]
 
 
 def decode_answer(body: bytes) -> Answer:
-    """Return the parsed answer, with defaults for missing fields. Raises WireError."""
+    """Return the answer to a sync request, parsed and with defaults for missing fields. Raises WireError."""
     try:
         answer: Any = json.loads(body)
         if not isinstance(answer["db_id"], str) or not isinstance(answer["m_epoch"], int):
@@ -280,12 +295,12 @@ def decode_answer(body: bytes) -> Answer:
 
 
 def read_piece(kind: bytes, content: bytes) -> bytes:
-    """Return a piece of a read's stream."""
+    """Return the bytes of one piece of an upload that the server ordered with a read."""
     return b"".join((kind, len(content).to_bytes(4, "big"), content))
 
 
 def read_end(*, error: str | None = None, sentence: str = "", complete: bool = True) -> bytes:
-    """Return the last piece of a read's stream."""
+    """Return the bytes of the last piece of an upload that the server ordered with a read."""
     end = {"error": error, "sentence": sentence, "complete": complete}
     return read_piece(END, json.dumps(end).encode("ascii"))
 

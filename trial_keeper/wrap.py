@@ -43,7 +43,11 @@ _SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
 
 
 def run(manager: str, work: str, keep: Keep) -> NoReturn:
-    """Run process 1. Exit with an error and status UNUSABLE if a keeper cannot run here."""
+    """Run as process 1 of a container.
+
+    Exit with an error and the status UNUSABLE if a keeper cannot run here. ``keep``: function that runs the
+    keeper.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # for sigwait: process 1 has no default actions
     os.dup2(1, 2)
     directory = f"{work}/{KEEPER}"
@@ -62,7 +66,7 @@ def run(manager: str, work: str, keep: Keep) -> NoReturn:
 
 
 class _Init:
-    """Process 1, which forks the keeper of this directory and restarts the keeper after a failure."""
+    """Process 1 of a container, which runs the keeper as a child process and restarts it after a failure."""
 
     def __init__(self, keep: Keep, directory: str) -> None:
         self._keep = keep
@@ -73,7 +77,7 @@ class _Init:
         self._ended = False
 
     def run(self) -> bool:
-        """Run until the keeper exits; return whether the container was ordered to end."""
+        """Run the keeper until it exits for good. Return whether the container was ordered to end."""
         self._start()
         while True:
             if signal.sigwait(_SIGNALS) != signal.SIGCHLD:
@@ -109,7 +113,7 @@ class _Init:
         self._start()
 
     def _reap(self) -> int | None:
-        """Reap ended children; return the keeper's wait status, or None while the keeper runs."""
+        """Reap ended child processes. Return the keeper's wait status if it has ended, else None."""
         found = None
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -121,7 +125,10 @@ class _Init:
         return found
 
     def _tell(self) -> None:
-        """Order the keeper to end, with a rename of an existing file, which also works on a full disk."""
+        """Order the keeper to end, by renaming a prepared file to ``ending``.
+
+        This works even on a full disk.
+        """
         if not self._ended:
             self._ended = True
             complain("the container is being stopped")
@@ -129,10 +136,11 @@ class _Init:
 
 
 def exit_status(work: str, *, ended: bool) -> int:
-    """Return the container's exit status: the status of the single attempt below ``work``.
+    """Return the exit status of the container: that of its attempt, if it has had exactly one.
 
-    With no attempt or several attempts, the status is 0, or that of SIGTERM if ``ended``. ``ended``: the
-    container was ordered to end. The status is then 0 only if the single attempt ended with 0 by itself.
+    ``work``: the experiment's directory. ``ended``: the container was ordered to end by SIGTERM. Without
+    exactly one attempt, the status is that of a process killed by SIGTERM if ``ended``, else 0. If the
+    attempt was stopped and exits with 0, the status is also that of SIGTERM if ``ended``.
     """
     told = BY_SIGNAL + signal.SIGTERM if ended else 0
     found = [each for each in map(claim.read, _attempts(work)) if each is not None and each.pid is not None]
@@ -148,7 +156,7 @@ def exit_status(work: str, *, ended: bool) -> int:
 
 
 def _attempts(work: str) -> list[str]:
-    """Return the prefixes of the attempts' files in the keeper's folder."""
+    """Return, for each attempt in the experiment's directory, the beginning of the paths of its files."""
     folder, ending = f"{work}/{KEEPER}/{claim.FOLDER}", f".{claim.NAME}"
     try:
         names = os.listdir(folder)
@@ -169,7 +177,7 @@ def _prepare(manager: str, work: str, directory: str) -> None:
 
 
 def _environment(work: str) -> dict[str, str]:
-    """Return the environment of keeper and trials, with a writable home and folder for temporary files."""
+    """Return the environment for the keeper and its trials, with a writable HOME and TMPDIR."""
     environ = dict(os.environ)
     environ.setdefault("NNIMGR_HOME", work)
     if not os.access(environ.get("HOME") or "/nonexistent", os.W_OK):

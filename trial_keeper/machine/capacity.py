@@ -1,4 +1,4 @@
-"""Capacity of this machine for trials: CPUs and memory that processes here may use, and free disk space."""
+"""Resources of this machine for trials: CPUs and memory that processes here may use, and free disk space."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ MIB = 1 << 20
 
 
 def capacity(directory: str, proc: str = "/proc", cgroups: str = CGROUPS) -> Capacity:
-    """Return the field ``host`` of ``trial_keeper.wire``.
+    """Return the CPUs, the memory in MiB and the free disk space in MiB that trials may use here.
 
-    ``disk``: free space of the directory's file system.
+    The disk space is that of the file system of ``directory``. The result is sent to the server as the field
+    ``host`` of ``trial_keeper.wire``.
     """
     cpus = float(len(os.sched_getaffinity(0)))
     for folder in cgroup.folders("cpu", proc, cgroups):

@@ -1,6 +1,6 @@
-"""Reads the control groups of this process, version 1 or 2.
+"""Reads limits and counters from the control groups of this process (cgroup version 1 or 2).
 
-Has few imports, because the shim uses this module.
+This module imports little, because every shim uses it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _events: list[str] = []  # path of the file with the kernel's counters, once it 
 
 
 def folders(controller: str, proc: str = "/proc", cgroups: str = CGROUPS) -> Iterator[str]:
-    """Return possible folders of ``controller``'s files, the innermost group first; some may not exist."""
+    """Yield the folders in which ``controller`` may have files for this process, the innermost group first.
+
+    Some of these folders may not exist.
+    """
     try:
         with open(f"{proc}/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()
@@ -37,7 +40,7 @@ def folders(controller: str, proc: str = "/proc", cgroups: str = CGROUPS) -> Ite
 
 
 def first_line(path: str) -> str:
-    """Return the first line of a file without its end; "" if it cannot be read."""
+    """Return the first line of a file without its line end; "" if the file cannot be read."""
     try:
         with open(path, encoding="ascii") as file:
             return file.readline().strip()
@@ -46,7 +49,7 @@ def first_line(path: str) -> str:
 
 
 def memory_limit(proc: str = "/proc", cgroups: str = CGROUPS) -> int | None:
-    """Return the number of bytes that all processes here may use together; None: no limit."""
+    """Return the bytes of memory that all processes of this control group may use; None: no limit."""
     found = []
     for folder in folders("memory", proc, cgroups):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -57,8 +60,9 @@ def memory_limit(proc: str = "/proc", cgroups: str = CGROUPS) -> int | None:
 
 
 def oom_kills() -> int:
-    """Return the number of processes of this group that the kernel has killed for lack of memory; 0 if
-    unknown.
+    """Return the number of processes in this control group that the kernel has killed for lack of memory.
+
+    Return 0 if the number is unknown.
     """
     if not _events:
         _events.append(_find_events())
@@ -75,7 +79,7 @@ def oom_kills() -> int:
 
 
 def out_of_memory() -> str:
-    """Return the sentence for a command that was killed for lack of memory."""
+    """Return the sentence which reports that a command was killed for lack of memory."""
     limit = memory_limit()
     if limit is None:
         return "killed for want of memory"

@@ -1,4 +1,4 @@
-"""Describes this machine for users who check it before they run trials here."""
+"""Facts about this machine, for users who check the machine before they run trials on it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ NEEDED = 4096  # bytes to write as a test, because an empty file can be created 
 
 
 def facts(top: str) -> dict[str, Any]:
-    """Return the facts. ``top``: the folder of experiments, "~/nni-experiments". Raises OSError.
+    """Return facts about this machine, such as its Python version, CPUs, disk space and GPUs. Raises OSError.
 
-    ``free_bytes`` and ``free_files`` belong to the file system of ``top``. ``trouble`` says why nothing can
-    be written there, None if writing works. ``gpus`` is the field ``gpu`` of ``trial_keeper.wire``.
+    ``top``: the folder of all experiments, "~/nni-experiments". ``free_bytes`` and ``free_files`` belong to
+    the file system of this folder. ``trouble`` states why nothing can be written into it; None if writing
+    works. ``gpus`` has the form of the field ``gpu`` of ``trial_keeper.wire``.
     """
     there = top
     while not os.path.isdir(there) and os.path.dirname(there) != there:
@@ -48,9 +49,9 @@ def _user() -> str:
 
 
 def _trouble(top: str) -> str | None:
-    """Create and remove a file, and the folders above it if necessary.
+    """Test whether files can be written into ``top``, which is created if necessary.
 
-    Return the error as a sentence, or None.
+    Return the error as a sentence, or None if writing works.
     """
     path = os.path.join(top, f".nnimgr-{os.getpid()}")
     try:

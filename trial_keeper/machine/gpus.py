@@ -1,7 +1,7 @@
-"""Reads ``nvidia-smi`` repeatedly in a separate thread, to know this machine's GPUs.
+"""Reads the state of this machine's GPUs by running ``nvidia-smi`` repeatedly, in a separate thread.
 
-A reading is the field ``gpu`` of ``trial_keeper.wire``. If the tool is missing, fails or hangs, the reading
-says so, and no other work waits for the tool.
+A reading has the form of the field ``gpu`` of ``trial_keeper.wire``. If ``nvidia-smi`` is missing, fails or
+hangs, the reading has the error, and no other work of the keeper waits.
 """
 
 from __future__ import annotations
@@ -42,13 +42,19 @@ class Trouble(Exception):
 
 
 class Owner(NamedTuple):
-    """Owner of a process. ``job``: attempt that the process belongs to, or None if no trial started it."""
+    """Owner of a process that uses a GPU.
+
+    ``job``: the attempt to which it belongs; None: not a trial's process.
+    """
 
     job: str | None
 
 
 class Load(NamedTuple):
-    """Load of one GPU. ``busy``: percentage of time in the last second or less; None: unknown."""
+    """Load of one GPU.
+
+    ``busy``: percentage of the last second, or less, in which it computed; None: unknown.
+    """
 
     gpu: int  # index of the GPU in nvidia-smi
     busy: int | None
@@ -56,15 +62,17 @@ class Load(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Answer of the tool. ``loads`` is empty if the GPUs cannot be read."""
+    """Result of one reading of the GPUs. ``loads`` is empty if the GPUs cannot be read."""
 
     reading: GpuReading
     loads: list[Load]
 
 
 def read(ask: Ask, owner_of: Callable[[int], Owner | None]) -> Measured:
-    """Read the GPUs. ``ask`` runs a query of the tool; ``owner_of`` returns None for a process that cannot
-    be seen.
+    """Read the state of all GPUs, and the processes that use them.
+
+    ``ask`` runs ``nvidia-smi`` with a query. ``owner_of`` returns the owner of a process, or None if the
+    process cannot be seen here.
     """
     gpus: dict[str, dict[str, Any]] = {}
     loads: list[Load] = []
@@ -88,23 +96,29 @@ def read(ask: Ask, owner_of: Callable[[int], Owner | None]) -> Measured:
 
 
 def _rows(text: str, fields: int) -> list[list[str]]:
-    """Return the lines with this number of fields. Other lines are messages of the tool."""
+    """Split the output of ``nvidia-smi`` into lines and fields.
+
+    Lines with another number of fields are left out.
+    """
     rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
     return [row for row in rows if len(row) == fields]
 
 
 def _mib(text: str) -> int:
-    """Return an amount of memory in MiB. The tool may print "[N/A]" instead of a number."""
+    """Return the amount of memory in a field of ``nvidia-smi``, in MiB; 0 if the field is not a number."""
     return int(text) if _is_number(text) else 0
 
 
 def _is_number(text: str) -> bool:
-    """Return whether this text is a plain number of ASCII digits and of bounded length."""
+    """Return whether the text is a plain number of at most nine ASCII digits."""
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def owner_of(mark: str) -> Callable[[int], Owner | None]:
-    """Build the function that returns a process's owner, by ``mark`` in its or its ancestors' environment."""
+    """Build the function that finds the owner of a process, given its pid.
+
+    The owner is the value of the variable ``mark`` in the environment of the process or of an ancestor.
+    """
     prefix = f"{mark}="
 
     def find(pid: int) -> Owner | None:
@@ -120,7 +134,7 @@ def owner_of(mark: str) -> Callable[[int], Owner | None]:
 
 
 class Tool:
-    """``nvidia-smi`` on the PATH. A hanging tool is killed, and not run again before it has ended."""
+    """Runner of ``nvidia-smi``. If it hangs, it is killed, and is not run again before it has ended."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self.limit_s = limit_s
@@ -128,7 +142,10 @@ class Tool:
         self._stuck: subprocess.Popen[bytes] | None = None
 
     def __call__(self, query: str, over: threading.Event | None = None) -> str:
-        """Run the tool and return its output; kill it when ``over`` is set. Raises Trouble."""
+        """Run ``nvidia-smi`` with this query and return its output. Raises Trouble.
+
+        If the event ``over`` is set before ``nvidia-smi`` has started, it is killed at once.
+        """
         import shutil  # imported here, because only experiments with GPUs need these modules
         import subprocess
 
@@ -164,14 +181,14 @@ class Tool:
                 self._stuck = process
             raise Trouble(hanging) from None
         text = output.decode(errors="replace").strip()
-        # one lost GPU makes the tool fail although it lists the other GPUs
+        # If one GPU is lost, nvidia-smi fails, but still lists the other GPUs. Such output is used.
         if process.returncode != 0 and text.count(",") < 2:
             said = text.splitlines()[0][:200] if text else "no output"
             raise Trouble(f"nvidia-smi fails with code {process.returncode}: {said}")
         return text
 
     def abandon(self) -> None:
-        """Kill the running tool, if any. May be called from any thread."""
+        """Kill ``nvidia-smi`` if it runs. May be called from any thread."""
         asked = self._asked
         if asked is not None and asked.returncode is None:
             try:
@@ -183,7 +200,7 @@ class Tool:
 class Survey:
     """Reads the state of the GPUs at intervals while it is switched on.
 
-    The reading thread calls ``told`` after each change.
+    Its thread calls ``told`` with the first reading and with each changed reading.
     """
 
     def __init__(
@@ -202,7 +219,7 @@ class Survey:
         self.loads: list[Load] = []  # loads of the GPUs at the last reading
 
     def switch(self, on: bool) -> None:
-        """Start the readings, or end them. The first reading is always reported."""
+        """Begin the readings if ``on``, else end them. The first reading is always reported."""
         if self._over is not None:
             self._over.set()
             self._over = None

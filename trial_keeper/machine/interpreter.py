@@ -1,8 +1,8 @@
-"""Finds out in the background whether the trials' interpreter can import ``nni``, once per interpreter.
+"""Finds out in the background whether the Python interpreter of the trials can import ``nni``.
 
-If it cannot, the files of our trial API are written to ``<directory>/sdk`` for PYTHONPATH. The first trial
-compiles them for all trials. Under PYTHONDONTWRITEBYTECODE each trial would spend 4 ms on that, so this
-module compiles them.
+If it cannot, the files of our trial API are written to ``<directory>/sdk``, which trials get in PYTHONPATH.
+Normally the first trial that imports them compiles them for all others. Under PYTHONDONTWRITEBYTECODE each
+trial would spend 4 ms on that, so this module compiles the files then.
 """
 
 from __future__ import annotations
@@ -35,34 +35,43 @@ SDK = {  # file to write -> our file with its content
 
 
 class Interpreters:
-    """Results per interpreter. ``changed`` is called from a thread when a result is there or takes long."""
+    """Results of the checks whether interpreters can import ``nni``, one check per interpreter.
+
+    ``changed`` is called from another thread when a check has a result, or takes so long that users should
+    know.
+    """
 
     def __init__(self, directory: str, changed: Callable[[], None]) -> None:
         self._sdk = f"{directory}/sdk"
         self._changed = changed
         self._troubles: dict[str | None, str] = {}
-        # For a command without an interpreter, nothing is added.
+        # interpreter -> whether it can import nni; None: not known yet. Without an interpreter, add nothing.
         self._answers: dict[str | None, bool | None] = {None: True}
         self._found: dict[str, str | None] = {}
         for word in ("python", "python3"):
             self._ask(self._interpreter(word))
 
     def ready(self, command: str) -> bool:
-        """Return whether the result for this command is known. If not, start to find it."""
+        """Return whether it is known if the command's interpreter can import ``nni``.
+
+        If unknown, begin a check.
+        """
         interpreter = self._interpreter(command)
         self._ask(interpreter)
         return self._answers[interpreter] is not None
 
     def trouble(self, command: str) -> str | None:
-        """Return a sentence that says why this command has to wait, if it waits long, else None."""
+        """Return a sentence that explains why the command must still wait for its check; None: no problem."""
         return self._troubles.get(self._interpreter(command))
 
     def path_for(self, command: str) -> str | None:
-        """Return the directory to add to PYTHONPATH for this command; None if nothing has to be added."""
+        """Return the folder to add to this command's PYTHONPATH; None if its interpreter can import
+        ``nni``.
+        """
         return None if self._answers[self._interpreter(command)] else self._sdk
 
     def _interpreter(self, command: str) -> str | None:
-        """Return the interpreter at the beginning of the command, ``python3`` if there is none."""
+        """Return the path of the interpreter at the beginning of the command, or else that of ``python3``."""
         word = command.split(None, 1)[0] if command.strip() else ""
         if not _names_python(os.path.basename(word)):
             word = "python3"
@@ -102,7 +111,7 @@ class Interpreters:
 
 
 def lay_down(directory: str) -> None:
-    """Write the trial side of ``nni`` into ``directory``. Raises OSError."""
+    """Write the files of our trial API into ``directory`` as the package ``nni``. Raises OSError."""
     spec = trial_keeper.__spec__
     loader = spec.loader if spec is not None else None
     assert loader is not None and hasattr(loader, "get_data")
@@ -111,7 +120,7 @@ def lay_down(directory: str) -> None:
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)  # parent folders are not created, because a user may have moved them away
     for name, ours in SDK.items():
-        # Several keepers may write the files at the same time.
+        # Write to a temporary name first, because several keepers may write this file at the same time.
         own = f"{directory}/nni/{name}.{os.getpid()}.{threading.get_ident()}"
         with open(own, "wb") as file:
             file.write(loader.get_data(os.path.join(source, ours)))
@@ -119,25 +128,25 @@ def lay_down(directory: str) -> None:
 
 
 def _names_python(name: str) -> bool:
-    """Return whether the name is python, python3, python3.11 or similar.
-
-    Other names belong to other programs.
-    """
+    """Return whether ``name`` is the name of a Python interpreter: python, python3, python3.11 or similar."""
     return name.startswith("python") and not name[len("python") :].strip("0123456789.")
 
 
 def _can_import(interpreter: str, slow: Callable[[], None]) -> bool:
-    """Run the interpreter and return whether it can import ``nni``. No result in time counts as True."""
+    """Run the interpreter and return whether it can import ``nni``.
+
+    Return True if it gives no result in time.
+    """
     return _run(interpreter, _QUESTION, slow=slow) in (0, None)
 
 
 def _run(
     interpreter: str, program: str, *arguments: str, slow: Callable[[], None] = lambda: None
 ) -> int | None:
-    """Run a command and return its wait status; None if it cannot be run or has not ended after LIMIT_S.
+    """Run a Python program with ``interpreter``, and return its wait status.
 
-    ``slow`` is called if the command takes longer than SLOW_S. A command that cannot be run fails in the
-    trial, too, which reports it.
+    Return None if it cannot be run or has not ended after LIMIT_S; an interpreter that cannot be run also
+    fails in the trial, which reports it. ``slow`` is called if the program takes longer than SLOW_S.
     """
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (1, 2)]
     argv = [interpreter, "-c", program, *arguments]
@@ -145,7 +154,7 @@ def _run(
         pid = os.posix_spawn(interpreter, argv, os.environ, file_actions=quiet, setpgroup=0)
     except OSError:
         return None
-    # wait without reaping: until waitpid below, no other process can get this pid
+    # Wait in a thread without reaping the process. Until waitpid below, no other process can get its pid.
     waiter = threading.Thread(
         target=os.waitid, args=(os.P_PID, pid, os.WEXITED | os.WNOWAIT), name="wait", daemon=True
     )
@@ -163,7 +172,7 @@ def _run(
 
 
 def _which(word: str) -> str | None:
-    """Return the path of the program that a shell would run; None if there is no such program.
+    """Return the path of the program that a shell would run for ``word``; None if there is no such program.
 
     ``shutil.which`` does the same, but its module would load compression libraries into every keeper.
     """
@@ -173,9 +182,10 @@ def _which(word: str) -> str | None:
 
 
 def _find(word: str) -> str | None:
-    """Return the interpreter's path.
+    """Return the path of the interpreter ``word``; None if there is no such program.
 
-    Two names of one interpreter in a folder (python, python3) give one path.
+    If the folder also has this interpreter under the name python3, that path is returned. So each interpreter
+    is checked only once.
     """
     found = _which(word)
     if found is None:

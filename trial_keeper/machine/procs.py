@@ -1,6 +1,6 @@
-"""Reads processes from /proc: identity, descendants, environment.
+"""Reads facts about processes from /proc: start time, descendants, environment, resource use.
 
-Has few imports, because the shim uses it.
+This module imports little, because every shim uses it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def start_time(pid: int) -> str | None:
-    """Return field 22 of the process's stat (clock ticks since boot), which identifies a process with the
-    boot id.
+    """Return the start time of a process, in clock ticks since the machine's boot.
 
-    None: there is no such process, or it is a zombie, which no longer runs.
+    A pid may be used again, but pid, start time and boot id together identify a process. Return None if there
+    is no such process, or if it has ended as a zombie.
     """
     found = _stat(pid)
     return None if found is None else found[1]
 
 
 def descendants(root: int) -> list[int]:
-    """Return all living descendants of ``root``, in any process group and session."""
+    """Return the pids of all living descendants of the process ``root``, in any process group and session."""
     if os.path.exists(f"/proc/{root}/task/{root}/children"):
         return _walk(root, _listed_children)
     below: dict[int, list[int]] = {}
@@ -37,21 +37,20 @@ def descendants(root: int) -> list[int]:
 
 
 def marked(variable: str, value: str) -> list[int]:
-    """Return all living processes of this user that were started with ``variable=value`` in their
-    environment.
-    """
+    """Return the pids of all living processes of this user whose environment contains ``variable=value``."""
     mark = f"{variable}={value}"
     return [pid for pid in all_pids() if mark in strings(pid, "environ") and _stat(pid) is not None]
 
 
 def all_pids() -> list[int]:
-    """Return the pids of all visible processes."""
+    """Return the pids of all processes that this process can see."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def strings(pid: int, name: str) -> list[str]:
-    """Return the strings of a process's ``cmdline`` or ``environ``; none if it has ended or is another
-    user's.
+    """Return the strings in the file ``name`` of a process in /proc, which is ``cmdline`` or ``environ``.
+
+    The list is empty if the process has ended or belongs to another user.
     """
     try:
         with open(f"/proc/{pid}/{name}", "rb") as file:
@@ -61,15 +60,15 @@ def strings(pid: int, name: str) -> list[str]:
 
 
 def program(arguments: list[str]) -> str:
-    """Return the file to execute for a command line of a process like this one.
+    """Return the file to execute in order to start this process again with the command line ``arguments``.
 
-    If the process was started through a loader that names the Python, return the loader.
+    If this process was started through a loader that names the Python, return the loader.
     """
     return arguments[0] if "/" in arguments[0] else sys.executable
 
 
 def ancestors(pid: int) -> list[int]:
-    """Return the parent, its parent, and so on."""
+    """Return the pids of the parent of a process, the parent's parent, and so on."""
     found: list[int] = []
     while (stat := _stat(pid)) is not None and stat[0] > 0:
         pid = stat[0]
@@ -78,7 +77,10 @@ def ancestors(pid: int) -> list[int]:
 
 
 def signal_all(pids: list[int], number: int) -> None:
-    """Signal each process. Processes that have ended or belong to other users are skipped."""
+    """Send the signal ``number`` to each process.
+
+    Processes that have ended or belong to other users are skipped.
+    """
     for pid in pids:
         _signal(pid, number)
 
@@ -91,22 +93,22 @@ def _signal(pid: int, number: int) -> None:
 
 
 def used(pid: int) -> tuple[int, int] | None:
-    """Return the CPU time in clock ticks of a process and its ended children, and its pages in memory.
+    """Return what a process has used: CPU time in clock ticks, with its ended children, and pages of memory.
 
-    None: there is no such process, or it is a zombie.
+    Return None if there is no such process, or if it is a zombie.
     """
     fields = _fields(pid)
     return None if fields is None else (sum(map(int, fields[11:15])), int(fields[21]))
 
 
 def _stat(pid: int) -> tuple[int, str] | None:
-    """Return parent and start time of a running process."""
+    """Return the parent's pid and the start time of a process; None if it does not run."""
     fields = _fields(pid)
     return None if fields is None else (int(fields[1]), fields[19].decode())
 
 
 def _fields(pid: int) -> list[bytes] | None:
-    """Return the fields of a running process's stat, from the third on."""
+    """Return the fields of a process's file ``stat``, from the third field on; None if it does not run."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -117,13 +119,13 @@ def _fields(pid: int) -> list[bytes] | None:
         return None
     finally:
         os.close(fd)
-    # The process name before this may contain blanks and brackets.
+    # Split after the last ")", because the process name in brackets may itself contain blanks and brackets.
     fields = text[text.rfind(b")") + 2 :].split()
     return None if fields[0] in (b"Z", b"X") else fields
 
 
 def _listed_children(pid: int) -> list[int]:
-    """Return the kernel's own list of children, or an empty list if the kernel has none."""
+    """Return the children that the kernel lists for a process; an empty list without this kernel feature."""
     children: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):

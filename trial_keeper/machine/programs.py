@@ -1,6 +1,4 @@
-"""Removes programs that servers of other versions have put on this machine and that no process runs any
-more.
-"""
+"""Removes old versions of the keeper's program file, which other server versions have put on this machine."""
 
 from __future__ import annotations
 
@@ -11,13 +9,17 @@ import time
 from trial_keeper.machine import procs
 
 KEPT = 3  # number of recently used programs that are kept, even if they do not run
-# seconds; another machine with the same home may run a program that was started long ago
+# Seconds without use. The time is long, because another machine with the same home may still run a version.
 UNUSED_S = 30 * 86400.0
 _PREFIX = "trial-keeper-"
 
 
 def tidy(program: str) -> None:
-    """Record that ``program`` is used now. Remove other programs that have not been used for UNUSED_S."""
+    """Mark the file ``program`` as used now, and remove old versions of it from its folder.
+
+    A version stays if a process runs it, if it was used within UNUSED_S, or if it is among the last KEPT
+    used.
+    """
     with contextlib.suppress(OSError):
         os.utime(program)
     folder = os.path.dirname(program)
@@ -39,6 +41,6 @@ def tidy(program: str) -> None:
 
 
 def _running() -> set[str]:
-    """Return the names of the programs that processes on this machine were started with."""
+    """Return the file names of the program versions that processes on this machine run."""
     words = (word for pid in procs.all_pids() for word in procs.strings(pid, "cmdline"))
     return {name for name in map(os.path.basename, words) if name.startswith(_PREFIX)}

@@ -1,4 +1,4 @@
-"""Reads files of a trial, which may have replaced any file or folder by something else."""
+"""Reads files of a trial safely: the trial may have replaced any file or folder, for example by a link."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATTEMPT = re.compile("attempt-[0-9]+")  # folder of a later attempt, inside the
 
 
 def check_path(path: str) -> list[str]:
-    """Return the parts of a path that stays below its first folder. Raises ValueError."""
+    """Split a relative path into its parts. Raise ValueError if it could lead out of its folder."""
     parts = path.split("/")
     if any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise ValueError(f"{path!r} is not the name of a file")
@@ -27,12 +27,12 @@ def check_path(path: str) -> list[str]:
 
 
 class PlainFile:
-    """Open plain file, read from its beginning. No link below ``root`` is followed."""
+    """Open plain file, which is read from its beginning. No link below the folder ``root`` is followed."""
 
     def __init__(self, root: str, parts: Sequence[str], path: str) -> None:
-        """Open the file. ``path`` is relative to the folder at ``parts``.
+        """Open the file ``path`` in the folder to which ``parts`` lead from the folder ``root``.
 
-        Raises ValueError for an impossible path, FileNotFoundError also for a link or a pipe.
+        Raises ValueError for a path that is not valid, and FileNotFoundError if there is no plain file.
         """
         *folders, name = check_path(path)
         directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -51,26 +51,25 @@ class PlainFile:
 
     @property
     def size(self) -> int:
-        """Size in bytes when the file was opened."""
+        """Size of the file in bytes at the time when it was opened."""
         return self._status.st_size
 
     @property
     def identity(self) -> str:
-        """Text that differs for every file that may later have the same path."""
+        """Text that identifies this file: another file that later has the same path has another text."""
         return f"{self._status.st_dev}:{self._status.st_ino}"
 
     def read(self, size: int = _CHUNK) -> bytes:
-        """Return the next piece; b"" at the end of the file."""
+        """Return the next bytes of the file, at most ``size``; b"" at its end."""
         return os.read(self.descriptor, size)
 
     def seek(self, offset: int) -> None:
         os.lseek(self.descriptor, offset, os.SEEK_SET)
 
     def seek_tail(self, lines: int) -> int:
-        """Move to the beginning of the last ``lines`` lines, and return its offset. The last line may be
-        incomplete.
+        """Move to the beginning of the last ``lines`` lines of the file, and return its offset.
 
-        The part of the file before these lines is not read.
+        The last line may be incomplete. The part of the file before these lines is not read.
         """
         end = at = self.size
         if lines > 0 and end > 0:
@@ -93,7 +92,7 @@ class PlainFile:
 
 
 class Listed(NamedTuple):
-    """Plain file: its path below the folder, its size in bytes, and its last change (unix seconds)."""
+    """File in a listing: path below the listed folder, size in bytes, and last change in unix seconds."""
 
     path: str
     size: int
@@ -101,9 +100,10 @@ class Listed(NamedTuple):
 
 
 def list_files(root: str, parts: Sequence[str]) -> tuple[list[Listed], bool]:
-    """Return the plain files below the folder at ``parts``, by path. False: there are more files.
+    """Return the plain files below a folder, sorted by path, and whether this list is complete.
 
-    Links are not followed. Raises FileNotFoundError.
+    ``parts``: path of the folder below ``root``. The list has at most MOST_FILES files. Links are not
+    followed. Raises FileNotFoundError.
     """
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

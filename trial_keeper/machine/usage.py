@@ -1,4 +1,4 @@
-"""Measures the CPU time and the memory that this machine and single trials use."""
+"""Measures how much CPU time and memory this machine and single trials use."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ MIB = 1 << 20
 
 
 class MachineUsage:
-    """Measures this machine, or the container with limits that this process is in.
+    """Measures the CPU time and memory in use on this machine, or in its container if that has limits.
 
-    The limits are looked up once: without one, a look takes longer than the measurement itself.
+    Whether there are limits is determined once, because this takes longer than a measurement.
     """
 
     def __init__(self, proc: str = "/proc", cgroups: str = CGROUPS) -> None:
@@ -29,9 +29,9 @@ class MachineUsage:
         self._memory = _limited(proc, cgroups, "memory", ("memory.max", "memory.limit_in_bytes"))
 
     def read(self) -> tuple[float, int]:
-        """Return the CPU seconds used since the start of the machine or container, and the MiB in use.
+        """Return the CPU seconds used since the machine or container started, and the MiB of memory in use.
 
-        The MiB do not include the file cache. Raises OSError or ValueError if the kernel does not show a
+        The memory does not include the file cache. Raises OSError or ValueError if the kernel does not show a
         value.
         """
         seconds = None if self._cpu is None else _group_seconds(self._cpu)
@@ -43,9 +43,10 @@ class MachineUsage:
 
 
 def of_trial(shim: int) -> tuple[float, int]:
-    """Return the CPU seconds and the MiB of a trial's processes: its shim and all descendants of the shim.
+    """Return the CPU seconds and the MiB of memory that a trial's processes use.
 
-    Memory that processes share is counted for each of them.
+    These are the process ``shim`` and all its descendants. Memory that processes share is counted for each of
+    them.
     """
     ticks = pages = 0
     for pid in (shim, *procs.descendants(shim)):
@@ -57,9 +58,9 @@ def of_trial(shim: int) -> tuple[float, int]:
 
 
 def _limited(proc: str, cgroups: str, controller: str, limits: tuple[str, str]) -> str | None:
-    """Return the folder of the innermost group that limits this process; None: no group does.
+    """Return the folder of the innermost control group that limits this process; None if no group limits it.
 
-    ``limits``: names of the file with the limit, in version 2 and 1.
+    ``limits``: names of the file that has the limit, in cgroup version 2 and 1.
     """
     for folder in cgroup.folders(controller, proc, cgroups):
         for name in limits:
@@ -99,7 +100,7 @@ def _machine_memory(proc: str) -> int:
 
 
 def _pairs(path: str) -> Iterator[tuple[str, int]]:
-    """Yield the name and the number on each line of a file; nothing if the file is missing."""
+    """Yield the name and the number on each line of the file ``path``; nothing if the file is missing."""
     try:
         with open(path, encoding="ascii") as file:
             lines = file.readlines()

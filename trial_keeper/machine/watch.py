@@ -1,6 +1,7 @@
-"""Calls inotify and pidfd in the C library, which wake the keeper. No other module uses them.
+"""Access to inotify and pidfd, with which the kernel reports changes of files and ends of processes.
 
-Without inotify, the keeper checks live attempts every 50 ms and says so in its status.
+Python has no modules for inotify, so this module calls the C library. Without inotify, the keeper checks live
+attempts every 50 ms, and its status reports this.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _EVENT = struct.Struct("iIII")
 
 
 class _Library:
-    """C library, with the types that ``_Function`` needs."""
+    """Handle of the C library, in the form that ``_Function`` needs."""
 
     _handle = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
 
@@ -39,15 +40,16 @@ class _Function(_ctypes.CFuncPtr):
 
 
 def _function(name: str) -> Callable[..., int]:
-    """Return a function of the C library whose result is an int. Raises AttributeError."""
+    """Return the function ``name`` of the C library, whose result must be an int. Raises AttributeError."""
     return _Function((name, _Library))  # type: ignore[arg-type]  # ``ctypes`` has a class of its own
 
 
 class Changed(NamedTuple):
-    """A watched file was written (no name), or a file was moved to ``name`` in a watched directory.
+    """Change of a watched file or directory.
 
-    ``removed``: instead, a name of the watched file was removed, or ``name`` from the watched directory.
-    ``watch`` is LOST if there were more changes than the kernel keeps.
+    ``watch``: number of the watch; LOST if the kernel has dropped some changes. ``name``: file in a watched
+    directory that was moved there or deleted; "" for a change of a watched file. ``removed``: the file was
+    deleted, or a watched file has lost one of its names.
     """
 
     watch: int
@@ -56,7 +58,11 @@ class Changed(NamedTuple):
 
 
 class Watcher:
-    """Inotify instance. ``fd`` is readable when a file has changed. Raises OSError without inotify."""
+    """Inotify instance, which watches files and directories.
+
+    Its descriptor ``fd`` is readable after a change. The constructor raises OSError if the system has no
+    inotify.
+    """
 
     def __init__(self) -> None:
         try:
@@ -69,19 +75,22 @@ class Watcher:
             raise _error()
 
     def watch_file(self, path: str) -> int:
-        """Watch a file for writes and for the removal of one of its names. Raises OSError."""
+        """Watch a file for writes and for the removal of one of its names; return the watch.
+
+        Raises OSError.
+        """
         return self._add(path, _MODIFY | _ATTRIB)
 
     def watch_directory(self, path: str) -> int:
-        """Watch a directory for files that are moved into it or deleted. Raises OSError."""
+        """Watch a directory for files that are moved into it or deleted; return the watch. Raises OSError."""
         return self._add(path, _MOVED_TO | _DELETE)
 
     def forget(self, watch: int) -> None:
-        """End a watch. A watch that has ended already is no error."""
+        """End the watch with this number. Do nothing if it has ended already."""
         self._remove_watch(self.fd, watch)
 
     def changes(self) -> list[Changed]:
-        """Return the changes since the last call. Never block."""
+        """Return the changes that the kernel has reported since the last call. Never block."""
         try:
             content = os.read(self.fd, 65536)
         except BlockingIOError:
@@ -104,7 +113,7 @@ class Watcher:
 
 
 def open_process(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when the process has ended. None: the kernel has no pidfd.
+    """Return a descriptor that becomes readable when the process has ended; None if the kernel has no pidfd.
 
     Raises ProcessLookupError if the process has ended already, OSError if no descriptor is free.
     """
