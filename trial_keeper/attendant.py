@@ -131,7 +131,9 @@ class Attendant:
         self._home = home
         self._say = say
         self._starting = threading.Lock()
-        self._kept: dict[str, tuple[Process, list[int]]] = {}  # by keeper's directory, with waiting requests
+        self._kept: dict[
+            str, tuple[Process, list[int]]
+        ] = {}  # by directory, with numbers of waiting requests
         self._ends: dict[str, int] = {}  # by directory: last request to end its keeper
         self._acts: dict[str, Callable[[Request], Any]] = {
             "write": self._write, "keep": self._keep, "end": self._end, "remove": self._remove,
@@ -166,7 +168,7 @@ class Attendant:
     def _path(self, request: Request) -> str:
         """Return the path of the experiment's directory that the request names.
 
-        Raise Trouble if it is not valid.
+        Raise Trouble if the request does not name such a directory.
         """
         parts = str(request["directory"]).split("/")
         if parts[0] != _TOP or len(parts) < 3 or any(part in ("", ".", "..") for part in parts):
@@ -200,7 +202,7 @@ class Attendant:
         directory = os.path.join(self._path(request), "keeper")
         with self._starting:
             if self._ends.get(request["directory"], 0) > request["no"]:
-                raise Trouble("its keeper was to end meanwhile")
+                raise Trouble("its keeper was ordered to end in the meantime")
             found = find(directory)
             kept = self._kept.get(directory)
             if found is not None and kept is not None and kept[0].pid == found.pid and kept[0].alive():
@@ -255,8 +257,9 @@ class Attendant:
         raise Trouble("its keeper does not end, not even when it is killed")
 
     def _found(self, directory: str) -> Process | None:
-        """Return the running keeper of a directory, even if it has just started and does not hold its
-        lock.
+        """Return the running keeper of a directory.
+
+        A keeper that was just started counts too, even if it has not taken its lock yet.
         """
         with self._starting:
             process = find(directory)
@@ -268,7 +271,7 @@ class Attendant:
         directory = self._path(request)
         if find(f"{directory}/keeper") is not None:
             raise Trouble(
-                f"{directory} is not removed: its keeper runs, until it has had no trial for a while"
+                f"{directory} is not removed: its keeper still runs, and exits some time after its last trial"
             )
         if request.get("only_look"):
             return {}

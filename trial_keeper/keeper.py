@@ -99,7 +99,7 @@ class Keeper:
         self._loop.tell(lambda: self._core.gpus_read(now(), reading))
 
     def run(self) -> NoReturn:
-        """Run the event loop. The process exits in it when the core orders that."""
+        """Run the event loop. When the core orders the exit, the process ends within this method."""
         self._log.write(f"keeper {os.getpid()} starts, epoch {self._core.k_epoch}")
         self._loop.on_readable(self._pipes.wake, self._on_wake)
         self._loop.on_readable(self._pipes.failures, self._on_failure)

@@ -143,10 +143,10 @@ class _Shim:
         self._wake = wake
         self._pulse = self._beat = -1
         self._claim = -1
-        self._lines = b""  # lines of the claim file
+        self._lines = b""  # lines that were written to the claim file
         self._metrics = -1
         self._main = 0
-        self._oom_kills = 0  # count in the control group before the command's start
+        self._oom_kills = 0  # number of such kills before the command's start
         self._status: int | None = None
         self._stopping = False
         self._kill_at: float | None = None
@@ -161,9 +161,9 @@ class _Shim:
         self._poll = select.poll()
 
     def take_signals(self, inherited: tuple[int, ...]) -> None:
-        """Direct signals into a new pipe, before the claim file names this process.
+        """Direct signals into a pipe, before the claim file names this process.
 
-        Close ``inherited`` files.
+        Close inherited descriptors.
         """
         self._pulse, self._beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.set_wakeup_fd(self._beat, warn_on_full_buffer=False)
@@ -215,8 +215,7 @@ class _Shim:
                 os.close(fd)
 
     def _prepare(self) -> None:
-        """Create the attempt's files before the claim, because a failure (full disk) can be retried until
-        then.
+        """Create the attempt's files before it is claimed, because a failed start can be retried until then.
 
         An earlier attempt of the trial may have left any files in the trial's folder.
         """

@@ -268,7 +268,7 @@ elif number == "2":
     field.place.kubectl("delete", "pod", pod["metadata"]["name"], "--wait=false")
     trials = field.done(2 * LIMIT_S)  # a further pod has a deadline of its own
     assert [trial["status"] for trial in trials] == ["FAILED", "SUCCEEDED", "FAILED"]
-    assert trials[0]["reason"].endswith(": killed for want of memory: the limit is 96 MiB"), trials[0]
+    assert trials[0]["reason"].endswith(": killed for lack of memory: the limit is 96 MiB"), trials[0]
     assert (trials[1]["attempt"], trials[2]["attempt"]) == (2, 1), trials
     assert "activeDeadlineSeconds of 45 s" in trials[2]["reason"], trials[2]
 

@@ -237,7 +237,7 @@ def test_nothing_that_has_ended_stays(pod: Pod) -> None:
 def test_a_trial_for_which_there_is_no_memory_says_so(pod: Pod) -> None:
     pod.attempt("e-a-1", "head -c 1000000000 /dev/zero | tail")
     final = pod.server.ended("e-a-1", POD_S).final
-    assert final is not None and final["message"] == "killed for want of memory: the limit is 128 MiB"
+    assert final is not None and final["message"] == "killed for lack of memory: the limit is 128 MiB"
     assert pod.dismissed() == 128 + signal.SIGKILL
 
 

@@ -87,7 +87,7 @@ def test_it_ends_when_the_server_says_so_with_the_status_of_its_attempt(
     assert here.process.poll() is None
     assert here.dismissed() == status
     assert "starts, epoch 1" in here.output()
-    assert "leaves: no job is left" in here.output()
+    assert "leaves: no attempt is left" in here.output()
     assert not (here.keeper / "keeper.log").exists()
 
 

@@ -25,7 +25,7 @@ _PRINTED = b"NNISDK_ME"
 
 
 class AttemptFiles(NamedTuple):
-    """Where the files of one attempt are.
+    """Location of the files of one attempt.
 
     ``directory``: the trial's folder. ``prefix``: beginning of the paths of the files that the keeper itself
     has for the attempt.
@@ -60,7 +60,7 @@ class Paths:
         return claim.old_prefix(self.folder(directory))
 
     def files(self, effect: fx.Read | fx.Count | fx.Watch) -> AttemptFiles:
-        """Return where the files of the attempt are that this effect names."""
+        """Return the location of the files of the attempt that ``effect`` names."""
         return AttemptFiles(self.folder(effect.directory), self.prefix(effect.job, effect.directory))
 
 
@@ -80,7 +80,7 @@ def look(prefix: str, shim: fx.Shim | None) -> fx.Seen:
 
 
 def abort(prefix: str, boot_id: str) -> None:
-    """Create the attempt's claim file, so that no shim can claim and start the attempt any more.
+    """Create the attempt's claim file in place of a shim, so that no shim can start the attempt any more.
 
     Do nothing if the claim file exists. Raises OSError.
     """
@@ -135,9 +135,7 @@ def read(files: AttemptFiles, order: fx.Read) -> fx.Chunk:
 
 
 def count(files: AttemptFiles, offset: int) -> fx.Tally:
-    """Count the frames (one per metric) in the piece of the attempt's metrics file that begins at
-    ``offset``.
-    """
+    """Count the frames, one per metric, in the piece of the metrics file that begins at ``offset``."""
     piece, size = _piece(files, offset, PIECE)
     cut = frames.count(piece)
     more = len(piece) < size - offset and cut.end > 0 and not cut.bad
@@ -192,10 +190,9 @@ def has_metrics(prefix: str) -> bool:
 
 
 def is_parted(files: AttemptFiles) -> bool:
-    """Return whether only the keeper's hard link to the metrics file is left, because the trial deleted its
-    own.
+    """Return whether the trial has deleted its own hard link to the metrics file.
 
-    The trial may then create another metrics file.
+    Then only the keeper's link is left, and the trial may create another metrics file.
     """
     try:
         return os.stat(f"{files.prefix}{claim.STREAM}").st_nlink == 1

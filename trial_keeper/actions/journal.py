@@ -104,8 +104,8 @@ def _set_aside(path: str, rest: bytes) -> str:
         with open(path, "wb") as file:
             file.write(rest)
     except OSError as error:
-        return f"could not be set aside ({error.strerror})"
-    return f"lie in {os.path.basename(path)}"
+        return f"could not be copied to another file ({error.strerror})"
+    return f"were copied to {os.path.basename(path)}"
 
 
 def damaged(rest: bytes) -> bool:
@@ -122,13 +122,13 @@ def damaged(rest: bytes) -> bool:
 def rewrite(path: str, records: Iterable[Record]) -> None:
     """Replace the journal ``path`` durably by these records.
 
-    Until the rename, an OSError leaves the old file.
+    If this raises OSError before the rename, the old file stays.
     """
     replace(path, b"".join(map(frame, records)))
 
 
 def replace(path: str, content: bytes) -> None:
-    """Replace the file ``path`` durably. Until the rename, an OSError leaves the old file in place."""
+    """Replace the file ``path`` durably. If this raises OSError before the rename, the old file stays."""
     own = path + ".new"
     fd = os.open(own, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
@@ -264,11 +264,10 @@ class Journal:
         _sync_names(self._path)
 
     def _renew(self, error: OSError) -> int:
-        """Replace the journal by a durable copy, and retry until this succeeds; return the last record's
-        number.
+        """Replace the journal by a durable copy, and retry until this succeeds.
 
         This is necessary after the flush error ``error``, because the kernel may have dropped pages of the
-        file.
+        file. Return the number of the last record in the copy.
         """
         while True:
             self._failed(f"the keeper's journal could not be flushed: {error.strerror}")

@@ -43,7 +43,7 @@ class Loop:
     def on_writable(self, fd: int, act: Callable[[], None]) -> None:
         """Call ``act`` whenever the descriptor ``fd`` can be written.
 
-        Do nothing if it is registered already.
+        Do nothing if the descriptor is registered already.
         """
         if fd not in self._selector.get_map():
             self._selector.register(fd, selectors.EVENT_WRITE, act)

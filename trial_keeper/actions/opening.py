@@ -116,7 +116,7 @@ class Directory:
                 journals.rewrite(path, records)
                 break
             except OSError as error:
-                self._log.write(f"the journal cannot be written, tried again in a second: {error}")
+                self._log.write(f"the journal cannot be written; retrying in 1 s: {error}")
                 time.sleep(1.0)
         return journals.Journal(path, flushed=flushed, failed=failed, fold=recovery.fold)
 

@@ -39,9 +39,9 @@ mkdir -p "$NNI_OUTPUT_DIR" || exit 74
 
 
 class Starts:
-    """Starter of attempts.
+    """Starter of attempts. ``requests``: pipe to the spawner, which forks the shims.
 
-    ``requests``: pipe to the spawner, which forks the shims; ``pid``: its process id.
+    ``pid``: process id of the spawner.
     """
 
     def __init__(
@@ -136,9 +136,7 @@ class Starts:
             self._loop.tell(lambda: self._core.delayed(now(), job, sentence))
 
     def release(self) -> list[Effect]:
-        """Return the starts that waited for the check of an interpreter, so that the loop tries them
-        again.
-        """
+        """Return the starts that waited for the check of an interpreter, so that the loop can retry them."""
         waiting, self._waiting = self._waiting, []
         return list(waiting)
 

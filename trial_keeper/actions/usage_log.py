@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from trial_keeper.machine.gpus import Load
 
 NAME = "usage"
-PAUSE_S = 10.0  # between two measurements while the newest trial is young
-LONGEST = 6  # times this pause, between two measurements while the newest trial is old
-SHARE = 1 / 400  # most of a CPU that measurements of many trials may use
+PAUSE_S = 10.0  # seconds between two measurements while the newest trial is young
+LONGEST = 6  # greatest factor by which the pause grows while the newest trial gets older
+SHARE = 1 / 400  # greatest share of one CPU that measurements may use
 MOST_BYTES = 1 << 16  # most bytes of a file; from a longer file every second line is removed
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _AT_ONCE = 4  # trials that are measured before the keeper continues with other work
@@ -81,9 +81,7 @@ class UsageLog:
         self._meters: dict[str, _Meter] = {}
 
     def due_at(self) -> float | None:
-        """Return when ``measure`` must be called next, in seconds since the boot; None while no trial
-        runs.
-        """
+        """Return when to call ``measure`` next, in seconds since the boot; None while no trial runs."""
         if self._left:
             return 0.0
         if any(attempt.live for attempt in self._attempts.values()):

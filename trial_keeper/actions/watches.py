@@ -1,6 +1,4 @@
-"""Notices changes of the attempts' metrics files, ends of shims, and changes in the keeper's own
-directory.
-"""
+"""Notices when a metrics file changes, a shim ends, or a file in the keeper's own directory changes."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ class OwnDirectory:
         except OSError as error:
             self.watcher = None
             self.trouble = (
-                f"without inotify ({error.strerror}) the metrics are looked at every {LOOK_S * 1000:.0f} ms"
+                f"without inotify ({error.strerror}) the metrics are checked every {LOOK_S * 1000:.0f} ms"
             )
 
 
@@ -89,9 +87,7 @@ class Watches:
     # -- attempts
 
     def watch(self, effect: fx.Watch) -> list[Effect]:
-        """Watch an attempt's metrics file and shim, and report changes that happened before the watch
-        began.
-        """
+        """Watch an attempt's metrics file and shim, and report what has happened before the watch began."""
         job = effect.job
         if self._watcher is not None:
             self._watch_metrics(self._watcher, effect)

@@ -5,7 +5,7 @@ This module imports little, because the shim, the parent process of the attempt,
 The file is created once, by ``link``, so exactly one process may start the attempt. Afterwards only that
 process appends to the file. The file is in the keeper's own folder, which trials should leave alone. A trial
 may still remove or overwrite the file, so its content is always checked. An incomplete last line is ignored.
-The lines::
+The file has these lines::
 
     shim <pid> <start time> <boot id>          or: aborted <boot id>
     started <pid of the command> <unix seconds> <seconds since the boot>
@@ -30,7 +30,7 @@ STOP = "stop"  # file with the grace in seconds, written before the shim is sign
 # The keeper's own hard link to the metrics file. It remains when the trial deletes the file in its folder.
 STREAM = "metrics"
 METRICS = ".nni/metrics"  # path in the trial's folder, where the trial's SDK writes
-OLD_FOLDER = ".nnimgr"  # in the trial's folder, where keepers before version 0.2 had the claim and the stop
+OLD_FOLDER = ".nnimgr"  # in the trial's folder, where keepers before version 0.2 had these files
 
 
 SEPARATOR = "\0"  # separator of the lines of a claim that a shim sends through the wake-up pipe
@@ -92,9 +92,7 @@ class Claim:
 
     @property
     def damaged(self) -> bool:
-        """True if the file does not begin like a claim file, after a power loss or because a trial wrote to
-        it.
-        """
+        """True if the file does not begin like a claim file. A power loss or a trial may have damaged it."""
         return self.pid == 0
 
 
@@ -149,7 +147,7 @@ def read(prefix: str) -> Claim | None:
         return None
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-            raise  # this process lacks descriptors or memory, which is no statement about the claim
+            raise  # this process lacks descriptors or memory; the claim file may be sound
         return damaged()
     try:
         return parse(os.read(fd, 65536)) if stat.S_ISREG(os.fstat(fd).st_mode) else damaged()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import time
 
-TICKS = 10  # units per second of the time in the file
-GRACE_S = 3.0  # seconds that the command gets after the end; the server waits at least 5 s after the end
+TICKS = 10  # ticks per second: the lease file contains its time in ticks
+GRACE_S = 3.0  # for the command after the end of the lease; the server waits at least 5 s after that end
 
 
 class Deadline:
@@ -18,7 +18,7 @@ class Deadline:
     __slots__ = ("_at", "_path")
 
     LOOK_S = 1.0  # seconds between two checks, because a machine that wakes up may have slept past the end
-    OVER = 62  # ETIME: exit status of a shim that did not claim because the lease had expired
+    OVER = 62  # ETIME: exit status of a shim that claimed nothing, because the lease had expired
 
     def __init__(self, path: bytes) -> None:
         self._path = path

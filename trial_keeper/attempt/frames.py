@@ -29,8 +29,8 @@ def cut(piece: bytes, *, skip: int, frames: int, size: int, first: bool) -> Cut:
     """Return the frames in ``piece`` after the first ``skip`` frames, within the limits of the caller.
 
     The limits are ``frames`` frames and ``size`` bytes of payload. With ``first``, at least one frame is
-    returned, whatever its size. ``piece`` must begin at a frame's header. The caller reads an incomplete
-    frame at its end again.
+    returned, whatever its size. ``piece`` must begin at a frame's header. If it ends in an incomplete frame,
+    the caller has to read that frame again.
     """
     payloads: list[bytes] = []
     at = skipped = 0
@@ -55,7 +55,8 @@ def cut(piece: bytes, *, skip: int, frames: int, size: int, first: bool) -> Cut:
 
 
 def count(piece: bytes) -> Cut:
-    """Count the frames in ``piece``: return the number as ``skipped``, and the position after them as
-    ``end``.
+    """Count the frames in ``piece``.
+
+    Return the number as ``skipped``, and the position after them as ``end``.
     """
     return cut(piece, skip=len(piece), frames=0, size=0, first=False)

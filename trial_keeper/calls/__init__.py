@@ -1,3 +1,1 @@
-"""The keeper's calls to the server: connections, the sync call, and uploads of files that the server
-wants.
-"""
+"""The keeper's calls to the server: connections, the sync call, and uploads of files."""

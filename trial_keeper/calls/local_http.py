@@ -37,8 +37,9 @@ class BadAnswer(OSError):
 
 
 class LocalAnswer:
-    """Answer of the server to a call: status, reason, and a body that is read from the connection on
-    demand.
+    """Answer of the server to a call: status, reason, and body.
+
+    The body is read from the connection on demand.
     """
 
     def __init__(self, connection: LocalConnection) -> None:
@@ -144,10 +145,7 @@ class LocalConnection:
         return True
 
     def close(self) -> None:
-        """Close the connection.
-
-        It cannot be opened again, because only a new connection checks the listening user.
-        """
+        """Close the connection for ever: only a new connection checks again which user listens."""
         self._is_open = False
         self.sock.close()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trial_keeper.calls.connection import Connection
 
 THREADS = 64  # above the server's limit, because some threads may hang on dead connections
-TAKEN_S = 300.0  # longest time in which a reader takes no data
+TAKEN_S = 300.0  # longest time in which the server takes no data
 LOOK_S = 0.1  # polling interval of a file without inotify
 PIECE = 1 << 18
 _REMEMBERED = 1000
@@ -54,7 +54,7 @@ class Reads:
         self._threads = 0
         self._busy = 0
         self._lock = threading.Lock()
-        self._followers: set[int] = set()  # write ends of the pipes that wake followers
+        self._followers: set[int] = set()  # write ends of pipes that wake waiting uploads
         self._turn = 0
 
     def take(self, order: Serve, live: Callable[[], bool]) -> None:
@@ -75,9 +75,7 @@ class Reads:
         self._orders.put(_Read(order, live))
 
     def ended(self) -> None:
-        """Wake all uploads that wait for a file to grow, because an attempt has ended and its files are
-        final.
-        """
+        """Wake all uploads that wait for a file to grow, because an attempt has ended."""
         with self._lock:
             for pipe in self._followers:
                 with contextlib.suppress(BlockingIOError):

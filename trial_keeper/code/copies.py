@@ -53,11 +53,11 @@ class Copies:
         self._store = store
         self._told = told
         self._made: set[str] = set()
-        self._known: set[str] = set()  # jobs whose file in ``copies`` was written
-        self._listed: set[str] = set()  # contents whose list was written
-        self._said: dict[str, str] = {}  # content that attempts wait for -> the sentence that was reported
-        self._stamps: dict[str, int] = {}  # copies that this keeper created -> their times
-        self._spares: list[tuple[str, str, int]] = []  # content, path and time of each kept copy
+        self._known: set[str] = set()  # jobs that have a file in the folder ``copies``
+        self._listed: set[str] = set()  # hashes of the code whose list of files was written
+        self._said: dict[str, str] = {}  # hash of the code that attempts wait for -> reported sentence
+        self._stamps: dict[str, int] = {}  # job -> time at which this keeper created its copy
+        self._spares: list[tuple[str, str, int]] = []  # hash of the code, path and time of each kept copy
         self._change = threading.Condition()
         self._wanted: dict[str, Wanted] = {}
         self._ended: collections.deque[str] = collections.deque()

@@ -17,7 +17,7 @@ from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from typing import Callable, Iterator
 
-LIMIT = 10 << 30  # bytes of all contents together; above this, the least recently used contents are removed
+LIMIT = 10 << 30  # bytes of the whole store; above this, the least recently used code is removed
 STALE_S = 86_400.0  # seconds; an incomplete download of this age is not continued
 READ_S = 30.0
 _PIECE = 1 << 18
@@ -112,7 +112,7 @@ class CodeStore:
         part = f"{self._folder}/{sha256}.part"
         fresh = f"{self._folder}/{sha256}.new"
         unpacked.remove(fresh)
-        unpacked.remove(f"{self._folder}/{sha256}")  # the content is damaged
+        unpacked.remove(f"{self._folder}/{sha256}")  # the code in this folder is damaged
         self._download(sha256, size, part, say)
         if _sha256(part) != sha256:
             os.unlink(part)
@@ -185,9 +185,7 @@ class CodeStore:
                 self._drop(sha256)
 
     def _size(self, sha256: str) -> int:
-        """Return the total bytes of the files in the code with this hash; 0 if this code is not in
-        the store.
-        """
+        """Return the total bytes of the files in the code with this hash; 0 if it is not in the store."""
         try:
             entries = unpacked.read_list(f"{self._folder}/{sha256}/list")
         except (OSError, ValueError, TypeError):
@@ -195,7 +193,7 @@ class CodeStore:
         return sum(entry.size for entry in entries) + len(entries)
 
     def _drop(self, sha256: str) -> None:
-        with contextlib.suppress(OSError):  # the content is in use, or was removed in the meantime
+        with contextlib.suppress(OSError):  # the code is in use, or was removed in the meantime
             lock = os.open(f"{self._folder}/{sha256}.lock", os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -207,7 +205,7 @@ class CodeStore:
 
 
 def _touch(path: str) -> None:
-    with contextlib.suppress(OSError):  # the content is checked again before its next use
+    with contextlib.suppress(OSError):  # without this mark, the code is checked again before its next use
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 

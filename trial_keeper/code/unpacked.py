@@ -183,8 +183,7 @@ def _fill(fresh: str, tree: str, entries: list[Entry]) -> None:
 
 
 def _copy_file(source: str, path: str, mode: int, *, clones: bool) -> bool:
-    """Copy the file ``source`` to ``path``, as a clone if ``clones`` is True and the file system can clone
-    files.
+    """Copy the file ``source`` to ``path``. Clone it if ``clones`` is True and the file system can do that.
 
     Return whether cloning should be tried for the next file.
     """

@@ -1,3 +1,1 @@
-"""The keeper's decisions, without any I/O: a state machine that takes inputs and returns orders
-("effects").
-"""
+"""The keeper's decisions: a state machine without I/O, which takes inputs and returns orders ("effects")."""

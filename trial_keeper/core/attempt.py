@@ -110,14 +110,13 @@ class Attempt:
 
     @property
     def told(self) -> bool:
-        """Return whether the attempt is sealed and all its metrics have been sent, so that its end may be
-        sent.
-        """
+        """Return whether the attempt's end may be sent: it is sealed, and all its metrics have been sent."""
         return self.final is not None and self.sent >= self.final["n"]
 
     def seek(self, position: int) -> None:
-        """Make the frame with the number ``position`` the next one to send, and resume reading at or before
-        it.
+        """Make the frame with the number ``position`` the next one to send.
+
+        If its place in the file was passed already, continue to read at an earlier known place.
         """
         self.sent = position
         if position >= self.position:
@@ -127,18 +126,18 @@ class Attempt:
         self.position, self.offset = self.marks.pop() if self.marks else (0, 0)
 
     def advance(self, frames: int, end: int) -> None:
-        """Record that ``frames`` more frames of the metrics file were read, up to the byte ``end``."""
+        """Record that ``frames`` more frames of the metrics file have been read, up to the byte ``end``."""
         if frames:
             self.marks.append((self.position, self.offset))
             self.position += frames
             self.offset = end
 
     def acknowledge(self, count: int) -> bool:
-        """Record that the server has stored the first ``count`` frames; return whether the next frame to send
-        changes.
+        """Record that the server has stored the first ``count`` frames.
 
         A count below the previous count is ignored, because the answer is outdated. A new server may have
-        stored fewer frames, so its first count is always accepted.
+        stored fewer frames, so its first count is always accepted. Return whether the next frame to send
+        changes.
         """
         if count < self.acked and not self.unsure:
             return False
@@ -206,9 +205,7 @@ class Attempt:
         }
 
     def note_losses(self) -> None:
-        """Change the attempt's end to "host lost" if metrics that the server still lacks have been lost on
-        disk.
-        """
+        """Change the attempt's end to "host lost" if metrics were lost on disk before the server got them."""
         final = self.final
         if final is not None and self.position < final["n"] and self.acked < final["n"]:
             self.final = {

@@ -28,7 +28,7 @@ RESPAWN_PAUSE_S = 0.5
 LAST_RESPAWN_PAUSE_S = 30.0
 RETRY_S = 1.0
 _CUT_OFF = "the host was restarted while the command ran"
-_UNKNOWN = "it had been started before, and its claim is gone"
+_UNKNOWN = "it had been started before, and its claim file is gone"
 _UNBEGUN = "the host was restarted before the command was started"
 
 
@@ -44,11 +44,11 @@ class Attempts:
         self._lease = lease
         self._stops = stops
         self._seals = seals
-        self.ending: float | None = None  # grace of attempts in seconds; None: the host is not shutting down
+        self.ending: float | None = None  # attempts' grace in seconds; None: the host is not shutting down
         self.unprepared: str | None = None  # error that prevented the preparation of the latest attempt
 
     def begin(self, now: float, ending: float | None) -> None:
-        """Order a look at the claim file of each attempt that an earlier keeper left unfinished.
+        """Order the claim file of each attempt that an earlier keeper left unfinished to be read.
 
         ``ending``: seconds that attempts get to end, because the host is shutting down; None if it is not.
         """
@@ -61,9 +61,7 @@ class Attempts:
             self._held.look(attempt)
 
     def host_ends(self, now: float, grace: float) -> None:
-        """Stop all running attempts and each attempt that the server orders later, because the host shuts
-        down.
-        """
+        """Stop all running attempts, and those that the server orders later, because the host shuts down."""
         self.ending = grace
         self._stops.evict(now, grace)
 
@@ -119,9 +117,9 @@ class Attempts:
     # -- events
 
     def notified(self, now: float, job: str, told: Claim | None) -> None:
-        """Update the attempt's state from the claim that its shim has sent (``told``).
+        """Update the attempt's state from the content of its claim file, as its shim has sent it (``told``).
 
-        If there is no valid claim, order a look at the claim file instead.
+        If the shim has sent no valid content, order the claim file to be read instead.
         """
         attempt = self._held.undecided(job)
         if attempt is None:
@@ -177,8 +175,9 @@ class Attempts:
             self._held.put_off(now + RETRY_S, update)
 
     def _prepared(self, trouble: str | None) -> None:
-        """Set the error that prevents attempts from being started here (None: no error), and report a
-        change.
+        """Set the error that prevents attempts from being started here, None without an error.
+
+        Report a change.
         """
         if trouble != self.unprepared:
             self.unprepared = trouble

@@ -55,9 +55,7 @@ class Commands:
         self._waiting.clear()
 
     def go_on(self, now: float) -> None:
-        """Apply the queued commands in order, until the keeper must first wait for a journal record to be
-        written.
-        """
+        """Apply the queued commands in order, until a journal record must be written first."""
         while self._waiting and not self.writing and now >= self._ledger.retry_at:
             command = self._waiting.popleft()
             seq, kind, job, body = command

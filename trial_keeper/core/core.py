@@ -62,15 +62,14 @@ class KeeperCore:
 
     @property
     def k_epoch(self) -> int:
-        """Return the number of times that the keeper was started in this directory, including the present
-        start.
-        """
+        """Return the number of starts of the keeper in this directory, including the present start."""
         return self._durable.k_epoch
 
     @property
     def status(self) -> str | None:
-        """Return the present errors of the keeper itself, such as a full disk, as one sentence; None if there
-        are none.
+        """Return the present errors of the keeper itself, such as a full disk, as one sentence.
+
+        Return None if there are no errors.
         """
         return self._status()
 
@@ -88,7 +87,7 @@ class KeeperCore:
         return self._durable.records()
 
     def begin(self, now: float) -> list[Effect]:
-        """Order a look at the claim file of every unfinished attempt. This must be the first input."""
+        """Order the claim file of every unfinished attempt to be read. This must be the first input."""
         self._stay.heard_at = now
         self._attempts.begin(now, self._identity.ending)
         return self._pump(now)
@@ -96,8 +95,7 @@ class KeeperCore:
     # -- journal
 
     def written(self, now: float) -> list[Effect]:
-        """Take the action that waited for the oldest journal record in progress, because the record is
-        written now.
+        """Take the action that waited for the oldest journal record in progress, which is written now.
 
         The record is in the page cache, so it survives the end of the keeper's process.
         """
@@ -105,10 +103,9 @@ class KeeperCore:
         return self._pump(now)
 
     def write_failed(self, now: float, sentence: str) -> list[Effect]:
-        """Give up the oldest journal record in progress and its action, because the record could not be
-        written.
+        """Drop the oldest journal record in progress and its action, because the record cannot be written.
 
-        The command that caused the record is retried later.
+        If a command of the server caused the record, the command is retried later.
         """
         self._ledger.write_failed(now)
         self._journal_said(sentence)
@@ -138,7 +135,7 @@ class KeeperCore:
     def notified(self, now: float, job: str, told: Claim | None = None) -> list[Effect]:
         """Check an attempt, because its shim has sent a notice or has ended.
 
-        ``told``: the content of the claim file as the shim itself has sent it. It counts even if the file is
+        ``told``: the content of the claim file, as the shim has sent it. It is valid even if the file is
         missing.
         """
         self._attempts.notified(now, job, told)
@@ -168,16 +165,14 @@ class KeeperCore:
         return self._pump(now)
 
     def signal_failed(self, now: float, signal: fx.Signal, sentence: str) -> list[Effect]:
-        """Retry to stop an attempt, because its shim could not be signalled or the grace could not be
-        written.
-        """
+        """Retry to stop an attempt, because its shim did not get the signal or the grace."""
         self._stops.signal_failed(now, signal, sentence)
         return self._pump(now)
 
     def killed(self, now: float, order: fx.Kill) -> list[Effect]:
-        """Check whether a shim has ended after SIGKILL.
+        """Check whether the shim of an attempt has ended after SIGKILL.
 
-        After several tries, seal the attempt without its shim's end.
+        If it still runs after several tries, seal the attempt anyway, because the shim hangs in the kernel.
         """
         self._stops.killed(now, order)
         return self._pump(now)
@@ -191,9 +186,9 @@ class KeeperCore:
         return self._pump(now)
 
     def counted(self, now: float, job: str, tally: fx.Tally) -> list[Effect]:
-        """Add the count of one piece of the metrics file to the attempt's total.
+        """Add the count of one piece of an attempt's metrics file to its total.
 
-        At the end of the file, seal the attempt.
+        At the file's end, seal the attempt.
         """
         if self._seals.counted(now, job, tally):
             self._stops.ended(job)
@@ -230,7 +225,7 @@ class KeeperCore:
         if answer["lease_s"] is not None:  # after the kills: a killed attempt gets no new lease
             self._extend_lease(now, sent_at=flight.sent_at, seconds=answer["lease_s"])
         if answer["leave"] and not self._held.attempts:
-            self._stay.leave("no job is left and none will come", clear=True)
+            self._stay.leave("no attempt is left and none will come", clear=True)
         return self._pump(now)
 
     def _extend_lease(self, now: float, *, sent_at: float, seconds: float) -> None:
@@ -242,8 +237,9 @@ class KeeperCore:
             self._attempts.hurry(now)
 
     def extended(self, now: float, order: fx.Extend, trouble: str | None = None) -> list[Effect]:
-        """Handle the outcome of writing the lease's new end to its file; ``trouble`` is the error, None on
-        success.
+        """Handle the result of writing the lease's new end to its file.
+
+        ``trouble``: the error; None: success.
         """
         if self._lease.written(order, trouble):
             self._reports.urgent = True
@@ -252,10 +248,10 @@ class KeeperCore:
         return self._pump(now)
 
     def failed(self, now: float, channel: Channel, sentence: str, reason: str | None = None) -> list[Effect]:
-        """Handle a failed call: send its content again later, or stop all attempts if the server refuses this
-        keeper.
+        """Handle a failed call: its content will be sent again.
 
-        The server refuses a keeper (``reason``) for good if another keeper has replaced it.
+        If the server refuses this keeper, because another keeper has replaced it, stop all attempts.
+        ``reason``: the reason of a refusal.
         """
         if self._exchange.failed(now, channel, sentence, reason):
             self._end_all(now)
@@ -264,7 +260,7 @@ class KeeperCore:
     def _end_all(self, now: float) -> None:
         """Stop all attempts, because another keeper has replaced this one. The attempts count as lost."""
         self._held.out.append(
-            fx.Say("the server has another keeper in this one's place: all attempts are stopped")
+            fx.Say("the server has replaced this keeper by another keeper: all attempts are stopped")
         )
         self._commands.drop()
         for job in list(self._held.attempts):
@@ -318,7 +314,7 @@ class KeeperCore:
     def _pump(self, now: float) -> list[Effect]:
         """Start each call to the server that is due; return all effects that this input has caused."""
         if self._exchange.replaced and not self._held.attempts:
-            self._stay.leave("another keeper has its place, and nothing that it started runs any more")
+            self._stay.leave("another keeper has replaced it, and none of its attempts runs any more")
         if self._attempts.ending is not None:
             self._stay.wind_up(now)
         # Make no call while a command's record is being written: the call would not report that command yet.

@@ -1,5 +1,4 @@
-"""Effects, which are the orders that ``KeeperCore`` returns, and the results that it takes: values without
-I/O.
+"""Effects, which are the orders that ``KeeperCore`` returns, and results of effects, which it takes.
 
 The caller carries out each effect. "Answered by ``looked``" means that it then calls ``KeeperCore.looked``
 with the result.
@@ -66,7 +65,7 @@ class Abort(NamedTuple):
 class Fence(NamedTuple):
     """Order to create the claim file if it is missing, so that no shim can start the attempt.
 
-    Not answered.
+    The caller reports no result.
     """
 
     job: str
@@ -85,8 +84,7 @@ class Look(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """Order to stop an attempt: write the grace to a file beside the claim file, then send SIGTERM to the
-    shim.
+    """Order to stop an attempt: write the grace to a file, then send SIGTERM to the attempt's shim.
 
     Only a failure is answered, by ``signal_failed``.
     """
@@ -113,9 +111,7 @@ class Sweep(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Order to call ``grown`` when the attempt's metrics file grows, and ``notified`` when its shim has
-    ended.
-    """
+    """Order to call ``grown`` when the attempt's metrics file grows, and ``notified`` when its shim ends."""
 
     job: str
     directory: str
@@ -176,10 +172,10 @@ class Send(NamedTuple):
 
 
 class Serve(NamedTuple):
-    """Order to upload a file or a listing to the server, which asked for it with a "read"
-    (``trial_keeper.wire``).
+    """Order to upload a file or a listing to the server, which has asked for it.
 
-    The same order may be returned repeatedly, but must be carried out once.
+    ``trial_keeper.wire`` explains the fields. The same order may be returned repeatedly, but must be carried
+    out once.
     """
 
     number: int
@@ -255,7 +251,7 @@ else:
 
 
 class Seen(NamedTuple):
-    """What a look at an attempt found: the content of its claim file, and whether its shim runs (``alive``).
+    """Result of one ``Look``: the content of the claim file, and whether the attempt's shim runs (``alive``).
 
     ``at``: time of the look in unix seconds.
     """

@@ -1,6 +1,4 @@
-"""The two kinds of calls to the server: when they are made, what they contain, and which answers are
-valid.
-"""
+"""The two kinds of calls to the server: when they are made, what they contain, which answers are valid."""
 
 from __future__ import annotations
 
@@ -64,8 +62,9 @@ class Exchange:
     # -- answers
 
     def refusal(self, now: float, channel: Channel, answer: Answer) -> str | None:
-        """Return the reason to ignore this answer, for example an older server or an expired lease; None if
-        it is valid.
+        """Return the reason to ignore this answer; None if it is valid.
+
+        A reason is, for example, that the server is older than a known one, or that the lease has expired.
         """
         trouble = "this keeper has been replaced" if self.replaced else self._disobeyed(answer)
         flight = self._flights[channel]
@@ -164,7 +163,7 @@ class Exchange:
     def frames_read(self, now: float, job: str, chunk: fx.Chunk) -> None:
         """Add the metrics that were read from an attempt's file to the report that is being built."""
         attempt = self._held.attempts.get(job)
-        if attempt is not None:  # None: the attempt was forgotten in the step that ordered the read
+        if attempt is not None:  # None: the attempt was dropped after the read was ordered
             self._reports.add(attempt, chunk)
             if chunk.bad and attempt.note is None:
                 attempt.note = bad_header(chunk.end)

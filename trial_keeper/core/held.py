@@ -25,21 +25,20 @@ class Held:
         self._later: list[tuple[float, Effect]] = []
 
     def unsealed(self, job: str) -> Attempt | None:
-        """Return the attempt with this job id; None if it is unknown or has been sealed, which means it has
-        ended.
+        """Return the attempt with this job id; None if it is unknown or has been sealed.
+
+        A sealed attempt has ended, and all its metrics are counted.
         """
         attempt = self.attempts.get(job)
         return attempt if attempt is not None and attempt.live else None
 
     def undecided(self, job: str) -> Attempt | None:
-        """Return the attempt with this job id; None if it is unknown, has ended, or its end is already
-        decided.
-        """
+        """Return the attempt with this job id; None if it is unknown or sealed, or will be sealed at once."""
         attempt = self.unsealed(job)
         return None if attempt is None or attempt.sealing else attempt
 
     def live(self) -> list[Attempt]:
-        """Return all attempts that are not sealed, which means that they have not ended for the keeper."""
+        """Return all attempts that are not sealed: their processes or their metrics may not be complete."""
         return [attempt for attempt in self.attempts.values() if attempt.live]
 
     def here(self, attempt: Attempt) -> bool:
@@ -47,7 +46,7 @@ class Held:
         return attempt.boot_id == self.boot_id
 
     def look(self, attempt: Attempt) -> None:
-        """Order a look at the attempt's claim file and shim."""
+        """Order the attempt's claim file to be read and its shim to be checked."""
         self.out.append(fx.Look(attempt.job, attempt.directory, attempt.shim))
 
     def put_off(self, at: float, effect: Effect) -> None:

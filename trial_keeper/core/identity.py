@@ -1,4 +1,4 @@
-"""What identifies a keeper to the server, and the time limits that it gets at its start."""
+"""Identity of a keeper, with the time limits that it gets at its start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Identity(NamedTuple):
-    """What identifies a keeper to the server, and its time limits.
+    """Identity of a keeper, as it shows it to the server, and its time limits.
 
     ``idle_s``: the keeper exits after this time without an answer of the server and without a running
     attempt. ``unreported_s`` replaces ``idle_s`` while the keeper has unreported ends of attempts that would

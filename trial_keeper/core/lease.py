@@ -16,9 +16,9 @@ STEP = 20  # the end must move by 1/STEP of the lease before the file is rewritt
 
 
 class Lease:
-    """Current lease of the keeper. ``number``: 0 before the first lease.
+    """Current lease of the keeper. ``number`` is 0 before the first lease.
 
-    ``until``: end, as in the lease's file.
+    ``until``: end of the lease, as stored in the lease's file.
     """
 
     def __init__(self, number: int, until: float) -> None:

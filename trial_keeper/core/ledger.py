@@ -63,18 +63,16 @@ class Ledger:
         written(now)
 
     def write_failed(self, now: float) -> None:
-        """Take the action for the failure of the oldest record in progress.
+        """Take the action ``failed`` of the oldest record in progress, which could not be written.
 
-        Then apply no command for PAUSE_S.
+        No further command is applied for PAUSE_S.
         """
         _, _, _, failed = self._unwritten.popleft()
         self.retry_at = now + PAUSE_S
         failed(now)
 
     def flushed(self, number: int) -> None:
-        """Count the commands of all records up to ``number`` as durable, because these records are on disk
-        now.
-        """
+        """Count the commands of all records up to ``number`` as durable: these records are on disk now."""
         while self._unflushed and self._unflushed[0][0] <= number:
             self.acked_cmd = self._unflushed.popleft()[1]
 

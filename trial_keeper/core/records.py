@@ -69,9 +69,7 @@ if TYPE_CHECKING:
         parameter: str
 
     class ClaimedRecord(_Common):
-        """Record that a shim has claimed an attempt, which means that the shim starts the attempt's
-        command.
-        """
+        """Record that a shim has claimed an attempt: only this shim starts the attempt's command."""
 
         k: Literal["claimed"]
         shim: tuple[int, str] | None

@@ -49,8 +49,9 @@ class Reports:
     # -- news
 
     def gpus_read(self, reading: GpuReading | None) -> None:
-        """Include this reading of the machine's GPUs in the next report; None: nothing is known about the
-        GPUs.
+        """Include this reading of the machine's GPUs in the next report.
+
+        None: nothing is known about them.
         """
         self._gpu = reading
         self._tell_gpu()
@@ -169,9 +170,7 @@ class Reports:
         return flight
 
     def _untold(self, job: str) -> bool:
-        """Return whether the attempt has ended but its end is unsent, because some of its metrics are
-        unread.
-        """
+        """Return whether the end of this attempt is still unsent, because some of its metrics are unread."""
         attempt = self._attempts.get(job)
         return attempt is not None and not attempt.live and not attempt.final_sent and job in self._grown
 
@@ -196,8 +195,9 @@ class Reports:
                 attempt.started_sent = True
 
     def lost(self, flight: Flight) -> None:
-        """Record that the server may lack the content of this failed call, so that a later report
-        repeats it.
+        """Record that the server may lack the content of this failed call.
+
+        A later report repeats the content.
         """
         if flight.gpu is not None:
             self._tell_gpu()

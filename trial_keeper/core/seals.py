@@ -1,6 +1,4 @@
-"""Seals attempts, which is their end: all processes are gone, all metrics are counted, the end is
-reported.
-"""
+"""Seals attempts at their end: kills remaining processes, counts the metrics, and reports the end."""
 
 from __future__ import annotations
 
@@ -32,10 +30,9 @@ class Seals:
         self._reports = reports
 
     def sweep(self, attempt: Attempt, cause: str) -> None:
-        """Kill the remaining processes of an attempt whose shim has ended unexpectedly, then seal the
-        attempt.
+        """Kill the remaining processes of an attempt, because its shim has ended unexpectedly.
 
-        ``cause``: sentence that explains the end.
+        Then seal the attempt. ``cause``: sentence that explains the end.
         """
         attempt.sealing = True
         attempt.cause = cause
@@ -61,10 +58,10 @@ class Seals:
             self._held.put_off(now + pause, fx.Sweep(job, attempt.directory))
 
     def seal(self, attempt: Attempt, verdict: str | None = None, cause: str | None = None) -> None:
-        """Begin to count the metrics of an attempt whose processes have ended. After the count it is sealed.
+        """Begin to count the metrics of an attempt whose processes have ended.
 
-        ``verdict``: reason of the end; None: the claim file decides. ``cause``: sentence that explains the
-        reason.
+        After the count, the attempt is sealed. ``verdict``: reason of the end; None: the claim file decides.
+        ``cause``: sentence that explains the reason.
         """
         attempt.sealing = True
         attempt.verdict = verdict
@@ -75,7 +72,7 @@ class Seals:
     def counted(self, now: float, job: str, tally: fx.Tally) -> bool:
         """Add the count of one piece of the metrics file to the attempt's total.
 
-        Return whether it is sealed now.
+        Return whether the attempt is sealed now.
         """
         attempt = self._held.unsealed(job)
         if attempt is None:
@@ -117,7 +114,7 @@ class Seals:
     def forget(self, attempt: Attempt) -> None:
         """Drop the attempt from the keeper's state, but keep its files.
 
-        If the journal loses the record of this, the next keeper only has a little more to recover.
+        If the journal loses the record of this step, the next keeper only has more work at its start.
         """
         self._ledger.append({"k": "gone", "job": attempt.job}, flush=False)
         del self._held.attempts[attempt.job]

@@ -1,6 +1,4 @@
-"""Decides when the keeper exits: without contact to the server, without attempts, or when its host shuts
-down.
-"""
+"""Decides when the keeper exits: without the server, without attempts, or when its host shuts down."""
 
 from __future__ import annotations
 
@@ -76,9 +74,7 @@ class Stay:
         return self.heard_at + (self._identity.idle_s if kept is None else kept)
 
     def _orphaned_at(self) -> float | None:
-        """Return when all attempts must be stopped for lack of contact with the server; None if this limit is
-        off.
-        """
+        """Return when all attempts must be stopped for lack of contact with the server; None: not at all."""
         limit = self._identity.orphan_s
         if limit is None or self.heard_at is None or not self._stops.orphans():
             return None

@@ -30,7 +30,7 @@ class Stops:
         self._ledger = ledger
         self._reports = reports
         self._seals = seals
-        self._kills: dict[str, tuple[float, fx.Kill]] = {}  # by job: time at which to kill
+        self._kills: dict[str, tuple[float, fx.Kill]] = {}  # by job: when to kill its shim
 
     def order(self, now: float, attempt: Attempt, grace: float) -> StopRecord:
         """Stop the attempt unless a stop is already ordered. Return the journal record of the stop."""
@@ -88,13 +88,11 @@ class Stops:
         self._kills[attempt.job] = now + grace + OBEY_S, fx.Kill(attempt.job, attempt.directory, shim)
 
     def signal_failed(self, now: float, signal: fx.Signal, sentence: str) -> None:
-        """Retry to stop an attempt, because its shim could not be signalled or the grace could not be
-        written.
-        """
+        """Retry to stop an attempt, because its shim did not get the signal or the grace."""
         attempt = self._held.undecided(signal.job)
         if attempt is None:
             return
-        note = f"its stop, or the grace for it, could not be handed over at first: {sentence}"
+        note = f"the order to stop could not be passed to its shim at first: {sentence}"
         if attempt.note != note:
             attempt.note = note
             self._reports.tell(attempt)
@@ -102,9 +100,9 @@ class Stops:
         self._held.put_off(now + RETRY_S, signal)
 
     def killed(self, now: float, order: fx.Kill) -> None:
-        """Check whether a shim has ended after SIGKILL.
+        """Check whether the shim of an attempt has ended after SIGKILL.
 
-        After KILLS tries, seal the attempt without its shim's end.
+        If it still runs after KILLS tries, seal the attempt anyway, because the shim hangs in the kernel.
         """
         attempt = self._held.undecided(order.job)
         if attempt is None:

@@ -82,8 +82,8 @@ def out_of_memory() -> str:
     """Return the sentence which reports that a command was killed for lack of memory."""
     limit = memory_limit()
     if limit is None:
-        return "killed for want of memory"
-    return f"killed for want of memory: the limit is {limit >> 20} MiB"
+        return "killed for lack of memory"
+    return f"killed for lack of memory: the limit is {limit >> 20} MiB"
 
 
 def _find_events() -> str:

@@ -52,9 +52,9 @@ class Interpreters:
             self._ask(self._interpreter(word))
 
     def ready(self, command: str) -> bool:
-        """Return whether it is known if the command's interpreter can import ``nni``.
+        """Return whether the check of this command's interpreter has a result.
 
-        If unknown, begin a check.
+        Begin the check if necessary.
         """
         interpreter = self._interpreter(command)
         self._ask(interpreter)
@@ -65,9 +65,7 @@ class Interpreters:
         return self._troubles.get(self._interpreter(command))
 
     def path_for(self, command: str) -> str | None:
-        """Return the folder to add to this command's PYTHONPATH; None if its interpreter can import
-        ``nni``.
-        """
+        """Return the folder to add to this command's PYTHONPATH; None if its interpreter has ``nni``."""
         return None if self._answers[self._interpreter(command)] else self._sdk
 
     def _interpreter(self, command: str) -> str | None:

@@ -79,7 +79,7 @@ def test_damage_that_cannot_be_set_aside_is_said_too(tmp_path: Path) -> None:
     (tmp_path / f"journal.damaged-{start}").mkdir()
     found = journal.load(str(path))
     assert found.records == RECORDS[:-1]
-    assert found.damage is not None and "could not be set aside (Is a directory)" in found.damage
+    assert found.damage is not None and "could not be copied to another file (Is a directory)" in found.damage
 
 
 def test_a_damaged_length_does_not_pass_for_a_torn_tail(tmp_path: Path) -> None:
