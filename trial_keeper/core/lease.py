@@ -4,7 +4,7 @@ An answer extends the lease. The extension counts from the moment when the reque
 counts from the boot and continues during suspension. An expired lease is never extended: the next lease is
 another file (``trial_keeper.actions.lease_file``), and attempts under the expired lease end or never begin.
 After the end of a lease, the keeper ignores an answer unless the request was sent after that end and named
-all attempts held: only this answer shows which attempts the server still wants.
+all attempts of the keeper: only such an answer shows which attempts the server still wants.
 """
 
 from __future__ import annotations
