@@ -27,10 +27,7 @@ USAGE = 2
 
 
 def main() -> NoReturn:
-    """Parse the command line and run the keeper.
-
-    Exit with status 0 if this directory has a running keeper.
-    """
+    """Run the keeper; exit with status 0 at once if another keeper serves the directory."""
     arguments = sys.argv[1:]
     if len(arguments) == 3 and arguments[0] == "wrap":
         from trial_keeper import wrap
@@ -47,9 +44,9 @@ def main() -> NoReturn:
 
 
 def keep(directory: str, *, foreground: bool) -> NoReturn:
-    """Run the keeper of this directory; exit with status 0 if such a keeper already runs."""
+    """Run the keeper of this directory, or exit at once if the directory has a keeper."""
     try:
-        # Do not create parent folders: a user may have moved the experiment's folder away for a while.
+        # create no parent folders, because a user may have moved them away for a while
         os.mkdir(directory, 0o700)
     except FileExistsError:
         pass

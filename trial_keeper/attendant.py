@@ -63,11 +63,11 @@ Request = Dict[str, Any]
 
 
 class Trouble(Exception):
-    """Error while a request is served. The message is one sentence for the server."""
+    """Error of a request. The message is one sentence."""
 
 
 class Process:
-    """Process of a keeper. ``child``: its Popen object, if this attendant has started the keeper."""
+    """Process of a keeper. ``child``: the Popen object if this process started the keeper."""
 
     def __init__(self, pid: int, child: Any = None) -> None:
         self.pid = pid
@@ -75,7 +75,7 @@ class Process:
         self._start = procs.start_time(pid)
 
     def wait(self, limit: float | None = None) -> bool:
-        """Wait at most ``limit`` seconds for the keeper to end; return whether it has ended."""
+        """Wait for the keeper's end, at most ``limit`` seconds; return whether the keeper has ended."""
         if self._child is not None:
             import subprocess
 
@@ -257,10 +257,7 @@ class Attendant:
         raise Trouble("its keeper does not end, not even when it is killed")
 
     def _found(self, directory: str) -> Process | None:
-        """Return the running keeper of a directory.
-
-        A keeper that was just started counts too, even if it has not taken its lock yet.
-        """
+        """Return the running keeper of a directory, even a new keeper that does not hold the lock yet."""
         with self._starting:
             process = find(directory)
             if process is None and directory in self._kept and self._kept[directory][0].alive():
@@ -330,7 +327,7 @@ def _folder(request: Request) -> list[str]:
 
 
 def _or_refused(act: Callable[[Request], Any]) -> Callable[[Request], Any]:
-    """Wrap the function of a request: a missing file or a bad name gives a "refused" answer, not an error."""
+    """Wrap a request so that missing files and bad names give a "refused" answer instead of an error."""
 
     def refuse(request: Request) -> Any:
         try:
@@ -356,10 +353,7 @@ def find(directory: str) -> Process | None:
 
 
 def _removed(directory: str, *, last: bool) -> bool:
-    """Try to remove a directory; return False if a process still writes there, for example a compiler.
-
-    With ``last``, raise OSError instead.
-    """
+    """Try to remove a directory; return False if a process, such as a compiler, still writes there."""
     try:
         shutil.rmtree(directory)
     except OSError as error:
@@ -389,7 +383,7 @@ def _target(link: str) -> str | None:
 
 
 def _fate(process: Process, directory: str) -> dict[str, Any]:
-    """Return the exit code of an ended keeper, if known; if it failed, also the last line of its log."""
+    """Return a keeper's exit code, if known, and the last line of its log if the keeper failed."""
     failed = bool(process.code)
     return {"code": process.code, "said": _last_words(f"{directory}/keeper.log") if failed else None}
 
@@ -417,7 +411,7 @@ def cut_connection() -> None:
 
 
 def run(program: str) -> None:
-    """Serve requests until standard input ends, or nothing arrives on it for too long."""
+    """Serve requests until standard input ends or is silent for too long."""
     saying = threading.Lock()
 
     def say(line: bytes) -> None:

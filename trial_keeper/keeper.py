@@ -54,7 +54,7 @@ class Pipes(NamedTuple):
 
 
 class Keeper:
-    """The running keeper. ``directory``: its own folder, ``<experiment's directory>/keeper``."""
+    """Keeper that works in ``directory`` (``<experiment's directory>/keeper``)."""
 
     def __init__(self, directory: str, pipes: Pipes) -> None:
         self._directory = directory
@@ -99,7 +99,7 @@ class Keeper:
         self._loop.tell(lambda: self._core.gpus_read(now(), reading))
 
     def run(self) -> NoReturn:
-        """Run the event loop. When the core orders the exit, the process ends within this method."""
+        """Run the loop until the core orders the exit, which ends the process."""
         self._log.write(f"keeper {os.getpid()} starts, epoch {self._core.k_epoch}")
         self._loop.on_readable(self._pipes.wake, self._on_wake)
         self._loop.on_readable(self._pipes.failures, self._on_failure)
@@ -154,10 +154,7 @@ class Keeper:
 
 
 def run(directory: str, pipes: Pipes) -> NoReturn:
-    """Run the keeper of this directory until it exits.
-
-    ``pipes`` lead to its spawner, which forks the shims.
-    """
+    """Run the keeper of this directory; ``pipes`` lead to its spawner."""
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))  # safe: all state is in files

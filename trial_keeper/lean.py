@@ -1,4 +1,4 @@
-"""Named tuples without the module ``typing``, which would cost every keeper 0.7 MiB of memory."""
+"""Named tuples without ``typing``, which would cost every keeper 0.7 MiB of memory."""
 
 from __future__ import annotations
 

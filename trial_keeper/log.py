@@ -54,7 +54,7 @@ class CappedLog:
             self.dropped += len(chunk)
 
     def last_line(self, limit: int) -> bytes:
-        """Return the last non-empty line among the last ``limit`` bytes of the log; never raises."""
+        """Return the last non-empty line within the last ``limit`` bytes; never raises."""
         try:
             text = os.pread(self._fd, limit, max(0, self._size - limit))
         except OSError:
@@ -62,7 +62,7 @@ class CappedLog:
         return text.rstrip().rpartition(b"\n")[2].strip()
 
     def close(self) -> None:
-        """Close the log file; a second call does nothing."""
+        """Close the file; a second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -117,7 +117,7 @@ def _deadline(path: bytes) -> Deadline:
 
 
 def _up() -> float:
-    """Return the seconds since the machine's boot, on a clock that nobody can set."""
+    """Return the seconds since the boot, on a clock that cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -287,7 +287,7 @@ class _Shim:
                     self._drain(fd)
 
     def _reap(self) -> bool:
-        """Reap ended children. Return True if no child, and therefore no descendant, is left."""
+        """Reap ended children; return whether no child is left, which means that no descendant is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -318,7 +318,7 @@ class _Shim:
             log.close()
 
     def _lapse(self, now: float) -> None:
-        """End the command because its lease has expired, within the grace that the lease gives."""
+        """End the command, because its lease has expired, within the grace of the lease."""
         assert self._lease is not None
         grace = self._lease.grace()
         self._lease = None
@@ -334,10 +334,10 @@ class _Shim:
             self._terminate(now, _grace(self._prefix))
 
     def _terminate(self, now: float, grace: float) -> None:
-        """Send SIGTERM to the command and all its descendants, and plan SIGKILL for the end of the grace."""
+        """Send SIGTERM to the command and all descendants, and schedule SIGKILL after the grace."""
         self._stopping = True
         self._kill_at = now + grace
-        # Signal the command itself first, because finding its descendants in /proc can take milliseconds.
+        # The command gets SIGTERM first: finding its descendants in /proc can take milliseconds.
         procs.signal_all([self._main], _signal.SIGTERM)
         rest = [pid for pid in procs.descendants(os.getpid()) if pid != self._main]
         procs.signal_all(rest, _signal.SIGTERM)
@@ -393,7 +393,7 @@ class _Shim:
         )  # fmt: skip
 
     def _last_words(self) -> str:
-        """Return the last line that the command has written to stderr; "" if there is none."""
+        """Return the last line of the command's stderr; "" if stderr is empty."""
         line = self._stderr.last_line(LAST_WORDS) if self._stderr is not None else b""
         return line[:SHOWN].decode(errors="replace")
 
@@ -412,7 +412,7 @@ class _Shim:
             time.sleep(RETRY_S)
 
     def _notify(self) -> None:
-        """Send the keeper the job id and the lines of the claim file, which the trial may have deleted."""
+        """Send the keeper the job id and the content of the claim file, which the trial may have deleted."""
         text = self._lines.rstrip(b"\n").replace(b"\n", claim.SEPARATOR.encode())
         notice = b"%s %s\n" % (self._job, text)
         try:
@@ -438,9 +438,9 @@ def _make(path: str) -> None:
 
 
 def _open_metrics(own: str, theirs: str) -> int:
-    """Open the attempt's metrics file: hard links ``own`` (keeper's folder) and ``theirs`` (trial's folder).
+    """Open the metrics file, with hard links in the keeper's folder (``own``) and the trial's (``theirs``).
 
-    If hard links are not possible, the file is in the trial's folder only.
+    If the folders are on different disks, the file is in the trial's folder only.
     """
     flags = os.O_CREAT | os.O_CLOEXEC | os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW
     metrics = os.open(own, flags, 0o644)

@@ -37,7 +37,7 @@ def pack(fields: Iterable[bytes]) -> bytes:
 
 
 def unpack(body: bytes) -> list[bytes]:
-    """Return the fields of a request. ``body`` is the request without its length at the beginning."""
+    """Return the fields in the ``body`` of a request, which is the request without its leading length."""
     fields = []
     at = 0
     while at < len(body):
@@ -136,4 +136,4 @@ def _subreaper() -> Callable[[], None]:
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Do nothing. Python writes a signal to the wake-up pipe only if the signal has a handler."""
+    """Do nothing. The handler exists because Python then writes the signal to the wake-up pipe."""

@@ -1,4 +1,4 @@
-"""Lines that the keeper reads from pipes, and the keeper's own log."""
+"""Lines that the keeper reads from pipes, and the keeper's log."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ LOG_BYTES = 5 << 20
 
 
 class Lines:
-    """Reader of complete lines from the pipe ``fd``, which never blocks.
-
-    ``ended``: the other end is closed.
-    """
+    """Reader of complete lines from a pipe, which never blocks. ``ended``: the other end is closed."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -46,7 +43,7 @@ class Log:
         self._path = path
 
     def write(self, sentence: str) -> None:
-        """Write the sentence to the log as one line with the time; never raises."""
+        """Write the sentence as a line with the time; never raises."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         try:
             os.write(2, f"[{stamp}] {sentence}\n".encode(errors="replace"))
@@ -58,7 +55,7 @@ class Log:
 
 
 def redirect(path: str) -> None:
-    """Append standard output and standard error to the file ``path`` from now on. Raises OSError."""
+    """Append standard output and error to this file from now on. Raises OSError."""
     fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
     os.dup2(fd, 1)
     os.dup2(fd, 2)

@@ -146,7 +146,7 @@ if TYPE_CHECKING:
         code: CodeArchive | None
 
     class Started(TypedDict):
-        """Start of an attempt's command: its time in unix seconds, and the command's pid."""
+        """Start time and pid of a command."""
 
         at: float
         pid: int
@@ -186,7 +186,7 @@ if TYPE_CHECKING:
         disk: int
 
     class HostCapacity(Capacity):
-        """Resources of a keeper's machine that trials may use, and the keeper's version."""
+        """Resources of a keeper's machine, and the keeper's version."""
 
         version: str
 
@@ -249,7 +249,7 @@ class WireError(ValueError):
 
 
 def encode_request(header: Mapping[str, Any], payloads: Sequence[bytes]) -> bytes:
-    """Return the body of a sync request: the header line, then the payloads in the order of its events."""
+    """Return a request's body: the header line, then the payloads in the order of the header's events."""
     line = json.dumps(header, separators=(",", ":")).encode("ascii")
     return b"\n".join((line, b"".join(payloads)))
 

@@ -66,7 +66,7 @@ def run(manager: str, work: str, keep: Keep) -> NoReturn:
 
 
 class _Init:
-    """Process 1 of a container, which runs the keeper as a child process and restarts it after a failure."""
+    """Process 1, which forks the keeper of this directory and restarts the keeper after a failure."""
 
     def __init__(self, keep: Keep, directory: str) -> None:
         self._keep = keep
@@ -113,7 +113,7 @@ class _Init:
         self._start()
 
     def _reap(self) -> int | None:
-        """Reap ended child processes. Return the keeper's wait status if it has ended, else None."""
+        """Reap ended children; return the keeper's wait status, or None while the keeper runs."""
         found = None
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -125,10 +125,7 @@ class _Init:
         return found
 
     def _tell(self) -> None:
-        """Order the keeper to end, by renaming a prepared file to ``ending``.
-
-        This works even on a full disk.
-        """
+        """Order the keeper to end, with a rename of an existing file, which also works on a full disk."""
         if not self._ended:
             self._ended = True
             complain("the container is being stopped")
@@ -177,7 +174,7 @@ def _prepare(manager: str, work: str, directory: str) -> None:
 
 
 def _environment(work: str) -> dict[str, str]:
-    """Return the environment for the keeper and its trials, with a writable HOME and TMPDIR."""
+    """Return the environment of keeper and trials, with a writable home and folder for temporary files."""
     environ = dict(os.environ)
     environ.setdefault("NNIMGR_HOME", work)
     if not os.access(environ.get("HOME") or "/nonexistent", os.W_OK):

@@ -1,7 +1,4 @@
-"""Builds the keeper's program as one zip file, for hosts that have only Python.
-
-Equal content gives equal bytes.
-"""
+"""The keeper as one zip file, for hosts that have only Python. Equal content gives equal bytes and names."""
 
 from __future__ import annotations
 
@@ -30,11 +27,11 @@ _NO_REFERENCES = 2
 
 
 def content(*, compiled: bool = False) -> bytes:
-    """Return the bytes of the zip file, which runs with ``python -S -E <file> <directory>``.
+    """Return the zip file, to run with ``python -S -E <file> <directory>``.
 
     The file is uncompressed for a faster start. ``compiled``: compress the file, and add the bytecode of this
-    version of Python. This suits hosts that start a keeper for every trial. A host with another version of
-    Python compiles the source itself, which doubles the start time of a keeper.
+    Python, for hosts that start a keeper for every trial. Other versions of Python compile the source
+    themselves, which doubles the start time of a keeper.
     """
     packing = zipfile.ZIP_DEFLATED if compiled else zipfile.ZIP_STORED
     root = os.path.dirname(os.path.dirname(os.path.abspath(str(trial_keeper.__file__))))
@@ -60,10 +57,7 @@ def content(*, compiled: bool = False) -> bytes:
 
 
 def build(directory: str) -> str:
-    """Write the zip file to ``directory`` as ``trial-keeper-<hash>.pyz``, and return its path.
-
-    Do nothing if this file exists, because equal names mean equal content.
-    """
+    """Write the zip file to ``directory`` as ``trial-keeper-<hash>.pyz`` unless present; return its path."""
     made = content()
     path = os.path.join(directory, f"trial-keeper-{hashlib.sha256(made).hexdigest()[:16]}.pyz")
     if not os.path.exists(path):
@@ -81,8 +75,8 @@ def _add(archive: zipfile.ZipFile, name: str, text: bytes, packing: int) -> None
 
 
 def _compiled(name: str, source: bytes) -> bytes:
-    """Return the content of a .pyc file, in the form that Python loads without a check against the source."""
+    """Return a .pyc file that Python does not check against the source beside it."""
     code = compile(source, name, "exec", dont_inherit=True)
-    # Use an old marshal format: newer formats encode object references, so equal code may give other bytes.
+    # Later marshal formats encode object references, so equal code could give different bytes.
     body = marshal.dumps(code, _NO_REFERENCES)
     return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + body

@@ -1,1 +1,1 @@
-"""What a keeper does on its host: these modules carry out the decisions of the keeper's core."""
+"""Actions of a keeper on its host, which carry out the decisions of the keeper's core."""

@@ -46,7 +46,7 @@ class Paths:
         self._attempts = attempts
 
     def folder(self, directory: str) -> str:
-        """Return the path of a trial's folder, whose path below the experiment's folder is ``directory``."""
+        """Return the path of a trial's folder."""
         return f"{self._experiment}/{directory}"
 
     def prefix(self, job: str, directory: str) -> str:
@@ -179,10 +179,7 @@ def stream(files: AttemptFiles) -> str:
 
 
 def has_metrics(prefix: str) -> bool:
-    """Return whether the attempt's metrics file has content.
-
-    The keeper's own hard link to the file is used.
-    """
+    """Return whether the attempt's metrics file has content, read through the keeper's own hard link."""
     try:
         return os.stat(f"{prefix}{claim.STREAM}", follow_symlinks=False).st_size > 0
     except OSError:

@@ -89,7 +89,7 @@ def size(content: bytes) -> int:
 
 
 def _end(content: bytes, at: int) -> int | None:
-    """Return the position after the record that begins at ``at``; None if it is incomplete or damaged."""
+    """Return the position after the record at byte ``at``; None if the record is incomplete or damaged."""
     text = at + _HEADER
     size = int.from_bytes(content[at : at + 4], "big")
     end = text + size
@@ -230,7 +230,7 @@ class Journal:
             size = os.fstat(self._fd).st_size
         if size <= self._compact_at:
             return
-        # A failed compaction is retried only when the journal has doubled in size.
+        # a failed compaction is retried only when the journal has doubled in size
         self._compact_at = 2 * size
         own = f"{self._path}.new"
         try:
@@ -238,8 +238,8 @@ class Journal:
                 if not os.path.samestat(os.fstat(file.fileno()), os.fstat(self._fd)):
                     return  # the directory was replaced, so the file belongs to another keeper
                 records, end = parse(file.read(size))
-                # The journal is damaged on disk. The keeper's next start copies the damaged part to another
-                # file and reports the damage.
+                # the file was damaged on the disk: the next start copies the damaged part aside and reports
+                # it
                 if end != size:
                     return
                 kept = b"".join(map(frame, self._fold(records)))

@@ -20,7 +20,7 @@ _NAME = "lease-"
 
 
 def path(directory: str, number: int) -> str:
-    """Return the path of the file of lease number ``number`` in the keeper's directory."""
+    """Return the path of the lease's file in the keeper's directory."""
     return f"{directory}/{_NAME}{number}"
 
 

@@ -37,7 +37,7 @@ class Loop:
         self.on_readable(self._pulse, self._on_told)
 
     def on_readable(self, fd: int, act: Callable[[], None]) -> None:
-        """Call ``act`` whenever the descriptor ``fd`` can be read."""
+        """Call ``act`` whenever this descriptor can be read."""
         self._selector.register(fd, selectors.EVENT_READ, act)
 
     def on_writable(self, fd: int, act: Callable[[], None]) -> None:
@@ -49,7 +49,7 @@ class Loop:
             self._selector.register(fd, selectors.EVENT_WRITE, act)
 
     def forget(self, fd: int) -> None:
-        """Stop waiting for the descriptor ``fd``. Do nothing if it is not registered."""
+        """Stop waiting for this descriptor. Do nothing if it was not registered."""
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
@@ -66,9 +66,9 @@ class Loop:
             queue.extend(self.acts[type(effect)](effect))
 
     def tell(self, input_: Callable[[], list[Effect]]) -> None:
-        """Make the loop's thread call ``input_`` soon and carry out the effects that it returns.
+        """Make the loop call this function and carry out the effects that it returns.
 
-        Other threads use this method to pass events to the loop.
+        Called from other threads.
         """
         self._told.append(input_)
         try:

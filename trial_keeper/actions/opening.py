@@ -31,7 +31,7 @@ class Opened(NamedTuple):
 
 
 class Directory:
-    """Directory of a keeper. ``spawner``: pid of the keeper's spawner, the process that forks the shims."""
+    """Directory of a keeper. ``spawner``: pid of its spawner."""
 
     def __init__(self, path: str, spawner: int, log: Log) -> None:
         self.path = path
@@ -40,10 +40,7 @@ class Directory:
         self._log = log
 
     def open(self, status: str | None, host: Callable[[], HostCapacity | None]) -> Opened:
-        """Read the files that earlier keepers left in the directory.
-
-        ``Identity`` explains ``status`` and ``host``.
-        """
+        """Read the files of earlier keepers. For ``status`` and ``host``, see ``Identity``."""
         found = journals.load(f"{self.path}/journal")
         damage = found.damage
         known = os.path.exists(f"{self.path}/instance")
@@ -89,9 +86,9 @@ class Directory:
         return name, left
 
     def clear(self) -> str | None:
-        """Kill all processes that earlier keepers of this directory have left.
+        """Kill the processes of earlier keepers.
 
-        Return a sentence about the processes that could not be killed, or None if there are none.
+        Return a sentence about processes that could not be killed, or None.
         """
         cleared = eviction.clear(self.path, MARK, spawner=self._spawner)
         if cleared.killed:

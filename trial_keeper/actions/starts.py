@@ -1,4 +1,6 @@
-"""Starts attempts: waits for their interpreter and code, then asks the spawner to fork a shim."""
+"""Starts attempts: waits until the interpreter and the code are ready, then requests a shim from the
+spawner.
+"""
 
 from __future__ import annotations
 
@@ -68,11 +70,11 @@ class Starts:
         self._codeless: dict[str, fx.Spawn] = {}  # attempts whose code has not been copied yet
 
     def begin(self, live: Iterable[str]) -> None:
-        """Remove the code copies of attempts that have ended. ``live``: job ids of all other attempts."""
+        """Remove the code copies of attempts that have ended."""
         self._copies.begin(live)
 
     def spawn(self, effect: fx.Spawn) -> list[Effect]:
-        """Have a shim forked for the attempt as soon as the attempt's interpreter and code are ready."""
+        """Fork a shim for the attempt as soon as its interpreter and code are ready."""
         start = effect.start
         if not self._interpreters.ready(start["command"]):
             self._waiting.append(effect)
@@ -146,5 +148,5 @@ class Starts:
         self._copies.end(job)
 
     def close(self) -> None:
-        """Remove the code copies that were kept for reuse, because the keeper exits."""
+        """Release all resources, because the keeper exits."""
         self._copies.close()

@@ -33,17 +33,14 @@ _AT_ONCE = 4  # trials that are measured before the keeper continues with other 
 
 
 class _Meter:
-    """Converter of a growing number of CPU seconds into the average number of CPUs in use."""
+    """Conversion of a growing number of CPU seconds into CPUs in use."""
 
     def __init__(self, at: float, seconds: float) -> None:
         self._at = at
         self._seconds = seconds
 
     def cpus(self, at: float, seconds: float) -> float:
-        """Return the average number of CPUs in use since the last call.
-
-        ``seconds``: CPU seconds used until ``at``.
-        """
+        """Return the number of CPUs in use since the last call."""
         used, passed = seconds - self._seconds, at - self._at
         self._at, self._seconds = at, seconds
         return max(0.0, used / passed) if passed > 0 else 0.0
@@ -142,7 +139,7 @@ class UsageLog:
 
 
 def append(path: str, cpus: float, memory: int, gpus: list[str]) -> None:
-    """Append one measurement to the file ``path``. Raises OSError, also if a trial has put a link there."""
+    """Append a measurement to a file. Never follow a link that a trial has put there. Raises OSError."""
     line = " ".join([f"{time.time():.1f}", f"{cpus:.2f}", str(memory), *gpus])
     fd = os.open(
         path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600

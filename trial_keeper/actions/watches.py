@@ -1,4 +1,4 @@
-"""Notices when a metrics file changes, a shim ends, or a file in the keeper's own directory changes."""
+"""Watches the metrics files and the shims of attempts, and the keeper's own directory."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ MANAGER = "manager.json"  # relative to the keeper's folder, because the folder 
 
 
 class OwnDirectory:
-    """Inotify watch on the keeper's own directory.
-
-    ``trouble``: why inotify does not work; None if it works.
-    """
+    """Watches the keeper's own directory. ``trouble``: why inotify is missing, None if it works."""
 
     def __init__(self, directory: str) -> None:
         self.watcher: Watcher | None = None
@@ -134,7 +131,7 @@ class Watches:
             os.close(fd)
 
     def end(self, job: str) -> None:
-        """Stop watching the metrics file and the shim of an attempt."""
+        """Stop watching an attempt."""
         self._forget_process(job)
         self._blind.pop(job, None)
         watch = self._watches.pop(job, None)

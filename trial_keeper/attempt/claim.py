@@ -23,11 +23,11 @@ import errno
 import os
 import stat
 
-# The paths of all files that the keeper has for an attempt begin with ``<keeper's folder>/attempts/<job>.``
+# All files that the keeper has for an attempt have the same prefix: ``<keeper's folder>/attempts/<job>.``
 FOLDER = "attempts"
 NAME = "claim"
 STOP = "stop"  # file with the grace in seconds, written before the shim is signalled
-# The keeper's own hard link to the metrics file. It remains when the trial deletes the file in its folder.
+# hard link to the metrics file, which remains when the trial removes its own name of the file
 STREAM = "metrics"
 METRICS = ".nni/metrics"  # path in the trial's folder, where the trial's SDK writes
 OLD_FOLDER = ".nnimgr"  # in the trial's folder, where keepers before version 0.2 had these files

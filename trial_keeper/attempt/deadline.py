@@ -13,7 +13,7 @@ GRACE_S = 3.0  # for the command after the end of the lease; the server waits at
 
 
 class Deadline:
-    """End of a lease. ``path``: the file that contains the end (see ``trial_keeper.actions.lease_file``)."""
+    """End of a lease. ``path``: the file with the end (``trial_keeper.actions.lease_file``)."""
 
     __slots__ = ("_at", "_path")
 
@@ -40,6 +40,6 @@ class Deadline:
         return now >= self._at
 
     def grace(self) -> float:
-        """Return the number of seconds that the command still has to end by itself, before it is killed."""
+        """Return the number of seconds that the command may still use to end by itself."""
         left = self._at + GRACE_S - time.clock_gettime(time.CLOCK_BOOTTIME)
         return min(GRACE_S, max(0.0, left))

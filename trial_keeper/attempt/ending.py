@@ -10,9 +10,8 @@ DEFAULT_GRACE_S = 10.0
 
 
 def grace(directory: str) -> float | None:
-    """Return the seconds that trials get to end before their container ends.
-
-    Return None if the file ``ending`` is missing, because the container was not ordered to end.
+    """Return the seconds of grace for the trials of the container; None if the container was not ordered
+    to end.
     """
     try:
         with open(f"{directory}/{ENDING}", encoding="ascii") as file:

@@ -1,4 +1,4 @@
-"""Kills all processes that an earlier keeper of this experiment has left running."""
+"""Ends all processes that an earlier keeper of this experiment has left running."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROGRAMS = ("trial_keeper", "trial-keeper")
 
 
 class Cleared(NamedTuple):
-    """Pids of the processes that were killed (``killed``), and of those that still run (``left``)."""
+    """Pids that were killed, and pids that did not end."""
 
     killed: list[int]
     left: list[int]
@@ -37,7 +37,7 @@ def clear(directory: str, mark: str, *, spawner: int) -> Cleared:
             return Cleared(list(killed), found)
         procs.signal_all(found, signal.SIGKILL)
         killed.update(dict.fromkeys(found))
-        # wait a moment: waitpid works only for children, and these processes have other parents
+        # the killed processes are children of other processes, so they cannot be waited for
         time.sleep(_PAUSE_S)
 
 

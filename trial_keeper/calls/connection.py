@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any, Iterable, Mapping, Protocol
 
     class Answer(Protocol):
-        """Answer of the server to a call. Implemented by ``LocalAnswer`` and ``RemoteAnswer``."""
+        """Answer to a call (``LocalAnswer``, ``RemoteAnswer``)."""
 
         status: int
         reason: str
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         def read(self, amount: int | None = None) -> bytes: ...
 
     class Connection(Protocol):
-        """Open connection to the server. Implemented by ``LocalConnection`` and ``RemoteConnection``."""
+        """Open connection to the server (``LocalConnection``, ``RemoteConnection``)."""
 
         @property
         def sock(self) -> _socket.socket: ...
@@ -47,7 +47,7 @@ _ERROR_TEXT = 300
 
 
 class CallFailed(Exception):
-    """Error of a call to the server. ``reason``: the server's reason, if its answer is a refusal (409)."""
+    """Error of a call: no connection, or an error in the answer. ``reason``: the server's refusal, if any."""
 
     def __init__(self, sentence: str, reason: str | None = None) -> None:
         super().__init__(sentence)
@@ -58,14 +58,14 @@ FAILURES = (OSError, ValueError, KeyError, CallFailed)
 
 
 class Server(NamedTuple):
-    """Connection to the server, the ``path`` of the sync call, and the ``headers`` that every call needs."""
+    """Connection to the server, with the ``path`` of the sync call and the ``headers`` of every call."""
 
     connection: Connection
     path: str
     headers: dict[str, str]
 
     def beside(self, tail: str) -> str:
-        """Return the path of another call of this keeper, which ends in ``tail`` instead of ``sync``."""
+        """Return the path of another call of this keeper, with ``tail`` as its last part."""
         return self.path[: self.path.rindex("/") + 1] + tail
 
 
@@ -115,7 +115,7 @@ def pieces(body: bytes) -> Iterable[bytes]:
 
 
 def refusal(answer: Answer) -> CallFailed:
-    """Return the ``CallFailed`` to raise for an answer of the server whose status is not 200."""
+    """Return the error to raise for an answer whose status is not 200."""
     content = answer.read()
     text = content[:_ERROR_TEXT].decode(errors="replace")
     sentence = f"the server answers {answer.status} {answer.reason}: {text}"
@@ -123,7 +123,7 @@ def refusal(answer: Answer) -> CallFailed:
 
 
 def _reason(content: bytes) -> str | None:
-    """Return the reason that the server's refusal states in JSON; None if it states none."""
+    """Return the reason in the server's refusal; None without a reason."""
     try:
         reason = json.loads(content)["reason"]
     except (ValueError, KeyError, TypeError):

@@ -29,7 +29,7 @@ _LONGEST_HEAD = 1 << 16  # most bytes in an answer's status line and headers
 
 
 class ForeignPeer(OSError):
-    """Error: the process at the other end of a Unix socket belongs to another user."""
+    """Error: the other end of a Unix socket belongs to another user."""
 
 
 class BadAnswer(OSError):
@@ -37,10 +37,7 @@ class BadAnswer(OSError):
 
 
 class LocalAnswer:
-    """Answer of the server to a call: status, reason, and body.
-
-    The body is read from the connection on demand.
-    """
+    """Answer to a call, with the status and a body that is read from the connection on demand."""
 
     def __init__(self, connection: LocalConnection) -> None:
         head = connection.receive_head()
@@ -89,8 +86,8 @@ class LocalAnswer:
 class LocalConnection:
     """Connection to the HTTP server that listens at the Unix socket ``path``.
 
-    The constructor raises OSError, and ForeignPeer if the listening process belongs to another user.
-    ``timeout_s`` is the longest time without a byte from the server after the connection is made.
+    The constructor raises OSError, and ForeignPeer if another user listens at the socket. ``timeout_s`` is
+    the longest time without a byte after the connection is made.
     """
 
     def __init__(self, path: str, *, connect_s: float | None, timeout_s: float | None) -> None:
@@ -131,7 +128,7 @@ class LocalConnection:
         return LocalAnswer(self)
 
     def has_spoken(self) -> bool:
-        """Return whether the server has sent data or closed the connection. One byte of the data is lost."""
+        """Return whether the server has sent data or closed the connection; discards one byte of the data."""
         timeout = self.sock.gettimeout()
         self.sock.settimeout(0)
         try:
@@ -145,12 +142,12 @@ class LocalConnection:
         return True
 
     def close(self) -> None:
-        """Close the connection for ever: only a new connection checks again which user listens."""
+        """Close the connection permanently: only a new connection checks the listening user again."""
         self._is_open = False
         self.sock.close()
 
     def receive_head(self) -> bytes:
-        """Receive the status line and the headers of the next answer, and return them as bytes."""
+        """Return the status line and the headers of the next answer."""
         while b"\r\n\r\n" not in self._buffer:
             if len(self._buffer) > _LONGEST_HEAD:
                 raise BadAnswer("the server's answer begins with too many headers")
@@ -170,10 +167,7 @@ class LocalConnection:
 
 
 def connected(path: str, timeout_s: float | None) -> _socket.socket:
-    """Return a connection to the Unix socket ``path``, after a check which user listens there.
-
-    Raises OSError, and ForeignPeer if the user is neither this process's user nor root.
-    """
+    """Connect to the Unix socket ``path`` and check which user listens. Raises OSError, ForeignPeer."""
     caller = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         caller.settimeout(timeout_s)
@@ -197,10 +191,7 @@ def url_of(path: str) -> str:
 
 
 def path_of(netloc: str) -> str:
-    """Return the path of the Unix socket that the host part of a server's address encodes.
-
-    Raises ValueError.
-    """
+    """Return the path of the socket from the host part of an address. Raises ValueError."""
     first, *rest = netloc.encode("ascii").split(b"%")
     return os.fsdecode(first + b"".join(bytes.fromhex(part[:2].decode()) + part[2:] for part in rest))
 

@@ -1,4 +1,4 @@
-"""HTTPS client for a server on another machine. It checks the server's certificate before any request."""
+"""HTTPS to a server on another machine. The client checks the certificate before any request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class UnknownServer(OSError):
-    """Error: the server at the address is not the server that this keeper belongs to."""
+    """Error: the server at the address is not the keeper's own server."""
 
 
 class RemoteConnection:
@@ -45,7 +45,7 @@ class RemoteConnection:
 
     @property
     def sock(self) -> socket.socket:
-        """Return the connection's socket, so that the caller can poll it."""
+        """Return the connection's socket, for polling."""
         found: socket.socket = self._http.sock
         return found
 
@@ -64,10 +64,7 @@ class RemoteConnection:
             return RemoteAnswer(self._http.getresponse())
 
     def has_spoken(self) -> bool:
-        """Return whether the server has sent data or closed the connection.
-
-        TLS records without data do not count.
-        """
+        """Return whether the server has sent data, not only TLS records, or closed the connection."""
         sock = self.sock
         timeout = sock.gettimeout()
         sock.settimeout(0)
@@ -102,9 +99,7 @@ class RemoteAnswer:
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Context that turns exceptions of ``http.client`` into the OSErrors that a ``LocalConnection``
-    raises.
-    """
+    """Turn the exceptions of ``http.client`` into the OSErrors that a local connection raises."""
     try:
         yield
     except ConnectionError:
@@ -118,10 +113,7 @@ def _translated() -> Iterator[None]:
 def _connect_known(
     url: SplitResult, fingerprint: str | None, authorities: str | None, connect_s: float
 ) -> http.client.HTTPSConnection:
-    """Return a connection to a server that has this fingerprint or a certificate of a trusted authority.
-
-    Raises UnknownServer if the certificate does not prove this.
-    """
+    """Connect to a server whose certificate has this fingerprint or is signed by the authorities."""
     if url.hostname is None:
         raise UnknownServer(f"the server's address {url.geturl()} names no host")
     if not fingerprint:

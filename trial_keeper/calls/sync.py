@@ -18,7 +18,7 @@ READ_S = wire.WAIT_S + 10.0
 
 
 class Failed(NamedTuple):
-    """Outcome of a failed call. ``reason``: the server's reason, if its answer is a refusal (409)."""
+    """Error of a failed call. ``reason``: the server's reason if the answer is a refusal (409)."""
 
     sentence: str
     reason: str | None = None
@@ -45,10 +45,7 @@ class Caller:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def call(self, order: Send) -> None:
-        """Queue a sync call with this content.
-
-        The thread makes the call and passes its outcome to ``done``.
-        """
+        """Queue this call. The thread passes the outcome to ``done``."""
         self._orders.put(order)
 
     def _run(self) -> None:

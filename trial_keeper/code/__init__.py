@@ -1,1 +1,1 @@
-"""The trials' code on this machine: one store for all experiments, and one copy for each attempt."""
+"""Code of trials on this machine: one store for all experiments, and one copy for each attempt."""

@@ -64,10 +64,7 @@ class Copies:
         self._thread: threading.Thread | None = None
 
     def begin(self, live: Iterable[str]) -> None:
-        """Remove copies that earlier keepers made for attempts that have ended.
-
-        ``live``: all other attempts.
-        """
+        """Remove the copies that earlier keepers made for attempts that have ended."""
         with contextlib.suppress(OSError):
             self._known = {name for name in os.listdir(self._notes) if name.count("-") >= 2}
         for job in self._known.difference(live):
@@ -92,7 +89,7 @@ class Copies:
             self._told(job, self._said[code["sha256"]])
 
     def end(self, job: str) -> None:
-        """Cancel or remove the attempt's code copy, because the attempt has ended or never started."""
+        """Cancel or remove the copy, because the attempt was sealed or never started."""
         if job not in self._known:
             return
         self._known.discard(job)
@@ -118,7 +115,7 @@ class Copies:
                 while not (self._wanted or self._ended):
                     self._change.wait()
                 wanted = list(self._wanted.values())
-                # Alternate between creating and removing copies, so that neither has to wait for long.
+                # removals and creations alternate, so that neither waits for all the others
                 number = min(len(self._ended), max(1, len(wanted)))
                 ended = [self._ended.popleft() for _ in range(number)]
             failed = [self._make_all(sha256, wanted) for sha256 in dict.fromkeys(w.sha256 for w in wanted)]
@@ -172,7 +169,7 @@ class Copies:
 
     def _make(self, want: Wanted, tree: Tree) -> None:
         os.makedirs(self._notes, exist_ok=True)
-        # Write the list of files again in each keeper: a power loss may have damaged an existing list.
+        # each keeper writes the list again, because the existing list may have lost data in a power loss
         if want.sha256 not in self._listed:
             unpacked.write_list(f"{self._notes}/{want.sha256}", tree.entries)
             self._listed.add(want.sha256)

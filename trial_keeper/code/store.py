@@ -210,7 +210,7 @@ def _touch(path: str) -> None:
 
 
 def _sha256(path: str) -> str:
-    # Import hashlib only here, because keepers that download no code need neither it nor its C library.
+    # imported here, because keepers that download no code need neither the module nor its library
     import hashlib
 
     found = hashlib.sha256()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER, FILE, LINK = "d", "f", "l"
-# Modification time that every file of a copy gets: whole seconds, which every file system can store.
+# modification time of every file in a copy: whole seconds, which any file system can store
 UNTOUCHED_S = 981_173_106
 _CLONE = 0x40049409  # FICLONE
 _PIECE = 1 << 20
@@ -183,10 +183,7 @@ def _fill(fresh: str, tree: str, entries: list[Entry]) -> None:
 
 
 def _copy_file(source: str, path: str, mode: int, *, clones: bool) -> bool:
-    """Copy the file ``source`` to ``path``. Clone it if ``clones`` is True and the file system can do that.
-
-    Return whether cloning should be tried for the next file.
-    """
+    """Copy one file; return whether cloning should be tried for the next file."""
     read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
         written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -227,7 +224,7 @@ def stamp(directory: str) -> int:
 
 
 def is_untouched(directory: str, entries: list[Entry], stamped: int) -> bool:
-    """Return whether nothing in a copy was changed or added since the time ``stamped``, in ns."""
+    """Return whether a copy is unchanged since ``stamped`` and has no additional files."""
     children = {"": 0}
     try:
         for entry in entries:
@@ -310,9 +307,9 @@ def _is_untouched(folder: int, name: str, entry: Entry, latest: int) -> bool:
 
 
 def remove(path: str) -> None:
-    """Remove a file or a folder with all its content, even if its modes forbid this. Raises OSError.
+    """Remove a path with its content, whatever its modes are. Do nothing if it does not exist.
 
-    Do nothing if ``path`` does not exist.
+    Raises OSError.
     """
     try:
         mode = os.lstat(path).st_mode

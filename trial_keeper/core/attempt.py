@@ -105,7 +105,7 @@ class Attempt:
 
     @property
     def live(self) -> bool:
-        """Return whether the attempt is not sealed yet: it may still have processes or uncounted metrics."""
+        """Return whether the attempt is not sealed yet."""
         return self.final is None
 
     @property

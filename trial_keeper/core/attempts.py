@@ -110,7 +110,7 @@ class Attempts:
         self._held.out.append(fx.Spawn(job, start, self._lease.number if start.get("lease") else None))
 
     def is_sought(self, job: str) -> bool:
-        """Return whether the server had ordered this attempt before and now only wants to know its state."""
+        """Return whether the server started this attempt earlier and asks only for its state."""
         attempt = self._held.attempts.get(job)
         return attempt is not None and attempt.start is not None and bool(attempt.start.get("sought"))
 
@@ -160,14 +160,14 @@ class Attempts:
                 self._held.look(attempt)
 
     def delayed(self, job: str, sentence: str) -> None:
-        """Report to the server why the start of an attempt is delayed; ``sentence`` is the reason."""
+        """Report ``sentence``, the reason why the attempt's shim is not forked yet."""
         attempt = self._held.unsealed(job)
         if attempt is not None and attempt.note != sentence:
             attempt.note = sentence
             self._reports.tell(attempt)
 
     def update_failed(self, now: float, update: fx.Update, sentence: str) -> None:
-        """Report that a further parameter set of an attempt could not be written, and retry after a pause."""
+        """Report that the file of a further parameter set could not be written, and retry later."""
         attempt = self._held.unsealed(update.job)
         if attempt is not None:
             attempt.note = f"parameter set {update.number} could not be written yet: {sentence}"
@@ -233,11 +233,7 @@ class Attempts:
             self._spawn(attempt.job, attempt.start)
 
     def _judge_unread(self, now: float, attempt: Attempt, *, alive: bool) -> None:
-        """Handle an attempt whose claim file was removed or damaged.
-
-        If its shim is known and runs, watch the shim. Else prevent a new start, and kill all processes of the
-        attempt.
-        """
+        """Handle a removed or damaged claim file: watch a known shim that runs, else kill all processes."""
         if alive and attempt.shim is not None:
             if not attempt.watched:
                 self._watch(now, attempt, attempt.shim)

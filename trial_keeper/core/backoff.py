@@ -1,4 +1,4 @@
-"""Pauses between failed calls to the server, and the errors that were already logged."""
+"""Backoff of calls to the server: the pause after a failure, and the errors that are already logged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Backoff:
         self.retry_at = 0.0
 
     def answered(self) -> None:
-        """Reset the pause and forget the logged errors, because the server has answered."""
+        """Reset the pause and the logged errors after an answer of the server."""
         self.hurry()
         self._troubles.clear()
 
@@ -46,7 +46,7 @@ class Backoff:
             self._first_of_pause = last + 1
 
     def is_news(self, sentence: str) -> bool:
-        """Return whether this error was not logged since the last answer, and remember the error.
+        """Return whether this error is not logged yet, and remember the error.
 
         All errors are remembered, not only the last: two channels may fail alternately with different errors.
         """

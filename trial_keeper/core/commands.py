@@ -51,7 +51,7 @@ class Commands:
             self.go_on(now)
 
     def drop(self) -> None:
-        """Discard all queued commands that are not applied yet."""
+        """Discard all commands that are not applied yet."""
         self._waiting.clear()
 
     def go_on(self, now: float) -> None:

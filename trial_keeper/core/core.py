@@ -62,15 +62,12 @@ class KeeperCore:
 
     @property
     def k_epoch(self) -> int:
-        """Return the number of starts of the keeper in this directory, including the present start."""
+        """Return the epoch: the number of times that the keeper was started, including this start."""
         return self._durable.k_epoch
 
     @property
     def status(self) -> str | None:
-        """Return the present errors of the keeper itself, such as a full disk, as one sentence.
-
-        Return None if there are no errors.
-        """
+        """Return the errors of the keeper itself, as one sentence; None without an error."""
         return self._status()
 
     def _status(self) -> str | None:
@@ -79,11 +76,11 @@ class KeeperCore:
         return "; ".join(filter(None, troubles)) or None
 
     def is_sought(self, job: str) -> bool:
-        """Return whether the server had ordered this attempt before and now only wants to know its state."""
+        """Return whether the server started this attempt earlier and asks only for its state."""
         return self._attempts.is_sought(job)
 
     def records(self) -> list[Record]:
-        """Return the records with which the journal must be rewritten before ``begin`` is called."""
+        """Return the records that must be durable in the journal before ``begin`` is called."""
         return self._durable.records()
 
     def begin(self, now: float) -> list[Effect]:
@@ -119,10 +116,7 @@ class KeeperCore:
         return self._pump(now)
 
     def flush_failed(self, now: float, sentence: str) -> list[Effect]:
-        """Report to the server that the journal could not be flushed to disk.
-
-        The caller retries the flush.
-        """
+        """Report that the journal could not be flushed. The caller retries until the flush succeeds."""
         self._journal_said(sentence)
         return self._pump(now)
 
@@ -155,17 +149,17 @@ class KeeperCore:
         return self._pump(now)
 
     def delayed(self, now: float, job: str, sentence: str) -> list[Effect]:
-        """Report to the server why the start of an attempt is delayed; ``sentence`` is the reason."""
+        """Report ``sentence``, the reason why the attempt's shim is not forked yet."""
         self._attempts.delayed(job, sentence)
         return self._pump(now)
 
     def update_failed(self, now: float, update: fx.Update, sentence: str) -> list[Effect]:
-        """Report that a further parameter set of an attempt could not be written, and retry after a pause."""
+        """Report that the file of a further parameter set could not be written, and retry later."""
         self._attempts.update_failed(now, update, sentence)
         return self._pump(now)
 
     def signal_failed(self, now: float, signal: fx.Signal, sentence: str) -> list[Effect]:
-        """Retry to stop an attempt, because its shim did not get the signal or the grace."""
+        """Retry a stop that failed, until the attempt ends: the signal or the grace was not delivered."""
         self._stops.signal_failed(now, signal, sentence)
         return self._pump(now)
 
@@ -195,7 +189,7 @@ class KeeperCore:
         return self._pump(now)
 
     def grown(self, now: float, job: str) -> list[Effect]:
-        """Order a read of the attempt's metrics file, because the file has grown."""
+        """Read the attempt's metrics file soon, because the file has grown."""
         if job in self._held.attempts:
             self._reports.grown(job)
         return self._pump(now)
@@ -258,7 +252,7 @@ class KeeperCore:
         return self._pump(now)
 
     def _end_all(self, now: float) -> None:
-        """Stop all attempts, because another keeper has replaced this one. The attempts count as lost."""
+        """Stop all attempts: another keeper replaces this keeper, whose attempts count as lost."""
         self._held.out.append(
             fx.Say("the server has replaced this keeper by another keeper: all attempts are stopped")
         )
@@ -275,17 +269,14 @@ class KeeperCore:
         return self._pump(now)
 
     def manager_changed(self, now: float) -> list[Effect]:
-        """Call the server at once, because manager.json, the file with the server's address, was replaced."""
+        """Call the server at once, because the file with the server's address was rewritten."""
         self._exchange.hurry()
         return self._pump(now)
 
     # -- time
 
     def host_ends(self, now: float, grace: float) -> list[Effect]:
-        """Stop all attempts within ``grace`` seconds, because the host shuts down.
-
-        The attempts count as lost.
-        """
+        """Stop all attempts with ``grace`` seconds: the host shuts down, so the attempts count as lost."""
         if self._attempts.ending is None:
             self._attempts.host_ends(now, grace)
         return self._pump(now)
@@ -300,10 +291,7 @@ class KeeperCore:
         return self._pump(now)
 
     def deadline(self, now: float) -> float | None:
-        """Return when ``tick`` must be called next; None if no work is waiting.
-
-        The time may be in the past.
-        """
+        """Return the time of the next ``tick``, which may be in the past; None if no tick is needed."""
         if self._stay.leaving:
             return None
         times = [*self._held.times(), *self._stops.times(), *self._exchange.times(now), *self._stay.times()]

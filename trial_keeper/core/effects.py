@@ -23,7 +23,7 @@ else:
 
 
 class Channel(enum.Enum):
-    """The two kinds of sync calls to the server. At most one call of each kind is in flight."""
+    """Kinds of calls to the server. At most one call of each kind is in flight."""
 
     REPORT = "report"
     WAIT = "wait"

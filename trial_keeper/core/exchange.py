@@ -62,10 +62,7 @@ class Exchange:
     # -- answers
 
     def refusal(self, now: float, channel: Channel, answer: Answer) -> str | None:
-        """Return the reason to ignore this answer; None if it is valid.
-
-        A reason is, for example, that the server is older than a known one, or that the lease has expired.
-        """
+        """Return the reason to ignore this answer; None if the answer is valid."""
         trouble = "this keeper has been replaced" if self.replaced else self._disobeyed(answer)
         flight = self._flights[channel]
         held_back = self._lease.refuses(now, sent_at=flight.sent_at, whole=flight.whole)
@@ -126,7 +123,7 @@ class Exchange:
         return True
 
     def hurry(self) -> None:
-        """End the pause after failed calls, so that the next call is made at once."""
+        """End the pause after a failed call, so that the next call is made at once."""
         self._backoff.hurry()
 
     # -- GPUs
@@ -138,7 +135,7 @@ class Exchange:
             self._held.out.append(fx.Survey(on))
 
     def gpus_read(self, reading: GpuReading) -> None:
-        """Include this reading of the GPUs in the next report, if the server still asks for such readings."""
+        """Report a reading of the GPUs if the server still asks for readings."""
         if self._surveys:
             self._reports.gpus_read(reading)
 

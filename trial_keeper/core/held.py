@@ -25,20 +25,17 @@ class Held:
         self._later: list[tuple[float, Effect]] = []
 
     def unsealed(self, job: str) -> Attempt | None:
-        """Return the attempt with this job id; None if it is unknown or has been sealed.
-
-        A sealed attempt has ended, and all its metrics are counted.
-        """
+        """Return the attempt of this job; None if the attempt is unknown or sealed."""
         attempt = self.attempts.get(job)
         return attempt if attempt is not None and attempt.live else None
 
     def undecided(self, job: str) -> Attempt | None:
-        """Return the attempt with this job id; None if it is unknown or sealed, or will be sealed at once."""
+        """Return the attempt of this job; None if the attempt is unknown, sealed or about to be sealed."""
         attempt = self.unsealed(job)
         return None if attempt is None or attempt.sealing else attempt
 
     def live(self) -> list[Attempt]:
-        """Return all attempts that are not sealed: their processes or their metrics may not be complete."""
+        """Return all attempts that are not sealed."""
         return [attempt for attempt in self.attempts.values() if attempt.live]
 
     def here(self, attempt: Attempt) -> bool:
@@ -50,7 +47,7 @@ class Held:
         self.out.append(fx.Look(attempt.job, attempt.directory, attempt.shim))
 
     def put_off(self, at: float, effect: Effect) -> None:
-        """Order ``effect`` for the time ``at``. The effect is dropped if its attempt is gone by then."""
+        """Order ``effect`` for the time ``at``. The effect is dropped if its attempt has ended by then."""
         self._later.append((at, effect))
 
     def release(self, now: float) -> None:
@@ -64,5 +61,5 @@ class Held:
         return attempt is not None and not (isinstance(effect, fx.Signal) and attempt.sealing)
 
     def times(self) -> Iterator[float]:
-        """Return an iterator over the times for which effects were delayed."""
+        """Return an iterator over the times of the delayed effects."""
         return (at for at, _ in self._later)

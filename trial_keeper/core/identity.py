@@ -1,4 +1,4 @@
-"""Identity of a keeper, with the time limits that it gets at its start."""
+"""Identity and limits that a keeper gets at its start."""
 
 from __future__ import annotations
 

@@ -77,10 +77,7 @@ class Ledger:
             self.acked_cmd = self._unflushed.popleft()[1]
 
     def say(self, sentence: str | None) -> bool:
-        """Set the present error of the journal (None: no error) and log it.
-
-        Return whether the error has changed.
-        """
+        """Set and log the error of the journal (None: no error); return whether the error has changed."""
         if sentence == self.trouble:
             return False
         self.trouble = sentence

@@ -1,4 +1,4 @@
-"""Rebuilds the keeper's attempts from the records of its journal, and finds the shortest such records."""
+"""Recovery from the journal: rebuild the attempts from records, and shorten the records."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 class DurableState:
-    """State of a keeper that survives a restart, rebuilt from the records of its journal.
-
-    ``applied``: number of the last command whose record is written.
-    """
+    """State that survives a restart. ``applied``: number of the last command whose record is written."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.k_epoch = 0
@@ -35,7 +32,7 @@ class DurableState:
             self._restore(record)
 
     def records(self) -> list[Record]:
-        """Return the shortest list of records that rebuilds this state."""
+        """Return the shortest records that rebuild this state."""
         epoch: EpochRecord = {"k": "epoch", "k_epoch": self.k_epoch}
         found: list[Record] = [
             epoch,
@@ -66,9 +63,9 @@ class DurableState:
 def is_whole(records: list[Record]) -> bool:
     """Return whether the journal still has all records of its last rewrite.
 
-    A rewrite is atomic and durable. So if one of its records is missing, the file was cut and the loss may be
-    larger. Records that were appended after the rewrite may be missing, because the server sends their
-    commands again.
+    The rewrite was atomic and durable. If a record of the rewrite is missing, the file was truncated and the
+    extent of the loss is unknown. Records that were appended after the rewrite may be missing, because the
+    server sends their commands again.
     """
     if not records:
         return False
@@ -77,7 +74,7 @@ def is_whole(records: list[Record]) -> bool:
 
 
 def fold(records: list[Record]) -> list[Record]:
-    """Return the shortest list of records that rebuilds the same state as ``records``."""
+    """Return the shortest records that rebuild the same state as ``records``."""
     return DurableState(records).records()
 
 
@@ -136,7 +133,7 @@ def claimed_record(attempt: Attempt) -> ClaimedRecord:
 
 
 def stop_record(attempt: Attempt) -> StopRecord:
-    """Return the journal record of an order to stop the attempt."""
+    """Return the record of an order to stop the attempt."""
     return {
         "k": "stop",
         "job": attempt.job,
@@ -148,7 +145,7 @@ def stop_record(attempt: Attempt) -> StopRecord:
 
 
 def final_record(attempt: Attempt, final: Final) -> FinalRecord:
-    """Return the journal record of the end of a sealed attempt."""
+    """Return the record of the end of a sealed attempt."""
     return {
         "k": "final",
         "job": attempt.job,

@@ -14,7 +14,7 @@ _READS = 64  # most reads per report: a long search for the first unsent frame m
 
 
 class Flight:
-    """Content of one sync call to the server. It is sent again later if the call fails."""
+    """Content of one call to the server, which is sent again if the call fails."""
 
     def __init__(self) -> None:
         self.no = 0
@@ -66,15 +66,15 @@ class Reports:
         self._grown[job] = None
 
     def tell(self, attempt: Attempt) -> None:
-        """Include the attempt's state in the next report."""
+        """Include the attempt in the next report."""
         self._told[attempt.job] = None
 
     def tell_soon(self, attempt: Attempt, at: float) -> None:
-        """Include the attempt's state in the next report, which is sent at the time ``at`` at the latest."""
+        """Include the attempt in the next report, which is sent at the time ``at`` at the latest."""
         self._soon.setdefault(attempt.job, at)
 
     def forget(self, job: str) -> None:
-        """Discard all news of the attempt that a report would include."""
+        """Discard all news of the attempt."""
         for queue in (self._grown, self._told, self._soon):
             queue.pop(job, None)
 
@@ -89,7 +89,7 @@ class Reports:
         return at is not None and at <= now
 
     def due_at(self, now: float) -> float | None:
-        """Return the time at which the next report to the server is due; None if there is no news."""
+        """Return the time of the next report; None without news."""
         if self.urgent or self._grown or self._told:
             return now
         return min(self._soon.values()) if self._soon else None
@@ -110,7 +110,7 @@ class Reports:
         return flight
 
     def open(self) -> None:
-        """Begin to build a report, which is empty at first."""
+        """Begin to build a report."""
         self._draft = {}
         self._room = (wire.MAX_BYTES, wire.MAX_EVENTS)
         self._reads = _READS
@@ -183,10 +183,10 @@ class Reports:
             self.owed_ack = None
             self.urgent = True
 
-    # -- results of calls
+    # -- outcome of a report
 
     def delivered(self, flight: Flight) -> None:
-        """Record that the server has received the content of this call."""
+        """Record that the server has received the content of the call."""
         if flight.gpu is self._gpu:
             self._gpu_told = True
         for job, entry in flight.entries.items():
@@ -195,10 +195,7 @@ class Reports:
                 attempt.started_sent = True
 
     def lost(self, flight: Flight) -> None:
-        """Record that the server may lack the content of this failed call.
-
-        A later report repeats the content.
-        """
+        """Mark the content of a failed call as unsent, so that a later report repeats this content."""
         if flight.gpu is not None:
             self._tell_gpu()
         for job, entry in flight.entries.items():
@@ -244,7 +241,7 @@ class Reports:
                 self._told[job] = None
 
     def remind(self) -> None:
-        """Report again the end of each attempt whose end was sent but not confirmed by the server."""
+        """Report again each end that was sent but not confirmed by the server."""
         for job, attempt in self._attempts.items():
             if attempt.final_sent:
                 attempt.final_sent = False
@@ -252,7 +249,7 @@ class Reports:
 
 
 def _entry(attempt: Attempt, first: int, payloads: list[bytes], *, final: bool) -> ReportedAttempt:
-    # Send the start together with the end: a new server may not know the start, and cannot ask for it later.
+    # Send the start with each end: a new server may lack the start, and does not ask after the end.
     started = attempt.started if final or not attempt.started_sent else None
     return {
         "from": first,

@@ -17,12 +17,12 @@ SWEEPS = 200
 
 
 def bad_header(offset: int) -> str:
-    """Return the error message for a metrics file that cannot be read from byte ``offset`` on."""
+    """Return the error message for a metrics file that is unreadable from byte ``offset`` on."""
     return f"the metrics file holds no frame header at byte {offset}; nothing from there on is read"
 
 
 class Seals:
-    """Seals attempts: kills their remaining processes, counts their metrics, and records how they ended."""
+    """Seals attempts: kills their remaining processes, counts their metrics and records their ends."""
 
     def __init__(self, held: Held, ledger: Ledger, reports: Reports) -> None:
         self._held = held

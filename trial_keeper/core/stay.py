@@ -30,7 +30,7 @@ class Stay:
         self._leave_at: float | None = None
 
     def leave(self, reason: str, *, clear: bool = False) -> None:
-        """Order the keeper's exit, unless it is already ordered. For ``clear``, see ``effects.Leave``."""
+        """Order the keeper's exit, unless the exit is already ordered."""
         if not self.leaving:
             self.leaving = True
             self._held.out.append(fx.Leave(reason, clear))
@@ -62,7 +62,7 @@ class Stay:
             self.leave("its host is about to end, but the server has not received the ends of all trials")
 
     def times(self) -> Iterator[float]:
-        """Yield the times at which ``tick`` or ``wind_up`` must be called."""
+        """Yield the times at which ``tick`` or ``wind_up`` has work."""
         for at in (self._idle_at(), self._orphaned_at(), self._leave_at):
             if at is not None:
                 yield at
@@ -74,7 +74,7 @@ class Stay:
         return self.heard_at + (self._identity.idle_s if kept is None else kept)
 
     def _orphaned_at(self) -> float | None:
-        """Return when all attempts must be stopped for lack of contact with the server; None: not at all."""
+        """Return the time at which attempts are stopped for lack of contact with the server."""
         limit = self._identity.orphan_s
         if limit is None or self.heard_at is None or not self._stops.orphans():
             return None

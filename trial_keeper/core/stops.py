@@ -23,7 +23,7 @@ KILLS = 5  # most tries to kill a shim, one per second
 
 
 class Stops:
-    """Stops attempts, and kills those shims that do not obey a stop."""
+    """Stops attempts, and kills the shims that do not obey a stop."""
 
     def __init__(self, held: Held, ledger: Ledger, reports: Reports, seals: Seals) -> None:
         self._held = held
@@ -33,13 +33,13 @@ class Stops:
         self._kills: dict[str, tuple[float, fx.Kill]] = {}  # by job: when to kill its shim
 
     def order(self, now: float, attempt: Attempt, grace: float) -> StopRecord:
-        """Stop the attempt unless a stop is already ordered. Return the journal record of the stop."""
+        """Stop the attempt unless a stop is already ordered; return the journal record of the stop."""
         if attempt.stop is None:
             self._stop(now, attempt, grace)
         return stop_record(attempt)
 
     def doom(self, now: float, job: str) -> None:
-        """Stop an attempt that the server does not know, and forget the attempt when it has ended."""
+        """Stop and forget an attempt that the server does not know."""
         attempt = self._held.attempts.get(job)
         if attempt is None:
             return
@@ -51,18 +51,18 @@ class Stops:
             self._ledger.append(stop_record(attempt))
 
     def orphans(self) -> list[Attempt]:
-        """Return the running attempts for which no stop is ordered yet."""
+        """Return the live attempts for which no stop is ordered."""
         return [attempt for attempt in self._held.live() if attempt.stop is None]
 
     def stop_orphans(self, now: float) -> None:
-        """Stop all running attempts, because the server has not answered for too long."""
+        """Stop all attempts because the server has not answered for too long."""
         for attempt in self.orphans():
             attempt.orphaned = True
             self._stop(now, attempt, KILL_GRACE_S)
             self._ledger.append(stop_record(attempt))
 
     def evict(self, now: float, grace: float) -> None:
-        """Stop all running attempts within ``grace`` seconds, because the host shuts down."""
+        """Stop all attempts because the host shuts down."""
         for attempt in self.orphans():
             self._held.out.append(fx.Say(f"{attempt.job}: it is stopped because its host is about to end"))
             attempt.evicted = True
@@ -88,7 +88,7 @@ class Stops:
         self._kills[attempt.job] = now + grace + OBEY_S, fx.Kill(attempt.job, attempt.directory, shim)
 
     def signal_failed(self, now: float, signal: fx.Signal, sentence: str) -> None:
-        """Retry to stop an attempt, because its shim did not get the signal or the grace."""
+        """Retry a stop that failed, until the attempt ends: the signal or the grace was not delivered."""
         attempt = self._held.undecided(signal.job)
         if attempt is None:
             return
@@ -115,16 +115,16 @@ class Stops:
             self._held.look(attempt)
 
     def release(self, now: float) -> None:
-        """Order the kill of each shim that has not obeyed a stop in time."""
+        """Kill each shim that did not obey its stop in time."""
         for job, (at, kill) in list(self._kills.items()):
             if at <= now:
                 del self._kills[job]
                 self._held.out.append(kill)
 
     def times(self) -> Iterable[float]:
-        """Return an iterator over the times at which shims will be killed unless they obey a stop before."""
+        """Return an iterator over the times at which to kill shims that have not obeyed."""
         return (at for at, _ in self._kills.values())
 
     def ended(self, job: str) -> None:
-        """Cancel the planned kill of an attempt's shim, because the attempt has ended."""
+        """Cancel the scheduled kill of an attempt's shim, because the attempt is sealed."""
         self._kills.pop(job, None)

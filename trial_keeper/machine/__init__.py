@@ -1,1 +1,1 @@
-"""Readings of the machine: its processes, control groups, GPUs, file changes, and resources."""
+"""Readings of the machine: processes, control groups, GPUs, changes of files, and capacity."""

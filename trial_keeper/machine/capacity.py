@@ -1,4 +1,4 @@
-"""Resources of this machine for trials: CPUs and memory that processes here may use, and free disk space."""
+"""Capacity of this machine for trials: CPUs and memory that processes here may use, and free disk space."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def first_line(path: str) -> str:
 
 
 def memory_limit(proc: str = "/proc", cgroups: str = CGROUPS) -> int | None:
-    """Return the bytes of memory that all processes of this control group may use; None: no limit."""
+    """Return the number of bytes that all processes here may use together; None: no limit."""
     found = []
     for folder in folders("memory", proc, cgroups):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -60,9 +60,8 @@ def memory_limit(proc: str = "/proc", cgroups: str = CGROUPS) -> int | None:
 
 
 def oom_kills() -> int:
-    """Return the number of processes in this control group that the kernel has killed for lack of memory.
-
-    Return 0 if the number is unknown.
+    """Return the number of processes of this group that the kernel has killed for lack of memory; 0 if
+    unknown.
     """
     if not _events:
         _events.append(_find_events())

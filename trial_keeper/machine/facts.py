@@ -1,4 +1,4 @@
-"""Facts about this machine, for users who check the machine before they run trials on it."""
+"""Describes this machine for users who check it before they run trials here."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def _user() -> str:
 
 
 def _trouble(top: str) -> str | None:
-    """Test whether files can be written into ``top``, which is created if necessary.
+    """Create and remove a file, and the folders above it if necessary.
 
-    Return the error as a sentence, or None if writing works.
+    Return the error as a sentence, or None.
     """
     path = os.path.join(top, f".nnimgr-{os.getpid()}")
     try:

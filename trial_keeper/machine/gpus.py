@@ -42,10 +42,7 @@ class Trouble(Exception):
 
 
 class Owner(NamedTuple):
-    """Owner of a process that uses a GPU.
-
-    ``job``: the attempt to which it belongs; None: not a trial's process.
-    """
+    """Owner of a process. ``job``: attempt that the process belongs to, or None if no trial started it."""
 
     job: str | None
 
@@ -110,7 +107,7 @@ def _mib(text: str) -> int:
 
 
 def _is_number(text: str) -> bool:
-    """Return whether the text is a plain number of at most nine ASCII digits."""
+    """Return whether this text is a plain number of ASCII digits and of bounded length."""
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
@@ -181,7 +178,7 @@ class Tool:
                 self._stuck = process
             raise Trouble(hanging) from None
         text = output.decode(errors="replace").strip()
-        # If one GPU is lost, nvidia-smi fails, but still lists the other GPUs. Such output is used.
+        # one lost GPU makes the tool fail although it lists the other GPUs
         if process.returncode != 0 and text.count(",") < 2:
             said = text.splitlines()[0][:200] if text else "no output"
             raise Trouble(f"nvidia-smi fails with code {process.returncode}: {said}")
@@ -200,7 +197,7 @@ class Tool:
 class Survey:
     """Reads the state of the GPUs at intervals while it is switched on.
 
-    Its thread calls ``told`` with the first reading and with each changed reading.
+    The reading thread calls ``told`` after each change.
     """
 
     def __init__(
@@ -219,7 +216,7 @@ class Survey:
         self.loads: list[Load] = []  # loads of the GPUs at the last reading
 
     def switch(self, on: bool) -> None:
-        """Begin the readings if ``on``, else end them. The first reading is always reported."""
+        """Start the readings, or end them. The first reading is always reported."""
         if self._over is not None:
             self._over.set()
             self._over = None

@@ -118,7 +118,7 @@ def lay_down(directory: str) -> None:
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)  # parent folders are not created, because a user may have moved them away
     for name, ours in SDK.items():
-        # Write to a temporary name first, because several keepers may write this file at the same time.
+        # Several keepers may write the files at the same time.
         own = f"{directory}/nni/{name}.{os.getpid()}.{threading.get_ident()}"
         with open(own, "wb") as file:
             file.write(loader.get_data(os.path.join(source, ours)))
@@ -126,15 +126,15 @@ def lay_down(directory: str) -> None:
 
 
 def _names_python(name: str) -> bool:
-    """Return whether ``name`` is the name of a Python interpreter: python, python3, python3.11 or similar."""
+    """Return whether the name is python, python3, python3.11 or similar.
+
+    Other names belong to other programs.
+    """
     return name.startswith("python") and not name[len("python") :].strip("0123456789.")
 
 
 def _can_import(interpreter: str, slow: Callable[[], None]) -> bool:
-    """Run the interpreter and return whether it can import ``nni``.
-
-    Return True if it gives no result in time.
-    """
+    """Run the interpreter and return whether it can import ``nni``. No result in time counts as True."""
     return _run(interpreter, _QUESTION, slow=slow) in (0, None)
 
 
@@ -152,7 +152,7 @@ def _run(
         pid = os.posix_spawn(interpreter, argv, os.environ, file_actions=quiet, setpgroup=0)
     except OSError:
         return None
-    # Wait in a thread without reaping the process. Until waitpid below, no other process can get its pid.
+    # wait without reaping: until waitpid below, no other process can get this pid
     waiter = threading.Thread(
         target=os.waitid, args=(os.P_PID, pid, os.WEXITED | os.WNOWAIT), name="wait", daemon=True
     )
@@ -170,7 +170,7 @@ def _run(
 
 
 def _which(word: str) -> str | None:
-    """Return the path of the program that a shell would run for ``word``; None if there is no such program.
+    """Return the path of the program that a shell would run; None if there is no such program.
 
     ``shutil.which`` does the same, but its module would load compression libraries into every keeper.
     """

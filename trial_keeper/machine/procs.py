@@ -24,7 +24,7 @@ def start_time(pid: int) -> str | None:
 
 
 def descendants(root: int) -> list[int]:
-    """Return the pids of all living descendants of the process ``root``, in any process group and session."""
+    """Return all living descendants of ``root``, in any process group and session."""
     if os.path.exists(f"/proc/{root}/task/{root}/children"):
         return _walk(root, _listed_children)
     below: dict[int, list[int]] = {}
@@ -37,13 +37,15 @@ def descendants(root: int) -> list[int]:
 
 
 def marked(variable: str, value: str) -> list[int]:
-    """Return the pids of all living processes of this user whose environment contains ``variable=value``."""
+    """Return all living processes of this user that were started with ``variable=value`` in their
+    environment.
+    """
     mark = f"{variable}={value}"
     return [pid for pid in all_pids() if mark in strings(pid, "environ") and _stat(pid) is not None]
 
 
 def all_pids() -> list[int]:
-    """Return the pids of all processes that this process can see."""
+    """Return the pids of all visible processes."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
@@ -77,10 +79,7 @@ def ancestors(pid: int) -> list[int]:
 
 
 def signal_all(pids: list[int], number: int) -> None:
-    """Send the signal ``number`` to each process.
-
-    Processes that have ended or belong to other users are skipped.
-    """
+    """Signal each process. Processes that have ended or belong to other users are skipped."""
     for pid in pids:
         _signal(pid, number)
 
@@ -93,9 +92,9 @@ def _signal(pid: int, number: int) -> None:
 
 
 def used(pid: int) -> tuple[int, int] | None:
-    """Return what a process has used: CPU time in clock ticks, with its ended children, and pages of memory.
+    """Return the CPU time in clock ticks of a process and its ended children, and its pages in memory.
 
-    Return None if there is no such process, or if it is a zombie.
+    None: there is no such process, or it is a zombie.
     """
     fields = _fields(pid)
     return None if fields is None else (sum(map(int, fields[11:15])), int(fields[21]))
@@ -108,7 +107,7 @@ def _stat(pid: int) -> tuple[int, str] | None:
 
 
 def _fields(pid: int) -> list[bytes] | None:
-    """Return the fields of a process's file ``stat``, from the third field on; None if it does not run."""
+    """Return the fields of a running process's stat, from the third on."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

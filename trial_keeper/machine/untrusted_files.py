@@ -27,7 +27,7 @@ def check_path(path: str) -> list[str]:
 
 
 class PlainFile:
-    """Open plain file, which is read from its beginning. No link below the folder ``root`` is followed."""
+    """Open plain file, read from its beginning. No link below ``root`` is followed."""
 
     def __init__(self, root: str, parts: Sequence[str], path: str) -> None:
         """Open the file ``path`` in the folder to which ``parts`` lead from the folder ``root``.
@@ -67,9 +67,10 @@ class PlainFile:
         os.lseek(self.descriptor, offset, os.SEEK_SET)
 
     def seek_tail(self, lines: int) -> int:
-        """Move to the beginning of the last ``lines`` lines of the file, and return its offset.
+        """Move to the beginning of the last ``lines`` lines, and return its offset. The last line may be
+        incomplete.
 
-        The last line may be incomplete. The part of the file before these lines is not read.
+        The part of the file before these lines is not read.
         """
         end = at = self.size
         if lines > 0 and end > 0:

@@ -1,4 +1,4 @@
-"""Measures how much CPU time and memory this machine and single trials use."""
+"""Measures the CPU time and the memory that this machine and single trials use."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class MachineUsage:
         self._memory = _limited(proc, cgroups, "memory", ("memory.max", "memory.limit_in_bytes"))
 
     def read(self) -> tuple[float, int]:
-        """Return the CPU seconds used since the machine or container started, and the MiB of memory in use.
+        """Return the CPU seconds used since the start of the machine or container, and the MiB in use.
 
-        The memory does not include the file cache. Raises OSError or ValueError if the kernel does not show a
+        The MiB do not include the file cache. Raises OSError or ValueError if the kernel does not show a
         value.
         """
         seconds = None if self._cpu is None else _group_seconds(self._cpu)
@@ -43,10 +43,9 @@ class MachineUsage:
 
 
 def of_trial(shim: int) -> tuple[float, int]:
-    """Return the CPU seconds and the MiB of memory that a trial's processes use.
+    """Return the CPU seconds and the MiB of a trial's processes: its shim and all descendants of the shim.
 
-    These are the process ``shim`` and all its descendants. Memory that processes share is counted for each of
-    them.
+    Memory that processes share is counted for each of them.
     """
     ticks = pages = 0
     for pid in (shim, *procs.descendants(shim)):
@@ -100,7 +99,7 @@ def _machine_memory(proc: str) -> int:
 
 
 def _pairs(path: str) -> Iterator[tuple[str, int]]:
-    """Yield the name and the number on each line of the file ``path``; nothing if the file is missing."""
+    """Yield the name and the number on each line of a file; nothing if the file is missing."""
     try:
         with open(path, encoding="ascii") as file:
             lines = file.readlines()

@@ -75,22 +75,19 @@ class Watcher:
             raise _error()
 
     def watch_file(self, path: str) -> int:
-        """Watch a file for writes and for the removal of one of its names; return the watch.
-
-        Raises OSError.
-        """
+        """Watch a file for writes and for the removal of one of its names. Raises OSError."""
         return self._add(path, _MODIFY | _ATTRIB)
 
     def watch_directory(self, path: str) -> int:
-        """Watch a directory for files that are moved into it or deleted; return the watch. Raises OSError."""
+        """Watch a directory for files that are moved into it or deleted. Raises OSError."""
         return self._add(path, _MOVED_TO | _DELETE)
 
     def forget(self, watch: int) -> None:
-        """End the watch with this number. Do nothing if it has ended already."""
+        """End a watch. A watch that has ended already is no error."""
         self._remove_watch(self.fd, watch)
 
     def changes(self) -> list[Changed]:
-        """Return the changes that the kernel has reported since the last call. Never block."""
+        """Return the changes since the last call. Never block."""
         try:
             content = os.read(self.fd, 65536)
         except BlockingIOError:
@@ -113,7 +110,7 @@ class Watcher:
 
 
 def open_process(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when the process has ended; None if the kernel has no pidfd.
+    """Return a descriptor that becomes readable when the process has ended. None: the kernel has no pidfd.
 
     Raises ProcessLookupError if the process has ended already, OSError if no descriptor is free.
     """
