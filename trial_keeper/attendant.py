@@ -131,9 +131,7 @@ class Attendant:
         self._home = home
         self._say = say
         self._starting = threading.Lock()
-        self._kept: dict[
-            str, tuple[Process, list[int]]
-        ] = {}  # by directory, with numbers of waiting requests
+        self._kept: dict[str, tuple[Process, list[int]]] = {}  # by keeper's directory, with waiting requests
         self._ends: dict[str, int] = {}  # by directory: last request to end its keeper
         self._acts: dict[str, Callable[[Request], Any]] = {
             "write": self._write, "keep": self._keep, "end": self._end, "remove": self._remove,

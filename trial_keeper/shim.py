@@ -146,7 +146,7 @@ class _Shim:
         self._lines = b""  # lines that were written to the claim file
         self._metrics = -1
         self._main = 0
-        self._oom_kills = 0  # number of such kills before the command's start
+        self._oom_kills = 0  # out-of-memory kills in the control group before the command's start
         self._status: int | None = None
         self._stopping = False
         self._kill_at: float | None = None

@@ -9,7 +9,7 @@ import os
 import time
 
 TICKS = 10  # ticks per second: the lease file contains its time in ticks
-GRACE_S = 3.0  # for the command after the end of the lease; the server waits at least 5 s after that end
+GRACE_S = 3.0  # seconds of grace after the lease's end; the server waits at least 5 s after that end
 
 
 class Deadline:
