@@ -32,6 +32,7 @@ class Catalog:
         self._index = index
         self._stamp: tuple[int, int] | None = None  # stamp of the index file at the last ``refresh``
         self._readers: dict[str, ExperimentReader] = {}
+        self._reading = asyncio.Lock()  # held by reads, so that none brings back an entry removed meanwhile
 
     def __contains__(self, experiment_id: str) -> bool:
         return experiment_id in self.entries
@@ -57,7 +58,8 @@ class Catalog:
 
         Raise HomeError if the file cannot be read.
         """
-        self.entries = await asyncio.to_thread(self._index.entries) | self.entries
+        async with self._reading:
+            self.entries = await asyncio.to_thread(self._index.entries) | self.entries
 
     async def refresh(self, *, port: int, has_open: Callable[[str], bool]) -> None:
         """Read the changes that other processes have made in the index file. Only log an error if it is
@@ -66,6 +68,10 @@ class Catalog:
         For an experiment that this server runs or shows (``has_open``), only the user's tags and archive mark
         are taken from the file.
         """
+        async with self._reading:
+            await self._refresh(port=port, has_open=has_open)
+
+    async def _refresh(self, *, port: int, has_open: Callable[[str], bool]) -> None:
         stamp = await asyncio.to_thread(self._index.stamp)
         if stamp == self._stamp:
             return
@@ -90,8 +96,14 @@ class Catalog:
 
     async def withdraw(self, experiment_id: str) -> None:
         """Remove the index entry of an experiment that could not be created."""
-        if self.entries.pop(experiment_id, None) is not None:
+        if experiment_id in self.entries:
             await self._undo(lambda: self._index.remove(experiment_id))
+            await self.drop(experiment_id)
+
+    async def drop(self, experiment_id: str) -> None:
+        """Forget an entry that was removed from the index."""
+        async with self._reading:
+            self.entries.pop(experiment_id, None)
 
     async def put_back(self, before: IndexEntry) -> None:
         """Restore the earlier index entry of an experiment that could not be resumed."""

@@ -29,6 +29,7 @@ from nnimgr.core.managing.experiments import (
 from nnimgr.core.managing.folder import Surroundings, make_folder, require_database
 from nnimgr.core.managing.index_notes import IndexNotes
 from nnimgr.core.managing.leftovers import Remains
+from nnimgr.core.managing.locks import ExperimentLocks
 from nnimgr.core.managing.lookup import Lookup
 from nnimgr.core.managing.nni_folder import adopt
 from nnimgr.core.managing.stand_ins import StandIns
@@ -90,7 +91,7 @@ class NNIManager(Lookup):
         self._clock = clock
         self.remains = Remains(assembly)
         self.stored = StoredSummaries()
-        self._creating = asyncio.Lock()  # held while an experiment is created, viewed, resumed or deleted
+        self._locks = ExperimentLocks()  # held while an experiment is created, viewed, resumed or deleted
 
     async def __aenter__(self) -> NNIManager:
         """Open all experiments that belong to this port by the index file, except stopped and ended
@@ -144,13 +145,13 @@ class NNIManager(Lookup):
         draft = await Draft.of(new)
         if new.id is not None:
             check_experiment_id(new.id)
-        async with self._creating:  # two requests with the same id may arrive at once
-            self._at_rest.refuse_deleted(new.id)
-            if new.id is not None and new.id in self._catalog:
-                if await draft.is_created(new.id, self.reader(new.id)):
-                    return new.id, False
-            await self._catalog.load()
-            experiment_id = new.id or new_experiment_id(self._catalog.entries.keys())
+        await self._catalog.load_more()
+        experiment_id = new.id or new_experiment_id({*self._catalog.entries, *self._locks})
+        async with self._locks.of(experiment_id):  # two requests with the same id may arrive at once
+            self._at_rest.refuse_deleted(experiment_id)
+            if experiment_id in self._catalog:
+                if await draft.is_created(experiment_id, self.reader(experiment_id)):
+                    return experiment_id, False
             await self._begin(experiment_id, draft)
         return experiment_id, True
 
@@ -185,7 +186,7 @@ class NNIManager(Lookup):
         ``new``: request whose environment replaces the experiment's stored environment; None keeps the stored
         environment.
         """
-        async with self._creating:
+        async with self._locks.of(experiment_id):
             self._at_rest.refuse_deleted(experiment_id)
             await self._resume(experiment_id, new)
 
@@ -233,7 +234,7 @@ class NNIManager(Lookup):
         With ``detach``, the trials continue, and their ids are returned at once. An experiment that no server
         has open is opened first, because detached trials may still run.
         """
-        async with self._creating:
+        async with self._locks.of(experiment_id):
             self._at_rest.refuse_deleted(experiment_id)
             entry = self._catalog.entries.get(experiment_id)
             if self.viewed(experiment_id) and entry is not None:
@@ -293,7 +294,7 @@ class NNIManager(Lookup):
 
         Raise UnknownExperiment or RequestRefused.
         """
-        async with self._creating:
+        async with self._locks.of(experiment_id):
             if not self.viewed(experiment_id):
                 await self._catalog.load_more()
                 self._at_rest.refuse_deleted(experiment_id)
@@ -309,13 +310,13 @@ class NNIManager(Lookup):
         With ``leave``, files that cannot be removed from a machine stay there, and sentences about these
         files are returned. Raise UnknownExperiment or RequestRefused.
         """
-        async with self._creating:
+        async with self._locks.of(experiment_id):
             entry = await self._take(experiment_id, wish="deleted")
             self._catalog.close_reader(experiment_id)
             self._at_rest.deleting.add(experiment_id)
         try:  # without the lock, because the removal of a large folder takes long
             left = await self._at_rest.delete(entry, self.remains, leave=leave)
-            self._catalog.entries.pop(experiment_id, None)
+            await self._catalog.drop(experiment_id)
             return left
         finally:
             self._catalog.close_reader(experiment_id)  # a reader may have been opened meanwhile
