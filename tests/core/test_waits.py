@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from tests.core.lab import LIMIT_S, Lab
+from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState, Touched
+from nnimgr.store.writer import ExperimentWriter
+from tests.core.lab import LIMIT_S, Lab, until, until_status
 from tests.core.test_manager import Server
 from tests.dispatcher.hosting import eventually
+from training_services.base import KnownKeepers
 from training_services.fake import FakeService, hold, started
 
 
@@ -49,3 +55,80 @@ async def test_a_create_waits_for_no_other_experiment(server: Server) -> None:
         service.may_close.set()
         await asyncio.gather(resuming, stopping, return_exceptions=True)
         assert manager.latest == "slow"
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnimgr.core.running.waits.SHOWN_AFTER_S", 0.0)
+
+
+@pytest.mark.usefixtures("shown_at_once")
+async def test_a_commit_that_the_disk_does_not_complete_is_shown(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers, append = asyncio.Event(), ExperimentWriter.append
+
+    async def slow(
+        self: ExperimentWriter, state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched
+    ) -> None:
+        await answers.wait()
+        await append(self, state, turn, touched)
+
+    lab.service.default = [started(), hold()]
+    async with lab.runner(trial_concurrency=1) as runner:
+        await until(runner, lambda: runner.state.counts.get(f.TrialStatus.RUNNING) == 1)
+        monkeypatch.setattr(ExperimentWriter, "append", slow)
+        waits = f"the disk has not completed a commit in {lab.directory}/db for 0 s"
+        with caplog.at_level(logging.WARNING):
+            runner.post(f.TrialNoted(trial_id=next(iter(runner.state.trials)), note="slow"))
+            await eventually(lambda: waits in sentences(runner))
+            await eventually(lambda: f"experiment exp: {waits}" in caplog.messages)
+        assert runner.now() == f"1 of 1 slots busy; {waits}"
+        answers.set()
+        await eventually(lambda: waits not in sentences(runner))
+
+
+@pytest.mark.usefixtures("shown_at_once")
+async def test_a_service_that_opens_slowly_is_shown(lab: Lab) -> None:
+    opens = asyncio.Event()
+
+    class Slow(FakeService):
+        async def open(self, known: KnownKeepers) -> None:
+            await opens.wait()
+            await super().open(known)
+
+    lab.service = Slow()
+    async with lab.runner(max_trial_number=1) as runner:
+        waits = "its training service has been opening for 0 s"
+        await eventually(lambda: waits in sentences(runner))
+        assert runner.now().endswith(f"; {waits}")
+        opens.set()
+        await until_status(runner, f.ExperimentStatus.DONE)
+        assert waits not in sentences(runner)
+
+
+async def test_a_restart_of_the_tuner_is_in_the_sentence(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnimgr.core.running.algorithm_process.RESTART_DELAYS_S", (3600.0, 3600.0))
+    lab.dies = 1
+    async with lab.runner(trial_concurrency=1) as runner:
+        await until(runner, lambda: bool(lab.reader().failures()))
+        assert runner.now().endswith("; waits for the tuner, which restarts after an error (attempt 2)")
+
+
+async def test_the_sentence_about_a_restart_ends_with_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnimgr.core.running.algorithm_process.RESTART_DELAYS_S", (0.0, 0.0))
+    lab.dies, lab.service.default = 1, [started(), hold()]
+    async with lab.runner(trial_concurrency=1) as runner:
+        await until(runner, lambda: bool(lab.service.orders))
+        assert "restarts" not in runner.now()
+
+
+def sentences(runner: ExperimentRunner) -> list[str]:
+    return [notice.sentence for notice in runner.notices.values()]

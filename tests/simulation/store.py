@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.fold import apply
@@ -102,6 +103,7 @@ class SimWriter:
 
     def __init__(self, store: Store, die: Callable[[str], None]) -> None:
         self._store, self._kernel, self._die = store, store.kernel, die
+        self.path = Path("/db/nnimgr.sqlite")
         self.db_id = "db"
         self.m_epoch = 0
         self.missing: HighWater | None = None

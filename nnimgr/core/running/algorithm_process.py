@@ -58,12 +58,20 @@ class AlgorithmProcess:
         self._answered = False  # True after the first answer of the current child
         self._unanswered = False  # True while the child has a pending request
         self._deaths = 0  # number of crashes since the child last worked
+        self._restarting = False  # True from a failure until the next child is ready
         self._learns = True
         self._judging: list[tuple[str, int, int, int, str]] = []
         self._commits_to_catch_up = 0  # number of commits until all unsent metrics are stored
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving: list[Child] = []
         self._closed = False
+
+    @property
+    def restart(self) -> str | None:
+        """Return a sentence about a restart that is not over yet, or None."""
+        if not self._restarting:
+            return None
+        return f"waits for the {self.role}, which restarts after an error (attempt {self._deaths + 1})"
 
     async def begin(self) -> None:
         """Start a child process, in which the algorithm rebuilds its state from all committed facts."""
@@ -122,6 +130,7 @@ class AlgorithmProcess:
         first, longest = RESTART_DELAYS_S
         delay = min(first * 2**self._deaths, longest)
         self._deaths += 1
+        self._restarting = True
         self._later(self._restart(delay), f"{state.id}:restart-{self.role}")
 
     def halt(self) -> list[Child]:
@@ -182,7 +191,7 @@ class AlgorithmProcess:
             case m.Idle():
                 self._notices.pop(self.role, None)
             case m.Ready():
-                self._ready, self._learns = True, message.learns
+                self._restarting, self._ready, self._learns = False, True, message.learns
                 self.judges = self.judges or message.judges
                 if message.note:
                     self._notices[f"{self.role} rebuilt"] = Notice(subject=message.note)

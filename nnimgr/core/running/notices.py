@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Notice"]
+from nnimgr.rules.state import ExperimentState
+
+__all__ = ["Notice", "notices_of"]
+
+FRUITLESS = 5  # after this number of trials in a row without a result, a notice is shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +25,21 @@ class Notice:
     @property
     def sentence(self) -> str:
         return self.subject if self.seconds is None else f"{self.subject} for {self.seconds:.0f} s"
+
+
+def notices_of(state: ExperimentState) -> dict[str, Notice]:
+    """Return the notices that follow from the state of an experiment, by subject."""
+    found = {}
+    if state.missing:
+        sentence = (
+            "the database was replaced by an older one, or lost its write-ahead log: "
+            f"{state.missing} recorded events are missing; trials that are not in it were stopped"
+        )
+        found["database"] = Notice(subject=sentence)
+    if state.fruitless >= FRUITLESS:
+        sentence = (
+            f"{FRUITLESS} or more trials in a row have ended without a result that the tuner can use: "
+            f"the first of them, {state.fruitless_since}"
+        )
+        found["results"] = Notice(subject=sentence)
+    return found

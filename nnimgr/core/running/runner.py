@@ -13,16 +13,18 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Protocol
 
 from nnimgr.config import AlgorithmConfig
 from nnimgr.core.running import requests
 from nnimgr.core.running.mailbox import Builder, Item, Mailbox, Request
-from nnimgr.core.running.notices import Notice
+from nnimgr.core.running.notices import Notice, notices_of
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.core.running.search import Search
 from nnimgr.core.running.service_session import ServiceSession
 from nnimgr.core.running.takes_requests import TakesRequests
+from nnimgr.core.running.waits import Wait
 from nnimgr.rules import facts as f
 from nnimgr.rules.activity import happening
 from nnimgr.rules.commands import AskFurther, AskTuner, Command
@@ -34,7 +36,6 @@ from training_services.base import TrainingService
 logger = logging.getLogger(__name__)
 
 TURNS_WITHOUT_END = 10_000
-FRUITLESS = 5  # after this number of trials in a row without a result, a notice is shown
 
 LIVE = frozenset({f.ExperimentStatus.INITIALIZED, f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING})
 
@@ -44,6 +45,7 @@ class Writer(Protocol):
     (``nnimgr.store.writer.ExperimentWriter``).
     """
 
+    path: Path
     db_id: str
     m_epoch: int
 
@@ -94,6 +96,7 @@ class ExperimentRunner(TakesRequests):
         self.last_number = state.number
         self.search: Search | None = None
         self._writer, self._make_search = writer, make_search
+        self._committing = Wait(f"the disk has not completed a commit in {writer.path.parent}")
         self._clock, self._on_turn = clock, on_turn
         self._mailbox = Mailbox()
         self.session = ServiceSession(
@@ -181,32 +184,27 @@ class ExperimentRunner(TakesRequests):
         """Return one sentence, without a full stop, about what the experiment is doing."""
         if self.session.closing is not None:
             return f"{self.state.reason}; waits until its agents have left all machines"
-        return happening(
+        doing = happening(
             self.state,
             self._clock(),
             searching=self.search is not None,
             outstanding=self.outstanding,
             service_trouble=self.session.trouble if self.session.service is None else None,
         )
+        restarts = self.search.restarts if self.search is not None else ()
+        return "; ".join([doing, *restarts, *(wait.sentence for wait in self._waits().values())])
 
     @property
     def notices(self) -> Mapping[str, Notice]:
         """Return the experiment's current notices by subject, for example about a call that takes long."""
         found = dict(self.search.all_notices) if self.search is not None else {}
         found |= {about: Notice(subject=told) for about, told in self.session.notices.items()}
-        if self.state.missing:
-            sentence = (
-                "the database was replaced by an older one, or lost its write-ahead log: "
-                f"{self.state.missing} recorded events are missing; trials that are not in it were stopped"
-            )
-            found["database"] = Notice(subject=sentence)
-        if self.state.fruitless >= FRUITLESS:
-            sentence = (
-                f"{FRUITLESS} or more trials in a row have ended without a result that the tuner can use: "
-                f"the first of them, {self.state.fruitless_since}"
-            )
-            found["results"] = Notice(subject=sentence)
-        return found
+        return found | notices_of(self.state) | self._waits()
+
+    def _waits(self) -> dict[str, Notice]:
+        """Return the notices about long waits for the disk and for the training service, by subject."""
+        waits = {"commit": self._committing.notice, "opening": self.session.opening.notice}
+        return {about: notice for about, notice in waits.items() if notice is not None}
 
     @property
     def outstanding(self) -> int:
@@ -310,7 +308,8 @@ class ExperimentRunner(TakesRequests):
         state = self.state
         if turn.recorded:
             touched = state.take_touched()
-            await self._writer.append(state, turn.recorded, touched)
+            with self._committing.measured(state.id):
+                await self._writer.append(state, turn.recorded, touched)
             self.last_number = state.number
             self.session.committed(turn.recorded, touched.jobs)
             if self.search is not None:

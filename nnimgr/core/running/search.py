@@ -59,6 +59,11 @@ class Search:
         silence = None if "tuner" in self._notices else self._tuner.silence
         return self._notices if silence is None else self._notices | {"tuner": silence}
 
+    @property
+    def restarts(self) -> list[str]:
+        """Return a sentence about each algorithm that is being restarted after an error."""
+        return [restart for process in self._processes.values() if (restart := process.restart) is not None]
+
     async def open(self, state: ExperimentState) -> None:
         """Start the child processes of tuner and assessor, which rebuild their state from all committed
         facts.

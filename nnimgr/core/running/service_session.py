@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from nnimgr.core.running.mailbox import Mailbox
 from nnimgr.core.running.search import Search
+from nnimgr.core.running.waits import Wait
 from nnimgr.rules import facts as f
 from nnimgr.rules.commands import CancelJob, Command, SubmitJob, UpdateJob
 from nnimgr.rules.phases import parameter_record
@@ -53,9 +54,10 @@ class Database(Protocol):
 class ServiceSession:
     """Session of a runner with its training service.
 
-    ``service``: the open service, after all open jobs were submitted to it; else None. ``closing``: a service
-    that is being closed and may still report output of jobs. ``trouble``: the error that prevents opening a
-    service. ``left``: sentences about files or processes that the last service may have left on machines.
+    ``service``: the open service, after all open jobs were submitted to it; else None. ``closing``: a service that
+    is being closed and may still report output of jobs. ``trouble``: the error that prevents opening a
+    service. ``opening``: the wait for a service to open. ``left``: sentences about files or processes that
+    the last service may have left on machines.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class ServiceSession:
         self.service: TrainingService | None = None
         self.closing: TrainingService | None = None
         self.trouble: str | None = None
+        self.opening = Wait("its training service has been opening")
         self.left: Sequence[str] = ()
         self._state, self._database, self._make_service = state, database, make_service
         self._mailbox, self._search = mailbox, search
@@ -156,7 +159,8 @@ class ServiceSession:
         while True:
             try:
                 service = self._opening = self._make_service(self._state)
-                await service.open(self._known_keepers())
+                with self.opening.measured(self._state.id):
+                    await service.open(self._known_keepers())
                 break
             except ServiceUnavailable as error:
                 self.trouble = str(error)
@@ -212,7 +216,8 @@ class ServiceSession:
         self._keepers_left = False
         with contextlib.suppress(ServiceUnavailable):
             service = self._make_service(self._state)
-            await service.open(self._known_keepers())
+            with self.opening.measured(self._state.id):
+                await service.open(self._known_keepers())
             await service.close(detach=False)
             async for events in service.events():  # events about keepers that have exited
                 for event in events:

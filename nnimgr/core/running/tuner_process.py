@@ -113,7 +113,7 @@ class TunerProcess(AlgorithmProcess):
         """
         old = self._dismiss()
         self._deaths = 0
-        self.judges = False
+        self.judges = self._restarting = False
         self._asking.last_answer_s = 0.0
         for about in ("tuner", "tuner owes", "tuner rebuilt"):
             self._notices.pop(about, None)
