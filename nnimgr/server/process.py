@@ -46,6 +46,8 @@ __all__ = ["Listeners", "run"]
 
 _FIRST_EXPERIMENT_S = 30.0  # seconds to wait for the first experiment before an idle server exits
 _LAST_ANSWERS_S = 2
+_SHUTDOWN_S = 60.0  # limit for a shutdown, after which the process ends as a second signal would end it
+_CUT_SHORT = 1  # exit code after a shutdown that was cut short
 _DATE_S = 1.0  # seconds; resolution of the Date header
 
 # Threads that write to databases run Python code as well. With Python's default of 5 ms, the event loop would
@@ -146,8 +148,17 @@ async def _until_told(options: ServeOptions, parts: ApiParts, serving: asyncio.T
         logger.info("the server is shutting down: %s", why)
         closing.set()
 
+    signals: list[str] = []
+
+    def take(name: str) -> None:
+        signals.append(name)
+        if len(signals) == 1:
+            leave(name)
+        else:
+            _cut_short(parts, f"by a second signal, {name}")
+
     for signal_number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signal_number, leave, signal_number.name)
+        loop.add_signal_handler(signal_number, take, signal_number.name)
     tasks: list[asyncio.Task[Any]] = [asyncio.create_task(closing.wait(), name="server:closing")]
     if options.until_idle:
         tasks.append(asyncio.create_task(_leave_when_idle(parts, leave), name="server:idle"))
@@ -155,8 +166,20 @@ async def _until_told(options: ServeOptions, parts: ApiParts, serving: asyncio.T
         await asyncio.wait({serving, *tasks}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         closing.set()
+        loop.call_later(_SHUTDOWN_S, _cut_short, parts, f"after {_SHUTDOWN_S:g} s")
         for task in tasks:
             task.cancel()
+
+
+def _cut_short(parts: ApiParts, how: str) -> None:
+    """End the process now, even if threads hang. Nothing is lost, because the logs are durable."""
+    unclosed = parts.manager.unclosed
+    waited = f" while it waited for experiment {', '.join(unclosed)} to close" if unclosed else ""
+    logger.warning(
+        "the shutdown was cut short %s%s; trials continue, and the next server adopts them", how, waited
+    )
+    logging.shutdown()
+    os._exit(_CUT_SHORT)
 
 
 async def _leave_when_idle(parts: ApiParts, leave: Callable[[str], None]) -> None:

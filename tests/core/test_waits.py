@@ -57,6 +57,23 @@ async def test_a_create_waits_for_no_other_experiment(server: Server) -> None:
         assert manager.latest == "slow"
 
 
+async def test_a_shutdown_names_the_experiments_that_it_waits_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("nnimgr.core.managing.supervision.CLOSING_SHOWN_AFTER_S", 0.0)
+    service = slow_service(server, "slow")
+    async with server.manager() as manager:
+        await manager.create(server.new("slow"))
+        await until(manager.get("slow"), lambda: bool(service.orders))
+        closing = asyncio.create_task(manager.__aexit__())
+        sentence = "the shutdown waits for experiment slow to close; another SIGTERM or Ctrl-C ends the wait"
+        await eventually(lambda: sentence in caplog.messages)
+        assert manager.unclosed == ["slow"]
+        service.may_close.set()
+        await asyncio.wait_for(closing, LIMIT_S)
+        assert manager.unclosed == []
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     made = Lab(tmp_path)

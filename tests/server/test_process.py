@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import cast
@@ -129,3 +131,43 @@ async def test_a_long_experiment_outlives_that_wait(monkeypatch: pytest.MonkeyPa
     assert not server.why.done()
     server.manager.stop("a")
     assert await server.left() == "no active experiment is left"
+
+
+# A server that has got one signal, or whose limit has elapsed, and whose experiment "slow" does not close.
+_STUCK = """
+import asyncio, logging, os, signal, sys
+from types import SimpleNamespace
+from nnimgr.api.shutdown import Shutdown
+from nnimgr.server import process
+from nnimgr.server.options import ServeOptions
+
+async def main(limit_s, signals):
+    process._SHUTDOWN_S = float(limit_s)
+    parts = SimpleNamespace(manager=SimpleNamespace(unclosed=["slow"]), shutdown=Shutdown())
+    serving = asyncio.create_task(asyncio.Event().wait())
+    told = asyncio.create_task(process._until_told(ServeOptions(port=1, host="::1"), parts, serving))
+    for name in signals.split():
+        await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.Signals[name])
+    await told
+    await asyncio.Event().wait()
+
+logging.basicConfig(format="%(message)s", level="INFO")
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "signals", "how"),
+    [("3600", "SIGTERM SIGINT", "by a second signal, SIGINT"), ("0", "SIGTERM", "after 0 s")],
+)
+def test_a_shutdown_ends_although_an_experiment_does_not_close(limit_s: str, signals: str, how: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _STUCK, limit_s, signals], stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    assert ended.stderr.splitlines() == [
+        "the server is shutting down: SIGTERM",
+        f"the shutdown was cut short {how} while it waited for experiment slow to close; trials continue, "
+        "and the next server adopts them",
+    ]
+    assert ended.returncode == 1

@@ -136,6 +136,11 @@ class Lookup:
         }
 
     @property
+    def unclosed(self) -> list[str]:
+        """Return the experiments that a shutdown of this server still waits for."""
+        return self._supervision.unclosed
+
+    @property
     def idle(self) -> bool:
         """True if the server shows no experiment, all its experiments are stopped, and no trial may still
         run on a silent machine.

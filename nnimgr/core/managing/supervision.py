@@ -30,6 +30,7 @@ __all__ = ["Held", "Supervision"]
 
 logger = logging.getLogger(__name__)
 
+CLOSING_SHOWN_AFTER_S = 2.0
 RESTART_S = (1.0, 30.0)  # first and longest wait before a runner is restarted after a failed commit
 
 
@@ -92,11 +93,23 @@ class Supervision:
         return self._held.get(experiment_id)
 
     async def close(self) -> None:
-        """Close all experiments. Their trials continue."""
+        """Close all experiments. Their trials continue. If that takes long, log which ones are waited for."""
         self._closing = True
         for held in self:
             _end(held)
-        await asyncio.gather(*(held.task for held in self), return_exceptions=True)
+        ends = asyncio.gather(*(held.task for held in self), return_exceptions=True)
+        await asyncio.wait({ends}, timeout=CLOSING_SHOWN_AFTER_S)
+        if unclosed := self.unclosed:
+            logger.warning(
+                "the shutdown waits for experiment %s to close; another SIGTERM or Ctrl-C ends the wait",
+                ", ".join(unclosed),
+            )
+        await ends
+
+    @property
+    def unclosed(self) -> list[str]:
+        """Return the ids of the experiments whose runners have not ended."""
+        return [held.id for held in self if not held.task.done()]
 
     async def start(
         self,
