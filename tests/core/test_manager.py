@@ -37,12 +37,13 @@ class FakeAssembly(Assembly):
 
     def __init__(self) -> None:
         self.labs: dict[str, Lab] = {}
+        self.expected: set[str] = set()
 
     def expect(self, experiment_ids: Iterable[str]) -> None:
-        pass
+        self.expected.update(experiment_ids)
 
     def holds_nothing(self, experiment_id: str) -> None:
-        pass
+        self.expected.discard(experiment_id)
 
     def lab(self, experiment_id: str, directory: Path) -> Lab:
         return self.labs.setdefault(experiment_id, Lab(directory))

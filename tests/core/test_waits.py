@@ -74,6 +74,20 @@ async def test_a_shutdown_names_the_experiments_that_it_waits_for(
         assert manager.unclosed == []
 
 
+async def test_nobody_waits_for_the_jobs_of_an_experiment_that_was_detached(server: Server) -> None:
+    service = slow_service(server, "mine")
+    service.may_close.set()
+    async with server.manager() as manager:
+        await manager.create(server.new("mine"))
+        await until(manager.get("mine"), lambda: bool(service.orders))
+    service.unavailable = ["the door cannot be opened"] * 100
+    async with server.manager() as manager:
+        assert manager.get("mine").state.jobs
+        assert server.assembly.expected == {"mine"}
+        await manager.stop("mine", detach=True)
+        await eventually(lambda: not server.assembly.expected)
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
     made = Lab(tmp_path)

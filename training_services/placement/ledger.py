@@ -117,7 +117,8 @@ class HostLedger:
     jobs take every part that becomes free.
 
     A server that reopens experiments calls ``expect`` for all of them before it opens the first. No GPU, CPU
-    or memory is given to a new job until each experiment has submitted its jobs again (``rebuilt``).
+    or memory is given to a new job until each experiment has submitted its jobs again, or has none
+    (``rebuilt``).
     """
 
     _machines: dict[str, _Machine] = field(default_factory=dict)
@@ -142,7 +143,7 @@ class HostLedger:
         self._expected.update(dict.fromkeys(experiment_ids))
 
     def rebuilt(self, experiment_id: str) -> None:
-        """Record that the experiment has submitted its jobs again, or will not be opened."""
+        """Record that the experiment has submitted its jobs again, or that no job of it is waited for."""
         if experiment_id in self._expected:
             del self._expected[experiment_id]
             if not self._expected:
@@ -237,7 +238,11 @@ class HostLedger:
         if self._expected:
             self.check(need, host)
             what = "which GPUs" if need.gpus else "how much"
-            reason = f"waits until experiment {', '.join(self._expected)} has reported {what} it holds"
+            reason = (
+                f"waits until experiment {', '.join(self._expected)} has reported {what} it holds "
+                f"(to see why it has not: nnictl experiment show {next(iter(self._expected))}; "
+                f"to continue without it: nnictl stop {next(iter(self._expected))} --detach)"
+            )
             return Waits(reason, behind_others(need, host))
         machine = self._machine(host.id)
         held, over = list(machine.held.values()), machine.ended | machine.ended_since

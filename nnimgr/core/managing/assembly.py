@@ -69,9 +69,7 @@ class Assembly:
         self._tools.ledger.expect(experiment_ids)
 
     def holds_nothing(self, experiment_id: str) -> None:
-        """Record in the ledger that an experiment announced to ``expect`` has no jobs or will not be
-        opened.
-        """
+        """Record that an expected experiment has no jobs, or none that others should wait for."""
         self._tools.ledger.rebuilt(experiment_id)
 
     def service(self, state: ExperimentState, directory: Path, config: ExperimentConfig) -> TrainingService:

@@ -186,6 +186,9 @@ class Supervision:
         held = self._held.get(state.id)
         if held is not None:
             self._on_turn(held, state)
+            if not state.jobs or (state.detached and state.stop_requested):
+                # No jobs will be submitted again, so other experiments need not wait for them.
+                self._assembly.holds_nothing(state.id)
             if held.notifier is not None:
                 held.notifier.turned(state)
 
@@ -243,6 +246,7 @@ class Supervision:
                 return
             finally:
                 self._on_end(held)
+                self._assembly.holds_nothing(held.id)
                 if held.notifier is not None:
                     await held.notifier.close()
 

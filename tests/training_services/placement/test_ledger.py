@@ -217,7 +217,10 @@ def test_no_gpu_is_given_away_before_all_are_back() -> None:
     ledger.listen("x", lambda _: freed.append(None), experiment_id="x")
     ledger.expect(["y", "z"])
     assert ledger.place(need(0), HOST) == ()
-    assert isinstance(ledger.place(need(1), HOST), Waits)
+    assert waiting(ledger, need(1)) == (
+        "waits until experiment y, z has reported which GPUs it holds (to see why it has not: "
+        "nnictl experiment show y; to continue without it: nnictl stop y --detach)"
+    )
     with pytest.raises(JobRejected):
         ledger.place(need(4), host(gpu_indices=(0, 1)))
     ledger.hold(need(1, job="y-bbbbb-1", experiment="y"), HOST, (0,))
