@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Protocol, TypeVar
 
 from training_services.base import (
@@ -19,7 +20,7 @@ from training_services.base import (
     KeeperAcknowledged,
     TrialJobSpec,
 )
-from training_services.batch.platform import BatchJob, BatchPlatform
+from training_services.batch.platform import BatchJob, BatchPlatform, answer_of
 from training_services.batch.script import NOTES, make_script
 from training_services.frames import read_frames
 from trial_keeper.attempt import frames
@@ -78,7 +79,7 @@ class FollowedJob:
             parts = platform.job_folder(spec.id)
             order = BatchJob(spec.id, script, platform.folder.joinpath(*parts))
             try:
-                await self._insist(lambda: platform.submit(order))
+                await self._insist(lambda: answer_of(platform, "submit", platform.submit(order)))
             except JobRejected as rejection:
                 self._end(EndReason.NEVER_STARTED, code=None, message=str(rejection))
                 return
@@ -98,7 +99,10 @@ class FollowedJob:
             grace = timedelta(0) if code is not None else self.stop
             if grace is not None and grace != told:
                 told = grace
-                await self._insist(lambda grace=grace: platform.cancel(spec.id, grace))  # type: ignore[misc]
+                await self._insist(partial(self._cancel, grace))
+
+    async def _cancel(self, grace: timedelta) -> None:
+        await answer_of(self._platform, "cancel", self._platform.cancel(self.spec.id, grace))
 
     async def _read_metrics(self) -> None:
         parts = self._platform.job_folder(self.spec.id)
@@ -108,7 +112,7 @@ class FollowedJob:
         unread = b""  # beginning of a frame whose rest was not read yet
         while not self._spoilt:
             try:
-                piece = await self._platform.read(parts, _METRICS, self._offset + len(unread))
+                piece = await self._read(parts, _METRICS, self._offset + len(unread))
             except FileNotFoundError:
                 return
             if not piece:
@@ -134,9 +138,15 @@ class FollowedJob:
 
     async def _note(self, kind: str) -> bytes:
         try:
-            return await self._platform.read((NOTES,), f"{self.spec.id}.{kind}", 0)
+            return await self._read((NOTES,), f"{self.spec.id}.{kind}", 0)
         except FileNotFoundError:
             return b""
+
+    async def _read(self, parts: Sequence[str], path: str, offset: int) -> bytes:
+        return await answer_of(self._platform, "read", self._platform.read(parts, path, offset))
+
+    async def _loss(self) -> str | None:
+        return await answer_of(self._platform, "loss", self._platform.loss(self.spec.id))
 
     async def _finish(self, code: int | None) -> None:
         """Report the end of a job that the platform no longer lists."""
@@ -146,7 +156,7 @@ class FollowedJob:
             self._end(EndReason.EXITED, code=code)
         elif self.stop is not None:
             self._end(EndReason.NEVER_STARTED, code=None)
-        elif (why := await self._insist(lambda: self._platform.loss(self.spec.id))) is not None:
+        elif (why := await self._insist(self._loss)) is not None:
             self._lose(why)
         elif self.started:
             message = "it ended without an exit code: it was killed, or its machine was lost"

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import abc
+import asyncio
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from training_services.base import ExperimentContext, FileListing
 from training_services.keepers.host import attempt_folder
 from training_services.logs import folder_listing
 from trial_keeper.machine.untrusted_files import PlainFile
 
-__all__ = ["BatchJob", "BatchPlatform"]
+__all__ = ["BatchJob", "BatchPlatform", "answer_of"]
 
 PIECE = 1 << 20  # bytes of a file per read
+
+T = TypeVar("T")
 
 
 class BatchJob(NamedTuple):
@@ -39,11 +42,13 @@ class BatchPlatform(abc.ABC):
     If a method raises an error, the service calls the method again after ``poll_s`` seconds and shows the
     error's message as a notice. ``name`` is the platform's name in sentences. A platform that is informed of
     changes calls ``changed`` with a job's id when the job has started, has ended, or has written metrics. The
-    service also checks all jobs every ``poll_s`` seconds.
+    service also checks all jobs every ``poll_s`` seconds. A method that takes more than ``call_s``
+    seconds is canceled, and counts as failed.
     """
 
     name: str
     poll_s: float = 1.0
+    call_s: float = 120.0
     changed: Callable[[str], None] = staticmethod(lambda job_id: None)
 
     def __init__(self, context: ExperimentContext) -> None:
@@ -108,3 +113,17 @@ class BatchPlatform(abc.ABC):
         """Return the path from ``folder`` to the directory of a job."""
         _, trial_id, attempt = job_id.rsplit("-", 2)
         return attempt_folder(trial_id, int(attempt))
+
+
+async def answer_of(platform: BatchPlatform, name: str, call: Awaitable[T]) -> T:
+    """Return the result of a call of the platform's method ``name``.
+
+    Raise TimeoutError with a sentence after ``call_s`` seconds, and any error of the platform.
+    """
+    try:
+        async with asyncio.timeout(platform.call_s) as limit:
+            return await call
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise TimeoutError(f"its call of {name}() has not returned within {platform.call_s:g} s") from error

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -31,7 +31,7 @@ from training_services.base import (
     UpdateOrdered,
 )
 from training_services.batch.job import FollowedJob
-from training_services.batch.platform import BatchPlatform
+from training_services.batch.platform import BatchPlatform, answer_of
 from training_services.logs import check_log_name
 from training_services.outbox import Outbox
 
@@ -154,7 +154,7 @@ class BatchService(TrainingService):
                 pushed = set(self._jobs)
             asked = [job for job in map(self._jobs.get, pushed) if job is not None and job.submitted]
             if asked:
-                listed = await self._insist(self._platform.list)
+                listed = await self._insist(self._list)
                 for job in asked:
                     job.listed = job.spec.id in listed
                     job.news.set()
@@ -162,9 +162,12 @@ class BatchService(TrainingService):
     async def _end_strangers(self) -> None:
         """Cancel jobs of the experiment that run on the platform and that this service does not know."""
         prefix = f"{self._platform.context.experiment_id}-"
-        for job_id in await self._platform.list():
+        for job_id in await self._list():
             if job_id.startswith(prefix) and job_id not in self._jobs:
-                await self._platform.cancel(job_id, timedelta(0))
+                await answer_of(self._platform, "cancel", self._platform.cancel(job_id, timedelta(0)))
+
+    async def _list(self) -> Collection[str]:
+        return await answer_of(self._platform, "list", self._platform.list())
 
     async def _insist(self, work: Callable[[], Awaitable[T]]) -> T:
         """Retry ``work``, a call to the platform, until the call succeeds. Return its result. Raises
@@ -252,12 +255,14 @@ class BatchService(TrainingService):
         return starts[0]
 
     async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
-        return await self._platform.files(self._platform.job_folder(job_id))
+        platform = self._platform
+        return await answer_of(platform, "files", platform.files(platform.job_folder(job_id)))
 
     async def read_file(
         self, job_id: str, path: str, *, keeper_id: str | None = None, offset: int = 0
     ) -> AsyncIterator[bytes]:
-        parts = self._platform.job_folder(job_id)
-        while chunk := await self._platform.read(parts, path, offset):
+        platform = self._platform
+        parts = platform.job_folder(job_id)
+        while chunk := await answer_of(platform, "read", platform.read(parts, path, offset)):
             offset += len(chunk)
             yield chunk

@@ -45,11 +45,14 @@ class FakePlatform(BatchPlatform):
         self.error: Exception | None = None
         self.closed: set[str] = set()  # jobs that it does not take for now
         self.lost: str | None = None
+        self.hangs = False
         self.piece: int | None = None  # bytes that one read returns at most
         self.called = asyncio.Event()
 
     async def submit(self, job: BatchJob) -> None:
         self._fail()
+        if self.hangs:
+            await asyncio.Event().wait()
         if job.id in self.closed:
             raise ServiceUnavailable(f"the queue does not take {job.id}")
         self.submitted.append(job)
@@ -203,6 +206,16 @@ async def test_a_platform_that_fails_is_asked_again_and_says_why(bench: Bench) -
     bench.core.submit("aaaa1")
     await bench.until(lambda: bench.notices() == ["fake: the queue is closed; retrying"])
     bench.platform.error = None
+    await bench.until(lambda: bool(bench.platform.submitted))
+    await bench.until(lambda: not bench.notices())
+
+
+async def test_a_call_that_hangs_is_named_and_repeated(bench: Bench) -> None:
+    bench.platform.hangs, bench.platform.call_s = True, 0.01
+    bench.core.submit("aaaa1")
+    sentence = "fake: its call of submit() has not returned within 0.01 s; retrying"
+    await bench.until(lambda: bench.notices() == [sentence])
+    bench.platform.hangs = False
     await bench.until(lambda: bool(bench.platform.submitted))
     await bench.until(lambda: not bench.notices())
 
