@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import shutil
 import signal
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -30,6 +32,7 @@ from training_services.keepers.host import (
 from training_services.keepers.jobs import StartOrder
 from training_services.keepers.names import LOCAL
 from training_services.logs import FolderFiles, LogFile, folder_file, folder_listing
+from training_services.machines.file_check import FileCheck
 from training_services.machines.process import WatchedProcess, launch, lock_holder
 from training_services.machines.service import MachineService
 from training_services.placement.ledger import Host
@@ -103,6 +106,12 @@ class LocalKeeper(KeeperHost):
         self._context = context
         self._tools = tools
         self._directory = context.directory.resolve() / "keeper"
+        self._check = FileCheck(
+            partial(_missing, context.trial_code_directory, context.python),
+            hangs=f"waits for the disk of the trial code's directory {context.trial_code_directory} or of "
+            f"the Python interpreter {context.python}, which does not answer",
+            answered=lambda: self.changed(),
+        )
         self._launched: WatchedProcess | None = None  # keeper started by a call of ``keep`` that was canceled
 
     async def read_manager(self) -> Mapping[str, Any] | None:
@@ -164,17 +173,13 @@ class LocalKeeper(KeeperHost):
         return process is None
 
     async def close(self) -> None:
+        self._check.close()
         if self._launched is not None:
             self._launched.close()
             self._launched = None
 
     def obstacle(self) -> str | None:
-        context = self._context
-        if not context.trial_code_directory.is_dir():
-            return f"waits for the trial code's directory {context.trial_code_directory}, which is missing"
-        if shutil.which(context.python) is None:
-            return f"waits for the Python interpreter {context.python}, which is missing"
-        return None
+        return self._check.obstacle()
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
         folder = self._context.shared_folder
@@ -266,6 +271,15 @@ class LocalKeeper(KeeperHost):
             return process
         process.close()  # the lock is held on another file system, on a file with the same inode number
         return None
+
+
+def _missing(code: Path, python: str) -> str | None:
+    """Return a sentence about what the trials lack on this machine, or None."""
+    if not os.path.isdir(code):
+        return f"waits for the trial code's directory {code}, which is missing"
+    if shutil.which(python) is None:
+        return f"waits for the Python interpreter {python}, which is missing"
+    return None
 
 
 class LocalService(MachineService):
