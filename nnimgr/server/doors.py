@@ -43,6 +43,7 @@ __all__ = ["Doors"]
 logger = logging.getLogger(__name__)
 
 HANDSHAKE_S = 10.0
+RESOLVE_S = 10.0  # limit for the resolution of a name
 # Limit in seconds for the headers of the first request, because anyone can connect to a network door.
 FIRST_REQUEST_S = 20.0
 LAST_ANSWERS_S = 2.0
@@ -181,8 +182,8 @@ class Doors:
         wanted = _parse(address, said=_LISTEN)
         if wanted.port is None:
             raise ServiceUnavailable(f"{_LISTEN} {address!r} needs a port, as in 0.0.0.0:8081")
+        hosts = await _resolve(wanted.host, said=_LISTEN)
         async with self._opening:
-            hosts = await _resolve(wanted.host, said=_LISTEN)
             await self._open_network(wanted, hosts, said=_LISTEN)
             self._standing = _Standing(wanted.port, frozenset(hosts))
 
@@ -190,10 +191,13 @@ class Doors:
         if is_url(address):
             return await self._behind(address)
         wanted = _parse(address, said=_GIVEN)
+        if (found := self._opened(wanted)) is not None:
+            return found
+        # without the lock, because other experiments would wait for a slow name server as well
+        hosts = await _resolve(wanted.host, said=_GIVEN)
         async with self._opening:
-            found = self._network.get(wanted.key) or self._shared(wanted)
+            found = self._opened(wanted)
             if found is None:
-                hosts = await _resolve(wanted.host, said=_GIVEN)
                 if self._standing is not None and self._standing.serves(wanted, hosts):
                     _, fingerprint = await asyncio.to_thread(self._identity)
                     found = Reach([wanted.url(self._standing.port)], fingerprint)
@@ -210,11 +214,13 @@ class Doors:
         _, fingerprint = await asyncio.to_thread(self._identity)
         return Reach([url], fingerprint, self._authorities)
 
-    def _shared(self, wanted: Address) -> Reach | None:
-        """Return an open door on the wanted port, or None.
+    def _opened(self, wanted: Address) -> Reach | None:
+        """Return the open door at this address, or None.
 
-        Such a door was opened without a given port, and got this port by chance.
+        It may have been opened without a given port, and have got the wanted port by chance.
         """
+        if wanted.key in self._network:
+            return self._network[wanted.key]
         urls = () if wanted.port is None else (wanted.url(wanted.port),)
         return next((reach for reach in self._network.values() if tuple(reach.urls) == urls), None)
 
@@ -364,7 +370,12 @@ async def _resolve(host: str, *, said: str) -> _Hosts:
     """
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        async with asyncio.timeout(RESOLVE_S):
+            found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except TimeoutError as error:
+        raise ServiceUnavailable(
+            f"{said} {host} cannot be resolved: the name server has not answered within {RESOLVE_S:g} s"
+        ) from error
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ServiceUnavailable(f"{said} {host} cannot be resolved: {reason}") from error

@@ -13,6 +13,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -256,6 +257,32 @@ async def test_an_address_that_will_not_do_is_told_in_a_sentence(
     async with opened(tmp_path) as doors:
         with pytest.raises(ServiceUnavailable, match=sentence.replace("(", r"\(")):
             await doors.network(address)
+
+
+async def test_a_slow_name_server_holds_up_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    getaddrinfo = loop.getaddrinfo
+
+    async def resolve(host: str, port: int | None, *, type: int) -> Any:
+        if host == "slow.invalid":
+            asked.set()
+            await asyncio.Event().wait()
+        return await getaddrinfo(host, port, type=type)
+
+    monkeypatch.setattr(loop, "getaddrinfo", resolve)
+    async with opened(tmp_path) as doors:
+        slow = asyncio.create_task(doors.network("slow.invalid"))
+        await asked.wait()
+        await doors.network("127.0.0.1")
+        await doors.local()
+        assert not slow.done()
+        slow.cancel()
+        monkeypatch.setattr("nnimgr.server.doors.RESOLVE_S", 0.0)
+        sentence = "slow.invalid cannot be resolved: the name server has not answered within 0 s"
+        with pytest.raises(ServiceUnavailable, match=f"^nniManagerIp {sentence}$"):
+            await doors.network("slow.invalid")
 
 
 @pytest.mark.parametrize(
