@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -16,23 +17,29 @@ from training_services.placement.needs import Wants
 
 
 class FakeCluster:
-    """Answers with an error for one kind of objects, or cannot be reached."""
+    """Answers with an error for one kind of objects, or not at all, or cannot be reached."""
 
     namespace = "lab"
     server = "https://cluster"
 
-    def __init__(self, *, refuses: tuple[str, str] = ("", ""), away: bool = False) -> None:
+    def __init__(
+        self, *, refuses: tuple[str, str] = ("", ""), away: bool = False, hangs_at: str | None = None
+    ) -> None:
         self.asked: list[tuple[str, str, bool]] = []
-        self._refuses, self._away = refuses, away
+        self._refuses, self._away, self._hangs_at = refuses, away, hangs_at
 
     async def connect(self) -> None:
         if self._away:
             raise ServiceUnavailable("nobody answers")
+        if self._hangs_at == "login":
+            await asyncio.Event().wait()
 
     async def create(
         self, resource: Resource, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False
     ) -> dict[str, Any]:
         self.asked.append((body["kind"], namespace, dry_run))
+        if body["kind"] == self._hangs_at:
+            await asyncio.Event().wait()
         kind, message = self._refuses
         if body["kind"] == kind:
             raise ApiError(403, "Forbidden", message)
@@ -77,6 +84,19 @@ async def test_a_cluster_that_is_away_says_nothing() -> None:
     assert found == (None, "the cluster could not be asked: nobody answers")
     assert await usual_namespace(cluster) == "default"
     assert await usual_namespace(FakeCluster()) == "lab"
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [("login", "the login"), ("Secret", "the dry run of secrets"), ("Pod", "the dry run of pods")],
+)
+async def test_a_call_that_hangs_is_named(monkeypatch: pytest.MonkeyPatch, kind: str, call: str) -> None:
+    monkeypatch.setattr("training_services.kubernetes.preview.ANSWER_S", 0.0)
+    cluster = FakeCluster(hangs_at=kind)
+    found = await verdict(cluster, "My_Exp", planned(KubernetesConfig(image="a")))
+    assert found == (None, f"the cluster could not be asked: {call} has not been answered within 0 s")
+    if kind == "login":
+        assert await usual_namespace(cluster) == "default"
 
 
 def test_the_first_job_has_a_name_that_can_be_one() -> None:

@@ -60,10 +60,11 @@ def first_job(
 
 
 async def usual_namespace(cluster: Asked) -> str:
-    """Return the namespace of the kubeconfig's context, or ``default`` if no kubeconfig can be read."""
+    """Return the namespace of the kubeconfig's context, or ``default`` if it cannot be read in time."""
     try:
-        await cluster.connect()
-    except ServiceUnavailable:
+        async with asyncio.timeout(ANSWER_S):
+            await cluster.connect()
+    except (ServiceUnavailable, TimeoutError):
         return USUAL_NAMESPACE
     return cluster.namespace
 
@@ -83,12 +84,18 @@ async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any
         "metadata": {**template["metadata"], "name": manifest["metadata"]["name"], "namespace": namespace},
         "spec": template["spec"],
     }
+    call = "the login"
     try:
         async with asyncio.timeout(ANSWER_S):
             await cluster.connect()
-            await cluster.create(CONFIG_MAPS, namespace, owner(belonging), dry_run=True)
-            await cluster.create(SECRETS, namespace, secret(belonging, {}), dry_run=True)
-            await cluster.create(JOBS, namespace, manifest, dry_run=True)
+            for resource, body in (
+                (CONFIG_MAPS, owner(belonging)),
+                (SECRETS, secret(belonging, {})),
+                (JOBS, manifest),
+            ):
+                call = f"the dry run of {resource.plural}"
+                await cluster.create(resource, namespace, body, dry_run=True)
+            call = f"the dry run of {PODS.plural}"
             # Check the Job's pod, too: quotas and admission policies are applied only when a pod is created.
             try:
                 await cluster.create(PODS, namespace, pod, dry_run=True)
@@ -97,7 +104,7 @@ async def verdict(cluster: Asked, experiment_id: str, manifest: Mapping[str, Any
                 if "cannot create resource" not in error.message:
                     raise
     except TimeoutError:
-        return None, f"the cluster could not be asked: it has given no answer within {ANSWER_S:g} s"
+        return None, f"the cluster could not be asked: {call} has not been answered within {ANSWER_S:g} s"
     except ServiceUnavailable as error:
         return None, f"the cluster could not be asked: {error}"
     except ApiError as error:
