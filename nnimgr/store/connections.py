@@ -16,6 +16,9 @@ from nnimgr.store import schema
 from nnimgr.store.errors import StoreError, empty_database
 from nnimgr.store.location import database_path
 
+CONNECTIONS = 10  # requests that read one experiment's database at the same time; others wait
+POOL_S = 30.0  # longest wait for one of these connections
+
 
 class _Compiler(SQLiteCompiler):
     """SQL compiler that includes index hints for SQLite in queries. SQLAlchemy's own compiler leaves them
@@ -35,7 +38,8 @@ class DatabaseReader:
             URL.create("sqlite", database=self.path.as_uri(), query={"mode": "ro", "uri": "true"}),
             poolclass=QueuePool,
             pool_size=2,
-            max_overflow=8,
+            max_overflow=CONNECTIONS - 2,
+            pool_timeout=POOL_S,
             connect_args={"check_same_thread": False, "timeout": 10},
         )
         self._engine.dialect.statement_compiler = _Compiler
@@ -64,6 +68,11 @@ class DatabaseReader:
         try:
             with self._engine.connect() as connection:
                 yield connection
+        except exc.TimeoutError as error:
+            raise StoreError(
+                f"{CONNECTIONS} requests have been reading the database {self.path} for {POOL_S:g} s, and no "
+                "other request can read it meanwhile; try again"
+            ) from error
         except exc.DatabaseError as error:
             self._engine.dispose()  # after a repair, old connections would still read the damaged database
             if "no such table" in str(error.orig):
