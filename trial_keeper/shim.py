@@ -126,7 +126,7 @@ class _Shim:
         "_beat", "_boot", "_booted_at", "_cap", "_changes", "_claim", "_command", "_cwd", "_directory",
         "_dropped", "_flush_at", "_flush_pause", "_flushed", "_give_up_at", "_job", "_kill_at", "_lapsed",
         "_lease", "_lines", "_logs", "_main", "_metrics", "_oom_kills", "_parameter", "_pause", "_poll",
-        "_prefix", "_pulse", "_status", "_stderr", "_stopping", "_wake",
+        "_prefix", "_pulse", "_status", "_stderr", "_stopping", "_unwritten", "_wake",
     )  # fmt: skip
 
     def __init__(self, fields: list[bytes], wake: int) -> None:
@@ -144,6 +144,7 @@ class _Shim:
         self._pulse = self._beat = -1
         self._claim = -1
         self._lines = b""  # lines that were written to the claim file
+        self._unwritten = b""  # those of them that the full disk has not taken yet
         self._metrics = -1
         self._main = 0
         self._oom_kills = 0  # out-of-memory kills in the control group before the command's start
@@ -197,7 +198,8 @@ class _Shim:
             )
         else:
             up = _up()
-            self._append(f"started {self._main} {self._booted_at + up:.6f} {up:.6f}\n".encode())
+            started = f"started {self._main} {self._booted_at + up:.6f} {up:.6f}\n"
+            self._append(started.encode(), later=True)  # the command has to be watched on a full disk, too
             self._notify()
             self._watch()
             self._seal()
@@ -355,6 +357,8 @@ class _Shim:
 
     def _flush(self, now: float) -> None:
         """Flush the metrics file to disk if it has grown; check less often, the longer it has not grown."""
+        if self._unwritten and self._put():
+            self._notify()  # a keeper that was started meanwhile has not heard of these lines
         size = os.fstat(self._metrics).st_size
         if size > self._flushed:
             self._flushed = size
@@ -397,19 +401,20 @@ class _Shim:
         line = self._stderr.last_line(LAST_WORDS) if self._stderr is not None else b""
         return line[:SHOWN].decode(errors="replace")
 
-    def _append(self, line: bytes) -> None:
-        """Append a line to the claim file; while the disk is full, notify the keeper and retry."""
+    def _append(self, line: bytes, *, later: bool = False) -> None:
+        """Write a line of the claim. While the disk is full, retry here or, with ``later``, when watching."""
         self._lines += line
-        while True:
-            try:
-                count = os.write(self._claim, line)
-                if count == len(line):
-                    return
-                os.ftruncate(self._claim, os.fstat(self._claim).st_size - count)
-            except OSError as error:
-                complain(f"shim: {self._directory}: {error}")
+        self._unwritten += line
+        while not self._put() and not later:
             self._notify()  # at once, so that the keeper does not wait for the disk
             time.sleep(RETRY_S)
+
+    def _put(self) -> bool:
+        """Write the lines that the claim file lacks; return False if the disk is full."""
+        if self._unwritten and not _extend(self._claim, self._unwritten, self._directory):
+            return False
+        self._unwritten = b""
+        return True
 
     def _notify(self) -> None:
         """Send the keeper the job id and the content of the claim file, which the trial may have deleted."""
@@ -467,6 +472,18 @@ def _write(path: str, flag: int, content: bytes) -> None:
             content = content[os.write(fd, content) :]
     finally:
         os.close(fd)
+
+
+def _extend(fd: int, lines: bytes, directory: str) -> bool:
+    """Append all lines to the claim file, or none; return False if the disk is full."""
+    try:
+        count = os.write(fd, lines)
+        if count == len(lines):
+            return True
+        os.ftruncate(fd, os.fstat(fd).st_size - count)
+    except OSError as error:
+        complain(f"shim: {directory}: {error}")
+    return False
 
 
 def _grace(prefix: str) -> float:

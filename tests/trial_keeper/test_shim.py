@@ -68,3 +68,41 @@ def test_where_there_is_no_shell_the_attempt_says_so(tmp_path: Path) -> None:
         [sys.executable, "-c", SHELLS, str(tmp_path / "attempt")], capture_output=True, text=True, check=True
     )
     assert "there is neither /bin/bash nor /bin/sh here to read it" in said.stdout
+
+
+# The disk takes no line that begins with "started" until the command has ended.
+FULL = """
+import _signal, errno, os, sys
+from trial_keeper import shim
+from trial_keeper.attempt import claim
+folder, write = sys.argv[1], os.write
+
+def write_unless_full(fd, text):
+    if text.startswith(b"started") and not os.path.exists(f"{folder}/ended"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    return write(fd, text)
+
+for number in (_signal.SIGTERM, _signal.SIGCHLD):
+    _signal.signal(number, lambda number, frame: None)
+os.write = write_unless_full
+command = (
+    f"trap 'touch {folder}/ended; exit 3' TERM; head -c 200000 /dev/zero; kill -TERM $PPID; sleep 1000 & wait"
+)
+fields = ["e-a-1", "boot", folder, command, "/", "{}", "1000000", f"{folder}/", ""]
+attempt = shim._Shim([field.encode() for field in fields], os.open(os.devnull, os.O_WRONLY))
+attempt.take_signals(())
+attempt.run(dict(os.environb))
+found = claim.read(f"{folder}/")
+print(found.started is not None, found.exit.code, found.exit.signalled, os.path.getsize(f"{folder}/stdout"))
+"""
+
+
+def test_a_command_is_watched_and_stopped_while_the_disk_is_full(tmp_path: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "attempt")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert said.stdout == "True 3 True 200000\n"
