@@ -143,8 +143,7 @@ class _Shim:
         self._wake = wake
         self._pulse = self._beat = -1
         self._claim = -1
-        self._lines = b""  # lines that were written to the claim file
-        self._unwritten = b""  # those of them that the full disk has not taken yet
+        self._lines = self._unwritten = b""  # lines for the claim file, and those that a full disk still lacks
         self._metrics = -1
         self._main = 0
         self._oom_kills = 0  # out-of-memory kills in the control group before the command's start
@@ -198,8 +197,7 @@ class _Shim:
             )
         else:
             up = _up()
-            started = f"started {self._main} {self._booted_at + up:.6f} {up:.6f}\n"
-            self._append(started.encode(), later=True)  # the command has to be watched on a full disk, too
+            self._append(f"started {self._main} {self._booted_at + up:.6f} {up:.6f}\n".encode(), later=True)
             self._notify()
             self._watch()
             self._seal()
@@ -402,7 +400,7 @@ class _Shim:
         return line[:SHOWN].decode(errors="replace")
 
     def _append(self, line: bytes, *, later: bool = False) -> None:
-        """Write a line of the claim. While the disk is full, retry here or, with ``later``, when watching."""
+        """Write a line of the claim. If the disk is full, retry here or, with ``later``, while watching."""
         self._lines += line
         self._unwritten += line
         while not self._put() and not later:
@@ -411,10 +409,9 @@ class _Shim:
 
     def _put(self) -> bool:
         """Write the lines that the claim file lacks; return False if the disk is full."""
-        if self._unwritten and not _extend(self._claim, self._unwritten, self._directory):
-            return False
-        self._unwritten = b""
-        return True
+        if claim.extend(self._claim, self._unwritten, self._directory):
+            self._unwritten = b""
+        return not self._unwritten
 
     def _notify(self) -> None:
         """Send the keeper the job id and the content of the claim file, which the trial may have deleted."""
@@ -472,18 +469,6 @@ def _write(path: str, flag: int, content: bytes) -> None:
             content = content[os.write(fd, content) :]
     finally:
         os.close(fd)
-
-
-def _extend(fd: int, lines: bytes, directory: str) -> bool:
-    """Append all lines to the claim file, or none; return False if the disk is full."""
-    try:
-        count = os.write(fd, lines)
-        if count == len(lines):
-            return True
-        os.ftruncate(fd, os.fstat(fd).st_size - count)
-    except OSError as error:
-        complain(f"shim: {directory}: {error}")
-    return False
 
 
 def _grace(prefix: str) -> float:

@@ -23,6 +23,8 @@ import errno
 import os
 import stat
 
+from trial_keeper.log import complain
+
 # All files that the keeper has for an attempt have the same prefix: ``<keeper's folder>/attempts/<job>.``
 FOLDER = "attempts"
 NAME = "claim"
@@ -134,6 +136,21 @@ def take(prefix: str, first_line: bytes) -> int | None:
         raise
     finally:
         os.unlink(own)
+
+
+def extend(fd: int, lines: bytes, directory: str) -> bool:
+    """Append all these lines to the claim file, or none of them. Return False if the disk is full.
+
+    ``directory``: the attempt's folder, which the error message in the keeper's log names.
+    """
+    try:
+        count = os.write(fd, lines)
+        if count == len(lines):
+            return True
+        os.ftruncate(fd, os.fstat(fd).st_size - count)
+    except OSError as error:
+        complain(f"shim: {directory}: {error}")
+    return False
 
 
 def read(prefix: str) -> Claim | None:

@@ -56,8 +56,8 @@ class ServiceSession:
 
     ``service``: the open service, after all open jobs were submitted to it; else None. ``closing``: a service
     that is being closed and may still report output of jobs. ``trouble``: the error that prevents opening a
-    service. ``opening``: the wait for a service to open. ``left``: sentences about files or processes that the
-    last service may have left on machines.
+    service. ``opening``: the wait for a service to open. ``left``: sentences about files or processes that
+    the last service may have left on machines.
     """
 
     def __init__(
