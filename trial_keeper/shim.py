@@ -143,7 +143,7 @@ class _Shim:
         self._wake = wake
         self._pulse = self._beat = -1
         self._claim = -1
-        self._lines = self._unwritten = b""  # lines for the claim file, and those that a full disk still lacks
+        self._lines = self._unwritten = b""  # lines of the claim, and those that a full disk still lacks
         self._metrics = -1
         self._main = 0
         self._oom_kills = 0  # out-of-memory kills in the control group before the command's start
