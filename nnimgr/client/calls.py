@@ -12,11 +12,14 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from nnimgr.client.errors import ClientError
 from trial_keeper.calls import local_http
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 __all__ = ["ApiError", "Client", "Event", "ServerGone", "problem_line"]
 
@@ -56,15 +59,19 @@ class Event:
 class Client:
     """Client of a server. ``path``: the server's Unix socket. ``url``: the server's address for people.
 
-    ``mends``: HTTP status -> last line of the error, which suggests a command to the user.
+    ``mends``: HTTP status -> last line of the error, which suggests a command to the user. ``pid``: the
+    server's process.
+
+    A call without a time limit waits for as long as the server answers other calls.
     """
 
-    def __init__(self, url: str, *, path: Path, token: str) -> None:
+    def __init__(self, url: str, *, path: Path, token: str, pid: int | None = None) -> None:
         self.url = url
         self.mends: Mapping[int, str] = {}
         self.port = urlsplit(url).port or 80
         self._path = str(path)
         self._token = token
+        self._pid = pid
         self._root = "/api/v1/"
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
 
@@ -74,7 +81,7 @@ class Client:
         ``experiment_id``: if None, the server chooses the experiment. ``prefix``: path before NNI's routes in
         the server's URLs.
         """
-        client = Client(self.url, path=Path(self._path), token=self._token)
+        client = Client(self.url, path=Path(self._path), token=self._token, pid=self._pid)
         below = f"/e/{quote(experiment_id, safe='')}" if experiment_id is not None else ""
         client._root = f"{'/' + prefix if prefix else ''}{below}/api/v1/nni/"
         return client
@@ -86,7 +93,7 @@ class Client:
         self,
         *path: str,
         body: Any = None,
-        timeout_s: float = _CALL_TIMEOUT_S,
+        timeout_s: float | None = _CALL_TIMEOUT_S,
         sent: Callable[[], None] | None = None,
     ) -> Any:
         """Send a POST request and return the JSON answer.
@@ -97,11 +104,16 @@ class Client:
 
     def put_new(self, *path: str, body: Any) -> tuple[bool, Any]:
         """Send a POST request that creates an object. Return whether it was created now, and the answer."""
-        status, answer = self._exchange("POST", path, body=body, timeout_s=_CALL_TIMEOUT_S, query={})
+        status, answer = self._exchange("POST", path, body=body, timeout_s=None, query={})
         return status == http.client.CREATED, answer
 
     def call(
-        self, method: str, *path: str, body: Any = None, timeout_s: float = _CALL_TIMEOUT_S, **query: Any
+        self,
+        method: str,
+        *path: str,
+        body: Any = None,
+        timeout_s: float | None = _CALL_TIMEOUT_S,
+        **query: Any,
     ) -> Any:
         """Send a request and return the JSON answer. Raise ApiError or ServerGone."""
         return self._exchange(method, path, body=body, timeout_s=timeout_s, query=query)[1]
@@ -112,7 +124,7 @@ class Client:
         path: tuple[str, ...],
         *,
         body: Any,
-        timeout_s: float,
+        timeout_s: float | None,
         query: Mapping[str, Any],
         sent: Callable[[], None] | None = None,
     ) -> tuple[int, Any]:
@@ -180,7 +192,18 @@ class Client:
                 raise self._gone(error) from error
 
     def _connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
+        if timeout_s is None:
+            return _LocalConnection(self._path, _CALL_TIMEOUT_S, idle=self._check_alive)
         return _LocalConnection(self._path, timeout_s)
+
+    def _check_alive(self) -> None:
+        """Raise ServerGone if the server does not answer another call."""
+        try:
+            with closing(self._connection(_CALL_TIMEOUT_S)) as connection:
+                connection.request("GET", "/healthz")
+                connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise self._gone(error) from error
 
     def _send(
         self,
@@ -223,6 +246,13 @@ class Client:
             return ApiError(status, f"The server answered {status}: {shown or 'no message'}.", [], mend=mend)
 
     def _gone(self, error: Exception) -> ServerGone:
+        from nnimgr.child import is_stopped
+
+        if self._pid is not None and is_stopped(self._pid):
+            return ServerGone(
+                f"The server (pid {self._pid}) does not answer: it is stopped, by SIGSTOP or a debugger.",
+                mend=f"Let it continue: kill -CONT {self._pid}",
+            )
         reason = str(error) or type(error).__name__
         return ServerGone(f"The server at {self.url} does not answer: {reason}.", mend=_REPEAT)
 
@@ -230,15 +260,33 @@ class Client:
 class _LocalConnection(http.client.HTTPConnection):
     """HTTP connection to the server's Unix socket ``path``, at which a trusted user must listen."""
 
-    def __init__(self, path: str, timeout_s: float | None) -> None:
+    def __init__(self, path: str, timeout_s: float, *, idle: Callable[[], None] | None = None) -> None:
         super().__init__("localhost", timeout=timeout_s)
         self._path = path
+        self._idle = idle
 
     def connect(self) -> None:
         """Connect to the socket. Raise OSError, or ForeignPeer if an untrusted user listens at the socket."""
         caller = local_http.connected(self._path, self.timeout)
-        self.sock = socket.socket(fileno=caller.detach())
+        self.sock = _LocalSocket(caller.detach(), self._idle)
         self.sock.settimeout(self.timeout)
+
+
+class _LocalSocket(socket.socket):
+    """Socket whose reads call ``idle`` at each timeout, and continue unless it raises an error."""
+
+    def __init__(self, descriptor: int, idle: Callable[[], None] | None) -> None:
+        super().__init__(fileno=descriptor)
+        self._idle = idle
+
+    def recv_into(self, buffer: WriteableBuffer, nbytes: int = 0, flags: int = 0) -> int:
+        while True:
+            try:
+                return super().recv_into(buffer, nbytes, flags)
+            except TimeoutError:
+                if self._idle is None:
+                    raise
+                self._idle()
 
 
 def problem_line(problem: Mapping[str, Any]) -> str:
