@@ -197,7 +197,7 @@ class Experiment:
         with _readable():
             server = self._home.server_running(port)
             client = connect(self._home, port)
-            answer = client.post("experiments", self.id, "stop", timeout_s=experiments.STOP_TIMEOUT_S)
+            answer = experiments.stop_experiment(client, self.id)
             if answer["serverLeaves"]:
                 has_left(server)
         for sentence in answer.get("left", ()):

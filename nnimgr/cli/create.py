@@ -51,7 +51,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
             if loaded.feasibility is not None:
                 terminal.stamped(f"Constraints: {loaded.feasibility}")
             terminal.stamped("Starting web server...")
-            client = start.client()
+            client = start.client(announced=True)
         terminal.stamped("Setting up...")
         space = canonical.pop("searchSpace")
         body = {"config": canonical, "searchSpace": space, "id": experiment_id, **surroundings()}

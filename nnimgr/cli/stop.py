@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import threading
-from collections.abc import Iterator
 
 from nnimgr.cli.selection import client_of, entries_of, named, select
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
-from nnimgr.client.experiments import STOP_TIMEOUT_S
+from nnimgr.client.experiments import stop_experiment
 from nnimgr.client.servers import has_left
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
 __all__ = ["stop", "stop_one"]
-
-_TELL_S = 1.0
 
 
 def stop(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -68,38 +63,10 @@ def stop_one(
 ) -> tuple[list[str], list[str]]:
     """Stop an experiment. Return the ids of trials that still run, and sentences about leftover files."""
     server = home.server_running(client.port)
-    with _waits_told(client, experiment_id, terminal):
-        answer = client.post(
-            "experiments", experiment_id, "stop", body={"detach": detach}, timeout_s=STOP_TIMEOUT_S
-        )
+    answer = stop_experiment(client, experiment_id, detach=detach)
     if answer["serverLeaves"] and not has_left(server):
         terminal.warn(f"The server on port {client.port} takes long to exit.")
     return list(answer["stillRunning"]), list(answer.get("left", ()))
-
-
-@contextlib.contextmanager
-def _waits_told(client: Client, experiment_id: str, terminal: Terminal) -> Iterator[None]:
-    """While the block runs, print why the stop of the experiment has to wait, whenever the reason changes."""
-    over = threading.Event()
-
-    def tell() -> None:
-        said = ""
-        while not over.wait(_TELL_S):
-            try:
-                sentence = str(client.get("experiments", experiment_id)["now"])
-            except ClientError:  # the stop itself will report the error
-                return
-            if sentence != said and not over.is_set():
-                said = sentence
-                terminal.info(f"{sentence[:1].upper()}{sentence[1:].rstrip('.')}.")
-
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
-    try:
-        yield
-    finally:
-        over.set()
-        teller.join(_TELL_S)
 
 
 def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[IndexEntry]:

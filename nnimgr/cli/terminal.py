@@ -1,7 +1,8 @@
 """Output of commands: results, warnings and errors.
 
-As in NNI, results and progress go to standard output, and warnings and errors to standard error. Lines for a
-terminal are wrapped to its width. With ``--json``, standard output is exactly one JSON value.
+Results and progress go to standard output, as in NNI; warnings and errors go to standard error, and so do
+sentences about long waits (``nnimgr.client.waits``). Lines for people are wrapped to the terminal's width.
+With ``--json``, standard output holds one JSON value and nothing else.
 """
 
 from __future__ import annotations
@@ -9,19 +10,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import sys
 from datetime import datetime
 from typing import Any, TextIO
 
 from nnimgr.client.errors import ClientError
+from nnimgr.client.lines import fitted, terminal_width
 
 __all__ = ["Terminal", "confirmed", "drop_output", "printable", "shown_time"]
 
 _GREEN, _YELLOW, _RED, _RESET = "\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
-_NARROWEST = 20
-_COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl .*$'  # commands inside sentences, which are not broken at line ends
-_NO_BREAK = "\x00"
 
 
 class Terminal:
@@ -48,7 +46,7 @@ class Terminal:
 
     @property
     def width(self) -> int:
-        return max(_NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+        return terminal_width()
 
     def act_without_reader(self) -> None:
         """Let the command continue after the reader of its output has gone, because it changes something."""
@@ -60,22 +58,22 @@ class Terminal:
         ``indent``: text before the second and later lines, if the line is too long for the terminal.
         """
         if not self.as_json:
-            self._print(self._wrapped(self.out, text, indent=indent))
+            self._print(fitted(self.out, text, indent=indent))
 
     def info(self, text: str) -> None:
         if not self.as_json:
-            self._print(self._coloured(self.out, _GREEN, self._wrapped(self.out, f"INFO: {text}")))
+            self._print(self._coloured(self.out, _GREEN, fitted(self.out, f"INFO: {text}")))
 
     def stamped(self, text: str) -> None:
         """Print a line that begins with date and time, as in NNI. A terminal gets only the time of day."""
         stamp = f"{datetime.now():%H:%M:%S} " if self.for_people else f"[{datetime.now():%Y-%m-%d %H:%M:%S}] "
         if not self.as_json:
-            wrapped = self._wrapped(self.out, f"{stamp}{text}", indent=" " * len(stamp))
+            wrapped = fitted(self.out, f"{stamp}{text}", indent=" " * len(stamp))
             self._print(self._coloured(self.out, _GREEN, wrapped))
 
     def warn(self, text: str, *, plain: str = "") -> None:
         """Print a warning. ``plain``: text to print after the warning without line breaks or colours."""
-        wrapped = self._wrapped(self.err, f"WARNING: {text}")
+        wrapped = fitted(self.err, f"WARNING: {text}")
         print(self._coloured(self.err, _YELLOW, wrapped), file=self.err)
         if plain:
             print(plain, file=self.err)
@@ -92,7 +90,7 @@ class Terminal:
                 body["mend"] = mend
             self.json({"error": body})
         for line in error.lines:
-            wrapped = self._wrapped(self.err, f"ERROR: {line}")
+            wrapped = fitted(self.err, f"ERROR: {line}")
             print(self._coloured(self.err, _RED, wrapped), file=self.err)
         if error.plain:
             print(error.plain, file=self.err)
@@ -116,25 +114,6 @@ class Terminal:
             if not self._acts:
                 raise
             drop_output(self.out)
-
-    def _wrapped(self, stream: TextIO, text: str, *, indent: str = "  ") -> str:
-        """Break long lines between words if the output is a terminal. Commands in the text are not broken."""
-        if not stream.isatty() or all(len(line) <= self.width for line in text.splitlines()):
-            return text
-        import re
-        import textwrap
-
-        def whole(command: re.Match[str]) -> str:
-            return command[0].replace(" ", _NO_BREAK)
-
-        options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-        lines = []
-        for line in text.splitlines():
-            if len(line) > self.width:
-                kept = re.sub(_COMMAND, whole, line)
-                line = textwrap.fill(kept, self.width, subsequent_indent=indent, **options)
-            lines.append(line.replace(_NO_BREAK, " "))
-        return "\n".join(lines)
 
     def _coloured(self, stream: TextIO, colour: str, text: str) -> str:
         if not stream.isatty() or os.environ.get("NO_COLOR"):

@@ -25,7 +25,7 @@ from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.trials import all_trials
 from nnimgr.client.calls import ApiError, Client, Event, ServerGone
 from nnimgr.client.errors import ClientError
-from nnimgr.client.experiments import ENDED, STOP_TIMEOUT_S, is_stopped
+from nnimgr.client.experiments import ENDED, is_stopped, stop_experiment
 from nnimgr.client.servers import answering, connect, has_left
 from nnimgr.home import Home
 
@@ -153,7 +153,7 @@ def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Pr
 
     leaves = False
     try:
-        answer = client.post("experiments", experiment_id, "stop", timeout_s=STOP_TIMEOUT_S, sent=sent)
+        answer = stop_experiment(client, experiment_id, sent=sent)
         leaves = bool(answer["serverLeaves"])
     except ApiError as error:
         if not is_stopped(Home.find(), experiment_id):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from nnimgr.client.calls import Client, Event, ServerGone
 from nnimgr.client.errors import ClientError
 from nnimgr.client.servers import DEFAULT_PORT, ServerStart, answering, connect
+from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
 
 __all__ = [
     "ENDED",
-    "STOP_TIMEOUT_S",
     "check_id",
     "events_to_the_end",
     "is_stopped",
@@ -24,14 +24,13 @@ __all__ = [
     "resume_experiment",
     "runs",
     "server_for",
+    "stop_experiment",
     "surroundings",
     "view_experiment",
 ]
 
 # Statuses that do not change until a user acts.
 ENDED = frozenset({"DONE", "STOPPED", "ERROR", "VIEWED"})
-STOP_TIMEOUT_S = 120.0  # seconds; trials have their grace period before they are killed
-_RESUME_TIMEOUT_S = 120.0
 _MOST_TRIES = 3
 
 
@@ -83,10 +82,11 @@ def post_experiment(
     that two experiments are created. Return a client of the server that created it. Raise ClientError.
     """
     try:
-        created, _ = client.put_new("experiments", body=body)
+        with waiting(f"waiting until the server has checked and created experiment {body['id']}"):
+            created, _ = client.put_new("experiments", body=body)
     except ServerGone:
         client = connect(home, client.port, no_token=no_token, url_prefix=url_prefix)
-        client.post("experiments", body=body)  # the first request may have created the experiment already
+        client.put_new("experiments", body=body)  # the first request may have created the experiment already
         return client
     if not created:
         experiment_id = body["id"]
@@ -122,13 +122,30 @@ def resume_experiment(client: Client, entry: IndexEntry) -> None:
     client.mends = {409: f"Watch it: nnictl top {entry.id}"}
     if entry.status == "VIEWED":
         client.mends = {409: f"End the view first: nnictl stop {entry.id}"}
-    client.post("experiments", entry.id, "resume", body=body, timeout_s=_RESUME_TIMEOUT_S)
+    with waiting(f"waiting until the server has resumed experiment {entry.id}"):
+        client.post("experiments", entry.id, "resume", body=body, timeout_s=None)
 
 
 def view_experiment(client: Client, experiment_id: str) -> None:
     """Let the server show a stopped experiment until a user stops it again. Raise ClientError."""
     client.mends = {409: f"Stop it first: nnictl stop {experiment_id}"}
-    client.post("experiments", experiment_id, "view")
+    with waiting(f"waiting until the server has opened experiment {experiment_id}"):
+        client.post("experiments", experiment_id, "view", timeout_s=None)
+
+
+def stop_experiment(
+    client: Client, experiment_id: str, *, detach: bool = False, sent: Callable[[], None] | None = None
+) -> Mapping[str, Any]:
+    """Stop an experiment, for as long as the server answers. Return its answer. Raise ApiError, ServerGone.
+
+    Meanwhile, print what the stop waits for.
+    """
+    with waiting(lambda: str(client.get("experiments", experiment_id).get("now") or "")):
+        body = {"detach": detach}
+        answer: Mapping[str, Any] = client.post(
+            "experiments", experiment_id, "stop", body=body, timeout_s=None, sent=sent
+        )
+    return answer
 
 
 def _refuse_elsewhere(home: Home, entry: IndexEntry, port: int) -> None:

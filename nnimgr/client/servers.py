@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from nnimgr.child import is_stopped
 from nnimgr.client.errors import ClientError
+from nnimgr.client.waits import waiting
 from nnimgr.home import HOME_VARIABLE, Home, HomeError, ServerInfo
 from training_services.private import open_private
 
@@ -69,7 +71,8 @@ class ServerStart:
 
     def __enter__(self) -> ServerStart:
         with self._stack:
-            self._stack.enter_context(self._home.starting_server(self._port))
+            with waiting(f"waiting for another command that starts the server on port {self._port}"):
+                self._stack.enter_context(self._home.starting_server(self._port))
             if self._home.server_running(self._port) is None:
                 try:
                     self._start()
@@ -90,13 +93,16 @@ class ServerStart:
                 with contextlib.suppress(subprocess.TimeoutExpired):  # it exits by itself later
                     self._process.wait(_EXIT_S)
 
-    def client(self) -> Client:
-        """Wait until the server is ready, and return a client of it. Raise ClientError."""
+    def client(self, *, announced: bool = False) -> Client:
+        """Wait until the server is ready, and return a client of it. Raise ClientError.
+
+        ``announced``: the caller has said that the server starts.
+        """
         if self._trouble is not None:
             raise self._trouble
         for _ in range(_MOST_STARTS):
             if self._process is not None:
-                self._await_ready(self._process)
+                self._await_ready(self._process, announced=announced)
                 # Do not wait for the server process to end, because it outlives this command.
                 self._process.returncode = 0
                 self._process = None
@@ -161,13 +167,14 @@ class ServerStart:
             os.close(told)
             os.close(log)
 
-    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
-        readable, _, _ = select.select([self._ready], [], [], _READY_S)
+    def _await_ready(self, process: subprocess.Popen[bytes], *, announced: bool) -> None:
+        with waiting(lambda: self._start_sentence(announced=announced)):
+            readable, _, _ = select.select([self._ready], [], [], _READY_S)
         if readable and os.read(self._ready, 1):
             return
         if not readable:
             raise ClientError(
-                f"The server on port {self._port} was not ready within {_READY_S:.0f} s.",
+                f"The server on port {self._port} was not ready within {_READY_S:.0f} s, and is ended.",
                 plain=self._log_tail(),
                 mend="Read its log, then repeat the command: {prog}",
             )
@@ -179,12 +186,22 @@ class ServerStart:
             mend=f"Use another port, if this one is the reason: {{prog}} --port {_free_port(self._port)}",
         )
 
+    def _start_sentence(self, *, announced: bool) -> str:
+        """Return a sentence with the last line of the started server's log. "": there is nothing new."""
+        lines = self._log_lines()
+        if announced and not lines:
+            return ""
+        return ": ".join([f"starting the server on port {self._port}", *lines[-1:]])
+
     def _log_tail(self) -> str:
         path = self._home.server_log_path(self._port)
-        with open(path, "rb") as file:
+        return "\n".join([*self._log_lines()[-_LOG_LINES:], f"(from {path})"])
+
+    def _log_lines(self) -> list[str]:
+        """Return the lines that the started server has written to its log."""
+        with open(self._home.server_log_path(self._port), "rb") as file:
             file.seek(self._log_from)
-            lines = file.read().decode("utf-8", "replace").splitlines()
-        return "\n".join([*lines[-_LOG_LINES:], f"(from {path})"])
+            return file.read().decode("utf-8", "replace").splitlines()
 
 
 def connect(home: Home, port: int, *, no_token: bool = False, url_prefix: str | None = None) -> Client:
@@ -210,7 +227,7 @@ def _client(home: Home, server: ServerInfo) -> Client:
             "Its trials continue, and the next nnictl command opens its experiments again.",
             mend=f"End it: kill {server.pid}",
         )
-    return Client(server.url, path=path, token=home.token())
+    return Client(server.url, path=path, token=home.token(), pid=server.pid)
 
 
 def answering(home: Home, port: int) -> Client | None:
@@ -224,20 +241,32 @@ def answering(home: Home, port: int) -> Client | None:
     until = time.monotonic() + _SOCKET_S
     while True:
         try:
-            client.get("server")
+            with waiting(lambda: _silence(server)):
+                client.get("server")
         except ServerGone:
             if server.pid is None and time.monotonic() < until:
                 time.sleep(_SOCKET_LOOK_S)
                 continue
-            if server.pid is None or not _has_ended(server.pid):
+            if server.pid is None or is_stopped(server.pid) or not has_left(server):
                 raise
             return None
         return client
 
 
+def _silence(server: ServerInfo) -> str:
+    """Return a sentence about a server that has not answered yet."""
+    pid = "" if server.pid is None else f" (pid {server.pid})"
+    stopped = server.pid is not None and is_stopped(server.pid)
+    why = ": it is stopped, by SIGSTOP or a debugger" if stopped else ""
+    return f"the server{pid} on port {server.port} has not answered yet{why}"
+
+
 def has_left(server: ServerInfo | None) -> bool:
     """Wait for a server to exit and free its port. Return whether it exited within the time limit."""
-    return server is None or server.pid is None or _has_ended(server.pid)
+    if server is None or server.pid is None:
+        return True
+    with waiting(f"waiting for the server (pid {server.pid}) on port {server.port} to exit"):
+        return _has_ended(server.pid)
 
 
 def _has_ended(pid: int) -> bool:

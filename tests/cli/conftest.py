@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nnimgr.client import waits
 from nnimgr.home import Home
-from tests.cli.fake import FakeServer
+from tests.cli.fake import FakeServer, Told
 
 
 @pytest.fixture
@@ -23,3 +24,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 def server(home: Home) -> Iterator[FakeServer]:
     with FakeServer(home).running() as server:
         yield server
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """What commands wait for, which they say at once."""
+    monkeypatch.setattr(waits, "TELL_S", 0.001)
+    told = Told()
+    monkeypatch.setattr(waits, "_say", told.say)
+    return told

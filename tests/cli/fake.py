@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
-from tests.trial_keeper.harness import LocalServer
+from tests.trial_keeper.harness import DEADLINE_S, LocalServer
 
 CANCELLED = {"status": "SYS_CANCELED", "reason": "the experiment was stopped"}
 CREATED_AT = "2026-01-02T03:04:05+00:00"
@@ -100,6 +100,23 @@ class FakeExperiment:
     tensorboards: list[dict[str, Any]] = field(default_factory=list)
 
 
+class Told:
+    """Sentences about waits that were printed."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+        self._awaited: dict[str, threading.Event] = {}
+
+    def event(self, sentence: str) -> threading.Event:
+        """Return an event that is set when the sentence is printed."""
+        return self._awaited.setdefault(sentence, threading.Event())
+
+    def say(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+        if sentence in self._awaited:
+            self._awaited[sentence].set()
+
+
 class Refused(Exception):
     def __init__(self, status: int, message: str, **more: Any) -> None:
         super().__init__(message)
@@ -121,6 +138,7 @@ class FakeServer:
         self.on_create: Callable[[FakeExperiment], None] = lambda experiment: None
         self.on_resume: Callable[[], None] = lambda: None
         self.refuse: dict[str, Refused] = {}  # path -> answer
+        self.hold: dict[tuple[str, str], threading.Event] = {}  # method and path -> event before the answer
         self.patch: dict[str, Any] = {}  # fields that an update of an experiment sets
         self.changed = threading.Condition()
         # Experiments whose event stream breaks once, after the present events.
@@ -186,6 +204,8 @@ class FakeServer:
         if (method, path) == ("GET", "server"):  # request that checks whether the server runs
             return 200, {"port": self.port, "needsToken": self.needs_token, "urlPrefix": self.url_prefix}
         self.requests.append((method, path, body))
+        if (held := self.hold.get((method, path))) is not None:
+            assert held.wait(DEADLINE_S)
         if self.leaving:
             raise Refused(503, "The server is leaving.")
         if path in self.refuse:

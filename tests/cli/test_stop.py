@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nnimgr.cli.main import main
-from tests.cli.fake import FakeServer, Refused
+from tests.cli.fake import FakeServer, Refused, Told
 
 
 def stopped(server: FakeServer) -> list[str]:
@@ -88,3 +88,9 @@ def test_one_that_cannot_be_stopped_keeps_no_other_from_it(
 def test_stopping_all_of_nothing_is_done(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stop", "--all"]) == 0
     assert capsys.readouterr().out == "INFO: There is no experiment running.\n"
+
+
+def test_what_a_stop_waits_for_is_told(server: FakeServer, told: Told) -> None:
+    server.add("abc", now="1 trial ends")
+    server.hold["POST", "experiments/abc/stop"] = told.event("1 trial ends.")
+    assert main(["stop"]) == 0

@@ -17,7 +17,8 @@ from nnimgr.client.calls import ServerGone
 from nnimgr.client.errors import ClientError
 from nnimgr.client.servers import ServerStart, connect
 from nnimgr.home import Home
-from tests.cli.fake import FakeExperiment, FakeServer, trial
+from tests.cli.fake import FakeExperiment, FakeServer, Told, trial
+from tests.trial_keeper.harness import DEADLINE_S
 
 PRELUDE = """\
 import os, signal, sys
@@ -116,6 +117,46 @@ def test_a_server_that_does_not_start_shows_its_last_words(home: Home, program: 
         server.client()
     assert caught.value.lines == (f"The server on port {port} did not start.",)
     assert caught.value.plain == f"it is broken\n(from {home.server_log_path(port)})"
+
+
+def test_a_slow_start_is_told_with_the_last_line_of_the_log(
+    home: Home, program: Program, port: int, told: Told
+) -> None:
+    os.mkfifo(home.path.parent / "go")
+    go = str(home.path.parent / "go")
+    command = program(f"print('it reads much', file=sys.stderr)\nopen({go!r}, 'w').close()\n{GOOD}")
+
+    def release() -> None:
+        said.append(told.event(f"Starting the server on port {port}: it reads much.").wait(DEADLINE_S))
+        open(go).close()
+
+    said: list[bool] = []
+    releasing = threading.Thread(target=release)
+    releasing.start()
+    with ServerStart(home, port, program=command) as server:
+        assert server.client(announced=True).port == port
+    releasing.join()
+    assert said == [True]
+
+
+def test_a_start_by_another_command_is_told(home: Home, server: FakeServer, told: Told) -> None:
+    ready = threading.Event()
+
+    sentence = f"Waiting for another command that starts the server on port {server.port}."
+
+    def start() -> None:
+        with home.starting_server(server.port):
+            ready.set()
+            said.append(told.event(sentence).wait(DEADLINE_S))
+
+    said: list[bool] = []
+    starting = threading.Thread(target=start)
+    starting.start()
+    assert ready.wait(DEADLINE_S)
+    with ServerStart(home, server.port) as start_here:
+        assert start_here.client().port == server.port
+    starting.join()
+    assert said == [True]
 
 
 def test_a_server_that_was_started_in_vain_is_ended(home: Home, program: Program, port: int) -> None:

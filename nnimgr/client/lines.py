@@ -1,0 +1,38 @@
+"""Lines for people, broken to the width of a terminal."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any, TextIO
+
+__all__ = ["fitted", "terminal_width"]
+
+_NARROWEST = 20
+_COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl .*$'  # commands inside sentences, which are not broken at line ends
+_NO_BREAK = "\x00"
+
+
+def terminal_width() -> int:
+    """Return the number of columns of the terminal."""
+    return max(_NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+
+
+def fitted(stream: TextIO, text: str, *, indent: str = "  ") -> str:
+    """Break long lines between words if the stream is a terminal. Commands are not broken."""
+    width = terminal_width()
+    if not stream.isatty() or all(len(line) <= width for line in text.splitlines()):
+        return text
+    import re
+    import textwrap
+
+    def whole(command: re.Match[str]) -> str:
+        return command[0].replace(" ", _NO_BREAK)
+
+    options: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    lines = []
+    for line in text.splitlines():
+        if len(line) > width:
+            kept = re.sub(_COMMAND, whole, line)
+            line = textwrap.fill(kept, width, subsequent_indent=indent, **options)
+        lines.append(line.replace(_NO_BREAK, " "))
+    return "\n".join(lines)

@@ -1,0 +1,53 @@
+"""Sentences about long waits, so that no command is silent.
+
+They go to standard error, because standard output is for results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+from nnimgr.client.errors import ClientError
+from nnimgr.client.lines import fitted
+
+__all__ = ["waiting"]
+
+TELL_S = 1.0  # seconds before the first sentence, and between two looks whether it has changed
+
+
+@contextlib.contextmanager
+def waiting(sentence: str | Callable[[], str]) -> Iterator[None]:
+    """While the block runs, print the sentence after a second, and again once it has changed.
+
+    ``sentence``: has no full stop. A function may return "" to print nothing. If it raises ClientError or
+    OSError, no more is printed, because the block will report the error.
+    """
+    over = threading.Event()
+
+    def tell() -> None:
+        said = ""
+        while not over.wait(TELL_S):
+            try:
+                fresh = sentence if isinstance(sentence, str) else sentence()
+            except (ClientError, OSError):
+                return
+            if fresh and fresh != said and not over.is_set():
+                said = fresh
+                _say(f"{fresh[:1].upper()}{fresh[1:].rstrip('.')}.")
+
+    teller = threading.Thread(target=tell, name="waiting", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join(TELL_S)
+
+
+def _say(sentence: str) -> None:
+    with contextlib.suppress(OSError):  # the reader of standard error has gone
+        sys.stderr.write(fitted(sys.stderr, f"INFO: {sentence}") + "\n")
+        sys.stderr.flush()
