@@ -24,6 +24,7 @@ from nnimgr.cli.selection import convert_folder, converted, select
 from nnimgr.cli.stored import named_or_brought
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
+from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 from nnimgr.index import Index, check_experiment_id
 from nnimgr.store.copies import copy_database
@@ -62,7 +63,10 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
             f"The trial code {code} is not on this machine.",
             mend="Save without it: leave --saveCodeDir out.",
         )
-    with _written(target) as archive:
+    with (
+        _written(target) as archive,
+        waiting(lambda: f"saving experiment {entry.id}: {len(archive.filelist)} files so far"),
+    ):
         _add_folder(archive, entry.directory, "experiment", leave=_LEFT_OUT | {"db"})
         _add_database(archive, entry.directory)
         archive.writestr(_ENTRY, json.dumps({entry.id: _raw(home, entry.id)}, indent=4))
@@ -99,17 +103,22 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
             )
         has_code = any(name.startswith("code/") for name in archive.namelist())
         code = _code_directory(args, has_code=has_code)
+        written: list[Path] = []
+        folders = "experiment/" if code is None else ("experiment/", "code/")
+        total = sum(name.startswith(folders) for name in archive.namelist())
         try:
-            _extract(archive, "experiment/", directory)
-            if code is not None and has_code:
-                _extract(archive, "code/", code)
+            with waiting(lambda: f"loading experiment {experiment_id}: {len(written)} of {total} files"):
+                _extract(archive, "experiment/", directory, written)
+                if code is not None and has_code:
+                    _extract(archive, "code/", code, written)
             if args.searchSpacePath and _SPACE in archive.namelist():
                 Path(args.searchSpacePath).expanduser().write_bytes(archive.read(_SPACE))
         except (OSError, zipfile.BadZipFile) as error:
             shutil.rmtree(directory, ignore_errors=True)
             raise ClientError(f"Experiment {experiment_id} cannot be loaded: {error}.") from error
     convert_folder(directory)
-    _settle(directory, code)
+    with waiting(f"stopping the loaded copy of experiment {experiment_id}"):
+        _settle(directory, code)
     named_or_brought(home, experiment_id, str(directory))
     terminal.info(f"Experiment {experiment_id} was loaded into {directory}.")
     terminal.info(f"Show it: nnictl view {experiment_id}. Continue it: nnictl resume {experiment_id}")
@@ -212,10 +221,10 @@ def _id_of(archive: zipfile.ZipFile, file: Path) -> str:
         ) from error
 
 
-def _extract(archive: zipfile.ZipFile, prefix: str, target: Path) -> None:
-    """Write the archive's files below ``prefix`` to the folder ``target``.
+def _extract(archive: zipfile.ZipFile, prefix: str, target: Path, written: list[Path]) -> None:
+    """Write the archive's files below ``prefix`` to a folder, which gets no file outside. Raise OSError.
 
-    Raise OSError if a file cannot be written, or if its name leads out of the folder.
+    ``written``: gets the written files.
     """
     make_private_folder(target)
     for info in archive.infolist():
@@ -229,3 +238,4 @@ def _extract(archive: zipfile.ZipFile, prefix: str, target: Path) -> None:
         with archive.open(info) as source, place.open("xb") as file:
             shutil.copyfileobj(source, file, _PIECE)
         place.chmod((info.external_attr >> 16) & 0o700 | 0o600)
+        written.append(place)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nnimgr.cli.configuration import load
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
+from nnimgr.client.waits import waiting
 
 if TYPE_CHECKING:
     from nnimgr.config import ExperimentConfig
@@ -54,8 +55,14 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
 async def _examine(config: ExperimentConfig, service: Any, terminal: Terminal) -> list[Finding]:
     from nnimgr.doctor import examine
 
-    findings = []
-    async for finding in examine(config, service):
-        findings.append(finding)
-        terminal.say(f"{finding.level:<7} {finding.machine}: {finding.check}: {finding.sentence}")
+    findings: list[Finding] = []
+
+    def sentence() -> str:
+        done = dict.fromkeys(finding.machine for finding in findings)
+        return f"checking the machines; done: {', '.join(done)}" if done else "checking the machines"
+
+    with waiting(sentence):
+        async for finding in examine(config, service):
+            findings.append(finding)
+            terminal.say(f"{finding.level:<7} {finding.machine}: {finding.check}: {finding.sentence}")
     return findings

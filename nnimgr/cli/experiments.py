@@ -17,6 +17,7 @@ from nnimgr.cli.times import duration_text, when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import ENDED
+from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
 from nnimgr.store.location import is_nnis_own
@@ -30,7 +31,6 @@ _DRAINING = {
     "failures": "STOPPING",
 }
 _RULE = "-" * 88
-_DELETE_TIMEOUT_S = 900.0
 _COLUMNS = (
     Column("ID", gives_way=True, least=12),
     Column("NAME", gives_way=True, least=12),
@@ -283,9 +283,12 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
         _confirm(chosen)
     code = 0
     results: list[dict[str, object]] = []
-    for entry in chosen:
+    for place, entry in enumerate(chosen, 1):
+        more = "" if entry.platform == LOCAL else " and what it has on its machines"
+        count = f" ({place} of {len(chosen)})" if args.all else ""
         try:
-            left = _delete_one(home, entry, leave=args.leave_unreachable)
+            with waiting(f"deleting experiment {entry.id}{more}{count}"):
+                left = _delete_one(home, entry, leave=args.leave_unreachable)
         except ClientError as error:
             code = 1
             results.append({"id": entry.id, "error": "\n".join(error.lines)})
@@ -321,7 +324,7 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
         query = {"leaveUnreachable": "true"} if leave else {}
         client = client_of(home, entry)
         client.mends = {409: f"Stop it first: nnictl stop {entry.id}"}
-        answer = client.call("DELETE", "experiments", entry.id, timeout_s=_DELETE_TIMEOUT_S, **query)
+        answer = client.call("DELETE", "experiments", entry.id, timeout_s=None, **query)
         return [str(sentence) for sentence in answer.get("left", ())]
     if entry.status not in ("STOPPED", "VIEWED"):  # the server that showed the experiment has ended
         raise ClientError(

@@ -13,8 +13,9 @@ from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, shown_time
 from nnimgr.cli.times import when
-from nnimgr.cli.trials import trial_named
+from nnimgr.cli.trials import file_sentence, trial_named
 from nnimgr.client.errors import ClientError
+from nnimgr.client.waits import awaited
 from nnimgr.home import Home
 
 __all__ = ["get", "list_all"]
@@ -57,7 +58,7 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
     trial = trial_named(client, entry.id, args.trial_id)
     client.mends = {**client.mends, 404: f"See: nnictl trial files {entry.id} {trial['sequence']}"}
     path = ("experiments", entry.id, "trials", trial["id"], "files", *args.path.split("/"))
-    chunks = client.stream(*path, **query)
+    chunks = awaited(client.stream(*path, **query), file_sentence(entry, trial, args.path))
     if args.output == "-":
         if terminal.as_json:
             raise ClientError(

@@ -12,9 +12,10 @@ from typing import Any
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.summary import failure_lines
 from nnimgr.cli.terminal import Terminal
-from nnimgr.cli.trials import all_trials, trial_named
+from nnimgr.cli.trials import all_trials, file_sentence, trial_named
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
+from nnimgr.client.waits import awaited
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
@@ -56,7 +57,7 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
     else:
         shown = [trial_named(client, entry.id, args.trial_id)]
         if wanted or (terminal.for_people and not args.path):
-            return _copy(client, entry.id, shown[0], args, terminal)
+            return _copy(client, entry, shown[0], args, terminal)
     places = {each["id"]: each["logPath"] for each in shown}
     if terminal.as_json:
         terminal.json({"trials": [{"id": key, "path": value} for key, value in places.items()]})
@@ -67,30 +68,31 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _copy(
     client: Client,
-    experiment_id: str,
+    entry: IndexEntry,
     trial: Mapping[str, Any],
     args: argparse.Namespace,
     terminal: Terminal,
 ) -> int:
     """Print one file of a trial: the file named with ``--file``, or the trial's standard output."""
     name = args.file or "stdout"
-    path = ("experiments", experiment_id, "trials", trial["id"], "logs", name)
+    path = ("experiments", entry.id, "trials", trial["id"], "logs", name)
     query: dict[str, object] = {"follow": "true"} if args.follow else {}
     if args.tail is not None:
         query["tail"] = args.tail
+    chunks = awaited(client.stream(*path, **query), file_sentence(entry, trial, name))
     if terminal.as_json:
-        text = b"".join(client.stream(*path, **query)).decode("utf-8", "replace")
+        text = b"".join(chunks).decode("utf-8", "replace")
         terminal.json({"trial": trial["id"], "file": name, "text": text})
         return 0
     size = 0
-    for chunk in client.stream(*path, **query):
+    for chunk in chunks:
         size += len(chunk)
         terminal.out.buffer.write(chunk)
         terminal.out.buffer.flush()
     if not size and terminal.for_people:
         terminal.warn(f"Trial {trial['sequence']} has printed nothing to {name}.")
     if not args.file and terminal.for_people and trial["status"] == "FAILED":
-        terminal.warn("\n".join(failure_lines(trial, experiment_id)))
+        terminal.warn("\n".join(failure_lines(trial, entry.id)))
     return 0
 
 

@@ -21,6 +21,7 @@ from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.update import read_plain
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
+from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 
 __all__ = ["export", "import_data"]
@@ -53,7 +54,8 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     kept = [{key: record[key] for key in ("parameter", "value")} for record in records]
-    client.post("experiments", entry.id, "import", body={"records": kept})
+    with waiting(f"importing the results ({len(kept)}) into experiment {entry.id}"):
+        client.post("experiments", entry.id, "import", body={"records": kept}, timeout_s=None)
     tuner = str(client.get("experiments", entry.id)["config"]["tuner"].get("name") or "")
     if tuner.lower() in _DEAF:
         terminal.warn(
@@ -72,7 +74,8 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
-    trials = client.call("GET", "experiments", entry.id, "export", timeout_s=300.0)["trials"]
+    with waiting(f"reading the results of experiment {entry.id}"):
+        trials = client.call("GET", "experiments", entry.id, "export", timeout_s=None)["trials"]
     metrics = _metrics(client, entry.id) if args.intermediate else None
     results = Counter(trial["trialId"] for trial in trials)
     if args.type is None and args.filename is None and terminal.for_people:
@@ -124,15 +127,16 @@ def _metrics(client: Client, experiment_id: str) -> dict[str, list[Mapping[str, 
     found: dict[str, list[Mapping[str, Any]]] = {}
     attempts: dict[str, int] = {}
     after: int | None = 0
-    while after is not None:
-        page = client.get("experiments", experiment_id, "metrics", after=after, limit=_PAGE)
-        for metric in page["metrics"]:
-            trial_id, attempt = metric["trialId"], metric["attempt"]
-            if attempt > attempts.get(trial_id, 0):
-                attempts[trial_id], found[trial_id] = attempt, []
-            if attempt == attempts[trial_id]:
-                found[trial_id].append(metric)
-        after = page["nextAfter"]
+    with waiting(lambda: f"reading the metrics of experiment {experiment_id}: {len(found)} trials so far"):
+        while after is not None:
+            page = client.get("experiments", experiment_id, "metrics", after=after, limit=_PAGE)
+            for metric in page["metrics"]:
+                trial_id, attempt = metric["trialId"], metric["attempt"]
+                if attempt > attempts.get(trial_id, 0):
+                    attempts[trial_id], found[trial_id] = attempt, []
+                if attempt == attempts[trial_id]:
+                    found[trial_id].append(metric)
+            after = page["nextAfter"]
     return found
 
 

@@ -14,6 +14,7 @@ from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import runs
 from nnimgr.client.servers import DEFAULT_PORT, connect
+from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
 from nnimgr.store.location import is_nnis_own
@@ -201,7 +202,8 @@ def _converting(experiment_id: str, convert: Callable[[], T]) -> T:
     from nnimgr.core.running.requests import RequestRefused
 
     try:
-        done = convert()
+        with waiting(f"converting experiment {experiment_id}, which NNI has run"):
+            done = convert()
     except (RequestRefused, HomeError) as error:
         sentence = str(error)
         raise ClientError(f"{sentence[0].upper()}{sentence[1:]}.", mend=f"See: {_LIST}") from error

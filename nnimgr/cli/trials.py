@@ -19,7 +19,7 @@ from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
-__all__ = ["all_trials", "list_all", "lost", "retry", "stop", "trial_named"]
+__all__ = ["all_trials", "file_sentence", "list_all", "lost", "retry", "stop", "trial_named"]
 
 _PAGE = 1000
 _MOST_CANDIDATES = 10
@@ -176,6 +176,13 @@ def _mends_of_open(entry: IndexEntry) -> dict[int, str]:
     return (
         {} if entry.status in ("STOPPED", "VIEWED") else {409: f"See its trials: nnictl trial ls {entry.id}"}
     )
+
+
+def file_sentence(entry: IndexEntry, trial: Mapping[str, Any], name: str) -> str:
+    """Return a sentence about a file of a trial that has not come yet."""
+    how = {"local": "", "kubernetes": ", which the server copies from its pod"}
+    where = how.get(entry.platform, ", which the server reads on its machine")
+    return f"waiting for {name} of trial {trial['sequence']}{where}"
 
 
 def trial_named(client: Client, experiment_id: str, word: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from nnimgr.client.errors import ClientError
 from nnimgr.client.lines import fitted
 
-__all__ = ["waiting"]
+__all__ = ["awaited", "waiting"]
 
 TELL_S = 1.0  # seconds before the first sentence, and between two looks whether it has changed
 
@@ -45,6 +45,14 @@ def waiting(sentence: str | Callable[[], str]) -> Iterator[None]:
     finally:
         over.set()
         teller.join(TELL_S)
+
+
+def awaited(pieces: Iterator[bytes], sentence: str) -> Iterator[bytes]:
+    """Yield the pieces. Print the sentence if the first one takes longer than a second."""
+    with waiting(sentence):
+        first = next(pieces, b"")
+    yield first
+    yield from pieces
 
 
 def _say(sentence: str) -> None:

@@ -109,7 +109,10 @@ class Told:
 
     def event(self, sentence: str) -> threading.Event:
         """Return an event that is set when the sentence is printed."""
-        return self._awaited.setdefault(sentence, threading.Event())
+        event = self._awaited.setdefault(sentence, threading.Event())
+        if sentence in self.sentences:
+            event.set()
+        return event
 
     def say(self, sentence: str) -> None:
         self.sentences.append(sentence)
@@ -181,7 +184,7 @@ class FakeServer:
             started_at=datetime.fromisoformat(CREATED_AT),
             ended_at=None,
             status=status,
-            platform="local",
+            platform=experiment.profile["platform"],
             name="a name",
             log_dir="/data",
         )
@@ -204,8 +207,6 @@ class FakeServer:
         if (method, path) == ("GET", "server"):  # request that checks whether the server runs
             return 200, {"port": self.port, "needsToken": self.needs_token, "urlPrefix": self.url_prefix}
         self.requests.append((method, path, body))
-        if (held := self.hold.get((method, path))) is not None:
-            assert held.wait(DEADLINE_S)
         if self.leaving:
             raise Refused(503, "The server is leaving.")
         if path in self.refuse:
@@ -281,7 +282,7 @@ class FakeServer:
 
 def _tensorboards(experiment: FakeExperiment, method: str, last: str, body: Any) -> Any:
     if method == "GET":
-        return {"tensorboards": experiment.tensorboards}
+        return {"tensorboards": experiment.tensorboards, "now": "asking a Python"}
     if method == "DELETE":
         return next(task for task in experiment.tensorboards if task["id"] == last)
     number = len(experiment.tensorboards)
@@ -348,6 +349,8 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else None
         try:
+            if (held := self.fake.hold.get((method, path))) is not None:
+                assert held.wait(DEADLINE_S), path
             if self.headers["Authorization"] != f"Bearer {self.fake.token}":
                 raise Refused(401, "This server needs its token.")
             log = re.fullmatch(r"experiments/([^/]+)/trials/[^/]+/(?:logs|files)/(.+)", path)

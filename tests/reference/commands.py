@@ -42,6 +42,8 @@ so programs made for NNI's `nnictl` work:
 
 Use `--json` in new programs: it has more fields than NNI's JSON. Every verb has it.
 
+A step that takes longer than a second is named on standard error, also with `--json`.
+
 ## Options of all commands
 
 - `--json` (all commands): print one JSON value and nothing else.
