@@ -8,6 +8,7 @@ from nnimgr.cli.progress import number
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal
+from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 
 __all__ = ["pareto"]
@@ -23,7 +24,9 @@ def pareto(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
-    found = client.get("experiments", entry.id, "analysis", "pareto", filter=args.filter, limit=_MOST)
+    path = ("experiments", entry.id, "analysis", "pareto")
+    with waiting(f"computing the Pareto set of experiment {entry.id}"):
+        found = client.call("GET", *path, timeout_s=None, filter=args.filter, limit=_MOST)
     if terminal.as_json:
         terminal.json(found)
         return 0

@@ -12,6 +12,7 @@ from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.update import read_file
 from nnimgr.client.calls import ApiError
 from nnimgr.client.errors import ClientError
+from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
     client = client_of(home, entry, port=args.port)
     try:
         before = client.get("experiments", entry.id)
-        after = client.call("PATCH", "experiments", entry.id, body={"tuner": tuner})
+        with waiting(f"waiting until the server has checked and replaced the tuner of {entry.id}"):
+            after = client.call("PATCH", "experiments", entry.id, body={"tuner": tuner}, timeout_s=None)
     except ApiError as error:
         problems = [_located(document, path, problem) for problem in error.problems]
         lines = [str(problem) for problem in problems] or error.lines
