@@ -12,11 +12,11 @@ from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.times import when
 from nnimgr.cli.trials import trial_named
 from nnimgr.client.calls import Client
+from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 
 __all__ = ["list_all", "start", "stop"]
 
-_START_S = 120.0  # the search for a Python with TensorBoard may start several processes
 _ALL = "all"
 _LIVING = ("RUNNING", "DOWNLOADING_DATA", "FAIL_DOWNLOAD_DATA")
 _COLUMNS = (
@@ -36,7 +36,8 @@ def start(args: argparse.Namespace, terminal: Terminal) -> int:
     if words and words != [_ALL]:
         ids = [trial_named(client, experiment_id, word)["id"] for word in words]
     path = ("experiments", experiment_id, "tensorboards")
-    task = client.post(*path, body={"trialIds": ids}, timeout_s=_START_S)
+    with waiting(lambda: str(client.get(*path)["now"])):
+        task = client.post(*path, body={"trialIds": ids}, timeout_s=None)
     if terminal.as_json:
         terminal.json(task | {"url": _address(client, task)})
         return 0

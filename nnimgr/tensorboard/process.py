@@ -9,7 +9,7 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,13 +48,16 @@ class Interpreter:
         return {name: self.environ[name] for name in _KEPT if name in self.environ}
 
 
-async def find_interpreter(creator: Interpreter) -> Interpreter:
+async def find_interpreter(creator: Interpreter, trying: Callable[[str], None]) -> Interpreter:
     """Return the first interpreter that has TensorBoard. Raise TensorBoardMissing.
+
+    ``trying``: gets a sentence about each interpreter before it is asked.
 
     The candidates are the Python of the experiment's creator, the server's Python, and the Python of the
     command ``tensorboard`` on the creator's PATH and on the server's PATH.
     """
     for candidate in _candidates(creator):
+        trying(f"asking {candidate.python} for at most {_SEARCH_S:.0f} s whether it has TensorBoard")
         if await _has_tensorboard(candidate):
             return candidate
     raise TensorBoardMissing(

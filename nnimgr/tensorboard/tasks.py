@@ -221,9 +221,13 @@ class Task:
 
 
 class TensorBoards:
-    """All TensorBoards of the server. ``refresh_s``: seconds between two copies of distant files."""
+    """All TensorBoards of the server. ``refresh_s``: seconds between two looks at files elsewhere.
+
+    ``now``: what is done to start a TensorBoard, as a sentence without a full stop. "": nothing is done.
+    """
 
     def __init__(self, *, refresh_s: float = _REFRESH_S) -> None:
+        self.now = ""
         self._tasks: dict[str, Task] = {}
         self._refresh_s = refresh_s
         self._starting = asyncio.Lock()
@@ -242,7 +246,10 @@ class TensorBoards:
                     f"{len(running)} TensorBoards run already, which is the limit of a server. Stop one: "
                     f"nnictl tensorboard stop {running[0].experiment_id} {running[0].id}"
                 )
-            interpreter = await find_interpreter(creator)
+            try:
+                interpreter = await find_interpreter(creator, self._tell)
+            finally:
+                self.now = ""
             await asyncio.to_thread(place.clean, list(self._tasks))
             task = Task(self._new_id(), experiment_id, place, refresh_s=self._refresh_s)
             try:
@@ -289,6 +296,9 @@ class TensorBoards:
         """Wait until no TensorBoard of the server runs."""
         while not self.idle:
             await asyncio.gather(*(task.wait() for task in self._tasks.values()))
+
+    def _tell(self, sentence: str) -> None:
+        self.now = sentence
 
     def _new_id(self) -> str:
         """Return a new id for a TensorBoard, in NNI's format: a letter, then letters and digits."""

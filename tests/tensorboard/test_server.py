@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from nnimgr.tensorboard.process import Interpreter, find_interpreter
 from tests.e2e.scene import Scene, eventually, scene
 
 HERE = Path(__file__).parent
@@ -94,6 +95,13 @@ def test_a_tensorboard_shows_the_chosen_trials_until_it_is_stopped(done: Scene) 
     assert response.status == 404 and b"nnictl tensorboard start" in body
     assert len(list((done.folder / "tensorboard").iterdir())) == 1
     assert done.attempt(first).joinpath("tensorboard", "events").read_text() == "of 0"
+
+
+async def test_the_search_says_which_python_is_asked() -> None:
+    told: list[str] = []
+    creator = Interpreter(sys.executable, {"PYTHONPATH": FAKE})
+    assert await find_interpreter(creator, told.append) == creator
+    assert told == [f"asking {sys.executable} for at most 30 s whether it has TensorBoard"]
 
 
 def test_a_killed_server_leaves_no_tensorboard(done: Scene) -> None:

@@ -36,3 +36,4 @@ class TensorBoard(Model):
 
 class RunningTensorBoards(Model):
     tensorboards: list[TensorBoard]
+    now: str = Field(description="what is done to start another TensorBoard; empty: nothing")

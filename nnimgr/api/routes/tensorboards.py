@@ -31,7 +31,8 @@ async def list_tensorboards(
 ) -> models.RunningTensorBoards:
     """Return the experiment's TensorBoards that this server has started, oldest first."""
     return models.RunningTensorBoards(
-        tensorboards=[_shown(task) for task in parts.tensorboards.of(experiment_id)]
+        tensorboards=[_shown(task) for task in parts.tensorboards.of(experiment_id)],
+        now=parts.tensorboards.now,
     )
 
 
