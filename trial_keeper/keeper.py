@@ -25,6 +25,7 @@ from trial_keeper.attempt.deadline import Deadline
 from trial_keeper.code.store import CodeStore, default_folder
 from trial_keeper.core.core import KeeperCore
 from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+from trial_keeper.log import STARTS
 from trial_keeper.machine import capacity, procs
 from trial_keeper.machine.gpus import PAUSE_S, Survey
 from trial_keeper.machine.interpreter import Interpreters
@@ -100,7 +101,7 @@ class Keeper:
 
     def run(self) -> NoReturn:
         """Run the loop until the core orders the exit, which ends the process."""
-        self._log.write(f"keeper {os.getpid()} starts, epoch {self._core.k_epoch}")
+        self._log.write(f"keeper {os.getpid()} {STARTS} {self._core.k_epoch}")
         self._loop.on_readable(self._pipes.wake, self._on_wake)
         self._loop.on_readable(self._pipes.failures, self._on_failure)
         self._watches.begin()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+STARTS = "starts, epoch"  # part of the first line that a keeper writes when it can work
 HEAD = 16 << 20
 LEAST = 4096  # smallest size in bytes that has room for the line about lost bytes
 _CHUNK = 1 << 20

@@ -20,7 +20,7 @@ from pydantic.alias_generators import to_camel
 
 import trial_keeper
 from training_services.addresses import Reach
-from training_services.base import ExperimentContext, FileListing, TrialJobSpec
+from training_services.base import ExperimentContext, FileListing, ServiceError, TrialJobSpec
 from training_services.keepers.host import (
     JobFiles,
     KeeperFiles,
@@ -39,10 +39,12 @@ from training_services.placement.ledger import Host
 from training_services.placement.needs import Wants
 from training_services.platform import ConfigFault, PlatformConfig, gpu_faults
 from training_services.tools import ServiceTools
+from trial_keeper.log import STARTS
 
 __all__ = ["LocalConfig", "LocalService", "faults"]
 
 LEAVE_S = 3.0  # longest wait for a keeper's end after the order to exit, and again after SIGKILL
+_START_BYTES = 64 << 10  # most bytes of the log of a keeper's start
 LOOK_S = 0.1  # pause between two reads of a log that is followed
 
 
@@ -131,9 +133,21 @@ class LocalKeeper(KeeperHost):
         write_manager_file(self._directory, manager)
 
     async def keep(self) -> None:
-        process = self._taken() or await self._launch()
-        if process is None:
+        process = self._taken()
+        if process is not None:
+            await self._watch(process)
             return
+        log = self._directory / "keeper.log"
+        written = log.stat().st_size if log.exists() else 0
+        process = await self._launch(log)
+        if process is not None:
+            await self._watch(process)
+        error = _start_error(log, written)
+        if error is not None:
+            raise ServiceError(f"it has ended; the end of its log: {error}")
+
+    async def _watch(self, process: WatchedProcess) -> None:
+        """Return when the keeper has ended."""
         try:
             await process.ended()
         except asyncio.CancelledError:
@@ -224,7 +238,7 @@ class LocalKeeper(KeeperHost):
         package = Path(trial_keeper.__file__).parent
         return [self._context.python, "-S", "-E", str(package), str(self._directory)]
 
-    async def _launch(self) -> WatchedProcess | None:
+    async def _launch(self, log: Path) -> WatchedProcess | None:
         """Start a keeper and return its process.
 
         If the caller is canceled, wait until the keeper has started, so that it does not run unnoticed.
@@ -234,7 +248,7 @@ class LocalKeeper(KeeperHost):
                 self._command(),
                 environ=self._context.environ,
                 python=self._context.python,
-                output=self._directory / "keeper.log",
+                output=log,
             )
         )
         try:
@@ -280,6 +294,22 @@ def _missing(code: Path, python: str) -> str | None:
     if shutil.which(python) is None:
         return f"waits for the Python interpreter {python}, which is missing"
     return None
+
+
+def _start_error(log: Path, written: int) -> str | None:
+    """Return the last line of a keeper's log if the keeper could not work, else None.
+
+    ``written``: size of the log before the keeper was started.
+    """
+    try:
+        with log.open("rb") as file:
+            file.seek(written)
+            lines = file.read(_START_BYTES).decode(errors="replace").split("\n")
+    except OSError:
+        return None
+    if any(STARTS in line for line in lines):
+        return None
+    return next((line.strip() for line in reversed(lines) if line.strip()), None)
 
 
 class LocalService(MachineService):

@@ -29,7 +29,7 @@ from training_services.base import (
     KeeperSilent,
     KnownKeepers,
 )
-from training_services.keepers import lease
+from training_services.keepers import lease, upkeep
 from training_services.keepers.hub import KeeperDesk
 from training_services.machines.local import LocalConfig, LocalKeeper
 from training_services.machines.process import WatchedProcess
@@ -258,6 +258,24 @@ async def test_a_missing_interpreter_is_waited_for(
     waits = await core.seen(JobWaiting, job_id)
     assert waits.reason == f"waits for the Python interpreter {interpreter}, which is missing"
     interpreter.symlink_to(sys.executable)
+    assert (await core.seen(JobEnded, job_id)).exit_code == 0
+    await core.close(detach=False)
+
+
+async def test_a_keeper_that_cannot_work_says_why(
+    platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "PAUSES_S", (0.01, 0.01))
+    wake = platform.directory / "contract" / "keeper" / "wake"
+    wake.mkdir(parents=True)  # the keeper fails as it does on a full disk
+    core = CoreDouble()
+    await core.open(platform.make())
+    platform.behave("aaaa1", Behaviour.REPORTS)
+    job_id = core.submit("aaaa1")
+    error = f"it has ended; the end of its log: IsADirectoryError: [Errno 21] Is a directory: '{wake}'"
+    start = "waits until the agent (keeper) on this machine has started"
+    await core.waits(job_id, f"{start}: it could not be started: {error}")
+    wake.rmdir()
     assert (await core.seen(JobEnded, job_id)).exit_code == 0
     await core.close(detach=False)
 
