@@ -18,6 +18,7 @@ from nnimgr.rules.state import trial_id_of
 from nnimgr.store.errors import StoreError
 from nnimgr.store.location import database_path
 from tests.core.lab import LIMIT_S, Crash, Lab, until, until_status
+from training_services.base import KnownKeepers
 from training_services.fake import (
     FakeService,
     ended,
@@ -141,6 +142,52 @@ async def test_the_end_of_the_service_is_reported(lab: Lab) -> None:
         assert runner.now() == "1 of 1 trials; waits until its agents have left all machines"
         leaves.set()
     assert lab.service.closed is False
+
+
+async def test_keepers_of_the_last_server_are_dismissed_beside_the_first_turn(lab: Lab) -> None:
+    async with lab.runner(max_trial_number=1) as runner:
+        await until_status(runner, E.DONE)
+    leaves, opened = asyncio.Event(), asyncio.Event()
+
+    class Slow(FakeService):
+        async def open(self, known: KnownKeepers) -> None:
+            opened.set()
+            await leaves.wait()
+            await super().open(known)
+
+    lab.service = Slow()
+    async with lab.runner() as runner:
+        await asyncio.wait_for(runner.opened(), LIMIT_S)
+        await asyncio.wait_for(opened.wait(), LIMIT_S)
+        assert runner.now() == "1 of 1 trials; waits until its agents have left all machines"
+        stopping = asyncio.create_task(runner.stop(detach=False))
+        await until_status(runner, E.STOPPED)
+        assert not stopping.done()
+        leaves.set()
+        assert await asyncio.wait_for(stopping, LIMIT_S) == []
+    assert lab.service.closed is False  # without its keepers
+
+
+async def test_a_resumed_experiment_waits_until_the_keepers_of_the_last_server_have_left(lab: Lab) -> None:
+    async with lab.runner(max_trial_number=1) as runner:
+        await until_status(runner, E.DONE)
+    leaves, closing = asyncio.Event(), asyncio.Event()
+
+    class Slow(FakeService):
+        async def close(self, *, detach: bool) -> Sequence[str]:
+            closing.set()
+            await leaves.wait()
+            return await super().close(detach=detach)
+
+    lab.service = Slow()
+    async with lab.runner() as runner:
+        await asyncio.wait_for(closing.wait(), LIMIT_S)
+        await runner.change_config({"maxTrialNumber": 2})
+        await until(runner, lambda: runner.state.status is E.RUNNING)
+        assert runner.session.service is None
+        leaves.set()
+        await until_status(runner, E.DONE)
+    assert lab.reader().trials()[0] == 2
 
 
 async def test_a_tuner_that_dies_is_made_anew_and_asked_again(

@@ -182,7 +182,7 @@ class ExperimentRunner(TakesRequests):
 
     def now(self) -> str:
         """Return one sentence, without a full stop, about what the experiment is doing."""
-        if self.session.closing is not None:
+        if self.session.closing is not None or self.session.dismissing:
             return f"{self.state.reason}; waits until its agents have left all machines"
         doing = happening(
             self.state,

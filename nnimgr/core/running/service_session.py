@@ -80,11 +80,17 @@ class ServiceSession:
         self._door: dict[str, int] = {}  # job id -> position of the next new line in its metrics file
         self._keepers_left = bool(state.keepers)
         self._pump: asyncio.Task[None] | None = None
+        self._dismissal: asyncio.Task[None] | None = None
 
     @property
     def active(self) -> bool:
-        """Return whether the training service is open or is being opened."""
-        return self._pump is not None
+        """Return whether a service is open, is being opened, or dismisses the keepers of the last server."""
+        return self._pump is not None or self.dismissing
+
+    @property
+    def dismissing(self) -> bool:
+        """Return whether keepers that the last server has left are asked to leave."""
+        return self._dismissal is not None
 
     @property
     def notices(self) -> Mapping[str, str]:
@@ -130,13 +136,17 @@ class ServiceSession:
         self, *, needed: bool, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
     ) -> None:
         """Open the training service if the experiment needs it (``needed``); otherwise close it."""
+        if self._dismissal is not None:  # its end wakes the runner, whose turn then comes here again
+            return
         if needed and self._pump is None:
             self._pump = spawn(self._serve(), "service")
             self._keepers_left, self.left = False, ()
         elif not needed and self._pump is not None:
             await self._close(self._pump)
         elif self._keepers_left and not needed and not self._state.detached:
-            await self._dismiss_keepers()
+            self._keepers_left = False
+            # not in this turn, because the machines may take long to answer
+            self._dismissal = spawn(self._dismiss_keepers(), "dismissal")
 
     def interrupt(self) -> None:
         """Stop receiving events of the training service, because the runner ends."""
@@ -213,15 +223,18 @@ class ServiceSession:
         """End keepers (the agents beside the trials) that still run because the last server crashed after
         the experiment's end.
         """
-        self._keepers_left = False
-        with contextlib.suppress(ServiceUnavailable):
-            service = self._make_service(self._state)
-            with self.opening.measured(self._state.id):
-                await service.open(self._known_keepers())
-            await service.close(detach=False)
-            async for events in service.events():  # events about keepers that have exited
-                for event in events:
-                    self._arrived(event)
+        try:
+            with contextlib.suppress(ServiceUnavailable):
+                service = self._make_service(self._state)
+                with self.opening.measured(self._state.id):
+                    await service.open(self._known_keepers())
+                await service.close(detach=False)
+                async for events in service.events():  # events about keepers that have exited
+                    for event in events:
+                        self._arrived(event)
+        finally:
+            self._dismissal = None
+            self._mailbox.wake()
 
     # ---- events -------------------------------------------------------------------------------------------
 
