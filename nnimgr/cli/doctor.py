@@ -55,13 +55,9 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
 async def _examine(config: ExperimentConfig, service: Any, terminal: Terminal) -> list[Finding]:
     from nnimgr.doctor import examine
 
-    findings: list[Finding] = []
-
-    def sentence() -> str:
-        done = dict.fromkeys(finding.machine for finding in findings)
-        return f"checking the machines; done: {', '.join(done)}" if done else "checking the machines"
-
-    with waiting(sentence):
+    findings = []
+    # not for programs, which get a finding or nothing
+    with waiting("checking the machines, where a trial is run" if terminal.err.isatty() else ""):
         async for finding in examine(config, service):
             findings.append(finding)
             terminal.say(f"{finding.level:<7} {finding.machine}: {finding.check}: {finding.sentence}")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nnimgr.cli import archives, selection
+from nnimgr.cli import archives, doctor, selection
 from nnimgr.cli.main import main
+from nnimgr.cli.terminal import Terminal
+from nnimgr.home import Home
 from tests.cli.fake import FakeServer, Told, trial
 from tests.cli.test_archives import entry
 from tests.trial_keeper.harness import DEADLINE_S
@@ -121,17 +125,22 @@ def test_saving_and_loading_count_files(
     assert main(["experiment", "load", "--path", str(tmp_path / "abc.zip")]) == 0
 
 
-def test_the_doctor_names_the_machines_that_are_done(
-    server: FakeServer, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_people_are_told_what_the_doctor_does(
+    home: Home, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
     async def examine(config: object, service: object) -> AsyncIterator[Finding]:
-        assert await asyncio.to_thread(told.event("Checking the machines.").wait, DEADLINE_S)
+        sentence = told.event("Checking the machines, where a trial is run.")
+        assert await asyncio.to_thread(sentence.wait, DEADLINE_S)
         yield Finding(machine="one", check=Check.CONFIG, level=Level.OK, sentence="good")
-        assert await asyncio.to_thread(told.event("Checking the machines; done: one.").wait, DEADLINE_S)
 
     monkeypatch.setattr("nnimgr.doctor.examine", examine)
     Path("exp.yml").write_text(CONFIG)
-    assert main(["doctor", "--config", "exp.yml"]) == 0
+    terminal = Terminal(as_json=False, err=Screen())
+    assert doctor.doctor(argparse.Namespace(nni=False, config="exp.yml"), terminal) == 0
 
 
 def test_a_conversion_is_told(told: Told) -> None:
