@@ -287,8 +287,8 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
         more = "" if entry.platform == LOCAL else " and what it has on its machines"
         count = f" ({place} of {len(chosen)})" if args.all else ""
         try:
-            with waiting(f"deleting experiment {entry.id}{more}{count}"):
-                left = _delete_one(home, entry, leave=args.leave_unreachable)
+            sentence = f"deleting experiment {entry.id}{more}{count}"
+            left = _delete_one(home, entry, leave=args.leave_unreachable, sentence=sentence)
         except ClientError as error:
             code = 1
             results.append({"id": entry.id, "error": "\n".join(error.lines)})
@@ -313,8 +313,10 @@ def _confirm(chosen: list[IndexEntry]) -> None:
         raise ClientError("Nothing was deleted.", mend=f"Delete without a question: {{prog}} {which} --yes")
 
 
-def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
+def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) -> list[str]:
     """Delete an experiment. Return sentences about files that could not be removed from machines.
+
+    ``sentence``: is printed if the deletion takes long.
 
     A server deletes the experiment if a server may have it open, or if it used other machines. Raise
     ClientError.
@@ -324,8 +326,9 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
         query = {"leaveUnreachable": "true"} if leave else {}
         client = client_of(home, entry)
         client.mends = {409: f"Stop it first: nnictl stop {entry.id}"}
-        answer = client.call("DELETE", "experiments", entry.id, timeout_s=None, **query)
-        return [str(sentence) for sentence in answer.get("left", ())]
+        with waiting(sentence):
+            answer = client.call("DELETE", "experiments", entry.id, timeout_s=None, **query)
+        return [str(each) for each in answer.get("left", ())]
     if entry.status not in ("STOPPED", "VIEWED"):  # the server that showed the experiment has ended
         raise ClientError(
             f"Experiment {entry.id} is {entry.status}: only a stopped experiment can be deleted.",
@@ -335,7 +338,8 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool) -> list[str]:
     from nnimgr.core.running.requests import RequestRefused
 
     try:
-        delete_experiment(Index(home), entry)
+        with waiting(sentence):
+            delete_experiment(Index(home), entry)
     except (RequestRefused, HomeError) as error:
         raise ClientError(f"{error}.", mend=f"Stop it first: nnictl stop {entry.id}") from error
     except OSError as error:
