@@ -81,12 +81,14 @@ def post_experiment(
     ``body``: the configuration, search space, experiment id and result of ``surroundings``. The id prevents
     that two experiments are created. Return a client of the server that created it. Raise ClientError.
     """
+    sentence = f"waiting until the server has checked and created experiment {body['id']}"
     try:
-        with waiting(f"waiting until the server has checked and created experiment {body['id']}"):
+        with waiting(sentence):
             created, _ = client.put_new("experiments", body=body)
     except ServerGone:
         client = connect(home, client.port, no_token=no_token, url_prefix=url_prefix)
-        client.put_new("experiments", body=body)  # the first request may have created the experiment already
+        with waiting(sentence):  # the first request may have created the experiment already
+            client.put_new("experiments", body=body)
         return client
     if not created:
         experiment_id = body["id"]

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from nnimgr.child import is_stopped
 from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import waiting
 from nnimgr.home import HOME_VARIABLE, Home, HomeError, ServerInfo
@@ -247,7 +246,7 @@ def answering(home: Home, port: int) -> Client | None:
             if server.pid is None and time.monotonic() < until:
                 time.sleep(_SOCKET_LOOK_S)
                 continue
-            if server.pid is None or is_stopped(server.pid) or not has_left(server):
+            if server.pid is None or _is_stopped(server) or not has_left(server):
                 raise
             return None
         return client
@@ -256,9 +255,14 @@ def answering(home: Home, port: int) -> Client | None:
 def _silence(server: ServerInfo) -> str:
     """Return a sentence about a server that has not answered yet."""
     pid = "" if server.pid is None else f" (pid {server.pid})"
-    stopped = server.pid is not None and is_stopped(server.pid)
-    why = ": it is stopped, by SIGSTOP or a debugger" if stopped else ""
+    why = ": it is stopped, by SIGSTOP or a debugger" if _is_stopped(server) else ""
     return f"the server{pid} on port {server.port} has not answered yet{why}"
+
+
+def _is_stopped(server: ServerInfo) -> bool:
+    from nnimgr.child import is_stopped
+
+    return server.pid is not None and is_stopped(server.pid)
 
 
 def has_left(server: ServerInfo | None) -> bool:
