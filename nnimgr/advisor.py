@@ -2,8 +2,8 @@
 
 ``nni.runtime.msg_dispatcher_base`` and the modules beside it export these names too. An advisor gets commands
 through its ``handle_`` methods. It answers with ``send``, at once or during a later command. All methods are
-called one after the other, in one thread. Unlike in NNI, there is no channel to connect, and ``run`` is not
-needed.
+called one after the other, in one thread. Unlike in NNI, there is no command channel to connect, and ``run``
+is not needed.
 
 If the advisor's process has died, a new advisor gets the search space through ``handle_initialize``. Then it
 gets the results of all finished trials through ``handle_import_data``.

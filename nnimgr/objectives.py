@@ -64,9 +64,9 @@ def fault_of(result: Any, objectives: Objectives) -> str | None:
 def main_value(text: str, number: float | None, objectives: Objectives, *, final: bool) -> float | None:
     """Return the number of the main objective in a metric that a trial has reported.
 
-    ``text``: the metric as JSON text. ``number``: the number that NNI finds in it. The answer is None for a
-    final metric that lacks the number of any objective. It is ``number`` for an intermediate metric without
-    the main objective.
+    ``text``: the metric as JSON text. ``number``: the number that NNI finds in the metric. Return None for a
+    final metric if the number of any objective is missing. Return ``number`` for an intermediate metric
+    without the main objective.
     """
     value = json.loads(text)
     if final:

@@ -373,7 +373,7 @@ def _outside(space: Space, parameters: Any, prefix: str, partial: bool) -> list[
     known = {name for name, _ in space.parameters} | ({"_name"} if prefix else set())
     there = _listed([name for name, _ in space.parameters]) or "no parameters"
     found += [
-        f"{prefix}{name} is not in the search space, which has {there} there"
+        f"{prefix}{name} is not in the search space, which has {there} at this place"
         for name in parameters
         if name not in known
     ]

@@ -295,7 +295,7 @@ class Columns:
                 column.buffer[: self._rows] = column.buffer[order]
 
     def _show(self) -> None:
-        """Set ``ids``, ``arrays`` and ``categories``, which questions read, from the internal columns.
+        """Update the public attributes ``ids``, ``arrays`` and ``categories`` from the internal columns.
 
         Columns of parameters come before columns of metrics.
         """

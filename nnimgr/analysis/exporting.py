@@ -117,7 +117,7 @@ def _finite(text: str) -> float | None:
 
 
 def _result(value: float | None, text: str | None) -> Any:
-    """Return a metric's number, or without a number the value that the trial reported, such as NaN.
+    """Return a metric's number. If there is none, return the value that the trial reported, such as NaN.
 
     The result is None for a metric that is an object without a main number.
     """

@@ -217,8 +217,9 @@ class _Parser:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return True if the text is valid Unicode. A JSON escape can contain half of a surrogate pair, which is
-    not.
+    """Return False if the text contains half of a surrogate pair, which a JSON escape can express.
+
+    Such a text is not valid Unicode.
     """
     return not any("\ud800" <= character <= "\udfff" for character in text)
 

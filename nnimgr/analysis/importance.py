@@ -16,9 +16,9 @@ beyond the parameter's range is put back into the range. Densities of categories
 with one imagined trial spread evenly over the categories.
 
 A parameter of a nested choice is rated by the trials that have it, and weighted twice: by their share in all
-trials, and by their share in the best trials. An option that loses has few best trials, and their
-distribution is mostly chance. Without the second weight, its parameters would seem more important than the
-choice.
+trials, and by their share in the best trials. A bad option of a choice occurs in few of the best trials, so
+the distribution of its parameters' values in them is mostly chance. Without the second weight, these
+parameters would seem more important than the choice.
 
 A budget that the tuner adds to the parameters is left out: it says how long a trial ran, not what it tried.
 """

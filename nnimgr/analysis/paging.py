@@ -40,7 +40,7 @@ def selected(
     trial_ids: Sequence[str] | None = None,
     without_result: bool = False,
 ) -> Array:
-    """Return which trials meet all of these conditions, as one bool per trial.
+    """Return which trials meet all conditions in the arguments, as one bool per trial.
 
     Raise BadQuestion if the filter is not valid.
     """

@@ -87,8 +87,9 @@ class _Pair:
         self.cells: Array = once(columns, self._key, lambda: left.cells * (right.bins + 1) + right.cells)
 
     def counts(self, text: str, among: Array) -> Array:
-        """Return the number of trials in each cell. Only the trials ``among`` count, which match the filter
-        ``text``.
+        """Return the number of trials in each cell. Only trials that match the filter ``text`` count.
+
+        ``among``: for each trial whether it matches the filter.
         """
         return once(self._columns, (*self._key, text), lambda: _counts(self.cells, among, self.size))
 

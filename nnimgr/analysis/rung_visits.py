@@ -161,8 +161,8 @@ def _configurations(columns: Columns) -> Array:
 def _promotions(configurations: Array, rung: Array, rows: Array) -> Array:
     """Return, for each visit, the index of the visit of the same configuration at its next rung, or -1.
 
-    A configuration has several trials at a rung if a failed trial was run again. These trials are then paired
-    with the trials at the next rung in their order, so that the last trials form a pair.
+    A configuration has several trials at a rung if a failed trial was run again. These trials are paired
+    with those at the next rung backwards from the last: last with last, last but one with last but one.
     """
     nexts = np.full(len(rows), -1, np.int64)
     order = np.lexsort((rows, rung, configurations))

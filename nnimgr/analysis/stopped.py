@@ -27,8 +27,9 @@ def stopped(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) 
     """Return a page of the stopped trials, the latest stop first, as the JSON text of a
     ``models.StoppedTrials``.
 
-    ``arguments`` has ``filter``, ``by``, ``offset`` and ``limit``. Trials with the status EARLY_STOPPED were
-    stopped by the assessor or, which NNI does not have, by maxTrialDuration.
+    ``arguments`` has ``filter``, ``by`` (return only trials with this cause of the stop), ``offset`` and
+    ``limit``. Trials with the status EARLY_STOPPED were stopped by the assessor or by maxTrialDuration. In
+    NNI, maxTrialDuration does not give this status.
     """
     found = once(columns, "stopped", lambda: _found(columns, follow(columns, snapshot, Verdicts)))
     among = matching(columns, arguments.get("filter") or "")

@@ -43,8 +43,9 @@ async def log_stream(read: ReadLog, *, follow: bool, tail: int | None) -> AsyncG
 
 
 async def begun(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Wait for the first chunk of a file, and return all chunks. So errors of opening the file are raised
-    here.
+    """Wait for the first chunk of a file. Return an iterator over all chunks, including the first.
+
+    So an error in opening the file is raised by this call, and not later by the iterator.
     """
     source = _generator(chunks)
     return _after(await anext(source, b""), source)

@@ -82,12 +82,12 @@ def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _brought(name: str) -> str:
-    """Return the end of an error: which installed package provides this algorithm. Return "" if none does.
+    """Return the end of an error message, which names the package that provides this algorithm, or "".
 
     An algorithm of an installed package cannot be unregistered.
     """
     packages = [entry.package for entry in installed(Interpreter().folders()) if entry.named(name)]
-    return f": the package {packages[0]} brings it" if packages else ""
+    return f": it comes with the package {packages[0]}" if packages else ""
 
 
 def show(args: argparse.Namespace, terminal: Terminal) -> int:

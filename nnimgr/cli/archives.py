@@ -61,7 +61,7 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
     if code is not None and not code.is_dir():
         raise ClientError(
             f"The trial code {code} is not on this machine.",
-            mend="Save without it: leave --saveCodeDir out.",
+            mend="Save without the code: leave --saveCodeDir out.",
         )
     with (
         _written(target) as archive,
@@ -90,7 +90,7 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
         archive = zipfile.ZipFile(file)
     except (OSError, zipfile.BadZipFile) as error:
         raise ClientError(
-            f"{file} cannot be read: {error}.", mend="Write such a file: nnictl experiment save ID"
+            f"{file} cannot be read: {error}.", mend="Save an experiment to a file: nnictl experiment save ID"
         ) from error
     with archive:
         experiment_id = _id_of(archive, file)
@@ -132,7 +132,8 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
 def _code_directory(args: argparse.Namespace, *, has_code: bool) -> Path | None:
     """Return the directory for the archive's trial code, or None if no directory is given.
 
-    Raise ClientError if code in it would be overwritten, or if neither it nor the archive has the code.
+    Raise ClientError if files in the directory would be overwritten. Raise it also if the archive has no
+    trial code and the directory does not exist.
     """
     if not args.codeDir:
         return None
@@ -217,7 +218,7 @@ def _id_of(archive: zipfile.ZipFile, file: Path) -> str:
     except (KeyError, ValueError, TypeError, StopIteration, zipfile.BadZipFile) as error:
         raise ClientError(
             f"{file} contains no experiment: {_ENTRY} is missing or damaged.",
-            mend="Write such a file: nnictl experiment save ID",
+            mend="Save an experiment to a file: nnictl experiment save ID",
         ) from error
 
 

@@ -83,7 +83,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
         after = int(profile["lastNumber"])
         terminal.stamped(f"Resuming experiment, Experiment ID: {entry.id}")
         if adopted:
-            terminal.stamped("Its server had ended: the new server has adopted it.")
+            terminal.stamped("The experiment's server had ended: the new server has adopted the experiment.")
         else:
             resume_experiment(client, entry)
     except HomeError as error:

@@ -48,7 +48,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     entries = list(entries_of(home).values())
     if not entries:
         raise ClientError(
-            "There is no experiment created before.", mend="Write one to start from: nnictl hello"
+            "There is no experiment created before.", mend="Write an example to start from: nnictl hello"
         )
     shown = [entry for entry in entries if args.all or not _put_away(entry)]
     if terminal.as_json:
@@ -180,7 +180,7 @@ def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str
         fields.append(("Best", best_with_time(client, profile)))
         fields.append(("", printable(parameters_text(profile["bestTrial"]["parameters"]))))
     if profile["feasibleShare"] is not None:
-        share = f"{100 * profile['feasibleShare']:.3g} % of the search space meets them"
+        share = f"{100 * profile['feasibleShare']:.3g} % of the search space meets the constraints"
         constraints = "; ".join(profile["config"]["searchSpaceConstraints"])
         fields.append(("Constraints", f"{constraints} ({share})"))
     return fields
@@ -345,6 +345,6 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) ->
     except OSError as error:
         raise ClientError(
             f"{error.filename} cannot be deleted: {error.strerror}.",
-            mend=f"Correct that, then repeat: nnictl experiment delete {entry.id}",
+            mend=f"Correct this error, then repeat: nnictl experiment delete {entry.id}",
         ) from error
     return []

@@ -96,7 +96,9 @@ def _target(args: argparse.Namespace) -> Path:
 def _fetch(chunks: Iterator[bytes], target: Path) -> int:
     """Write a file of a trial to ``target``, completely or not at all. Return its size in bytes."""
     if target.is_dir():
-        raise ClientError(f"{target} is a directory.", mend=f"Name a file in it: --output {target / 'FILE'}")
+        raise ClientError(
+            f"{target} is a directory.", mend=f"Name a file in the directory: --output {target / 'FILE'}"
+        )
     part = target.with_name(f"{target.name}.part{os.getpid()}")
     # Get the first bytes before a file is created, so that an error of the server leaves no file.
     first = next(chunks, b"")

@@ -110,7 +110,7 @@ def _show(entries: list[IndexEntry], seen: list[dict[str, Any]], terminal: Termi
     for trouble in troubles:
         terminal.warn(trouble)
     terminal.say("")
-    terminal.say(f"One of them: nnictl top {entries[0].id}    End: Ctrl-C")
+    terminal.say(f"Watch one experiment: nnictl top {entries[0].id}    End: Ctrl-C")
 
 
 def _lines(entry: IndexEntry, found: dict[str, Any]) -> list[str]:

@@ -33,7 +33,7 @@ _COLUMNS = (
     Column("RESULT", "right", gives_way=True, least=10),
     Column("PARAMETERS", gives_way=True, least=20),
 )
-_WRITTEN_BY_EXPORT = "Write such a file: nnictl experiment export ID --filename results.json"
+_WRITTEN_BY_EXPORT = "Write results to a file: nnictl experiment export ID --filename results.json"
 _DEAF = frozenset({"random", "randomtuner"})  # names of tuners that do not learn from results
 
 

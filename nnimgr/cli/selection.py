@@ -174,7 +174,7 @@ def _mend_of(entry: IndexEntry) -> str:
     if entry.status == "VIEWED":
         return f"End the view, then reopen it: nnictl stop {entry.id} && nnictl resume {entry.id}"
     if runs(entry):
-        return f"See what it does: nnictl experiment status {entry.id}"
+        return f"See what the experiment does: nnictl experiment status {entry.id}"
     return f"Reopen it: nnictl resume {entry.id}"
 
 

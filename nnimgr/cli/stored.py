@@ -94,7 +94,7 @@ def _moved(home: Home, known: IndexEntry, directory: Path) -> IndexEntry:
     if served or (known.directory / "db").exists():
         raise ClientError(
             f"There is another experiment {known.id} in {known.directory}.",
-            mend=f"Open that one: nnictl view {known.id}",
+            mend=f"Open that experiment: nnictl view {known.id}",
         )
     Index(home).update(known.id, log_dir=str(directory.parent))
     return replace(known, log_dir=str(directory.parent))

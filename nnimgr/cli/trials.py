@@ -136,7 +136,7 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
             "counted. Declare it lost?"
         )
         if not confirmed(question):
-            mend = f"Without a question: {{prog}} {trial['sequence']} {entry.id} --yes"
+            mend = f"Skip this question: {{prog}} {trial['sequence']} {entry.id} --yes"
             raise ClientError("Nothing was changed.", mend=mend)
     client.post("experiments", entry.id, "trials", trial["id"], "lost")
     terminal.info(
@@ -174,7 +174,7 @@ def _mends_of_open(entry: IndexEntry) -> dict[int, str]:
     Return nothing if the experiment is stopped or only viewed, because then another command helps.
     """
     return (
-        {} if entry.status in ("STOPPED", "VIEWED") else {409: f"See its trials: nnictl trial ls {entry.id}"}
+        {} if entry.status in ("STOPPED", "VIEWED") else {409: f"See the trials: nnictl trial ls {entry.id}"}
     )
 
 

@@ -140,7 +140,7 @@ def _one_interrupt() -> Iterator[None]:
 def _stop(client: Client, experiment_id: str, *, terminal: Terminal) -> tuple[Progress, bool]:
     """Stop the experiment after Ctrl-C. Return its last progress, and whether the server exits.
 
-    After the request was sent, another Ctrl-C ends the wait for its end.
+    After the request to stop was sent, another Ctrl-C ends the wait for the end of the experiment.
     """
     terminal.stamped("Stopping the experiment and its trials; Ctrl-C again leaves at once.")
     client = connect(Home.find(), client.port)
@@ -200,7 +200,7 @@ def _follow(
                 if tries > _MOST_TRIES:
                     raise ClientError(
                         *error.lines,
-                        f"It was started {_MOST_TRIES} times without success.",
+                        f"The server was started {_MOST_TRIES} times without success.",
                         mend=f"See why: nnictl log stdout {experiment_id} --tail 20",
                     ) from error
                 sentence = "The server does not answer; it is started again if it has ended."
@@ -223,7 +223,7 @@ def _settle(progress: Progress, experiment_id: str) -> None:
     else:
         progress.settle(
             "STOPPED",
-            reason="it was stopped or detached by another command",
+            reason="another command stopped or detached the experiment",
         )
 
 

@@ -291,7 +291,7 @@ class _LocalSocket(socket.socket):
 
 def problem_line(problem: Mapping[str, Any]) -> str:
     """Return a configuration error that the server reports as text, with its place and the valid values."""
-    # Imported only here, because it also imports all modules that read configurations.
+    # Import this module only here, because it also imports all modules that read configurations.
     from nnimgr.config.problems import Problem
 
     return str(Problem.of_plain(problem))

@@ -79,7 +79,9 @@ def post_experiment(
     """Create the experiment. If the server ends during the request, repeat the request at a new server.
 
     ``body``: the configuration, search space, experiment id and result of ``surroundings``. The id prevents
-    that two experiments are created. Return a client of the server that created it. Raise ClientError.
+    that two experiments are created. Return a client of the server that created the experiment.
+
+    Raise ClientError.
     """
     sentence = f"waiting until the server has checked and created experiment {body['id']}"
     try:
@@ -157,7 +159,7 @@ def _refuse_elsewhere(home: Home, entry: IndexEntry, port: int) -> None:
     if entry.port is not None and home.server_running(entry.port) is not None:
         raise ClientError(
             f"Experiment {entry.id} is served on port {entry.port} already.",
-            mend=f"Use it there: leave --port out. Or stop it there first: nnictl stop {entry.id}",
+            mend=f"Use this port: leave --port out. Or stop the experiment first: nnictl stop {entry.id}",
         )
 
 
@@ -197,6 +199,6 @@ def events_to_the_end(home: Home, port: int, experiment_id: str, *, after: int) 
             if tries > _MOST_TRIES:
                 raise ClientError(
                     *error.lines,
-                    f"It was started {_MOST_TRIES} times without success.",
+                    f"The server was started {_MOST_TRIES} times without success.",
                     mend=f"See why: nnictl log stdout {experiment_id} --tail 20",
                 ) from error

@@ -68,9 +68,9 @@ class ChangeText:
         )
 
     def _path(self, rest: str) -> KeyPath:
-        """Return the path in the text for the rest of an error's field, such as ``.classArgs.seed``.
+        """Return the path in the text for ``rest``, a part of this field such as ``.classArgs.seed``.
 
-        Names of the text may contain dots, so the rest is not simply split at dots.
+        Names in the text may contain dots, so ``rest`` is not simply split at dots.
         """
         value: Any = self._document.value
         for part in self._at:

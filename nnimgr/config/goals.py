@@ -45,7 +45,7 @@ def _check_names(reading: Reading, objectives: Mapping[str, Any]) -> None:
 
 
 def _check_goal(reading: Reading, fields: Mapping[str, Any], objectives: Mapping[str, Any]) -> None:
-    """Report that ``goal``, the main objective and an ``optimize_mode`` name different directions."""
+    """Report an error if ``goal``, the main objective and ``optimize_mode`` state different directions."""
     stated: list[tuple[KeyPath, Any]] = [(("goal",), fields.get("goal"))]
     stated += [(("objectives", name), mode) for name, mode in [*objectives.items()][:1]]
     known = [(path, mode) for path, mode in stated if mode in _MODES]

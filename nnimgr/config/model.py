@@ -266,8 +266,8 @@ class ExperimentConfig(_Model):
             return self
         if all(describe(member.service).beside_server for member in self.members):
             raise ValueError(
-                "'lease' is for machines that can lose their server; a local trial runs beside it, and a "
-                "lease would only end it whenever the server is away for so long"
+                "'lease' is for trials on machines that can lose the connection to the server; it would end "
+                "local trials only because the server is down for longer than the lease"
             )
         shortest = max(SHORTEST_LEASE, self.silence or SILENT_AFTER)
         if parse_duration(self.lease) < shortest:

@@ -338,7 +338,7 @@ _PLATFORMS: Sequence[Entry] = (
         name="remote trouble",
         find=find.each_platform(*_OVER_SSH),
         nni="fails the experiment if a machine cannot be reached, and loses trials with the connection",
-        here="works on with the other machines, retries, and adopts the trials when the machine is back",
+        here="continues on the other machines, retries, and adopts the trials when the machine is back",
     ),
     Entry(
         name="remote code",

@@ -67,7 +67,7 @@ def _some(*fields: Field | None) -> Iterator[Field]:
 
 
 def value(*path: str, equals: object = None) -> Finder:
-    """Return a finder of the field at this path. ``equals``: find it only if it has this value."""
+    """Return a function that finds the field at this path. ``equals``: find it only with this value."""
 
     def find(file: NniFile) -> Iterator[Field]:
         for found in _some(file.field(*path)):
@@ -78,12 +78,12 @@ def value(*path: str, equals: object = None) -> Finder:
 
 
 def some_of(*finders: Finder) -> Finder:
-    """Return a finder of all fields that any of these finders finds."""
+    """Return a function that finds all fields that any of these functions finds."""
     return lambda file: (field for find in finders for field in find(file))
 
 
 def first_format(*path: str, within: str | None = None) -> Finder:
-    """Return a finder of the field at this path of NNI's first format.
+    """Return a function that finds the field at this path of NNI's first format, unless it is false.
 
     ``within``: find the field in each entry of the list with this name.
     """
@@ -99,7 +99,7 @@ def first_format(*path: str, within: str | None = None) -> Finder:
 
 
 def missing(name: str) -> Finder:
-    """Return a finder that reports a field if the file does not have it."""
+    """Return a function that reports this field if the file does not have it."""
     return lambda file: [] if file.field(name) is not None else [file.missing(name)]
 
 
@@ -150,7 +150,7 @@ def _named(field: Field) -> Field:
 
 
 def algorithm(role: str, name: str = "") -> Finder:
-    """Return a finder of the built-in tuner or assessor ``name``. Without ``name``, find any algorithm."""
+    """Return a function that finds the built-in tuner or assessor ``name``, or any algorithm for ""."""
 
     def find(file: NniFile) -> Iterator[Field]:
         for field in _some(file.algorithm(role)):
@@ -242,7 +242,7 @@ def conflicting_goals(file: NniFile) -> Iterator[Field]:
 
 
 def spaces_of(tuner: str, *types: str, nested: int = 0, choices_of_numbers: bool = False) -> Finder:
-    """Return a finder of parameters that the given tuner of NNI cannot search.
+    """Return a function that finds the parameters that the given tuner of NNI cannot search.
 
     ``types``: types of parameters that the tuner can search; if empty, it can search all types. ``nested``:
     number of levels of nested choices that it can search. ``choices_of_numbers``: the options of its choices
@@ -278,7 +278,7 @@ def _depth(spec: Any) -> int:
 
 
 def _shared(file: NniFile, name: str) -> Iterator[tuple[Field, Field | None]]:
-    """Yield each training service, and its value of a field or else the top level's value."""
+    """Yield each training service with its value of the field ``name``, or else the top level's value."""
     for member in file.members():
         yield member, member.inner(name) or file.field(name)
 
@@ -336,12 +336,12 @@ def manager_addresses(file: NniFile) -> Iterator[Field]:
 
 
 def each_platform(*names: str) -> Finder:
-    """Return a finder of the field ``platform`` in training services of these platforms."""
+    """Return a function that finds the field ``platform`` in training services of these platforms."""
     return lambda file: (_platform(member) for member in file.platform(*names))
 
 
 def each_member(*path: str, of: tuple[str, ...], equals: object = None) -> Finder:
-    """Return a finder of a field in training services of these platforms.
+    """Return a function that finds a field in training services of these platforms.
 
     ``equals``: find the field only if it has this value.
     """
@@ -367,7 +367,7 @@ def unknown_platforms(file: NniFile) -> Iterator[Field]:
 
 
 def machines(*path: str) -> Finder:
-    """Return a finder of a field of each machine over SSH."""
+    """Return a function that finds a field of each machine over SSH."""
 
     def find(file: NniFile) -> Iterator[Field]:
         for machine in _machines(file):
@@ -419,7 +419,10 @@ def roles_of_several_pods(file: NniFile) -> Iterator[Field]:
 
 
 def every_role(name: str) -> Finder:
-    """Return a finder of a field of every role, that is, every kind of pod of kubeflow and the like."""
+    """Return a function that finds a field of every role.
+
+    A role is a kind of pod in the platforms kubeflow and frameworkcontroller.
+    """
 
     def find(file: NniFile) -> Iterator[Field]:
         for member in file.platform("kubeflow", "frameworkcontroller"):

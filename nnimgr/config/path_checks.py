@@ -1,4 +1,4 @@
-"""Checks of directories and files that a configuration names. An error is the end of a sentence."""
+"""Checks of directories and files that a configuration names. Errors are phrases without a subject."""
 
 from __future__ import annotations
 

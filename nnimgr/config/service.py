@@ -177,7 +177,8 @@ def _split(
 def _as_jobs(reading: Reading, built: Any, shared: dict[str, Any], at: KeyPath) -> Part:
     """Convert the Kubernetes platform of NNI in ``built`` to ``platform: kubernetes``.
 
-    Fields of its role have priority over fields of the top level.
+    Fields of the role, which describes the pods of this platform, have priority over fields of the top
+    level.
     """
     jobs = built.as_jobs()
     reading.warn((*at, "platform"), jobs.sentence)

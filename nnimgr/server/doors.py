@@ -215,9 +215,9 @@ class Doors:
         return Reach([url], fingerprint, self._authorities)
 
     def _opened(self, wanted: Address) -> Reach | None:
-        """Return the open door at this address, or None.
+        """Return the open door that already has the wanted host and port, or None.
 
-        It may have been opened without a given port, and have got the wanted port by chance.
+        It was opened for an address without a port, so its port was chosen by the server.
         """
         if wanted.key in self._network:
             return self._network[wanted.key]
@@ -225,7 +225,7 @@ class Doors:
         return next((reach for reach in self._network.values() if tuple(reach.urls) == urls), None)
 
     async def close(self) -> None:
-        """Close all doors. Requests that wait for news must be answered before this call."""
+        """Close all doors. Waiting requests of keepers must be answered before this call."""
         async with self._opening:
             await asyncio.gather(*(listening.close() for listening in self._open))
             self._open.clear()
@@ -279,7 +279,7 @@ class Doors:
         return Reach([wanted.url(port)], fingerprint)
 
     def _identity(self) -> tuple[ssl.SSLContext, str]:
-        # Imported here, because it is slow to import and few servers need it.
+        # Import this module only here, because its import is slow and few servers need it.
         from nnimgr.server.certificate import keep_certificate
 
         path = self._folder / "door.pem"
@@ -406,9 +406,9 @@ def _is_numeric(host: str) -> bool:
 def _listen(
     wanted: Address, hosts: _Hosts, *, kept: int | None, said: str
 ) -> tuple[int, list[socket.socket]]:
-    """Return a port, and sockets that listen on this port at those of the addresses that this machine has.
+    """Listen on one port, at all addresses in ``hosts`` that belong to this machine.
 
-    Raise ServiceUnavailable if no socket can be opened.
+    Return the port and the sockets. Raise ServiceUnavailable if no socket can be opened.
     """
     if wanted.port is not None:
         choices = [wanted.port]

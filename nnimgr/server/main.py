@@ -143,8 +143,8 @@ def _serve(parsed: argparse.Namespace) -> None:
             logger.warning("other machines can reach %s, whose traffic is not encrypted", options.url)
         if options.no_token:
             logger.warning(
-                "it was started with --no-token: anyone on this machine can control its experiments and run "
-                "commands as this user"
+                "the server was started with --no-token: anyone on this machine can control its experiments "
+                "and run commands as this user"
             )
         gc.disable()  # saves a sixth of the import time
         from nnimgr.server.process import Listeners, run  # large, so imported after the port is bound

@@ -46,7 +46,7 @@ class Copies:
                 failures.append(f"The files of trial {trial.sequence} cannot be read: {error}.")
         notices = failures[:1]
         if len(failures) > 1:
-            notices.append(f"The same is true of {len(failures) - 1} more trials.")
+            notices.append(f"The files of {len(failures) - 1} more trials cannot be read either.")
         if truncated:
             size = f"{self._most_bytes >> 20} MiB"
             notices.append(

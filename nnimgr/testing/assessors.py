@@ -94,7 +94,7 @@ class AssessorConformance:
         """Restart the assessor. It must judge running and later trials as it would without the restart."""
         made = self.make()
         if not callable(getattr(made, "recall", None)) and not getattr(made, "replayable", False):
-            pytest.skip("it has no recall and is not replayable")
+            pytest.skip("the assessor has no recall and is not replayable")
         for number in range(self.trials):
             trial = assessor.begin()
             slope = (number * 7) % 5 - 2
@@ -105,7 +105,7 @@ class AssessorConformance:
                 value = _value(step, slope=slope)
                 said = [other.report(trial, value, recorded=False) for other in others]
                 good = assessor.report(trial, value)
-                assert said == [good] * len(said), f"after a rebuild it judges {trial} differently"
+                assert said == [good] * len(said), f"a restarted assessor judges {trial} differently"
                 if not good:
                     break
             assessor.end(trial, success=number % 4 != 3)

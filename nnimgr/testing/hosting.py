@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class _Heard(Channel):
-    """Channel that keeps the algorithm's messages for the test. It has neither queue nor watchdog."""
+    """Receiver of the algorithm's messages, which keeps them for the test, without queue and watchdog."""
 
     def __init__(self) -> None:
         self.messages: list[FromChild] = []
@@ -59,7 +59,7 @@ class _Heard(Channel):
 
 
 class _Made(Calls):
-    """Calls of the algorithm under test, which the test's own function ``make`` constructs."""
+    """Caller of the algorithm under test. The test's function ``make`` constructs the algorithm."""
 
     def __init__(self, heard: _Heard, role: str, make: Callable[[], Any], *, builtin: bool) -> None:
         super().__init__(heard, role)
@@ -238,7 +238,9 @@ class HostedTuner(_Hosted):
         for each in fresh:
             match each:
                 case Suggestion(parameter_id=parameter_id, parameters=text):
-                    assert parameter_id in self.owed, f"a set for id {parameter_id}, which was not requested"
+                    assert parameter_id in self.owed, (
+                        f"the tuner gave set {parameter_id}, which was not requested"
+                    )
                     self.owed.remove(parameter_id)
                     fed_to = each.fed_to
                     trial_id = self.record.suggested(parameter_id, text, fed_to=fed_to, state=each.state)

@@ -63,7 +63,7 @@ _RESULTS = (0.5, {"default": 1.5, "time": 3, "note": "x"}, 3, -2.5e6, {"default"
 _BY = {
     Way.RECALL: "by recall",
     Way.STATE: "by load_state",
-    Way.REPLAY: "by the same calls, because it is replayable",
+    Way.REPLAY: "by the same calls, because the class is replayable",
 }
 _MOST = 60  # number of sets after which a search space counts as infinite
 
@@ -99,14 +99,14 @@ class TunerConformance:
         """Request parameter sets. They must be valid as JSON, even if they contain numbers of numpy."""
         tuner = lab.tuner(self.search_space)
         run(tuner, self.trials)
-        assert lab.given(tuner), "it has given nothing"
+        assert lab.given(tuner), "the tuner has given nothing"
 
     def test_it_gives_sets_of_nested_spaces(self, lab: Lab) -> None:
         if self.nested_space is None:
-            pytest.skip("it refuses nested spaces")
+            pytest.skip("the tuner refuses nested spaces")
         tuner = lab.tuner(self.nested_space)
         run(tuner, self.trials)
-        assert lab.given(tuner), "it has given nothing"
+        assert lab.given(tuner), "the tuner has given nothing"
 
     def test_it_goes_over_to_another_space(self, lab: Lab) -> None:
         """Change the search space while trials of the first space run. They end after the change."""
@@ -115,7 +115,7 @@ class TunerConformance:
         lab.given(tuner)
         tuner.change_space(lab.other_space)
         run(tuner, self.trials)
-        assert lab.given(tuner), "it has given nothing of the new space"
+        assert lab.given(tuner), "the tuner has given nothing of the new space"
 
     def test_many_are_asked_for_at_once(self, lab: Lab) -> None:
         """Request many parameter sets at once.
@@ -139,7 +139,7 @@ class TunerConformance:
         It must raise NoMoreTrialError again, and no other exception.
         """
         if self.finite_space is None:
-            pytest.skip("it has no finite space")
+            pytest.skip("the tuner accepts no finite space")
         tuner = lab.tuner(self.finite_space)
         for number in range(_MOST):
             tuner.ask()
@@ -190,7 +190,7 @@ class TunerConformance:
     def test_a_result_comes_after_all_others(self, lab: Lab) -> None:
         tuner = lab.tuner(self.search_space)
         given = tuner.ask(2)
-        assert given, "it has given nothing"
+        assert given, "the tuner has given nothing"
         first = given[0]
         for number in range(self.trials):
             tuner.ask()
@@ -250,7 +250,7 @@ class TunerConformance:
         tuner = lab.tuner(self.search_space)
         way = way_of(self.make())
         if way is Way.IMPORT:
-            pytest.skip("it has no recall, no dump_state with load_state and is not replayable")
+            pytest.skip("the tuner has no recall, no dump_state with load_state and is not replayable")
         for number in range(self.trials):
             match number:
                 case 3:
@@ -267,7 +267,7 @@ class TunerConformance:
                 again = tuner.restarted(up_to=up_to).answer(parameter_id)
                 before = given[0] if given else None
                 assert again == before, (
-                    f"set {parameter_id} is another one when it is rebuilt {_BY[way]}: it was {before}, "
+                    f"set {parameter_id} differs after the tuner was restored {_BY[way]}: it was {before}, "
                     f"and is {again}"
                 )
             if len(tuner.trials) > 2:
@@ -286,7 +286,7 @@ class TunerConformance:
     def test_it_takes_another_ones_place(self, lab: Lab) -> None:
         """Let the tuner replace another tuner. Some trials of the replaced tuner are still running."""
         if not self.takes_over:
-            pytest.skip("it never replaces another tuner")
+            pytest.skip("the tuner never replaces another tuner")
         record = lab.record(self.search_space)
         for number, parameters in enumerate(({"somewhere": "else"}, {"uniform": 0.5}, {}, {"n": 1})):
             trial = record.suggested(number, json.dumps(parameters), fed_to=record.number, state='{"old": 1}')
@@ -299,7 +299,7 @@ class TunerConformance:
         again = tuner.restarted()
         again.trials = list(tuner.trials)
         run(again, 4)
-        assert lab.given(tuner) and lab.given(again), "it has given nothing"
+        assert lab.given(tuner) and lab.given(again), "the tuner has given nothing"
 
     # Tests of the conditions that an experiment sets for every parameter set
 
@@ -307,7 +307,7 @@ class TunerConformance:
         """Forbid about half of all parameter sets. The tuner must not suggest a forbidden set."""
         tuner = self.make()
         if not callable(getattr(tuner, "obey", None)):
-            pytest.skip("it has no obey: it is asked again until it gives a valid set")
+            pytest.skip("the tuner has no obey: it is asked again until it gives a valid set")
 
         def feasible(parameters: Any) -> bool:
             text = json.dumps(self.without_additions(parameters), sort_keys=True)
@@ -330,7 +330,7 @@ class TunerConformance:
         """
         tuner = self.make()
         if self.finite_space is None or not callable(getattr(tuner, "obey", None)):
-            pytest.skip("it has no finite space, or no obey: then repeated sets are rejected")
+            pytest.skip("the tuner accepts no finite space, or has no obey: then repeated sets are rejected")
         tuner.obey(Rules(never_repeat=True))
         tuner.update_search_space(dict(self.finite_space))
         given: set[str] = set()

@@ -254,7 +254,7 @@ async def test_view_shows_and_refuses_changes(lab: Lab) -> None:
     assert (await lab.client.post(f"{EXPERIMENT}/view")).json() == {"id": "exp"}
     shown = (await lab.client.get(EXPERIMENT)).json()
     assert shown["status"] == "VIEWED"
-    assert shown["reason"].startswith("it does not run and cannot be changed; its last state: ")
+    assert shown["reason"].startswith("the experiment does not run and cannot be changed; its last state: ")
     assert (await lab.client.get(f"{EXPERIMENT}/trials")).status_code == 200
     assert (await lab.client.patch(EXPERIMENT, json={"trialConcurrency": 3})).status_code == 409
 
@@ -389,12 +389,14 @@ async def test_what_it_is_doing_now(lab: Lab) -> None:
     assert told.startswith("2 of 2 slots busy, 1 of 10 finished; 2 are being started; ")
     assert told.endswith("best 0.5, trial 0.")
     lab.manager.troubles = "the disk is full"
-    assert (await lab.client.get(EXPERIMENT)).json()["now"].startswith("It is not running: the disk is full;")
+    told = (await lab.client.get(EXPERIMENT)).json()["now"]
+    assert told.startswith("The experiment is not running: the disk is full;")
     lab.manager.troubles, lab.manager.runner = None, None
     told = (await lab.client.get(EXPERIMENT)).json()["now"]
-    assert told.startswith("It is not open on this server; its stored status is RUNNING: runs;")
+    assert told.startswith("The experiment is not open on this server; its stored status is RUNNING: runs;")
     lab.manager.views = True
-    assert (await lab.client.get(EXPERIMENT)).json()["now"].startswith("It is viewed: it does not run")
+    told = (await lab.client.get(EXPERIMENT)).json()["now"]
+    assert told.startswith("Open for viewing only: the experiment does not run")
 
 
 async def test_the_configuration_as_text_can_be_used_again(lab: Lab) -> None:

@@ -121,7 +121,7 @@ def test_a_folder_from_elsewhere_is_noted(
     Index(home).put(replace(entry, log_dir=str(other.parent)))
     assert main([verb, "-e", "usb/abc"]) == 1
     assert capsys.readouterr().err == (
-        f"ERROR: There is another experiment abc in {other}.\n  Open that one: nnictl view abc\n"
+        f"ERROR: There is another experiment abc in {other}.\n  Open that experiment: nnictl view abc\n"
     )
     other.parent.rename(tmp_path / "another")
     assert main([verb, "-e", "another/abc", "--port", str(server.port)]) == 0

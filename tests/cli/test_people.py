@@ -142,7 +142,7 @@ def test_top_of_several(busy: FakeServer) -> None:
     assert [line.split()[0] for line in seen.lines[1:3]] == ["abcdefgh", "second"]
     assert seen.lines[4].split() == ["EXPERIMENT", "NO.", "TRIAL", "TIME", "LATEST", "PARAMETERS"]
     assert seen.lines[5].split()[:3] == ["abcdefgh", "3", "k0003"]
-    assert seen.lines[-1].startswith("One of them: nnictl top abcdefgh")
+    assert seen.lines[-1].startswith("Watch one experiment: nnictl top abcdefgh")
 
 
 def test_the_live_view(busy: FakeServer) -> None:

@@ -56,7 +56,8 @@ def test_what_is_no_list_of_records(
     Path("data.json").write_text(text)
     assert main(["experiment", "import", "-f", "data.json"]) == 1
     assert capsys.readouterr().err == (
-        f"ERROR: data.json{told}\n  Write such a file: nnictl experiment export ID --filename results.json\n"
+        f"ERROR: data.json{told}\n"
+        "  Write results to a file: nnictl experiment export ID --filename results.json\n"
     )
     assert server.requests == []
 
@@ -77,7 +78,7 @@ def test_a_refusal(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["experiment", "import", "-f", "data.json"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: The experiment is STOPPED: resume it first.\n"
-        "  See what it does: nnictl experiment status abc\n"
+        "  See what the experiment does: nnictl experiment status abc\n"
     )
 
 

@@ -83,7 +83,7 @@ def test_what_to_do_if_nothing_runs(server: FakeServer, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("status", "mend"),
     [
-        ("RUNNING", "See what it does: nnictl experiment status abc"),
+        ("RUNNING", "See what the experiment does: nnictl experiment status abc"),
         ("DONE", "Reopen it: nnictl resume abc"),
         ("VIEWED", "End the view, then reopen it: nnictl stop abc && nnictl resume abc"),
     ],

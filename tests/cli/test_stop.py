@@ -78,7 +78,9 @@ def test_one_that_cannot_be_stopped_keeps_no_other_from_it(
     server.refuse["experiments/abc/stop"] = Refused(409, "It does not want to.")
     assert main(["stop", "--all"]) == 1
     printed = capsys.readouterr()
-    assert printed.err == ("ERROR: It does not want to.\n  See what it does: nnictl experiment status abc\n")
+    assert printed.err == (
+        "ERROR: It does not want to.\n  See what the experiment does: nnictl experiment status abc\n"
+    )
     assert stopped(server) == ["abc", "def"]
     assert main(["stop", "--all", "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)

@@ -202,7 +202,10 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         ),
         ("silentAfter: soon", "silentAfter: 'soon' is not a number with one of the units"),
         ("lease: never", "lease: 'never' is not a number with one of the units"),
-        ("lease: 5m", "'lease' is for machines that can lose their server; a local trial runs beside it"),
+        (
+            "lease: 5m",
+            "'lease' is for trials on machines that can lose the connection to the server; it would",
+        ),
         ("trainingServicePlatform: local", "trainingService is of the second format"),
     ],
 )

@@ -223,7 +223,7 @@ class Forgetful(Assessor):
     ("kind", "test", "told"),
     [
         (Mute, AssessorConformance.test_it_judges_trials_one_after_the_other, "must return an AssessResult"),
-        (Forgetful, AssessorConformance.test_rebuilt_it_says_the_same, "after a rebuild it judges"),
+        (Forgetful, AssessorConformance.test_rebuilt_it_says_the_same, "a restarted assessor judges"),
     ],
 )
 def test_faults_of_assessors_are_found(

@@ -105,5 +105,6 @@ def test_they_are_listed_with_the_package_that_brings_them(
     assert '"source": "their-tuner 1.2"' in capsys.readouterr().out
     assert main(["algo", "unregister", "Bayesian"]) == 1
     assert (
-        "no registered algorithm Bayesian: the package their-tuner 1.2 brings it" in capsys.readouterr().err
+        "no registered algorithm Bayesian: it comes with the package their-tuner 1.2"
+        in capsys.readouterr().err
     )

@@ -133,7 +133,7 @@ class ParetoSet(Model):
 
     revision: int
     objectives: list[ParetoObjective] = Field(
-        description="the main objective first; without objectives: `default`, NNI's number"
+        description="the main objective first; without objectives: one entry with the name `default`"
     )
     results: int = Field(description="number of trials that succeeded with a number for each objective")
     total: int = Field(description="number of trials in the set; equal trials are all in it")
@@ -149,7 +149,7 @@ class StoppedTrial(Model):
     status: TrialStatus
     by: StoppedBy
     step: int | None = Field(description="step of the last intermediate metric; null: there is none")
-    value: float | None = Field(description="value of that metric")
+    value: float | None = Field(description="value of the last intermediate metric")
     ended_s: float | None = Field(description="seconds since the experiment's creation")
     reason: str = Field(description="one sentence")
 

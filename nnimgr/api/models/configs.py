@@ -81,7 +81,7 @@ class PlannedService(Model):
     code_files: int | None = Field(
         description="number of files and folders that are copied to machines; null: no copy"
     )
-    code_size: int | None = Field(description="bytes of these files, before packing")
+    code_size: int | None = Field(description="bytes of the copied files, before packing")
 
 
 class ExperimentPlan(Model):
@@ -91,8 +91,10 @@ class ExperimentPlan(Model):
     platform: str
     tuner: str
     assessor: str | None
-    optimize_mode: str = Field(description="maximize or minimize: what best means")
-    goal_stated: bool = Field(description="false: the configuration names no goal, NNI's default applies")
+    optimize_mode: str = Field(description="direction in which results are better: maximize or minimize")
+    goal_stated: bool = Field(
+        description="false: the configuration states no direction, so NNI's default applies"
+    )
     limits: LimitsModel
     parameters: list[PlannedParameter]
     parameter_sets: int | None = Field(description="number of different parameter sets; null: unlimited")

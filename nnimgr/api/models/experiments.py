@@ -21,9 +21,13 @@ class CreateExperiment(Request):
     id: Annotated[str, AfterValidator(check_experiment_id)] | None = Field(
         None, description="id that you choose; a repeated request with it creates no second experiment"
     )
-    environ: Environ | None = Field(None, description="environment variables of its tuner and local trials")
+    environ: Environ | None = Field(
+        None, description="environment variables of the experiment's tuner and local trials"
+    )
     cwd: str | None = Field(None, description="absolute directory for relative paths of the configuration")
-    python: str | None = Field(None, description="absolute path of the interpreter of its tuner and assessor")
+    python: str | None = Field(
+        None, description="absolute path of the Python interpreter of the tuner and the assessor"
+    )
 
 
 class ResumeExperiment(Request):
@@ -38,7 +42,7 @@ class ResumeExperiment(Request):
 
 
 class StopExperiment(Request):
-    detach: bool = Field(False, description="leave its trials running; a resume continues to watch them")
+    detach: bool = Field(False, description="leave the trials running; a resume continues to watch them")
 
 
 class ImportedRecord(Request):
@@ -108,22 +112,25 @@ class _AnyExperiment(Model):
     served: bool = Field(description="true: the experiment is open on this server")
     created_at: AwareDatetime | None
     ended_at: AwareDatetime | None
-    duration_s: float = Field(description="time that it has been running, without pauses")
+    duration_s: float = Field(description="time that the experiment has been running, without pauses")
     counts: dict[TrialStatus, int]
 
 
 class ExperimentSummary(_AnyExperiment):
-    status: str = Field(description="status; from the index if the experiment is not open on this server")
+    status: str = Field(
+        description="status; read from the index file of all experiments if it is not open on this server"
+    )
     best_trial_id: str | None
     best_value: float | None
-    owner: str | None = Field(description="user who owns its folder")
+    owner: str | None = Field(description="user who owns the experiment's folder")
     tags: list[str]
     archived: bool
     max_trial_number: int | None = Field(description="null: unlimited, or the database cannot be read")
     trial_concurrency: int | None = Field(description="null: the database cannot be read")
     optimize_mode: str | None
     objectives: dict[str, str] = Field(
-        description="name: maximize or minimize; bestValue is of the first; empty: one number per result"
+        description="direction (maximize or minimize) by objective name; bestValue is a value of the first "
+        "objective; empty: a result is one number"
     )
 
 
@@ -159,12 +166,14 @@ class LimitsModel(Model):
 class Pace(Model):
     """Rate at which a running experiment creates trials, and the expected time when a limit ends it."""
 
-    trials_per_minute: float | None = Field(description="from the latest 30 trials; null: too few trials yet")
+    trials_per_minute: float | None = Field(
+        description="computed from the latest 30 trials; null: too few trials yet"
+    )
     remaining_s: float | None = Field(
-        description="seconds until a limit ends it, at this pace; null: unknown"
+        description="seconds until a limit ends the experiment, at this pace; null: unknown"
     )
     limit: Literal["maxTrialNumber", "maxExperimentDuration"] | None = Field(
-        description="limit that will end it first"
+        description="limit that will end the experiment first"
     )
 
 
@@ -185,9 +194,11 @@ class Experiment(_AnyExperiment):
     without_result: int = Field(description="SUCCEEDED trials without a usable result")
     best_trial: BestTrial | None
     optimize_mode: str = Field(description="maximize or minimize")
-    goal_stated: bool = Field(description="false: the configuration names no goal, NNI's default applies")
+    goal_stated: bool = Field(
+        description="false: the configuration states no direction, so NNI's default applies"
+    )
     limits: LimitsModel
-    pace: Pace | None = Field(description="null if the experiment does not run here")
+    pace: Pace | None = Field(description="null: the experiment does not run on this server")
     now: str = Field(description="one sentence: current activity, or why there is none")
     config: dict[str, Any]
     search_space: dict[str, Any]
@@ -196,7 +207,7 @@ class Experiment(_AnyExperiment):
     notices: list[Notice]
     directory: str = Field(description="folder of the experiment on the server's machine")
     errors: list[ExperimentError] = Field(description="latest errors, newest first")
-    last_number: int = Field(description="number of its last fact, after which an event stream can continue")
+    last_number: int = Field(description="number of the last fact, after which an event stream can continue")
 
 
 class Experiments(Model):

@@ -26,9 +26,11 @@ class HostTrial(Model):
     sequence: int | None = Field(description="null: the trial has ended, and its attempt is being cleaned up")
     attempt: int
     gpus: list[int]
-    gpu_share: float | None = Field(description="share of each of its GPUs; null: it has no GPU")
-    cpus: float = Field(description="CPUs that are reserved for it; 0: none")
-    memory_mb: int = Field(description="MB of memory that are reserved for it")
+    gpu_share: float | None = Field(
+        description="share of each GPU that the attempt holds; null: it holds none"
+    )
+    cpus: float = Field(description="CPUs that are reserved for the attempt; 0: none")
+    memory_mb: int = Field(description="MB of memory that are reserved for the attempt")
 
 
 class HostGpu(Model):
@@ -44,7 +46,9 @@ class Host(Model):
     name: str
     cpus: float | None
     memory_mb: int | None
-    disk_free_mb: int | None = Field(description="free disk space at the first call of a keeper there")
+    disk_free_mb: int | None = Field(
+        description="free disk space when a keeper on the machine first called the server"
+    )
     gpus: list[HostGpu] | None = Field(description="null: no experiment on this server uses GPUs")
     gpu_trouble: str | None = Field(description="one sentence: problem with the GPUs")
     experiments: list[HostMember]

@@ -41,12 +41,18 @@ class Machine(Model):
     name: str
     address: str
     status: MachineStatus
-    reason: str | None = Field(description="why it is not connected, or a problem that its keeper reports")
-    since: AwareDatetime | None = Field(description="time of its last call, if it is not connected")
+    reason: str | None = Field(
+        description="why the machine is not connected, or a problem that its keeper reports"
+    )
+    since: AwareDatetime | None = Field(
+        description="time of the last contact with the machine, if it is not connected"
+    )
     trial_ids: list[str]
     cpus: float | None
     memory_mb: int | None
-    disk_free_mb: int | None = Field(description="free disk space at the first call of its keeper")
+    disk_free_mb: int | None = Field(
+        description="free disk space when the machine's keeper first called the server"
+    )
     gpus: int | None
     keeper_version: str | None
 

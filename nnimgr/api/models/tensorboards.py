@@ -26,10 +26,10 @@ class TensorBoard(Model):
 
     id: str
     status: Status
-    message: str | None = Field(description="what is wrong, or null")
+    message: str | None = Field(description="what is wrong with the TensorBoard; null: nothing")
     trial_ids: list[str]
     folders: list[str] = Field(description="folders of event files, in the order of trialIds")
-    path: str = Field(description="path of its page on this server")
+    path: str = Field(description="path of the TensorBoard's page on this server")
     pid: int | None
     started_at: AwareDatetime
 

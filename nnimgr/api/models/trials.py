@@ -51,7 +51,7 @@ class CreatedTrial(Model):
 
 
 class RerunTrial(CreatedTrial):
-    retry_of: str = Field(description="failed trial that it replaces")
+    retry_of: str = Field(description="failed trial that the new trial replaces")
 
 
 class RerunStarted(Model):
@@ -62,7 +62,7 @@ class ParameterSet(Model):
     parameter_id: int | None
     parameters: Any
     final_value: float | None
-    final_text: str | None = Field(description="JSON text of its final metric, as the trial wrote it")
+    final_text: str | None = Field(description="JSON text of the set's final metric, as the trial wrote it")
 
 
 class Trial(Model):
@@ -78,16 +78,16 @@ class Trial(Model):
     created_at: AwareDatetime
     started_at: AwareDatetime | None
     ended_at: AwareDatetime | None
-    reason: str | None = Field(description="one sentence: why it waits, stops or has ended")
+    reason: str | None = Field(description="one sentence: why the trial waits, stops or has ended")
     note: str | None = Field(description="one sentence about something unusual")
     user_note: str = Field(description="text that a user has added; empty: none")
     tags: list[str] = Field(description="tags that a user has added")
-    no_result: str | None = Field(description="one sentence: why it SUCCEEDED without a usable result")
+    no_result: str | None = Field(description="one sentence: why the trial SUCCEEDED without a usable result")
     final_value: float | None
     final_text: str | None = Field(description="JSON text of the final metric, as the trial wrote it")
     latest_value: float | None
     latest_text: str | None
-    intermediates: int = Field(description="number of intermediate metrics that it has reported")
+    intermediates: int = Field(description="number of intermediate metrics that the trial has reported")
     log_path: str = Field(description="folder of the latest attempt; HOST:~/... on another machine")
     sets: list[ParameterSet] | None = Field(
         description="all parameter sets of a trial with several (multiPhase)"
@@ -108,7 +108,7 @@ class Job(Model):
     end_reason: str | None
     exit_code: int | None
     signal: int | None
-    frames: int = Field(description="number of entries of its metrics file that the server has recorded")
+    frames: int = Field(description="number of entries of the metrics file that the server has recorded")
     message: str | None
 
 
@@ -128,7 +128,7 @@ class Metric(Model):
     trial_id: str
     attempt: int
     position: int
-    parameter_id: str | None = Field(description="JSON text of the id of its parameter set")
+    parameter_id: str | None = Field(description="JSON text of the id of the metric's parameter set")
     type: str = Field(description="PERIODICAL or FINAL")
     sequence: int
     at: AwareDatetime

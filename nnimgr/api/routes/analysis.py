@@ -221,7 +221,7 @@ async def rungs(
         Query(
             ge=1,
             le=20_000,
-            description="largest number of configurations; those that reached the highest rungs first",
+            description="largest number of configurations; those that reached high rungs are preferred",
         ),
     ] = 2000,
 ) -> Response:
@@ -250,11 +250,11 @@ async def stopped(
     analysis: Analysis,
     filter: Filter = "",
     by: Annotated[
-        models.StoppedBy | None, Query(description="only trials that were stopped in this way")
+        models.StoppedBy | None, Query(description="return only trials that were stopped by this cause")
     ] = None,
     offset: Annotated[int, Query(ge=0, lt=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """Return the trials that were stopped early, newest first: by whom, at which step and value, and why."""
+    """Return the stopped trials, the latest stop first: by whom, at which step and value, and why."""
     answer = await analysis.ask("stopped", filter=filter, by=by, offset=offset, limit=limit)
     return Response(answer, media_type=_JSON)

@@ -318,20 +318,21 @@ def _pace(reader: ExperimentReader, row: ExperimentRow, known: _Known, limits: L
 
 
 def _viewed(row: ExperimentRow) -> str:
-    return f"it does not run and cannot be changed; its last state: {sentence_of(row.status, row.reason)}"
+    last = sentence_of(row.status, row.reason)
+    return f"the experiment does not run and cannot be changed; its last state: {last}"
 
 
 def _now(row: ExperimentRow, known: _Known, best: TrialRow | None) -> str:
     if known.viewed:
-        told = f"it is viewed: {_viewed(row)}"
+        told = f"open for viewing only: {_viewed(row)}"
     elif known.trouble is not None:
-        told = f"it is not running: {known.trouble}"
+        told = f"the experiment is not running: {known.trouble}"
     elif known.now is not None:
         told = known.now
     elif known.summary.served or row.status not in (ExperimentStatus.RUNNING, ExperimentStatus.DRAINING):
         told = sentence_of(row.status, row.reason)
     else:
-        told = f"it is not open on this server; its stored status is {row.status}: {row.reason}"
+        told = f"the experiment is not open on this server; its stored status is {row.status}: {row.reason}"
     if best is not None and row.best_value is not None:
         told += f"; {best_so_far(row.best_value, best.sequence)}"
     return f"{told[:1].upper()}{told[1:].rstrip('.')}."

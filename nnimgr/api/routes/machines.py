@@ -53,7 +53,7 @@ async def drain_machine(
 async def remove_machine(
     runner: Live,
     name: MachineName,
-    force: Annotated[bool, Query(description="stop its running trials and requeue them")] = False,
+    force: Annotated[bool, Query(description="stop the machine's running trials and requeue them")] = False,
 ) -> models.Machine:
     """Drain a machine of the experiment, and remove it after its last trial has ended."""
     return _machine(await machines.remove(runner, name, force=force))

@@ -169,9 +169,16 @@ def _archives(group: Verbs[Parser]) -> None:
         ),
     )
     loaded.add_argument("-p", "--path", metavar="FILE", required=True, help="the saved file")
-    loaded.add_argument("-c", "--codeDir", metavar="DIR", help="write the trial code there, and use it")
-    loaded.add_argument("-l", "--logDir", metavar="DIR", help="the folder for the experiment's folder")
-    loaded.add_argument("-s", "--searchSpacePath", metavar="FILE", help="write the search space there")
+    loaded.add_argument(
+        "-c",
+        "--codeDir",
+        metavar="DIR",
+        help="directory to which the trial code is written, and from which it is used",
+    )
+    loaded.add_argument(
+        "-l", "--logDir", metavar="DIR", help="the folder in which the experiment's folder is created"
+    )
+    loaded.add_argument("-s", "--searchSpacePath", metavar="FILE", help="write the search space to this file")
 
 
 def _update(group: Verbs[Parser]) -> None:

@@ -47,7 +47,7 @@ def add(verbs: Verbs[Parser]) -> None:
         examples=("nnictl hello", "nnictl hello --directory my_experiment"),
     )
     hello.add_argument(
-        "--directory", default="nni_hello_hpo", help="write the example there (default: %(default)s)"
+        "--directory", default="nni_hello_hpo", help="the folder for the example (default: %(default)s)"
     )
     completion = add_verb(
         verbs,
@@ -98,7 +98,7 @@ def _machine(group: Verbs[Parser]) -> None:
     )
     drain.add_argument("machine", metavar="MACHINE", help=_MACHINE)
     add_id(drain)
-    drain.add_argument("--undo", action="store_true", help="place trials there again")
+    drain.add_argument("--undo", action="store_true", help="place trials on the machine again")
     remove = add_verb(
         group,
         "remove",
@@ -109,7 +109,7 @@ def _machine(group: Verbs[Parser]) -> None:
     remove.add_argument("machine", metavar="MACHINE", help=_MACHINE)
     add_id(remove)
     remove.add_argument(
-        "--force", action="store_true", help="stop its trials; they run again on other machines"
+        "--force", action="store_true", help="stop the machine's trials; they run again on other machines"
     )
 
 

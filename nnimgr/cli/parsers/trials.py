@@ -36,8 +36,12 @@ def _list(group: Verbs[Parser]) -> None:
     )
     add_id(listed)
     some = listed.add_mutually_exclusive_group()
-    some.add_argument("--head", type=count, metavar="N", help="the N with the largest results")
-    some.add_argument("--tail", type=count, metavar="N", help="the N with the smallest results")
+    some.add_argument(
+        "--head", type=count, metavar="N", help="list only the N trials with the largest results"
+    )
+    some.add_argument(
+        "--tail", type=count, metavar="N", help="list only the N trials with the smallest results"
+    )
 
 
 def _act(group: Verbs[Parser]) -> None:
@@ -180,7 +184,7 @@ def _log(group: Verbs[Parser]) -> None:
     _add_trial(trial, required=False)
     part = trial.add_mutually_exclusive_group()
     part.add_argument("--path", action="store_true", help="show where the logs are (default without -T)")
-    part.add_argument("--follow", action="store_true", help="print it until the trial ends (needs -T)")
+    part.add_argument("--follow", action="store_true", help="print the log until the trial ends (needs -T)")
     trial.add_argument("--tail", type=count, metavar="N", help="begin with the last N lines (needs -T)")
     trial.add_argument("--file", choices=("stdout", "stderr", "trial.log"), help="print this file (needs -T)")
 
@@ -195,7 +199,8 @@ def _tensorboard(group: Verbs[Parser]) -> None:
         "start",
         "tensorboard:start",
         "start TensorBoard over files in $NNI_OUTPUT_DIR/tensorboard",
-        about="Browsers that are signed in open it at the printed address.\nIt ends with the server.",
+        about="Browsers that are signed in show TensorBoard at the printed address.\n"
+        "TensorBoard ends with the server.",
         examples=(
             "nnictl tensorboard start",
             "nnictl tensorboard start ab12cd34 -T 12 -T 15",
