@@ -46,7 +46,7 @@ class EndReason(StrEnum):
 
     EXITED = "exited"  # the command ended by itself, or by a signal that did not come from the keeper
     STOPPED = "stopped"  # the command ended after the keeper had signaled it because of a stop order
-    # a stop order came before the start, or the command could not be executed
+    # the attempt was stopped before its start, or its command could not be executed
     NEVER_STARTED = "never_started"
     LEASE = "lease"  # the host was without contact to the server for longer than the lease
 
@@ -261,9 +261,9 @@ class KeeperHeard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperGone:
-    """Fact: the keeper's host, such as a pod, no longer exists. It was created only for certain jobs.
+    """Fact: the keeper's host, such as a pod, no longer exists.
 
-    These jobs had ended before.
+    The host was created only for certain jobs, and these jobs had ended before.
     """
 
     keeper_id: str

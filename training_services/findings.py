@@ -87,12 +87,12 @@ def judge(machine: str, facts: Mapping[str, Any], *, needs: Needs, ahead_s: floa
     if abs(ahead_s) > CLOCK_S:
         way = "ahead of" if ahead_s > 0 else "behind"
         sentence = (
-            f"its clock is {_span(abs(ahead_s))} {way} this one: set it (timedatectl set-ntp true), or the "
-            "times in trials' logs and files are wrong"
+            f"the clock is {_span(abs(ahead_s))} {way} this server's clock: set it (timedatectl set-ntp "
+            "true), or the times in trials' logs and files are wrong"
         )
         yield found(Check.CLOCK, Level.WARNING, sentence)
     else:
-        yield found(Check.CLOCK, Level.OK, f"its clock differs by less than {CLOCK_S:g} s")
+        yield found(Check.CLOCK, Level.OK, f"the clock differs from this server's by less than {CLOCK_S:g} s")
 
 
 def _python(facts: Mapping[str, Any], folder: str | None) -> tuple[Level, str]:
@@ -130,7 +130,7 @@ def _gpus(reading: Mapping[str, Any], needs: Needs) -> tuple[Level, str]:
             "install the driver with its tools, or do not use this machine"
         )
     if missing := sorted(set(needs.gpu_indices or ()) - set(there)):
-        return Level.FAULT, f"it has no GPU {', '.join(map(str, missing))}: correct gpuIndices"
+        return Level.FAULT, f"the machine has no GPU {', '.join(map(str, missing))}: correct gpuIndices"
     usable = there if needs.gpu_indices is None else [index for index in there if index in needs.gpu_indices]
     if len(usable) < wanted:
         return Level.FAULT, (

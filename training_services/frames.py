@@ -42,17 +42,17 @@ def read_frame(
     If the frame is not a metric, return FrameSkipped with a sentence that says why.
     """
     try:
-        frame = _parse(payload.decode(), "it is not JSON")
+        frame = _parse(payload.decode(), "the frame is not JSON")
         if type(frame) is not dict:
-            raise _Skip("it is not a JSON object")
+            raise _Skip("the frame is not a JSON object")
         if frame.get("trial_job_id") != trial_id:
-            raise _Skip(f"its trial_job_id is {_shown(frame.get('trial_job_id'))}, not {trial_id}")
+            raise _Skip(f"the frame's trial_job_id is {_shown(frame.get('trial_job_id'))}, not {trial_id}")
         kind = frame.get("type")
         if kind == "REQUEST_PARAMETER":
             index = _number(frame.get("parameter_index", 0), "parameter_index")
             return ParametersWanted(job_id=job_id, position=position, index=index)
         if type(kind) is not str or kind not in _METRIC_TYPES:
-            raise _Skip(f"its type is {_shown(kind)}, neither PERIODICAL nor FINAL")
+            raise _Skip(f"the frame's type is {_shown(kind)}, neither PERIODICAL nor FINAL")
         text, value = _value(frame)
         parameter = frame.get("parameter_id")
         return MetricReported(
@@ -71,11 +71,11 @@ def read_frame(
     except _Skip as skip:
         reason = str(skip)
     except UnicodeError:
-        reason = "it is not UTF-8"
+        reason = "the frame is not UTF-8"
     except RecursionError:
-        reason = "it is nested too deeply"
+        reason = "the frame is nested too deeply"
     except ValueError:
-        reason = "a number in it has too many digits"
+        reason = "a number in the frame has too many digits"
     return FrameSkipped(
         job_id=job_id, position=position, reason=f"Frame {position} is not a metric: {reason}."
     )
@@ -96,10 +96,10 @@ def _parse(text: str, complaint: str) -> object:
 def _value(frame: dict[str, object]) -> tuple[str, float | None]:
     """Return the JSON text of the frame's value, and the number in the value, or None if it has none."""
     if "value" not in frame:
-        raise _Skip("it has no value")
+        raise _Skip("the frame has no value")
     text = frame["value"]
     if type(text) is str:
-        value = _parse(text, "its value is not JSON")
+        value = _parse(text, "the frame's value is not JSON")
         if not text.isascii():
             text.encode()  # raises an error for half a surrogate pair, which cannot be stored
     else:
@@ -119,7 +119,7 @@ def _value(frame: dict[str, object]) -> tuple[str, float | None]:
 
 def _number(value: object, name: str) -> int:
     if type(value) is not int or not 0 <= value <= _LARGEST:
-        raise _Skip(f"its {name} is {_shown(value)}, not a whole number from 0 up")
+        raise _Skip(f"the frame's {name} is {_shown(value)}, not a whole number from 0 up")
     return value
 
 

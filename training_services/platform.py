@@ -27,7 +27,7 @@ class ConfigFault(NamedTuple):
 
 
 class PlatformConfig(BaseModel):
-    """Base class for the configurations of platforms. The defaults suit a platform without the features.
+    """Base class for the configurations of platforms. By default, a platform has none of the features below.
 
     ``shares_storage``: jobs can use ``sharedStorage``. ``beside_server``: jobs run on the server's machine,
     so they cannot lose the connection to it.
@@ -53,7 +53,7 @@ _NOTHING = PlatformConfig()
 
 
 def describe(config: BaseModel) -> PlatformConfig:
-    """Return the configuration if it has this base class, or else one with the default answers.
+    """Return the configuration if it is a PlatformConfig, or else a PlatformConfig with the defaults.
 
     A third party's configuration may have another base class.
     """

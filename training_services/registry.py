@@ -165,7 +165,7 @@ def load(package: str) -> tuple[str, Platform]:
 def register(package: str) -> str:
     """Register the training service of a third party's module, and return its name.
 
-    The module is named in a file of this user. Raises BrokenPlatform, ValueError (the name is taken),
+    A file of this user stores the module's name. Raises BrokenPlatform, ValueError (the name is taken),
     UserFileError.
     """
     name, _ = load(package)

@@ -88,7 +88,7 @@ async def _check(service: TrainingService, end: JobEnded, results: list[float | 
             + (f"; the last line that it printed: {last}" if last else "")
         )
     if results != _RESULTS:
-        raise ServiceError(f"a trial reported {_RESULTS}, but {results} arrived")
+        raise ServiceError(f"a trial reported the results {_RESULTS}, but the server received {results}")
 
 
 async def _last_line(service: TrainingService, job_id: str) -> str:

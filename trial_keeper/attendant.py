@@ -200,7 +200,7 @@ class Attendant:
         directory = os.path.join(self._path(request), "keeper")
         with self._starting:
             if self._ends.get(request["directory"], 0) > request["no"]:
-                raise Trouble("its keeper was ordered to end in the meantime")
+                raise Trouble("the keeper was ordered to end in the meantime")
             found = find(directory)
             kept = self._kept.get(directory)
             if found is not None and kept is not None and kept[0].pid == found.pid and kept[0].alive():
@@ -252,7 +252,7 @@ class Attendant:
                 continue
             if process.wait(LEAVE_S):
                 return {}
-        raise Trouble("its keeper does not end, not even when it is killed")
+        raise Trouble("the keeper does not end, not even when it is killed")
 
     def _found(self, directory: str) -> Process | None:
         """Return the running keeper of a directory, even a new keeper that does not hold the lock yet."""

@@ -177,12 +177,12 @@ def _reap_all() -> None:
 
 def _wait_status(status: int) -> str:
     if status < 0:
-        return f"its shim could not be forked: {os.strerror(-status)}"
+        return f"the shim could not be forked: {os.strerror(-status)}"
     if os.WIFSIGNALED(status):
-        return f"its shim was killed by signal {os.WTERMSIG(status)}"
+        return f"the shim was killed by signal {os.WTERMSIG(status)}"
     number = os.WEXITSTATUS(status)
     if number == Deadline.OVER:
         return "the lease has elapsed, and the server has not answered since"
     if number != NOT_CLAIMED:
         return f"{os.strerror(number)} (see the keeper's log)"
-    return "its shim ended without starting it (see the keeper's log)"
+    return "the shim ended without starting the attempt (see the keeper's log)"

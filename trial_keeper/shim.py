@@ -233,7 +233,7 @@ class _Shim:
 
     def _start(self, environ: dict[bytes, bytes]) -> None:
         if SHELL is None:
-            raise ValueError(f"there is neither {' nor '.join(_SHELLS)} here to read it")
+            raise ValueError(f"there is neither {' nor '.join(_SHELLS)} here to run the command")
         for change in self._changes:
             name, equals, value = change.partition(b"=")
             if equals:

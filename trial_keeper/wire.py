@@ -104,9 +104,10 @@ A part of the token changes with each rewrite of the file: a keeper that the ser
 send the latest token.
 
 Other answers: 401 wrong token, or the experiment is not open; 404 unknown call; 409 {"error", "reason": str};
-413 too large; 503 not open yet. The reasons are: "database": the keeper has obeyed another database;
-"fenced": the keeper has obeyed a later start of the experiment's runner; "turn": manager.json is newer than
-the token of a new keeper; "instance": another keeper has replaced this keeper, whose attempts count as lost.
+413 too large; 503 not open yet. The reasons are: "database": the keeper has applied an answer from another
+database; "fenced": the keeper has applied an answer from a later start of the experiment's runner; "turn":
+manager.json is newer than the token of a new keeper; "instance": another keeper has replaced this keeper,
+whose attempts count as lost.
 After "instance", the keeper stops its attempts and exits. After all other answers, it retries after a pause.
 """
 

@@ -79,12 +79,12 @@ os.write(file, metric(0, "a\0b") + metric(1, 0.5) + frame(b"\0\xff\xfe") + frame
             (7, 3, 3.0, "3"),
         ]
         assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 3.0)
-        assert trial["note"] == "Frame 5 is not a metric: it is not UTF-8."
+        assert trial["note"] == "Frame 5 is not a metric: the frame is not UTF-8."
         assert here.reasons("FrameSkipped") == [
-            "Frame 2 is not a metric: it is not UTF-8.",
-            "Frame 3 is not a metric: it is not JSON.",
-            f"Frame 4 is not a metric: its trial_job_id is null, not {trial['id']}.",
-            "Frame 5 is not a metric: it is not UTF-8.",
+            "Frame 2 is not a metric: the frame is not UTF-8.",
+            "Frame 3 is not a metric: the frame is not JSON.",
+            f"Frame 4 is not a metric: the frame's trial_job_id is null, not {trial['id']}.",
+            "Frame 5 is not a metric: the frame is not UTF-8.",
         ]
 
 

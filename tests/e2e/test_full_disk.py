@@ -104,8 +104,8 @@ def test_a_keeper_that_was_killed_has_no_room_to_come_back(tmp_path: Path) -> No
             os.kill(pid, signal.SIGKILL)
         said = here.saying(NO_SPACE)
         assert (
-            "the keeper on this machine: the server's address could not be written there: [Errno 28] "
-            f"{NO_SPACE}: " in said
+            "the keeper on this machine: the server's address could not be written to the keeper's directory"
+            f": [Errno 28] {NO_SPACE}: " in said
         )
         go.touch()
         keeper.free()

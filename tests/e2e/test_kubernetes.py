@@ -316,8 +316,8 @@ def test_what_keeps_trials_from_running_is_said(field: Field) -> None:
             assert field.server.call("POST", "/api/v1/experiments", body).status == 201
         assert "localhost/there-is-none:1" in field.waiting("the image", "image")
         field.waiting("/no/such/python", "command")
-        field.waiting("no node accepts its pod: 0/", "node")
-        field.waiting("the cluster cannot create its pod: exceeded quota: none", "quota")
+        field.waiting("no node accepts the pod: 0/", "node")
+        field.waiting("the cluster cannot create the pod: exceeded quota: none", "quota")
         field.waiting("forbidden", "rights")
 
         account.permit()

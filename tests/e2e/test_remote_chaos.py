@@ -185,7 +185,7 @@ def test_a_disk_is_full_for_a_while(tmp_path: Path, found: Bed) -> None:
         remote.await_running(machines[0])
         found.disks[machines[0].name].fill()
         remote.nnictl("update", "concurrency", "exp", "--value", "8")
-        why = "it waits for its code: No space left on device"
+        why = "the attempt waits for its code: No space left on device"
         eventually(lambda: why in [trial["note"] for trial in remote.trials()], why)
         found.disks[machines[0].name].free()
         remote.compare(trials=20)

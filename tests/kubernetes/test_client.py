@@ -141,7 +141,7 @@ async def test_a_connection_that_is_cut_is_made_again_but_nothing_is_created_twi
     fake.cut("list", "jobs")
     assert (await connected.list(JOBS, NAMESPACE)).items == []
     fake.cut("create", "jobs")
-    with pytest.raises(ServiceUnavailable, match="it has closed the connection"):
+    with pytest.raises(ServiceUnavailable, match="the server has closed the connection"):
         await connected.create(JOBS, NAMESPACE, named("j"))
     assert len(fake.asked("create", "jobs")) == 1
 
@@ -167,7 +167,7 @@ async def test_a_server_that_does_not_answer_is_given_up(
 
     monkeypatch.setattr(connected, "_request", impatient)
     with fake.hold("list", "jobs"):
-        assert (await refusal(connected)).endswith("cannot be reached: it has not answered for 0.2 s")
+        assert (await refusal(connected)).endswith("cannot be reached: the server has not answered for 0.2 s")
 
 
 async def test_slow_requests_do_not_hold_up_the_loop(fake: FakeApi, connected: Cluster) -> None:
@@ -217,8 +217,8 @@ async def test_a_watch_brings_changes_until_its_time_is_over(fake: FakeApi, conn
     ("fault", "error", "sentence"),
     [
         (FakeApi.expire_watches, ApiError, "too old resource version"),
-        (FakeApi.drop_watches, ServiceUnavailable, "it has closed the connection"),
-        (FakeApi.freeze, ServiceUnavailable, "it has not answered for 1.2 s"),
+        (FakeApi.drop_watches, ServiceUnavailable, "the server has closed the connection"),
+        (FakeApi.freeze, ServiceUnavailable, "the server has not answered for 1.2 s"),
     ],
 )
 async def test_a_watch_that_breaks_says_how(
@@ -358,7 +358,7 @@ async def test_a_certificate_that_is_not_trusted_is_told(tmp_path: Path) -> None
     with FakeApi(tls=certificate(tmp_path / "tls.pem")) as fake:
         cluster = Cluster(fake.kubeconfig(tmp_path), None, {})
         assert (await refusal(cluster)).endswith(
-            "cannot be reached: its certificate is not trusted (self-signed certificate)"
+            "cannot be reached: the server's certificate is not trusted (self-signed certificate)"
         )
         await cluster.close()
 

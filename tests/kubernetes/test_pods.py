@@ -117,10 +117,10 @@ def test_a_job_gets_a_pod_of_its_name_and_is_placed_when_that_speaks() -> None:
     assert (rig.asked, rig.trials) == (["exp-aaaa1-1"], [("aaaa1", 1)])
     seat = rig.come("exp-aaaa1-1")
     assert rig.queue.expects(seat)
-    rig.seats["exp-aaaa1-1"].keeper_host.reason = "waits: no node accepts its pod"
+    rig.seats["exp-aaaa1-1"].keeper_host.reason = "waits: no node accepts the pod"
     for _ in range(2):  # once per change
         rig.queue.tell(["exp-aaaa1-1", "exp-other-1"])
-    assert rig.put == [JobWaiting(job_id="exp-aaaa1-1", reason="waits: no node accepts its pod")]
+    assert rig.put == [JobWaiting(job_id="exp-aaaa1-1", reason="waits: no node accepts the pod")]
     rig.speak("exp-aaaa1-1")
     assert rig.placed() == [("exp-aaaa1-1", "exp-aaaa1-1")]
     assert list(rig.queue) == [] and rig.queue.expects(seat)

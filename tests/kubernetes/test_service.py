@@ -170,8 +170,8 @@ async def test_why_a_pod_waits_is_said_once_for_each_change(lab: Lab) -> None:
         await lab.core.until(lambda message=message: message in lab.waits(job)[-1])  # type: ignore[misc]
     said = [reason for reason in lab.waits(job) if "nodes are" in reason]
     assert said == [
-        "waits: no node accepts its pod: 0/1 nodes are available",
-        "waits: no node accepts its pod: 0/2 nodes are available",
+        "waits: no node accepts the pod: 0/1 nodes are available",
+        "waits: no node accepts the pod: 0/2 nodes are available",
     ]
     await lab.run(job, await lab.keeper(job))
 

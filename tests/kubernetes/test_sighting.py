@@ -66,13 +66,13 @@ def unscheduled(message: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("status", "node", "sentence"),
     [
-        ({"phase": "Pending"}, None, "its pod waits for a node"),
+        ({"phase": "Pending"}, None, "the pod waits for a node"),
         (
             unscheduled("0/1 nodes are available: 1 Insufficient cpu."),
             None,
-            "no node accepts its pod: 0/1 nodes are available: 1 Insufficient cpu.",
+            "no node accepts the pod: 0/1 nodes are available: 1 Insufficient cpu.",
         ),
-        (waiting("ContainerCreating"), "node-1", "its pod is being set up on node-1"),
+        (waiting("ContainerCreating"), "node-1", "the pod is being set up on node-1"),
         (
             waiting("ErrImagePull", "dial tcp 127.0.0.1:80: connect: connection refused"),
             "node-1",
@@ -92,13 +92,13 @@ def unscheduled(message: str) -> dict[str, Any]:
         (
             waiting("CreateContainerConfigError", "couldn't find key k in Secret trials/s"),
             "node-1",
-            "its container cannot be created (CreateContainerConfigError): "
+            "the container cannot be created (CreateContainerConfigError): "
             "couldn't find key k in Secret trials/s",
         ),
         (
             waiting("CreateContainerError", 'exec: "python3": executable file not found in $PATH'),
             "node-1",
-            "its container cannot be created (CreateContainerError): "
+            "the container cannot be created (CreateContainerError): "
             'exec: "python3": executable file not found in $PATH',
         ),
     ],
@@ -260,7 +260,7 @@ def test_the_first_end_stays() -> None:
 def test_a_pod_that_is_being_deleted_still_runs_and_one_that_is_gone_does_not() -> None:
     sight = read_pod(pod({"phase": "Running"}, deletionTimestamp=DELETED_AT))
     assert (sight.phase, sight.over) == (Phase.RUNNING, None)
-    assert sight.doubt == Doubt(Sign.DELETION, f"its pod is being deleted and will end by {DELETED_AT}")
+    assert sight.doubt == Doubt(Sign.DELETION, f"the pod is being deleted and will end by {DELETED_AT}")
     assert pod_gone(sight).over == Over(Cause.DELETED, "the pod job-x7k2p was deleted")
 
 
@@ -311,14 +311,14 @@ def test_warnings_say_why_there_is_no_pod_or_why_it_is_not_set_up() -> None:
     sighting = fold(job, (), job_note=note.sentence)
     assert sighting.phase is Phase.ABSENT
     assert sighting.waiting == (
-        "the cluster cannot create its pod: exceeded quota: q, requested: pods=1, used: pods=4, limited: "
+        "the cluster cannot create the pod: exceeded quota: q, requested: pods=1, used: pods=4, limited: "
         "pods=4"
     )
     mount = read_note(event("Pod", "job-x7k2p", "FailedMount", 'configmap "nosuch" not found'))
     assert mount is not None
     set_up = read_pod(pod(waiting("ContainerCreating")))
     assert fold(job, (set_up,), job_note=note.sentence, pod_note=mount.sentence).waiting == (
-        'its pod job-x7k2p cannot be set up: configmap "nosuch" not found'
+        'the pod job-x7k2p cannot be set up: configmap "nosuch" not found'
     )
     running = read_pod(pod({"phase": "Running"}))
     assert fold(job, (running,), job_note=note.sentence, pod_note=mount.sentence).waiting is None
@@ -353,9 +353,9 @@ def test_the_job_says_what_its_pods_cannot() -> None:
     }
     assert fold(read_job(complete), ()).over == Over(Cause.COMPLETED, "the Job job is complete", 0)
     suspended = read_job({"metadata": {"name": "job"}, "spec": {"suspend": True}})
-    assert fold(suspended, ()).waiting == "its Job is suspended"
+    assert fold(suspended, ()).waiting == "the Job is suspended"
     assert (
-        fold(read_job({"metadata": {"name": "job"}}), ()).waiting == "the cluster has not created its pod yet"
+        fold(read_job({"metadata": {"name": "job"}}), ()).waiting == "the cluster has not created the pod yet"
     )
 
 
@@ -363,7 +363,7 @@ def test_a_job_that_was_deleted_is_over_with_its_pod() -> None:
     running = read_pod(pod({"phase": "Running"}))
     assert fold(None, (running,)).over is None
     assert fold(None, (pod_gone(running),)).over == Over(Cause.DELETED, "the pod job-x7k2p was deleted")
-    assert fold(None, ()).over == Over(Cause.DELETED, "its Job was deleted before it had a pod")
+    assert fold(None, ()).over == Over(Cause.DELETED, "the Job was deleted before it had a pod")
 
 
 def test_the_first_pod_counts_and_not_what_replaces_it() -> None:

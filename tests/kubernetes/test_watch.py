@@ -108,7 +108,7 @@ async def test_a_job_without_a_pod_says_why_whichever_stream_comes_first(
         if name == "early":
             fake.put("jobs", job(name))
         sighting = await followed.sighting(name, lambda at: "quota" in (at.waiting or ""))
-        assert sighting.waiting == "the cluster cannot create its pod: exceeded quota: q, limited: pods=0"
+        assert sighting.waiting == "the cluster cannot create the pod: exceeded quota: q, limited: pods=0"
 
 
 async def test_a_deleted_pod_is_over_whatever_replaces_it(fake: FakeApi, followed: Followed) -> None:
@@ -308,7 +308,7 @@ async def test_a_real_quota_is_told(cluster: RealCluster) -> None:
     await cluster.cluster.create(JOBS, cluster.namespace, real("j", ["true"]))
     waiting = await followed.sighting("j", lambda at: "quota" in (at.waiting or ""), REAL_LIMIT_S)
     assert waiting.waiting == (
-        "the cluster cannot create its pod: "
+        "the cluster cannot create the pod: "
         "exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"
     )
     await followed.watch.close()

@@ -280,7 +280,7 @@ def test_doubled_and_early_packets_are_no_news() -> None:
 
 def test_what_was_in_the_way_of_a_start_is_forgotten_with_it() -> None:
     life = Life()
-    life.take(f.JobNoted(job_id=life.job(0), note="it waits for its code: No space left on device"))
+    life.take(f.JobNoted(job_id=life.job(0), note="the attempt waits for its code: No space left on device"))
     trial = life.state.trials[life.trial(0)]
     assert trial.note is not None
     life.start(0)

@@ -335,7 +335,7 @@ async def test_what_is_in_the_way_of_the_code_is_told_and_tried_again(machine: M
     await core.open(service)
     job_id = core.submit("aaaa1")
     note = await noted(core, job_id, "this version of the trial code")
-    assert note.startswith("it waits for its code: the server answers 404")
+    assert note.startswith("the attempt waits for its code: the server answers 404")
     archive.write_bytes(b"x" * archive.with_suffix(".away").stat().st_size)
     await noted(core, job_id, "damaged")
     archive.with_suffix(".away").rename(archive)
@@ -378,7 +378,7 @@ async def test_a_full_disk_is_told_and_what_came_is_kept(machine: Machine) -> No
         await core.open(machine.make())
         job_id = core.submit("aaaa1")
         note = await noted(core, job_id, "No space left on device")
-        assert note.startswith("it waits for its code: ")
+        assert note.startswith("the attempt waits for its code: ")
         full.free()
         assert (await core.seen(JobEnded, job_id)).exit_code == 7
         await core.close(detach=False)

@@ -46,7 +46,7 @@ def test_a_machine_without_faults() -> None:
         "/home/ann/nni-experiments is writable",
         "100 GiB free below /home/ann/nni-experiments",
         "no GPU, none is needed",
-        "its clock differs by less than 5 s",
+        "the clock differs from this server's by less than 5 s",
     ]
 
 
@@ -114,7 +114,7 @@ def test_a_clock_that_is_wrong(ahead_s: float, part: str) -> None:
             Needs(gpus=1, gpu_indices=[0, 5]),
             {"trouble": None, "gpus": [gpu(0)]},
             Level.FAULT,
-            "it has no GPU 5",
+            "the machine has no GPU 5",
         ),
         (Needs(gpus=2, gpu_indices=[1]), {"trouble": None, "gpus": [gpu(0), gpu(1)]}, Level.FAULT, "1 GPU"),
         (Needs(gpus=0), {"trouble": "there is no tool", "gpus": []}, Level.OK, "none is needed"),

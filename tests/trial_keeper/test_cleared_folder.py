@@ -115,7 +115,7 @@ def test_the_next_keeper_does_not_start_it_again(here: Host, vandalise: Callable
     assert final is not None and final["reason"] == "exited"
     lost = final["code"] is None
     assert lost == (vandalise in (remove_claim, empty_claim, overwrite_claim, replace_claim, remove_attempts))
-    assert not lost or "its claim file was removed or overwritten" in str(final["message"])
+    assert not lost or "the claim file was removed or overwritten" in str(final["message"])
 
 
 def test_a_stop_by_the_next_keeper_ends_it(here: Host) -> None:
@@ -136,7 +136,7 @@ def test_a_claim_that_no_keeper_has_seen_is_not_taken_again_while_its_processes_
     forget_claim(here)
     here.start()
     final = ended(here).final
-    assert final is not None and "its claim file was removed or overwritten" in str(final["message"])
+    assert final is not None and "the claim file was removed or overwritten" in str(final["message"])
 
 
 def test_nor_is_one_of_which_only_metrics_are_left(here: Host) -> None:

@@ -74,7 +74,7 @@ def test_a_stop_reaches_a_trial_whose_grace_cannot_be_written(here: Host) -> Non
     here.server.command("stop", "e-a-1", {"grace": 0.1})
     told = here.server.ended("e-a-1")
     assert ending(told) == ("stopped", None, signal.SIGTERM)
-    assert any("could not be passed to its shim" in note for note in told.notes)
+    assert any("could not be passed to the attempt's shim" in note for note in told.notes)
 
 
 def test_a_keeper_whose_place_is_taken_stops_its_trials_and_leaves(here: Host) -> None:

@@ -67,7 +67,7 @@ def test_where_there_is_no_shell_the_attempt_says_so(tmp_path: Path) -> None:
     said = subprocess.run(
         [sys.executable, "-c", SHELLS, str(tmp_path / "attempt")], capture_output=True, text=True, check=True
     )
-    assert "there is neither /bin/bash nor /bin/sh here to read it" in said.stdout
+    assert "there is neither /bin/bash nor /bin/sh here to run the command" in said.stdout
 
 
 # The disk takes no line that begins with "started" until the command has ended.

@@ -40,7 +40,7 @@ class Insist(Protocol):
 
 
 _METRICS = ".nni/metrics"
-_SPOILT = "its metrics file has no frame header at byte {}; the rest of the file is ignored"
+_SPOILT = "the metrics file has no frame header at byte {}; the rest of the file is ignored"
 
 
 class FollowedJob:
@@ -88,7 +88,7 @@ class FollowedJob:
         while True:
             await self.news.wait()
             self.news.clear()
-            # read before the job's files: if the platform no longer lists the job, the files are complete
+            # Check whether the job is listed before its files are read: once it is not, they are complete.
             listed = self.listed
             await self._insist(self._read_metrics)
             code = await self._insist(self._exit_code)
@@ -159,7 +159,7 @@ class FollowedJob:
         elif (why := await self._insist(self._loss)) is not None:
             self._lose(why)
         elif self.started:
-            message = "it ended without an exit code: it was killed, or its machine was lost"
+            message = "the job ended without an exit code: it was killed, or its machine was lost"
             self._end(EndReason.EXITED, code=None, message=message)
         else:
             self._lose(f"{self._platform.name} no longer lists the job, which had not started")

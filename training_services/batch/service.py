@@ -228,7 +228,7 @@ class BatchService(TrainingService):
         offset = 0 if tail is None else await self._tail_offset(job_id, name, tail)
         while True:
             job = self._jobs.get(job_id)
-            # This is checked before the file is read, so that the last output of an ended job is not missed.
+            # Check for the job's end before the file is read, so that its last output is not missed.
             over = not follow or job is None or job.over.is_set()
             try:
                 async for chunk in self.read_file(job_id, name, offset=offset):

@@ -48,9 +48,11 @@ class Caller:
         ``newest``: True if the keeper has read the latest version of its ``manager.json``.
         """
         if request.db_id_seen not in (None, self.db_id):
-            raise Refused("database", "This keeper has obeyed another database of the experiment.")
+            sentence = "This keeper has applied an answer from another database of the experiment."
+            raise Refused("database", sentence)
         if request.m_epoch_seen > self.m_epoch:
-            raise Refused("fenced", "This keeper has obeyed a later start of the experiment's runner.")
+            sentence = "This keeper has applied an answer from a later start of the experiment's runner."
+            raise Refused("fenced", sentence)
         if request.instance in self._retired:
             raise Refused("instance", "The directory of this keeper was replaced by another one.")
         if request.instance != self.instance and not newest:

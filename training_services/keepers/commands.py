@@ -127,17 +127,18 @@ class Commands:
         return True
 
     def waiting(self, *, arrived: bool) -> bool:
-        """Return True if a committed command was not sent yet; with ``arrived``, if one has not arrived
-        yet.
+        """Return True if a committed command was not sent yet.
+
+        With ``arrived``: return True if a committed command has not arrived at the keeper yet.
         """
         return self._orders.committed > (self.seen if arrived else max(self.seen, self._sent))
 
     def outgoing(self, jobs: Mapping[str, Job]) -> list[Sequence[Any]]:
         """Return the committed commands that the keeper has not received, in order.
 
-        A command without effect is sent as "nop": the start of a lost job, unless the keeper has received it
-        before. A keeper that has lost its record of such a start gets the start again, so that it knows which
-        attempt to stop.
+        A command without effect, such as the start of a lost job, is sent as "nop". But a keeper that has
+        carried out this start and lost its record gets the start again, so that it knows which attempt to
+        stop.
         """
         commands: list[Sequence[Any]] = []
         for seq in range(self.seen + 1, min(self._orders.committed, self.seen + MAX_COMMANDS) + 1):

@@ -233,9 +233,9 @@ def start_order(
     """Return the command that starts a job, with the environment variables that NNI's trials expect.
 
     ``gpus`` None: the platform itself decides which GPUs the trial sees. ``code``: archive from which the
-    trial gets a copy of the code; None: the trial runs in the original code directory on the host, or in
-    ``directory`` if its path differs there. ``storage``: mount point of the shared storage, where the trial
-    writes its output.
+    trial gets a copy of the code; None: the trial runs in the code directory itself. ``directory``: path of
+    the code directory on the host; None: the same path as on the server. ``storage``: mount point of the
+    shared storage, where the trial writes its output.
     """
     directory = directory or str(context.trial_code_directory)
     environment: dict[str, str | None] = {
@@ -249,7 +249,7 @@ def start_order(
         "NNI_TRIAL_COMMAND_CHANNEL": None,
         "REUSE_MODE": None,
         "MULTI_PHASE": "true" if context.multi_phase else None,
-        # A rank set by the server's user is not the trial's rank, and would prevent the trial from reporting.
+        # Unset the server's ranks of distributed training, which could prevent the trial from reporting.
         **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")),
     }
     if gpus is not None and context.trial_gpu_number is not None:

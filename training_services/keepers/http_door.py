@@ -107,7 +107,7 @@ class KeeperDoor:
 
 
 def _credentials(scope: Scope) -> tuple[str, int]:
-    """Return the bearer token of a request, and the length of its body by the header (0 without a header)."""
+    """Return the bearer token of a request, and its Content-Length (0 if this header is missing)."""
     token, length = "", 0
     for name, value in scope["headers"]:
         if name == b"authorization":

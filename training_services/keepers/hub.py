@@ -112,8 +112,8 @@ class KeeperDesk:
     """Server's side of the calls of one keeper: takes, holds and answers them.
 
     ``deliver`` receives the desk and the result of each request. A waiting call is held for at most
-    ``wait_s`` seconds, so that a keeper without news still calls often enough. ``archive`` returns the path
-    of the archive of trial code with a given hash; the file may not exist.
+    ``wait_s`` seconds, so that a keeper with nothing to report still calls often enough. ``archive`` returns
+    the path of the archive of trial code with a given hash; the file may not exist.
     """
 
     link: KeeperLink

@@ -28,7 +28,7 @@ from training_services.keepers.request import Attempt, Final, Request
 
 __all__ = ["Backlog", "Jobs", "StartOrder"]
 
-_FORGOTTEN = "its keeper had lost the end of its journal; the trial's commands were sent again"
+_FORGOTTEN = "the keeper had lost the end of its journal; the trial's commands were sent again"
 
 StartOrder = Mapping[str, Any]  # body of the command "start" in trial_keeper.wire, without its boot_id
 
@@ -221,7 +221,7 @@ class Jobs:
         if final.reason is None and (verdict := self._verdict()) is not None:
             final = final._replace(reason=EndReason.EXITED, code=None, signal=None, message=verdict)
         if final.reason is None:
-            return events + self.lose(job, final.message or "its host was restarted while it ran")
+            return events + self.lose(job, final.message or "the host was restarted while the job ran")
         self.ended.append(job.id)
         return [*events, job.finish(final, final.reason, acked_cmd=self._commands.acked)]
 
@@ -245,7 +245,7 @@ class Jobs:
             event
             for job in self.by_id.values()
             if job.is_open and job.place.instance != instance
-            for event in self.lose(job, "its keeper's directory was recreated")
+            for event in self.lose(job, "the keeper's directory was recreated")
         ]
 
     def note_losses(self, seen: int) -> list[JobEvent]:
@@ -273,7 +273,7 @@ class Jobs:
                 self._commands.renumber(job, seen)
 
     def seek_missing(self, request: Request) -> list[JobEvent]:
-        """Send the starts of jobs that the keeper does not list again, with new numbers. Return events.
+        """Repeat, with new numbers, the starts of jobs that the keeper does not list. Return events.
 
         This happens if the database was replaced by an older copy, and the job had ended before. The trial's
         command does not run a second time: the keeper reports the job's end from the job's claim file and
@@ -284,7 +284,7 @@ class Jobs:
             here = job.is_open and self._commands.is_here(job)
             missing = job_id not in request.attempts and job.start_cmd <= request.acked_cmd
             if here and missing and not self._commands.repeat_start(job):
-                events += self.lose(job, "its keeper no longer knows it")
+                events += self.lose(job, "the keeper no longer knows the job")
         return events
 
     # ---- questions ----------------------------------------------------------------------------------------

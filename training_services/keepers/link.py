@@ -174,7 +174,7 @@ class KeeperLink:
         commands.take(seen=request.seen_cmd)
         if not self.ready:
             self.caller.ready = True
-            # Jobs that ended before the server's restart may wait for this acknowledgement in the core.
+            # In the core, jobs that ended before the server's restart may wait for KeeperAcknowledged.
             awaited = commands.last > 0
             commands.acked = request.acked_cmd
         for seq, command in commands.acknowledge(request.acked_cmd):

@@ -39,7 +39,7 @@ class Orders:
     def put(self, seq: int, command: Command) -> None:
         """Add a command with the number ``seq``.
 
-        If the command is committed, an earlier server has committed it and all commands before it.
+        ``command.committed`` True: an earlier server has committed this command and all commands before it.
         """
         self._commands[seq] = command
         self.last = max(self.last, seq)

@@ -96,7 +96,7 @@ class ReadStream:
         return True
 
     async def put(self, piece: bytes) -> None:
-        """Wait until there is room, and add a piece of data for the reader.
+        """Add a piece of data for the reader, but first wait while too many pieces are unread.
 
         The piece is dropped if the reader wants no more data.
         """

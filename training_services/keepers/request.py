@@ -155,7 +155,7 @@ def _facts(raw: Any) -> HostFacts:
 def _job(value: Any) -> str | None:
     """Return the job id of a process on a GPU, or None if it is malformed.
 
-    It comes from an environment variable, which any user can set.
+    The id comes from an environment variable, which any user can set.
     """
     return value if type(value) is str and _JOB_ID.fullmatch(value) else None
 

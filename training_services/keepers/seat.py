@@ -171,9 +171,9 @@ class KeeperSeat:
         return sentence if self.trouble is None else f"{sentence}: {self.trouble}"
 
     def passing_obstacle(self) -> str | None:
-        """Return a sentence that says why no job can start, if the end of this reason is not reported.
+        """Return a sentence that says why no job can start now, if no event reports when this changes.
 
-        Else return None. The caller must check again later.
+        Else return None. After a sentence, the caller must check again later.
         """
         return self.keeper_host.obstacle()
 

@@ -162,7 +162,7 @@ class KeeperService(FilesOfJobs):
     def _adopt(self, job: TrialJobSpec, placed: JobPlaced) -> None:
         seat = self._seats.get(placed.place.keeper_id)
         if seat is None:
-            reason = f"its keeper {placed.place.keeper_id} is no longer in the configuration"
+            reason = f"keeper {placed.place.keeper_id} is no longer in the configuration"
             self._outbox.put([JobLost(job_id=job.id, reason=reason)])
             return
         seat.link.jobs.adopt(job, seat.keeper_host.start_order(job, placed.place.gpus))

@@ -125,14 +125,15 @@ class Upkeep:
         try:
             await self._host.write_manager(self._manager(reach))  # fails if the disk is full
         except (OSError, ServiceError) as error:
-            return self._what_for("the server's address could not be written there", error)
+            failed = "the server's address could not be written to the keeper's directory"
+            return self._what_for(failed, error)
         try:
             await self._host.keep()
         except HostGone:
             raise
         except (OSError, ServiceError) as error:
             return self._what_for("it could not be started", error)
-        return "it has ended and is being restarted"
+        return "the keeper process has ended and is being restarted"
 
     def _what_for(self, failed: str, error: Exception) -> str:
         """Return a sentence for the notice about an error. ``failed`` says what did not work.

@@ -96,20 +96,20 @@ def _title(server: str) -> str:
 def _why(error: BaseException, read_s: float) -> str:
     names = {type(each).__name__ for each in _chain(error)}
     if "ConnectTimeoutError" in names:
-        return "it does not answer"
+        return "the server does not answer"
     if names & {"ReadTimeoutError", "TimeoutError"}:
-        return f"it has not answered for {read_s:g} s"
+        return f"the server has not answered for {read_s:g} s"
     for each in _chain(error):
         if isinstance(each, socket.gaierror):
-            return "its name cannot be resolved"
+            return "the server's name cannot be resolved"
         if isinstance(each, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted ({each.verify_message})"
+            return f"the server's certificate is not trusted ({each.verify_message})"
         if isinstance(each, ssl.SSLError):
             return f"the TLS connection failed ({each.reason or 'no reason given'})"
         if isinstance(each, OSError) and each.strerror:
             return each.strerror[:1].lower() + each.strerror[1:]
     if names & {"ProtocolError", "RemoteDisconnected", "IncompleteRead"}:
-        return "it has closed the connection"
+        return "the server has closed the connection"
     return type(error).__name__
 
 

@@ -70,7 +70,7 @@ _KEEPER_VOLUME = f"{OWN_VOLUMES}keeper"
 _MANAGER_VOLUME = f"{OWN_VOLUMES}manager"
 _WORK_VOLUME = f"{OWN_VOLUMES}work"
 _CODE_VOLUME = f"{OWN_VOLUMES}code"
-# time for which a pod waits for a server that does not answer, to report the ends of its trials
+# time for which a pod that cannot reach the server keeps trying to report the ends of its trials
 _UNREPORTED = timedelta(days=1)
 _LAST_STEPS = timedelta(seconds=10)  # seconds that the keeper gets after the grace of its trial
 # File mode of the Secret in the container: readable by all users, because an image may set any user.

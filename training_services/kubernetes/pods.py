@@ -232,7 +232,7 @@ class SharedPods(PodQueue):
         self._coming: dict[str, None] = {}
         self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
         self._gone = 0  # number of pods in a row whose keepers have never called
-        # number of these pods for which a retry would not help, because the cluster was not the cause
+        # number of pods in ``_gone`` for which a retry would not help, because the cluster was not the cause
         self._failed = 0
         self._pause: asyncio.TimerHandle | None = None
 

@@ -52,7 +52,7 @@ EVICTED = {
     "NodePorts": "was refused by",
     "UnexpectedAdmissionError": "was refused by",
 }
-# such reasons in a pod's condition DisruptionTarget, which Kubernetes 1.26 and later report -> text for users
+# reasons for a pod's end in its condition DisruptionTarget (Kubernetes 1.26 and later) -> text for users
 DISRUPTED = {
     "PreemptionByScheduler": "made room for a more important pod on",
     "DeletionByTaintManager": "had to leave",
@@ -236,9 +236,9 @@ def read_note(event: Mapping[str, Any]) -> Note | None:
     message = _text(event.get("message")) or reason
     if kind == "Job" and reason in MADE_NO_POD:
         message = ATTEMPT.sub("", message)
-        return Note(kind, name, f"the cluster cannot create its pod: {message}")
+        return Note(kind, name, f"the cluster cannot create the pod: {message}")
     if kind == "Pod" and reason in HELD_UP:
-        return Note(kind, name, f"its pod {name} cannot be set up: {message}")
+        return Note(kind, name, f"the pod {name} cannot be set up: {message}")
     return None
 
 
@@ -272,12 +272,12 @@ def fold(
             over=over,
         )
     if job is None:
-        ended = Over(Cause.DELETED, "its Job was deleted before it had a pod")
+        ended = Over(Cause.DELETED, "the Job was deleted before it had a pod")
     if ended is not None:
         return Sighting(uid=uid, pod=None, node=None, phase=Phase.ENDED, over=ended)
-    waiting = job_note or "the cluster has not created its pod yet"
+    waiting = job_note or "the cluster has not created the pod yet"
     if job is not None and job.suspended:
-        waiting = "its Job is suspended"
+        waiting = "the Job is suspended"
     return Sighting(uid=uid, pod=None, node=None, phase=Phase.ABSENT, waiting=waiting)
 
 
@@ -354,14 +354,14 @@ def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | Non
             )
         if reason == "InvalidImageName":
             return f"{image} is not a valid image name{said}", False
-        return f"its container cannot be created ({reason}){said}", False
+        return f"the container cannot be created ({reason}){said}", False
     if node is not None:
-        return f"its pod is being set up on {node}", True
+        return f"the pod is being set up on {node}", True
     for condition in _items(status.get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") != "True":
             message = _text(condition.get("message")) or _text(condition.get("reason"))
-            return f"no node accepts its pod: {message}" if message else "its pod waits for a node", False
-    return "its pod waits for a node", False
+            return f"no node accepts the pod: {message}" if message else "the pod waits for a node", False
+    return "the pod waits for a node", False
 
 
 def _doubt(
@@ -380,7 +380,7 @@ def _doubt(
     deadline = _text(meta.get("deletionTimestamp"))
     if not deadline:
         return None
-    return Doubt(Sign.DELETION, f"its pod is being deleted and will end by {deadline}")
+    return Doubt(Sign.DELETION, f"the pod is being deleted and will end by {deadline}")
 
 
 def _job_of(meta: Mapping[str, Any]) -> str | None:

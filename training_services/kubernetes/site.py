@@ -202,7 +202,7 @@ class Site:
             raise ImpossibleJob(str(error)) from error
         except ApiError as error:
             if error.status in (400, 422):
-                raise ImpossibleJob(f"the cluster rejects its Job: {error}") from error
+                raise ImpossibleJob(f"the cluster rejects the Job: {error}") from error
             raise
 
     async def delete(self, name: str) -> None:

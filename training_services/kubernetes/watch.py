@@ -165,7 +165,7 @@ class JobWatch:
     def job(self, sight: JobSight) -> str:
         """Record the state of a Job, and return its name.
 
-        The methods below return the name of the Job to which their object belongs as well.
+        ``job_gone``, ``pod_gone`` and ``note`` return the Job's name as well, or None if no Job changes.
         """
         known = self._at(sight.name)
         known.job = sight

@@ -53,7 +53,7 @@ def _indices(value: Any) -> Any:
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
         if not all(part.isdecimal() for part in value):
-            raise ValueError("must be numbers of GPUs, with commas between them")
+            raise ValueError("must be GPU numbers with commas between them")
         value = [int(part) for part in value]
     elif isinstance(value, int) and not isinstance(value, bool):
         value = [value]
@@ -216,7 +216,7 @@ class LocalKeeper(KeeperHost):
             if tail is not None:
                 await asyncio.to_thread(file.seek_tail, tail)
             while True:
-                # This is checked before the file is read, so that a trial's last output is not missed.
+                # Check for the trial's end before the file is read, so that its last output is not missed.
                 running = follow and job.is_open()
                 while chunk := file.read():
                     yield chunk

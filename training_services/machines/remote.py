@@ -107,7 +107,7 @@ class RemoteKeeper(KeeperHost):
         code = answer.get("code") or 0
         if code > 0:
             raise ServiceUnavailable(
-                f"it has ended with code {code}; the end of its log: {answer.get('said')}"
+                f"the keeper has ended with code {code}; the end of its log: {answer.get('said')}"
             )
 
     async def end(self, *, told: bool) -> None:

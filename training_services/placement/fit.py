@@ -53,8 +53,9 @@ def place(
     """Choose GPUs of the host for the job, the least used first, or return why the job must wait.
 
     ``held``: resources that jobs hold there. ``reading`` or ``capacity`` is None if it is not known yet.
-    ``over``: jobs that have ended, although the GPU reading may still show them; ``left``: GPUs that ended
-    jobs held. ``gone``: GPUs that have vanished. Raises JobRejected if the host is too small for the job.
+    ``over``: jobs that have ended, although the GPU reading may still show them; ``left``: GPUs that were
+    held by jobs that have ended. ``gone``: GPUs that have vanished. Raises JobRejected if the host is too
+    small for the job.
     """
     if need.nothing:
         return ()

@@ -33,8 +33,7 @@ class Seat(Protocol):
         """Return a sentence that says why no job can start on this machine now, or None."""
 
     def passing_obstacle(self) -> str | None:
-        """Return a sentence that says why no job can start now, if no event will report the end of the
-        reason.
+        """Return a sentence that says why no job can start now, if no event reports when this changes.
 
-        Else return None. The caller must check again later.
+        Else return None. After a sentence, the caller must check again later.
         """

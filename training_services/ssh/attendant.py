@@ -104,7 +104,7 @@ class AttendantClient:
         await self._process.wait_closed()
         code = self._process.exit_status
         if code is None or code < 0:
-            return Unreachable(f"the program for {title} was killed before it started")
+            return Unreachable(f"the attendant on {title} was killed before it started")
         if code == NO_PYTHON:
             folder = self._target.python_path
             looked = f" (looked for in {folder} and on the PATH)" if folder else ""

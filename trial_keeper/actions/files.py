@@ -200,7 +200,7 @@ def is_parted(files: AttemptFiles) -> bool:
 def _adopt(theirs: str, own: str, *, instead_of: os.stat_result) -> None:
     """Move the keeper's hard link ``own`` from the file ``instead_of`` to the trial's plain file ``theirs``.
 
-    Do nothing if ``theirs`` is still the same file or not a plain file. Raises OSError.
+    Do nothing if ``theirs`` is the file ``instead_of``, or is not a plain file. Raises OSError.
     """
     found = os.stat(theirs, follow_symlinks=False)
     if stat.S_ISREG(found.st_mode) and not os.path.samestat(found, instead_of):

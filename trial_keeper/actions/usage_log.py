@@ -129,7 +129,7 @@ class UsageLog:
         meter = self._meters.get(attempt.job)
         if meter is None:
             age = now - (attempt.started_up or now)
-            # An older attempt was started by an earlier keeper, so the time of its last line is unknown.
+            # If an earlier keeper has started the attempt, the time of its last measurement is unknown.
             new = age < 2 * self._pause_s
             meter = self._meters[attempt.job] = _Meter(now - age, 0.0) if new else _Meter(now, seconds)
             if not new:

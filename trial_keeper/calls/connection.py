@@ -91,7 +91,7 @@ def connect(manager: str, *, turn: int, timeout_s: float) -> Server:
         connection = _connect_remote(url, said, timeout_s)
     else:
         raise CallFailed(
-            f"{manager} names an address at which a server cannot be known: it has to begin with "
+            f"{manager} names an address at which no server can be identified: it has to begin with "
             f"{local_http.SCHEME}:// or https://host"
         )
     return Server(connection, slash + path, {"Authorization": f"Bearer {said['token']}"})

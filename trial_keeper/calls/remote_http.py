@@ -137,7 +137,9 @@ def _connect_known(
         return _connect_tls(url, ssl.create_default_context(cadata=authorities or None), connect_s)
     except ssl.SSLError as error:
         why = getattr(error, "verify_message", "") or error.reason or str(error)
-        raise UnknownServer(f"{other}, and no authority known here vouches for it: {why}") from error
+        raise UnknownServer(
+            f"{other}, and no authority known here vouches for the certificate: {why}"
+        ) from error
 
 
 def _connect_tls(url: SplitResult, context: ssl.SSLContext, connect_s: float) -> http.client.HTTPSConnection:

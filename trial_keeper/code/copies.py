@@ -150,7 +150,7 @@ class Copies:
         mine = [want for want in wanted if want.sha256 == sha256]
 
         def say(sentence: str) -> None:
-            self._said[sha256] = f"it waits for its code: {sentence}"
+            self._said[sha256] = f"the attempt waits for its code: {sentence}"
             for want in mine:
                 if want.job in self._wanted:
                     self._told(want.job, self._said[sha256])

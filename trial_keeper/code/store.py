@@ -116,9 +116,7 @@ class CodeStore:
         self._download(sha256, size, part, say)
         if _sha256(part) != sha256:
             os.unlink(part)
-            raise CallFailed(
-                "the trial code has arrived damaged: its hash is another one; it is fetched again"
-            )
+            raise CallFailed("the trial code has arrived damaged: its hash is wrong; it is fetched again")
         try:
             os.mkdir(fresh, 0o700)
             entries = unpacked.unpack(part, f"{fresh}/tree")

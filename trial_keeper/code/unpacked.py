@@ -66,7 +66,7 @@ def unpack(archive: str, directory: str) -> list[Entry]:
             for member in tar:
                 parent, _, last = member.name.rpartition("/")
                 if parent not in folders or last in ("", ".", "..") or "\0" in last:
-                    raise BadArchive(f"the trial code holds the name {member.name!r}")
+                    raise BadArchive(f"the trial code holds the invalid name {member.name!r}")
                 path = f"{directory}/{member.name}"
                 if member.isdir():
                     os.mkdir(path, 0o700)

@@ -10,9 +10,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trial_keeper.wire import Final, Start, Started
 
-_ORPHANED = "its keeper had not heard from the server for too long"
+_ORPHANED = "the keeper had not heard from the server for too long"
 _EVICTED = "its pod was stopped"
-_RAN = "its claim file was removed, and its metrics show that the command had been started"
+_RAN = "the claim file was removed, and the metrics show that the command had been started"
 
 
 class Attempt:
@@ -210,7 +210,7 @@ class Attempt:
         if final is not None and self.position < final["n"] and self.acked < final["n"]:
             self.final = {
                 **final, "reason": wire.HOST_LOST, "n": self.position,
-                "message": f"{final['n'] - self.position} metrics were lost on disk after the end",
+                "message": f"{final['n'] - self.position} metrics were lost on disk after the attempt's end",
             }  # fmt: skip
 
     def instant(self, up: float, at: float, *, here: bool) -> float:

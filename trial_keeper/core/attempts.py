@@ -28,7 +28,7 @@ RESPAWN_PAUSE_S = 0.5
 LAST_RESPAWN_PAUSE_S = 30.0
 RETRY_S = 1.0
 _CUT_OFF = "the host was restarted while the command ran"
-_UNKNOWN = "it had been started before, and its claim file is gone"
+_UNKNOWN = "the attempt had been started before, and its claim file is gone"
 _UNBEGUN = "the host was restarted before the command was started"
 
 
@@ -205,7 +205,8 @@ class Attempts:
         if claim.pid is None and attempt.stop is None and not here:
             self._seals.seal(attempt, wire.HOST_LOST, _UNBEGUN)  # the stop was lost with the host's power
         elif claim.pid is None:
-            self._seals.seal(attempt, "never_started", "it was stopped before its command was started")
+            cause = "the attempt was stopped before its command was started"
+            self._seals.seal(attempt, "never_started", cause)
         elif claim.failed is not None:
             cause = f"the command could not be started: {claim.failed[1]}"
             self._seals.seal(attempt, "never_started", cause)
@@ -214,7 +215,7 @@ class Attempts:
         elif claim.boot_id != self._held.boot_id or not here:
             self._seals.seal(attempt, wire.HOST_LOST, _CUT_OFF)
         elif not seen.alive:
-            cause = f"its shim (pid {claim.pid}) was killed, so its exit code is not known"
+            cause = f"the shim (pid {claim.pid}) was killed, so the command's exit code is not known"
             self._seals.sweep(attempt, cause)
         elif not attempt.watched:
             self._watch(now, attempt, (claim.pid, claim.start_time))
@@ -238,9 +239,9 @@ class Attempts:
             if not attempt.watched:
                 self._watch(now, attempt, attempt.shim)
             return
-        shim = "its shim" if attempt.shim is None else f"its shim (pid {attempt.shim[0]})"
+        shim = "the shim" if attempt.shim is None else f"the shim (pid {attempt.shim[0]})"
         self._held.out.append(fx.Fence(attempt.job, attempt.directory))
-        cause = f"its claim file was removed or overwritten, and {shim} has left no other record"
+        cause = f"the claim file was removed or overwritten, and {shim} has left no other record"
         self._seals.sweep(attempt, cause)
 
     def _watch(self, now: float, attempt: Attempt, shim: fx.Shim) -> None:

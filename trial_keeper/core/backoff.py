@@ -48,7 +48,8 @@ class Backoff:
     def is_news(self, sentence: str) -> bool:
         """Return whether this error is not logged yet, and remember the error.
 
-        All errors are remembered, not only the last: two channels may fail alternately with different errors.
+        All errors are remembered, not only the last: two kinds of calls may fail alternately, each with an
+        error of its own.
         """
         if sentence in self._troubles:
             return False

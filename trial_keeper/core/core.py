@@ -302,7 +302,7 @@ class KeeperCore:
     def _pump(self, now: float) -> list[Effect]:
         """Start each call to the server that is due; return all effects that this input has caused."""
         if self._exchange.replaced and not self._held.attempts:
-            self._stay.leave("another keeper has replaced it, and none of its attempts runs any more")
+            self._stay.leave("another keeper has replaced this keeper, whose attempts have all ended")
         if self._attempts.ending is not None:
             self._stay.wind_up(now)
         # Make no call while a command's record is being written: the call would not report that command yet.

@@ -81,11 +81,13 @@ class Exchange:
         if known.db_id is not None and answer["db_id"] != known.db_id:
             return f"the server has another database ({answer['db_id']}) than this keeper's ({known.db_id})"
         if answer["m_epoch"] < known.m_epoch:
-            return f"an older server (epoch {answer['m_epoch']}, {known.m_epoch} is known) is not obeyed"
+            return (
+                f"the answer is from an older server: epoch {answer['m_epoch']}, but {known.m_epoch} is known"
+            )
         return None
 
     def answered(self, now: float, channel: Channel, answer: Answer) -> Flight:
-        """Handle a valid answer: mark what its call reported as received. Return the content of this call."""
+        """Handle a valid answer: mark the content of its call as received, and return this content."""
         flight = self._flights.pop(channel)
         if channel is Channel.WAIT and self._ledger.retry_at > now:
             self._wait_at = now + RETRY_S  # else the server would repeat the unwritten commands at once

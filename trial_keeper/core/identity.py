@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Identity(NamedTuple):
-    """Identity of a keeper, as it shows it to the server, and its time limits.
+    """Identity that a keeper shows to the server, and the keeper's time limits.
 
     ``idle_s``: the keeper exits after this time without an answer of the server and without a running
     attempt. ``unreported_s`` replaces ``idle_s`` while the keeper has unreported ends of attempts that would

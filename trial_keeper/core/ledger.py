@@ -20,7 +20,7 @@ PAUSE_S = 1.0
 
 
 def nothing(now: float) -> None:
-    """Do nothing. This is the action for a record that no action waits for."""
+    """Do nothing. Pass this function if nothing needs to be done after a record is written or has failed."""
 
 
 class Ledger:

@@ -1,4 +1,4 @@
-"""Reports to the server: collects news of the attempts, and selects what fits into one call."""
+"""Reports to the server: collects changes of the attempts, and selects what fits into one call."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Flight:
 
 
 class Reports:
-    """Collects news of all attempts for reports to the server.
+    """Collects changes of all attempts for reports to the server.
 
-    ``urgent``: there is news of the keeper itself, such as an error. ``owed_ack``: number of a command that
-    the server does not know to be durable yet.
+    ``urgent``: the keeper itself has something to report, such as an error. ``owed_ack``: number of a command
+    that the server does not know to be durable yet.
     """
 
     def __init__(self, attempts: dict[str, Attempt]) -> None:
@@ -74,7 +74,7 @@ class Reports:
         self._soon.setdefault(attempt.job, at)
 
     def forget(self, job: str) -> None:
-        """Discard all news of the attempt."""
+        """Discard everything that is still to be reported about the attempt."""
         for queue in (self._grown, self._told, self._soon):
             queue.pop(job, None)
 
@@ -84,12 +84,12 @@ class Reports:
         return bool(self._grown)
 
     def due(self, now: float) -> bool:
-        """Return whether there is news that must be reported to the server now."""
+        """Return whether something must be reported to the server now."""
         at = self.due_at(now)
         return at is not None and at <= now
 
     def due_at(self, now: float) -> float | None:
-        """Return the time of the next report; None without news."""
+        """Return the time of the next report; None if there is nothing to report."""
         if self.urgent or self._grown or self._told:
             return now
         return min(self._soon.values()) if self._soon else None
@@ -147,7 +147,7 @@ class Reports:
                 self._room = (0, 0)  # the next frame does not fit
 
     def close(self, now: float) -> Flight | None:
-        """Finish the report that is being built, and return it; None if it would have no news."""
+        """Finish the report that is being built, and return it; None if there is nothing to report."""
         soon = any(at <= now for at in self._soon.values())
         if not (self._draft or self._told or self.urgent or soon):
             return None
@@ -249,7 +249,7 @@ class Reports:
 
 
 def _entry(attempt: Attempt, first: int, payloads: list[bytes], *, final: bool) -> ReportedAttempt:
-    # Send the start with each end: a new server may lack the start, and does not ask after the end.
+    # Send the start with each end: a new server may lack the start, and cannot get it after the end.
     started = attempt.started if final or not attempt.started_sent else None
     return {
         "from": first,

@@ -100,7 +100,7 @@ class Seals:
         elif tally.end < tally.size:
             attempt.note = f"the metrics file ends in an incomplete frame of {tally.size - tally.end} bytes"
         elif tally.end > tally.size:
-            attempt.note = "its metrics file was deleted or cut while it ran: what it reported then is lost"
+            attempt.note = "the metrics file was deleted or cut while the trial ran: metrics may be lost"
         self._held.out.append(fx.Unwatch(attempt.job))
         self._ledger.append(
             final_record(attempt, attempt.final), flush=False

@@ -55,11 +55,13 @@ class Stay:
         last end.
         """
         if not self._held.attempts:
-            self.leave("its host is about to end")
+            self.leave("the host is about to shut down")
         elif self._leave_at is None and not self._held.live():
             self._leave_at = now + LAST_WORDS_S
         elif self._leave_at is not None and now >= self._leave_at:
-            self.leave("its host is about to end, but the server has not received the ends of all trials")
+            self.leave(
+                "the host is about to shut down, but the server has not received the ends of all trials"
+            )
 
     def times(self) -> Iterator[float]:
         """Yield the times at which ``tick`` or ``wind_up`` has work."""

@@ -64,7 +64,9 @@ class Stops:
     def evict(self, now: float, grace: float) -> None:
         """Stop all attempts because the host shuts down."""
         for attempt in self.orphans():
-            self._held.out.append(fx.Say(f"{attempt.job}: it is stopped because its host is about to end"))
+            self._held.out.append(
+                fx.Say(f"{attempt.job}: it is stopped because the host is about to shut down")
+            )
             attempt.evicted = True
             self._stop(now, attempt, grace)
             self._ledger.append(stop_record(attempt))
@@ -92,7 +94,7 @@ class Stops:
         attempt = self._held.undecided(signal.job)
         if attempt is None:
             return
-        note = f"the order to stop could not be passed to its shim at first: {sentence}"
+        note = f"the order to stop could not be passed to the attempt's shim at first: {sentence}"
         if attempt.note != note:
             attempt.note = note
             self._reports.tell(attempt)
@@ -109,7 +111,7 @@ class Stops:
             return
         attempt.kills += 1
         if attempt.kills > KILLS:
-            self._seals.sweep(attempt, f"its shim (pid {order.shim[0]}) did not end although it was killed")
+            self._seals.sweep(attempt, f"the shim (pid {order.shim[0]}) did not end although it was killed")
         else:
             self._kills[order.job] = now + RETRY_S, order
             self._held.look(attempt)

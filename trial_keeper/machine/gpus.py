@@ -50,7 +50,7 @@ class Owner(NamedTuple):
 class Load(NamedTuple):
     """Load of one GPU.
 
-    ``busy``: percentage of the last second, or less, in which it computed; None: unknown.
+    ``busy``: percentage of the last sample period (at most 1 s) in which the GPU computed; None: unknown.
     """
 
     gpu: int  # index of the GPU in nvidia-smi

@@ -45,7 +45,8 @@ class Interpreters:
         self._sdk = f"{directory}/sdk"
         self._changed = changed
         self._troubles: dict[str | None, str] = {}
-        # interpreter -> whether it can import nni; None: not known yet. Without an interpreter, add nothing.
+        # interpreter -> whether it can import nni; None: not known yet. The key None stands for a missing
+        # interpreter, for which nothing is added to PYTHONPATH.
         self._answers: dict[str | None, bool | None] = {None: True}
         self._found: dict[str, str | None] = {}
         for word in ("python", "python3"):
@@ -93,7 +94,7 @@ class Interpreters:
                 sentence = f"{self._sdk}, which nni is imported from, cannot be written: {error.strerror}"
                 if self._troubles.get(interpreter) != sentence:
                     complain(f"{sentence}; it is tried again")
-                    self._troubles[interpreter] = f"its start had to wait because {sentence}"
+                    self._troubles[interpreter] = f"the start had to wait because {sentence}"
                     self._changed()
                 time.sleep(RETRY_S)
         self._answers[interpreter] = has
@@ -103,7 +104,7 @@ class Interpreters:
 
     def _take_long(self, interpreter: str) -> None:
         self._troubles[interpreter] = (
-            f"its start had to wait because {interpreter} did not report in time whether it can import nni"
+            f"the start had to wait because {interpreter} did not report in time whether it can import nni"
         )
         self._changed()
 

@@ -194,7 +194,7 @@ async def test_a_spoilt_file_of_metrics_is_said_once(bench: Bench) -> None:
     note = await bench.core.seen(JobNoted, JOB)
     where = len(metric(1))
     assert (
-        note.note == f"its metrics file has no frame header at byte {where}; the rest of the file is ignored"
+        note.note == f"the metrics file has no frame header at byte {where}; the rest of the file is ignored"
     )
     bench.platform.exit(0)
     await ended(bench)
@@ -254,7 +254,7 @@ async def test_a_job_without_an_exit_code_has_failed_unless_the_platform_lost_it
     if why is None:
         end = await ended(bench)
         assert (end.reason, end.exit_code) == (EndReason.EXITED, None)
-        assert end.message == "it ended without an exit code: it was killed, or its machine was lost"
+        assert end.message == "the job ended without an exit code: it was killed, or its machine was lost"
     else:
         assert (await bench.core.seen(JobLost, JOB)).reason == why
 

@@ -71,7 +71,7 @@ def test_the_next_keeper_remembers_who_has_claimed(rig: Rig) -> None:
     rig.wait(1.0)
     final = rig.core.attempts["a"].final
     assert final is not None and final["message"] is not None
-    assert "its claim file was removed or overwritten" in final["message"]
+    assert "the claim file was removed or overwritten" in final["message"]
     assert rig.spawned == ["a"]
 
 

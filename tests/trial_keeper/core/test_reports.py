@@ -142,7 +142,7 @@ def test_a_metrics_file_that_the_trial_has_deleted_is_told_of(rig: Rig) -> None:
     rig.answer()
     rig.metrics[JOB] = b""
     rig.exit(JOB)
-    assert "was deleted or cut while it ran" in str(report(rig)[0]["note"])
+    assert "was deleted or cut while the trial ran" in str(report(rig)[0]["note"])
 
 
 def test_two_attempts_share_a_report(rig: Rig) -> None:

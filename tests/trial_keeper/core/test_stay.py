@@ -65,7 +65,7 @@ def test_orphans_are_stopped_when_so_wanted_and_the_keeper_leaves(rig: Rig) -> N
     rig.exit(JOB, None, signalled=True)
     ends = [record["final"] for record in rig.journal if record["k"] == "final"]
     assert [end["reason"] for end in ends] == ["lease", "lease"]
-    assert ends[1]["message"] == "its keeper had not heard from the server for too long"
+    assert ends[1]["message"] == "the keeper had not heard from the server for too long"
     for channel in list(rig.calls):
         rig.fail(channel)
     rig.wait(700)
@@ -100,7 +100,7 @@ def test_on_a_host_that_ends_everything_is_stopped_and_counts_as_lost(rig: Rig) 
     while rig.left is None:
         entries = rig.call()["attempts"]
         rig.answer(done=[job for job, entry in entries.items() if entry["final"] is not None])
-    assert rig.left == "its host is about to end" and rig.core.attempts == {}
+    assert rig.left == "the host is about to shut down" and rig.core.attempts == {}
 
 
 def test_what_is_to_start_on_a_host_that_ends_does_not(rig: Rig) -> None:
@@ -139,7 +139,7 @@ def test_a_host_that_ends_is_left_in_time_without_the_server(rig: Rig) -> None:
 
 def test_an_idle_host_that_ends_is_left_at_once(rig: Rig) -> None:
     rig.run(rig.core.host_ends(rig.now, 7.0))
-    assert rig.left == "its host is about to end"
+    assert rig.left == "the host is about to shut down"
 
 
 def test_a_replaced_keeper_ends_everything_and_leaves(rig: Rig) -> None:

@@ -79,7 +79,7 @@ def test_files_that_cannot_be_laid_down_are_said(tmp_path: Path) -> None:
     assert not asked.ready(f"{path} train.py")
     sentence = wait_for(lambda: asked.trouble(f"{path} train.py"), "the sentence")
     assert sentence == (
-        f"its start had to wait because {tmp_path}/keeper/sdk, which nni is imported from, "
+        f"the start had to wait because {tmp_path}/keeper/sdk, which nni is imported from, "
         "cannot be written: Not a directory"
     )
     assert changed.is_set()
