@@ -54,7 +54,8 @@ class PayloadTooLarge(Exception):
 class Traceable:
     """Description of how an object was created: its class or function, and the arguments.
 
-    An instance of exactly this class is only such a description, without the object.
+    A traced object has the properties of this class. An instance of this class itself is only the
+    description, without an object.
     """
 
     def __init__(self, symbol: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
@@ -150,8 +151,8 @@ def trace(cls_or_func: Any = None, *, kw_only: bool = True, inheritable: bool = 
 def _trace_class(cls: Any, kw_only: bool, inheritable: bool) -> Any:
     """Return a class whose instances store how they were created.
 
-    This is ``cls`` itself if ``trace`` is used as its decorator, otherwise a subclass, because other code
-    uses ``cls``.
+    If ``trace`` decorates the definition of ``cls``, change and return ``cls`` itself. Otherwise other code
+    may use ``cls`` already, so return a subclass.
     """
     original = cls.__init__
     made = cls
@@ -177,7 +178,7 @@ def _trace_class(cls: Any, kw_only: bool, inheritable: bool) -> Any:
 
 
 def _is_known(cls: Any) -> bool:
-    """Return whether the class is already available in its module, which is not yet so in a decorator."""
+    """Return whether the class is already available in its module. While a decorator runs, it is not."""
     found = sys.modules.get(cls.__module__)
     for name in cls.__qualname__.split("."):
         found = getattr(found, name, None)

@@ -254,9 +254,9 @@ class Trial:
         self._channel = channel
 
     def custom_channel(self) -> Any:
-        """Return the channel that the user has set instead of files, or None.
+        """Return the ``TrialCommandChannel`` that the user has set in place of files, or None.
 
-        If NNI_TRIAL_COMMAND_CHANNEL names a class as ``import://module.Class``, create its channel first.
+        If NNI_TRIAL_COMMAND_CHANNEL names its class as ``import://module.Class``, create the object first.
         """
         if self._channel is None:
             url = os.environ.get("NNI_TRIAL_COMMAND_CHANNEL", "")
@@ -348,9 +348,9 @@ class Trial:
         )
 
     def _mention(self) -> None:
-        """Ask the experiment for a second parameter set, without waiting for an answer.
+        """Report to the experiment that this trial has requested a second parameter set.
 
-        The experiment does not send a set, but adds a note to the trial.
+        The trial is not multi-phase, so the experiment sends no set, and only adds a note to the trial.
         """
         try:
             self._request(1)

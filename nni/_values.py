@@ -34,7 +34,7 @@ _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|[ \t]*(?://|#)[^\n]*')
 def encode_plain(value: Any) -> Any:
     """Return a value in NNI's JSON form. Return the marker REST if its type has no such form.
 
-    The items of a returned list or dict may not be converted yet.
+    Only the outermost value is converted: the caller must convert the items of a returned list or dict.
     """
     if isinstance(value, enum.Enum):
         kind = type(value)

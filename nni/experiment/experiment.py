@@ -402,7 +402,7 @@ def _report_end(experiment_id: str, status: str, progress: Progress, *, printed:
         _logger().log(level, "%s", moved(status, progress.reason if progress.status == status else ""))
     failed = progress.failed
     if failed is not None and status != "DONE":
-        # the number is unknown if the trial began before the experiment was resumed
+        # If the trial began before the experiment was resumed, its number is unknown, so show its id.
         named = {**failed, "sequence": failed["id"] if failed["sequence"] == "" else failed["sequence"]}
         _logger().warning("%s", "\n".join(failure_lines(named, experiment_id)))
 

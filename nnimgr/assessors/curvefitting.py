@@ -15,9 +15,9 @@ __all__ = ["CurvefittingAssessor"]
 class CurvefittingAssessor(JudgingAssessor):
     """Assessor that stops a trial if its expected result at step ``epoch_num`` is worse than a limit.
 
-    The limit is the best last report of a succeeded trial, made easier by the fraction 1 - ``threshold`` of
-    that number. Trials are judged after ``start_step`` reports, and then at every ``gap``-th report, once a
-    trial has succeeded. Raise ModuleNotFoundError if scipy is not installed.
+    The limit is the best among the last reports of the succeeded trials, made easier by the fraction
+    1 - ``threshold`` of that number. Trials are judged after ``start_step`` reports, and then at
+    every ``gap``-th report, once a trial has succeeded. Raise ModuleNotFoundError if scipy is not installed.
     """
 
     def __init__(

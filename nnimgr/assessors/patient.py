@@ -41,6 +41,7 @@ class PatientAssessor(JudgingAssessor):
 
     def assess_trial(self, trial_job_id: str, trial_history: list[Any]) -> AssessResult:
         # Call the wrapped assessor at each report, because it learns from reports. Its verdict counts only
+        # if this assessor judges the trial as bad, too.
         bad = self._wrapped is not None and not self._wrapped.assess_trial(trial_job_id, trial_history).value
         own = super().assess_trial(trial_job_id, trial_history)
         if self._wrapped is None or own is AssessResult.Good:

@@ -18,11 +18,11 @@ class Builtin:
     """Description of a built-in algorithm. ``target`` is the path of its class, "module:Class".
 
     ``nni`` is the path of its class in NNI, "file.Class". ``arguments`` maps each argument to its check. An
-    argument ``seed`` has the experiment's seed as its default. ``whole`` checks arguments that are valid one
-    by one, for one or several objectives. It returns None, or the path to an argument and an error text.
-    ``space`` returns None, or the reason why the algorithm cannot search a valid search space. ``several``:
-    the tuner supports several objectives. ``minimises``: the algorithm minimises unless ``optimize_mode``
-    says otherwise. ``needs``: modules that must be installed in addition.
+    argument ``seed`` has the experiment's seed as its default. ``whole`` checks, for one or several
+    objectives, the combination of arguments that are each valid alone. It returns None, or the path to an
+    argument and an error text. ``space`` returns None, or the reason why the algorithm cannot search a valid
+    search space. ``several``: the tuner supports several objectives. ``minimises``: the algorithm minimises
+    unless ``optimize_mode`` says otherwise. ``needs``: modules that must be installed in addition.
 
     ``adds``: parameters that the algorithm adds to those of the search space. ``advisor``: the tuner decides
     itself how much each trial may spend, so that it cannot be combined with an assessor. ``judge`` returns

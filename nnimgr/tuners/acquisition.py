@@ -97,7 +97,7 @@ class Search:
         return points[kept], scores[kept]
 
     def _exact(self, points: Floats) -> Floats:
-        """Replace each point by the exact point of the parameter set into which it is decoded."""
+        """Decode each point to its parameter set, and return the points that encode these sets exactly."""
         return np.array([self._cube.snapped(point) for point in points])
 
     def _refined(self, acquisition: Acquisition, points: Floats, scores: Floats) -> tuple[Floats, Floats]:

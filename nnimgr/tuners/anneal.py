@@ -56,13 +56,14 @@ class AnnealTuner(PointTuner):
     def _near(self, points: Floats, active: NDArray[np.bool_], attempt: int, rng: Random) -> Floats:
         """Return a random point near one of these points, which are sorted best first; shape (width,).
 
-        A higher number of the attempt allows a slightly larger distance.
+        ``attempt``: the number of points drawn before for the same suggestion. A higher number allows a
+        slightly larger distance.
         """
         start = _geometric(len(points), rng)
         found = points[start].copy()
         for at, column in enumerate(self.cube.columns):
-            # Parents come before their dependent columns, so found[:at] decides which columns are active
-            # here.
+            # Nested choices come before the columns of their options, so found[:at] decides whether this
+            # column is active.
             if column.parent is not None and not self.cube.active(found)[at]:
                 continue
             known = np.flatnonzero(active[:, at])

@@ -20,7 +20,8 @@ from nnimgr.tuners.threads import one_thread
 
 __all__ = ["CmaesTuner"]
 
-# With more columns, only the scale of each column is learned, because correlations would cost too much time.
+# Maximum number of columns for which correlations are learned. With more columns, correlations would cost too
+# much time, so only the scale of each column is learned.
 _WIDEST = 100
 _FARTHEST = (
     3.0  # most standard deviations from the mean; a more distant result would distort the distribution
@@ -73,7 +74,7 @@ class CmaesTuner(PointTuner):
         """Yield points drawn from the distribution as candidates for a suggestion.
 
         A narrow distribution would always draw the same value of a parameter with few values. So some of
-        these values are changed at random: usually one per population, and more with each attempt.
+        these values are changed at random: usually one per population, and more in each further candidate.
         """
         stepped = self.cube.stepped
         rare = 1.0 / (self._distribution.population_size * max(1, stepped.sum()))

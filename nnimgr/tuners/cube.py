@@ -35,10 +35,10 @@ class Cube(Encoding):
         self.stepped[[at for at, _ in self._steps]] = True
 
     def settled(self, points: Floats) -> Floats:
-        """Move each point to the place that ``encode`` would use for its options and integers.
+        """Round the coordinates of options and integers to the values that ``encode`` uses.
 
-        Numbers are not rounded to ``q``. An option or integer becomes the middle of its part of the column. A
-        column that is not in use becomes 0.5.
+        The value of an option or integer is the middle of its part of the column. Numbers are not rounded to
+        ``q``. A column that is not in use becomes 0.5.
         """
         points = np.clip(points, 0.0, 1.0)
         for at, steps in self._steps:

@@ -12,7 +12,7 @@ from nnimgr.tuners.points import PointTuner
 __all__ = ["EvolutionTuner"]
 
 _SELECTION = 8  # number of results per member of the population
-# Most variants for a suggestion. The first allowed one that is far enough from unfinished trials is used.
+# Number of variants per suggestion. The first allowed one that is far enough from unfinished trials is used.
 _OFFSPRING = 32
 _LEAST, _MOST = 0.02, 0.3  # share of its range by which a number moves, at least and at most
 
@@ -20,9 +20,9 @@ _LEAST, _MOST = 0.02, 0.3  # share of its range by which a number moves, at leas
 class EvolutionTuner(PointTuner):
     """Tuner that first draws ``population_size`` random parameter sets, then varies good sets.
 
-    A set is varied that is the better of two random members of the population. The population is the best
-    eighth of all results, but at most ``population_size``. A random number of parameters is changed: numbers
-    move by steps of random size, and choices are drawn again.
+    Each further set is a variant of the better of two random members of the population. The population is
+    the best eighth of all results, but at most ``population_size``. A random number of parameters is changed:
+    numbers move by steps of random size, and choices are drawn again.
     """
 
     def __init__(

@@ -18,7 +18,8 @@ from nnimgr.tuners.threads import one_thread
 
 __all__ = ["Posterior", "fitted_kernel", "quick"]
 
-# With more features, all share one length scale, because it takes time and results to learn each scale.
+# Maximum number of features that have a length scale each. More features share one scale, because learning
+# each scale would take much time and many results.
 _WIDEST = 20
 _STEPS = 25  # most steps of the optimiser that fits the kernel
 

@@ -18,9 +18,10 @@ __all__ = ["GaussianTuner"]
 
 Integers = NDArray[np.int64]
 
-# Most results for the model: its cost grows with the third power of this number, and this many are enough.
+# Maximum number of results in the model, whose cost grows with the third power of this number.
 _MOST = 400
-# Most results for fitting the kernel, because a fit takes fifty times as long as a prediction.
+# Maximum number of results for fitting the kernel. It is small, because a fit takes fifty times as long as a
+# prediction.
 _MOST_FITTED = 150
 _ELITE = 5
 
@@ -95,8 +96,8 @@ class GaussianTuner(PointTuner):
     def _fitted(self) -> Any:
         """Return the kernel. Fit it again only when the number of results has grown by about 3 %.
 
-        The fit uses results that depend only on their number, so that a tuner has the same kernel after a
-        restart.
+        The selection of results for the fit depends only on the results so far, not on the time of earlier
+        fits. So a tuner has the same kernel after a restart.
         """
         every = 1 << max(0, self.count.bit_length() - 5)
         count = max(self.count - self.count % every, 1)

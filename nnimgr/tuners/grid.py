@@ -2,8 +2,9 @@
 
 Points are computed from their number and never stored. At every level, the grid has all options of choices
 and all integers. Any other parameter has 1, 3, 7, ... values at level 0, 1, 2, ...: its quantiles in halves,
-quarters, eighths. A parameter that is rounded to ``q`` has all its values as soon as they are not more than
-these; before that, some quantiles may be equal. A level contains every point of the lower levels.
+quarters, eighths. The quantiles of a parameter that is rounded to ``q`` are rounded too, so that some may be
+equal. At a level with at least as many quantiles as the parameter has values, the grid has all these values.
+A level contains every point of the lower levels.
 """
 
 from __future__ import annotations

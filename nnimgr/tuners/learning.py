@@ -24,11 +24,12 @@ _BLIND_DRAWS = (
 class LearningTuner(Tuner):
     """Base of the built-in tuners.
 
-    A subclass overrides ``suggest`` and, if it has a model, the methods after ``suggest``. A suggestion
-    depends only on the seed, the parameter id and the earlier calls. Failed trials are not learned from.
-    Results that were imported, or belong to parameter sets added by users, count like all others. No set is
-    suggested twice if the rules forbid it, or if repetitions are likely (``given.can_repeat``) and the rules
-    do not allow them. If ``seed`` is None, each process has a random seed.
+    A subclass overrides ``suggest`` and, if it has a model, the methods from ``space_changed`` to
+    ``learned``. A suggestion depends only on the seed, the parameter id and the earlier calls. Failed trials
+    are not learned from. Results that were imported, or belong to parameter sets added by users, count like
+    all others. No set is suggested twice if the experiment forbids it, or if repetitions are likely
+    (``given.can_repeat``) and the experiment does not allow them. If ``seed`` is None, each process has a
+    random seed.
     """
 
     _accept_customized = True
@@ -48,8 +49,8 @@ class LearningTuner(Tuner):
     def suggest(self, rng: Random, parameter_id: int) -> dict[str, Any]:
         """Return a parameter set of the search space ``space``.
 
-        If the rules do not allow the set, this method is called again. Draw random numbers only from ``rng``,
-        which is the generator for this parameter id.
+        If the set does not meet the constraints, this method is called again. Draw random numbers only from
+        ``rng``, which is the generator for this parameter id.
         """
         raise NotImplementedError
 
@@ -72,9 +73,9 @@ class LearningTuner(Tuner):
         """
 
     def allows(self, parameters: Any) -> bool:
-        """Return whether the rules allow suggesting this parameter set now.
+        """Return whether this parameter set meets the constraints and is not a forbidden repetition.
 
-        ``suggest`` may use this to skip sets.
+        ``suggest`` may use this method to skip sets.
         """
         return self._rules.feasible(parameters) and not (self._repeats and self._given.knows(parameters))
 

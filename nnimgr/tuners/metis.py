@@ -23,8 +23,8 @@ _SAME = 1e-9  # rounding moves a point by less than this distance
 
 
 class MetisTuner(GaussianTuner):
-    """Tuner that tries an uncertain parameter set, or the set with the best expected result, or a set
-    again.
+    """Tuner that tries an uncertain parameter set or the set with the best expected result, or repeats a
+    set.
 
     With the probability ``exploration_probability``, it tries the most uncertain of the sets that may still
     be the best. Otherwise, or always with ``no_candidates``, it tries the set with the best expected result.

@@ -39,8 +39,8 @@ _OF_PARAMS = "tpe:relative_params"  # stored data that only repeats the trial's 
 class CmaEsSampler(optuna.samplers.CmaEsSampler):
     """Optuna's CMA-ES sampler with a fixed choice of numeric parameters that it models.
 
-    Optuna's own class models the numbers that all results so far have in common. With nested choices, these
-    may become fewer. Then the sampler fails, or only draws at random.
+    Optuna's own class models the numeric parameters that all results so far have in common. With nested
+    choices, the number of these parameters may fall. Then Optuna's class fails, or only draws at random.
     """
 
     modelled: dict[str, BaseDistribution]
@@ -80,7 +80,7 @@ class OptunaTuner(LearningTuner):
         self._class = _sampler_named(sampler)
         self._arguments = _arguments_of(self._class, dict(sampler_args or {}))
         self._arguments["seed"] = Random(f"{self._seed}").getrandbits(32)
-        # True: Optuna's TPE also stores parameters of options that were not chosen.
+        # With its argument ``group``, Optuna's TPE also stores parameters of options that were not chosen.
         self._grouped = bool(self._arguments.get("group"))
         self._told: list[tuple[Any, list[float]]] = []  # every result, in the order of arrival
         self._begin()
@@ -111,7 +111,7 @@ class OptunaTuner(LearningTuner):
         self._study_id = self._storage.get_study_id_from_name(self._study.study_name)
         self._size = 0  # number of trials in the study
         self._asked: _Asked | None = None
-        # number of trials since the last suggestion that the study created, but that were not suggested
+        # number of trials that the study has created since the last suggestion and that were not suggested
         self._rejected = 0
         self._noted: Mapping[
             str, Any

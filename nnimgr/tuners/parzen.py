@@ -206,8 +206,9 @@ def _cdf(z: Floats) -> Floats:
 
 
 def _log_factor(mu: Floats, widths: Floats, bounded: NDArray[np.bool_]) -> Floats:
-    """Return the logarithm of the constant that normalises a number's factor, also for the part that is cut
-    off.
+    """Return the logarithm of the constant that normalises a number's factor.
+
+    The constant takes account of the part of a bounded parameter's distribution that is cut off.
     """
     inside = _cdf((1 - mu) / widths) - _cdf(-mu / widths)
     if not bounded.all():

@@ -42,8 +42,9 @@ class PBTTuner(LearningTuner):
 
     Each trial continues from the checkpoint of an earlier trial. A trial gets two more parameters: it saves
     its checkpoint in ``save_checkpoint_dir``, which is ``all_checkpoint_dir``/generation/member. If there is
-    a checkpoint in ``load_checkpoint_dir``, it continues from that. This is the same directory in the first
-    generation, and later that of the earlier trial.
+    a checkpoint in ``load_checkpoint_dir``, it continues from that checkpoint. In the first generation, both
+    directories are the same. Later, ``load_checkpoint_dir`` is the directory in which the earlier trial saved
+    its checkpoint.
 
     When all members of a generation have ended, the next generation begins. The worst ``fraction`` and the
     members without a result continue from members of the best ``fraction`` with changed parameters. Each

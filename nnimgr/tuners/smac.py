@@ -115,7 +115,7 @@ class _Table:
                 if column.parent is not None
             )
         )
-        # the cube's columns in ConfigSpace's order, which may be another one
+        # The cube's columns in ConfigSpace's order, which may differ from the cube's own order.
         self._order = [int(name) for name in self._space]
 
     def forest(self, points: Floats, values: Floats, seed: int) -> Any:

@@ -1,6 +1,6 @@
 """Limit of linear algebra to one thread.
 
-It is faster for small matrices, and results do not depend on the number of cores.
+One thread is faster for small matrices, and its results do not depend on the number of cores.
 """
 
 from __future__ import annotations

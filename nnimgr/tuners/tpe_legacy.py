@@ -13,8 +13,8 @@ class TpeLegacyTuner(TpeTuner):
     """TPE tuner with the arguments of NNI's old TPE, which used the library hyperopt.
 
     With ``parallel_optimize``, unfinished trials count as results with the smallest, largest or mean loss
-    (``constant_liar_type``). Otherwise they count as the current TPE does by default, for which hyperopt has
-    no option.
+    (``constant_liar_type``). Otherwise they count as results with the worst loss so far, as in the tuner TPE
+    by default. hyperopt has no option for this.
     """
 
     def __init__(

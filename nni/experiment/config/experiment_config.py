@@ -101,7 +101,7 @@ class ExperimentConfig(ConfigBase):
                 algorithm.name = None
         if self.advisor is not None:
             if self.tuner is not None:
-                raise InvalidConfig("ExperimentConfig: give either tuner or advisor; tuner takes both kinds")
+                raise InvalidConfig("ExperimentConfig: give either tuner or advisor, not both")
             self.tuner, self.advisor = self.advisor, None
         if self.experiment_working_directory == _WORKING_DIRECTORY:
             from nnimgr.home import Home

@@ -90,8 +90,8 @@ class TunerCommandChannel:
     def receive(self) -> TunerIncomingCommand:
         """Wait for the next command and return it. Return Terminate if the connection is closed.
 
-        Raise TypeError if the command's data has the wrong type, and ValueError for a command that has no
-        class here.
+        Raise TypeError if the command's data has the wrong type, and ValueError for the commands ImportData,
+        AddCustomizedTrialJob and Ping, which are not supported.
         """
         kind, text = self._receive()
         data = load(text) if text else None

@@ -1,5 +1,6 @@
-"""Builds functions like those of NNI's command line, which take parsed arguments, from subcommands of
-``nnictl``.
+"""Builds functions that run a subcommand of ``nnictl``.
+
+The functions take parsed arguments, as the functions of NNI's command line do.
 """
 
 from __future__ import annotations

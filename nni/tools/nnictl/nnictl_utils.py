@@ -90,10 +90,10 @@ def update_experiment() -> None:
 
 
 def check_experiment_id(args: Any, update: bool = True) -> str | None:
-    """Return the id in ``args`` if such an experiment exists.
+    """Return the id in ``args`` if an experiment with this id exists, else None.
 
-    If ``args`` has no id, return the only running experiment. Return None if there is no such experiment. If
-    several run, list them and exit with code 1.
+    If ``args`` has no id, return the id of the only running experiment, or None if none runs. If several
+    run, list them and exit with code 1.
     """
     if update:
         update_experiment()

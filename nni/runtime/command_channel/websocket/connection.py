@@ -35,7 +35,7 @@ class WsConnection:
             client = importlib.import_module("websockets.sync.client")
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
-                f"{self._url} cannot be connected: {error}. Install it: pip install websockets"
+                f"cannot connect to {self._url}: {error}. Install the package: pip install websockets"
             ) from error
         self._ws = client.connect(self._url, max_size=None)
 
