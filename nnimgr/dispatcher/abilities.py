@@ -25,7 +25,7 @@ class Way(Enum):
 
 
 def way_of(tuner: Any) -> Way:
-    """Return the most exact way to restore the tuner's state in a new process that its methods allow."""
+    """Return the most exact way that the tuner's methods offer to restore its state in a new process."""
     if callable(getattr(tuner, "recall", None)):
         return Way.RECALL
     if callable(getattr(tuner, "dump_state", None)) and callable(getattr(tuner, "load_state", None)):
@@ -38,8 +38,8 @@ class Abilities:
     """Optional methods and properties of one tuner; None for a method that the tuner lacks."""
 
     way: Way
-    # True: each parameter set is stored with the tuner's state. ``recall`` gets the state of its set,
-    # ``load_state`` the last state.
+    # True: each parameter set is stored with the tuner's state. ``recall`` gets a set with the set's state,
+    # ``load_state`` gets the last state.
     dumps_state: bool
     suggests_many: bool  # True: one call generates sets for many ids
     waits: bool  # True: the tuner waits for results before it suggests more sets

@@ -64,10 +64,9 @@ class AdvisorTuner(Tuner):
         handle(search_space)
 
     def generate_multiple_parameters(self, parameter_id_list: list[int], **_: Any) -> list[Any]:
-        """Return sets for the first of these ids; an empty list if the advisor waits for results.
+        """Return the sets that the advisor has now, for the first ids; none if it waits for results.
 
-        Raise NoMoreTrialError if the advisor has no more sets, and none of its trials is running, whose
-        result could change that.
+        Raise NoMoreTrialError if the advisor has no more sets and none of its trials is running.
         """
         for parameter_id in parameter_id_list:
             if (

@@ -69,7 +69,7 @@ class AssessorHost:
     """Host of one assessor in its child process.
 
     Call ``build`` first, then ``handle`` for each message of the server, and ``leave`` at the end. ``calls``:
-    runner of the assessor's methods; None: a new one.
+    object that calls the assessor's methods; None: create the object.
     """
 
     def __init__(self, channel: Channel, start: Start, calls: Calls | None = None) -> None:
@@ -86,7 +86,7 @@ class AssessorHost:
         self._proved = False  # True: the assessor has judged a trial since it was built
 
     def build(self) -> None:
-        """Construct the assessor, restore its state, judge the trials of its past, and send Ready.
+        """Construct the assessor, restore its state, judge earlier trials that still run, and send Ready.
 
         Raise Doomed if this process must end.
         """
@@ -221,7 +221,7 @@ class AssessorHost:
             fault = fault_of_result(value, numeric=True)
             if fault is not None:
                 reports.fault_told = True
-                note = f"its intermediate result {sequence} {fault}: the assessor leaves such results out"
+                note = f"its intermediate result {sequence} {fault}: the assessor ignores results like this"
                 self._channel.send(Noted(trial_id=trial_id, note=note))
         if trial_id not in self._judged and len(reports.values) > reports.assessed:
             self._fresh[trial_id] = None
@@ -232,8 +232,8 @@ class AssessorHost:
         for trial_id in fresh:
             self._judge(trial_id, self._running[trial_id])
         if fresh and not self._proved:
-            # Verdicts other than Bad are not sent. Without this message, the server could not distinguish a
-            # working assessor from one that fails.
+            # Verdicts other than Bad are not sent. Without the message Answered, the server could not
+            # distinguish a working assessor from one that fails.
             self._proved = True
             self._channel.send(Answered(missing=(), exhausted=False))
 
@@ -285,7 +285,7 @@ class AssessorHost:
             return bool(result.value)
         if isinstance(result, bool):
             return result
-        raise TypeError(f"it must return an AssessResult or a bool, not {result!r:.100}")
+        raise TypeError(f"assess_trial must return an AssessResult or a bool, not {result!r:.100}")
 
     def _end(self, trial_id: str, success: bool) -> None:
         self._finished.add(trial_id)

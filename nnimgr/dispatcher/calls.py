@@ -45,8 +45,8 @@ class Calls:
         trial_id: str | None = None,
         meanwhile: Meanwhile | None = None,
     ) -> T | Failed:
-        """Call ``run`` and return its result. If it raises an exception, return a message that was not sent
-        yet.
+        """Call ``run`` and return its result. If ``run`` raises an exception, return the message Failed
+        without sending it.
 
         sys.exit in user code is reported as fatal, and ends the process. ``call``: name of the method, for
         messages. ``meanwhile``: see ``Channel.calling``.
@@ -105,7 +105,9 @@ class Calls:
     ) -> T:
         """Call ``run`` and return its result.
 
-        If ``run`` raises an exception, report it to the server as fatal (or hopeless) and raise Doomed.
+        If ``run`` raises an exception, send the message Failed to the server and raise Doomed.
+
+        The message is marked as fatal, and with ``hopeless`` as an error that a restart cannot cure.
         """
         result = self.attempt(call, run, meanwhile=meanwhile)
         if isinstance(result, Failed):

@@ -1,6 +1,6 @@
 """Checks the parameter sets of a tuner against the experiment's constraints and its policy for duplicates.
 
-A tuner with the method ``obey`` gets these rules and follows them itself. Any other tuner is asked again for
+A tuner with the method ``obey`` gets both and follows them itself. Any other tuner is asked again for
 the same id until it gives an acceptable set, and later it gets results only for that set. The outcome depends
 only on the calls to the tuner, so that replaying the calls gives the same outcome.
 """
@@ -34,7 +34,7 @@ Again = Callable[[int], "list[Any] | None"]
 class Enforcement:
     """Checks each parameter set against the constraints and the policy for duplicates.
 
-    ``obeyed``: the tuner follows the rules itself. ``duplicates``: skip, reuse, replicate or None.
+    ``obeyed``: the tuner follows both itself. ``duplicates``: skip, reuse, replicate or None.
     ``complain`` is called with one sentence when a tuner gives no acceptable set. The constructor raises
     ConstraintError.
     """
@@ -58,7 +58,10 @@ class Enforcement:
 
     @property
     def rules(self) -> Rules:
-        """Rules for a tuner that follows the rules itself. They stay valid when the constraints change."""
+        """Constraints and policy in the form for the tuner's method ``obey``.
+
+        The returned object also checks constraints that change later.
+        """
         return Rules(
             feasible=self._feasible,
             may_repeat=self._duplicates in (REUSE, REPLICATE),
@@ -111,7 +114,7 @@ class Enforcement:
         """
         return self._results.get(_key(parameters)) if self._results else None
 
-    # ---- tuners that do not follow the rules themselves ---------------------------------------------------
+    # ---- for tuners without ``obey`` ----------------------------------------------------------------------
 
     def settle(self, given: dict[int, Any], again: Again) -> bool:
         """Replace the unacceptable sets in ``given`` by asking the tuner again. Remove sets without a

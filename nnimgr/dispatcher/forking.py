@@ -155,7 +155,7 @@ class _Process:
         try:
             socket.send_fds(self._requests, [b"f"], descriptors)
         except OSError as error:
-            raise NotForked(f"the zygote cannot be asked: {error}") from error
+            raise NotForked(f"the zygote cannot be asked for a child process: {error}") from error
 
     def give_up(self) -> None:
         """Kill a zygote that does not answer. Its children end with it."""

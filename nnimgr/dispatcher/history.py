@@ -94,9 +94,9 @@ class History:
     def events(self, *, after: int, up_to: int, past: Past = Past.ALL) -> list[Event]:
         """Return the past events and suggestions of the tuner, in the order of its calls.
 
-        ``past``: the part of the past to read. A suggestion is placed after the facts that the tuner knew
-        when it suggested the set. Ends of trials that were never tried are read together with the
-        suggestions.
+        ``past``: the kinds of events to read. Changes of the search space are always read. With suggestions
+        but without results, only ends of trials that were canceled before they ran are read. A suggestion is
+        placed after the facts that the tuner knew when it suggested the set.
         """
         kinds = ["ConfigChanged", *(kind for part in _KINDS if part in past for kind in _KINDS[part])]
         facts = self._reader.facts(kinds, after=after, up_to=up_to)

@@ -179,9 +179,9 @@ class Leave:
 
 
 def runs_again(status: str, *, untried: bool, customised: bool) -> bool:
-    """Return the value of ``TrialFinished.again`` for a trial that ended in this status.
+    """Return whether a resume of the experiment repeats the parameter set of a trial with this last status.
 
-    This is whether a resume of the experiment runs the trial's set again.
+    The result is the value of ``TrialFinished.again``.
     """
     return status == "SYS_CANCELED" and not untried and not customised
 
@@ -223,7 +223,7 @@ class Answered:
     """Message of a tuner: all suggestions for an Ask that are ready have been sent.
 
     ``missing``: ids without a suggestion. ``exhausted``: the tuner raised NoMoreTrialError. Otherwise the
-    missing sets may still come (NNI's st_callback), and ``why`` may explain the wait. An assessor sends one
+    tuner may send the missing sets later, and ``why`` may explain the wait. An assessor sends one
     empty message after its first judgement. For ``fed_to``, see Suggestion.
     """
 

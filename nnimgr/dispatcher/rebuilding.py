@@ -115,7 +115,7 @@ class Rebuild:
             self._calls.must("load_state", lambda: self._tuner.load_state(json.loads(state)))
         with self._calls.collect() as failures:
             self._feed.import_data(list(records))
-            # The server sees this as one call, because there may be very many calls.
+            # Report all these calls to the server as one long call, because there may be very many.
             with self._calls.channel.calling("rebuild"):
                 for event in events:
                     if isinstance(event, PastSuggestion):
@@ -147,8 +147,8 @@ class Rebuild:
             text = "none" if found is None else json_text(found, f"parameter set {past.parameter_id}")
             if found is None or json.loads(text) != json.loads(past.parameters):
                 self._doom(
-                    f"the tuner is called replayable, but for parameter set {past.parameter_id} it now gives "
-                    f"{text:.200} where {past.parameters:.200} is recorded"
+                    f"the tuner declares replayable = True, but for parameter set {past.parameter_id} it now "
+                    f"gives {text:.200} where {past.parameters:.200} is recorded"
                 )
 
     def _import_past(self, years: Years) -> str | None:
@@ -251,8 +251,8 @@ class Years:
 def last_state(events: Sequence[Event]) -> tuple[int, str | None, SpaceChanged | None]:
     """Return the last state of the tuner that was recorded with a suggestion.
 
-    The result is the index after this suggestion, the state, and the last change of the search space before
-    it.
+    The result is the index of the first event after this suggestion, the state, and the last change of the
+    search space before the suggestion. Without a recorded state, return (0, None, None).
     """
     for index in range(len(events) - 1, -1, -1):
         event = events[index]

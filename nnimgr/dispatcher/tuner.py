@@ -46,7 +46,7 @@ class TunerHost:
     """Host of one tuner in its child process.
 
     Call ``build`` first, then ``handle`` for each message of the server, and ``leave`` at the end. ``calls``:
-    runner of the tuner's methods; None: a new one.
+    object that calls the tuner's methods; None: create the object.
     """
 
     def __init__(self, channel: Channel, start: Start, calls: Calls | None = None) -> None:
@@ -57,7 +57,8 @@ class TunerHost:
         # trial
         self._open: dict[int, str | None] = {}
         self._phases = FurtherSets()
-        # ids whose sets came by st_callback and were not acceptable -> request to ask the tuner again
+        # Requests to send to the tuner again, by parameter id: the tuner has sent an unacceptable set for the
+        # id through st_callback (NNI's function for sets that are sent later).
         self._refused: dict[int, Ask] = {}
         self._owing: Answered | None = None  # last message Answered that was sent
         # the advisor has got all metrics up to this fact number from the database
@@ -87,8 +88,8 @@ class TunerHost:
         self._channel.send(Ready(learns=self._abilities.learns, note=note, judges=judges))
 
     def handle(self, message: ToChild) -> None:
-        """Make the tuner's calls that a message of the server requires. Raise Doomed if this process must
-        end.
+        """Call the methods of the tuner that a message of the server requires. Raise Doomed if this process
+        must end.
         """
         self._handle(message)
         while self._refused:
@@ -145,7 +146,10 @@ class TunerHost:
             )
 
     def _enforce(self) -> Enforcement:
-        """Build the check of parameter sets. A tuner with ``obey`` gets the rules before any other call."""
+        """Build the check of parameter sets.
+
+        Pass the constraints and the policy for duplicates to a tuner with ``obey``, before any other call.
+        """
         obey = self._abilities.obey
 
         def complain(sentence: str) -> None:
@@ -177,7 +181,8 @@ class TunerHost:
     def _answer(self, ask: Ask, *, again: bool = False) -> None:
         """Ask the tuner for parameter sets and send them to the server, then the message Answered.
 
-        ``again``: the server has not asked. A message that is equal to the last Answered is then not sent.
+        ``again``: repeat earlier requests, without a new request of the server. The message Answered is then
+        sent only if it differs from the last one.
         """
         self._open.update(dict.fromkeys(ask.parameter_ids, ask.trial_id))
         ids = list(ask.parameter_ids)
@@ -255,7 +260,7 @@ class TunerHost:
         return found, settled and given is not None
 
     def _call(self, ids: list[int], trial_id: str | None) -> list[Any] | None:
-        """Call the tuner and return sets for the first of these ids; None if the tuner has no more sets.
+        """Call the tuner and return its sets, for the first ids in the list; None if it has no more sets.
 
         ``trial_id``: multi-phase trial for which a further set is requested; None for a new trial.
         """
@@ -267,14 +272,15 @@ class TunerHost:
         except NoMoreTrialError:
             return None
         if not isinstance(found, list | tuple):
-            raise TypeError(f"it must return a list of parameter sets, not {found!r:.100}")
+            raise TypeError(f"the result must be a list of parameter sets, not {found!r:.100}")
         if len(found) > len(ids):
-            raise ValueError(f"it returned {len(found)} parameter sets where {len(ids)} were asked for")
+            raise ValueError(f"the tuner returned {len(found)} parameter sets, but {len(ids)} were requested")
         return list(found)
 
     def _suggest_late(self, parameter_id: int, parameters: Any) -> None:
-        """Process a set that the tuner passes to NNI's st_callback, for an id that an earlier call left
-        open.
+        """Process a parameter set that the tuner sends later, for an id that an earlier call left open.
+
+        The tuner calls this function under NNI's name ``st_callback``.
         """
         if parameter_id not in self._open:
             raise ValueError(f"st_callback was given parameter id {parameter_id}, for which no set is wanted")

@@ -80,7 +80,7 @@ class TunerFeed:
                 self.calls.report("update_search_space", lambda: self.tuner.update_search_space(dict(space)))
 
     def import_data(self, records: list[Any], *, trial_id: str | None = None) -> None:
-        """Pass results of trials that the tuner did not suggest to its ``import_data``."""
+        """Call the tuner's ``import_data`` with results of trials that the tuner did not suggest."""
         if records:
             self.calls.report("import_data", lambda: self.tuner.import_data(records), trial_id=trial_id)
 

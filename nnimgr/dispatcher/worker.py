@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def _open_channel() -> Channel:
-    """Move the pipes to the server to other file descriptors than 0 and 1, which user code uses."""
+    """Move the server's pipes away from file descriptors 0 and 1, which user code uses."""
     read_fd, write_fd = os.dup(0), os.dup(1)  # not inherited by programs that user code starts
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

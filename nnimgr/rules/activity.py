@@ -65,19 +65,19 @@ def best_so_far(value: float, sequence: int) -> str:
 def _work(state: ExperimentState) -> Iterator[str]:
     silent = state.counts.get(TrialStatus.UNKNOWN, 0)
     if silent:
-        yield f"{silent} {_are(silent)} on machines that do not answer"
+        yield f"{_trials(silent)} {_are(silent)} on machines that do not answer"
     starting = sum(job.started_at is None for job in state.jobs.values() if job.placed and not job.closed)
     if starting:
-        yield f"{starting} {_are(starting)} being started"
+        yield f"{_trials(starting)} {_are(starting)} being started"
     reasons = Counter(
         job.waiting for job in state.jobs.values() if job.placed is None and not job.closed and job.waiting
     )
     for reason, count in reasons.most_common(_REASONS):
-        yield f"{count} {'has' if count == 1 else 'have'} no place yet: {reason}"
+        yield f"{_trials(count)} {'has' if count == 1 else 'have'} no place yet: {reason}"
     if (others := reasons.total() - sum(count for _, count in reasons.most_common(_REASONS))) > 0:
-        yield f"{others} {'has' if others == 1 else 'have'} no place for other reasons"
+        yield f"{_trials(others)} {'has' if others == 1 else 'have'} no place for other reasons"
     if queued := len(state.queued):
-        yield f"{queued} {_are(queued)} queued"
+        yield f"{_trials(queued)} {_are(queued)} queued"
 
 
 def _wishes(state: ExperimentState, searching: bool, outstanding: int) -> Iterator[str]:
@@ -117,6 +117,10 @@ def _awaited(state: ExperimentState) -> str:
     rest = f" and {len(trials) - _NAMED} more" if len(trials) > _NAMED else ""
     noun = "trial" if len(trials) == 1 else f"{len(trials)} trials"
     return f"the stop waits for {noun} to end: {', '.join(named)}{rest}"
+
+
+def _trials(number: int) -> str:
+    return "1 trial" if number == 1 else f"{number} trials"
 
 
 def _are(number: int) -> str:

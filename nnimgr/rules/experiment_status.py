@@ -59,9 +59,9 @@ def _stopped(state: ExperimentState) -> str:
     """
     match state.status:
         case f.ExperimentStatus.DONE:
-            return f"it had finished ({state.reason}), and was then closed"
+            return f"the experiment had finished ({state.reason}), and was then closed"
         case f.ExperimentStatus.ERROR:
-            return f"it had failed ({state.reason}), and was then closed"
+            return f"the experiment had failed ({state.reason}), and was then closed"
     return "a user stopped it"
 
 

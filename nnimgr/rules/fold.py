@@ -21,8 +21,8 @@ _STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS])
 
 
 def admits(state: ExperimentState, fact: f.Fact) -> bool:
-    """Return whether to record a fact that comes from outside. Duplicate, late and pointless facts are
-    rejected.
+    """Return whether to record a fact that a user, a training service or an algorithm has caused. Duplicate,
+    late and pointless facts are rejected.
     """
     match fact:
         case f.MetricReported() | f.FrameSkipped() | f.ParametersWanted():

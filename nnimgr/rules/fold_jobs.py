@@ -253,12 +253,12 @@ def _ways_out(state: ExperimentState, trial: TrialState) -> str:
     lease = state.config.get("lease")
     if lease is not None:
         return (
-            f"it continues when its machine answers again; otherwise it ends there with its lease ({lease}) "
-            f"and is retried (to retry it now: 'nnictl trial lost {trial.id}')"
+            f"the trial continues when its machine answers again; otherwise it ends when its lease ({lease}) "
+            f"expires, and is retried (to retry it now: 'nnictl trial lost {trial.id}')"
         )
     return (
-        "it continues when its machine answers again, and is retried if the machine was restarted (if the "
-        f"machine will not come back: 'nnictl trial lost {trial.id}')"
+        "the trial continues when its machine answers again, and is retried if the machine was restarted "
+        f"(if the machine will not come back: 'nnictl trial lost {trial.id}')"
     )
 
 

@@ -57,7 +57,9 @@ def take_final(state: ExperimentState, trial: TrialState, metric: f.MetricReport
     """
     index = _index_of(trial, metric.parameter_id)
     if index is None:
-        trial.note = f"reported a final result for parameter id {metric.parameter_id}, which it was not given"
+        trial.note = (
+            f"reported a final result for parameter id {metric.parameter_id}, which the trial was not given"
+        )
         return
     if trial.final_text is None or _better(state, metric.value, trial.final_value):
         trial.final_value, trial.final_text = metric.value, metric.text
@@ -102,7 +104,9 @@ def _wanted(state: ExperimentState, fact: f.ParametersWanted, r: f.Recorded) -> 
         trial.note = f"{asked}, but set {trial.parameter_sets + 1} is the next"
         return
     if fact.index and not state.limits.multi_phase:
-        trial.note = f"{asked}, but the experiment gives one per trial (multiPhase is not set): it gets None"
+        trial.note = (
+            f"{asked}, but the experiment gives one per trial (multiPhase is not set): the trial gets None"
+        )
     trial.wants.append(fact.index)
     _say_why(state, trial, job)
 
@@ -124,7 +128,9 @@ def _further(state: ExperimentState, fact: f.FurtherSuggested, r: f.Recorded) ->
     trial = trial_touched(state, fact.trial_id, fact)
     trial.sets.append(ParameterSet(parameter_id=fact.parameter_id, parameters=fact.parameters))
     if fact.parameters is None:
-        trial.note = f"asked for parameter set {fact.index + 1}, but the tuner has no more: it gets None"
+        trial.note = (
+            f"asked for parameter set {fact.index + 1}, but the tuner has no more: the trial gets None"
+        )
 
 
 @PHASE_STEPS.of(f.UpdateOrdered)

@@ -32,10 +32,12 @@ def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         job = state.jobs[trial.job_id]
         due = given_up_at(state, trial, job)
         if trial.declared_lost and job.stop is not None:
-            yield f.JobLost(job_id=job.id, reason="a user declared it lost, while its machine was silent")
+            yield f.JobLost(
+                job_id=job.id, reason="a user declared the trial lost, while its machine was silent"
+            )
         elif due is not None and due <= now:
             yield f.JobLost(
-                job_id=job.id, reason=f"it may still run on its machine ({silence(state, trial)})"
+                job_id=job.id, reason=f"the trial may still run on its machine ({silence(state, trial)})"
             )
         elif not trial.slot_lent and lent_at(state, trial) <= now:
             yield f.SlotLent(trial_id=trial_id)
@@ -54,7 +56,7 @@ def give_up_overdue(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
             limit = in_seconds(STOP_LIMIT)
             yield f.JobLost(
                 job_id=job.id,
-                reason=f"its end was not reported within {limit}; it may still run on its machine",
+                reason=f"the trial's end was not reported within {limit}; it may still run on its machine",
             )
 
 

@@ -256,7 +256,7 @@ class ExperimentState:
     interrupted: list[Interrupted] = field(default_factory=list)
     added: dict[str, AddedTrial] = field(default_factory=dict)  # by idempotency key, the newest keys only
 
-    # Derived from the fields above: sets of ids of trials, and in closing_jobs of jobs.
+    # Derived from the fields above: sets of trial ids, except closing_jobs, which is a set of job ids.
     queued: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for a slot, in order
     retrying: dict[str, None] = field(default_factory=dict, compare=False)  # queued trials with a due_at
     unsettled: dict[str, None] = field(default_factory=dict, compare=False)  # next step not decided yet
@@ -322,7 +322,7 @@ class ExperimentState:
 
     @property
     def free_slots(self) -> int:
-        """Return the number of free slots, that is of attempts that may be submitted now.
+        """Return the number of free slots. Each free slot allows one attempt to be submitted now.
 
         The number is negative while more attempts are open than the limit allows.
         """
@@ -348,7 +348,8 @@ class ExperimentState:
     def over(self) -> bool:
         """Return whether all trials have ended and no job is left to wait for.
 
-        Closed jobs on silent hosts do not count: their processes end when the hosts are heard again.
+        A job on a silent host does not count once its end is recorded. Its processes, if they still run, are
+        ended when the host answers again.
         """
         return not self.trials and all(
             job.closed and job.placed is not None and self.keepers[job.placed.place.keeper_id].silent

@@ -103,7 +103,7 @@ class SuggestionSource(StrEnum):
 
     @property
     def nni_name(self) -> str:
-        """Value of ``parameter_source`` for this source in NNI's records."""
+        """Name of this source of a parameter set in NNI's records (``parameter_source``)."""
         return "resumed" if self is SuggestionSource.RERUN else self.value
 
 

@@ -80,7 +80,7 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
             trial_id=trial.id,
             attempt=next_attempt(trial),
             due_at=now,
-            reason="a user resumed it while it was being paused",
+            reason="a user resumed the trial while it was being paused",
             lost=False,
         )
     if end is not None and end.reason is not f.EndReason.LEASE:
@@ -198,7 +198,7 @@ def _signal_name(number: int) -> str:
 
 
 def _retry(state: ExperimentState, trial: TrialState, job: JobState | None, now: datetime) -> f.Fact:
-    why = (job.lost if job else None) or "its host ended it because the server was silent for too long"
+    why = (job.lost if job else None) or "its host ended the trial because the server was silent for too long"
     if trial.lost_attempts >= state.limits.max_lost_attempts:
         times = "once" if not trial.lost_attempts else f"{trial.lost_attempts + 1} times, the last time"
         return _failed(state, trial, f"its infrastructure was lost {times}: {why}")

@@ -40,8 +40,8 @@ def validate(state: ExperimentState) -> None:
     assert set(state.closing_jobs) == set(state.jobs) - open_jobs, "closing_jobs"
     for job_id in open_jobs:
         assert state.trials[state.jobs[job_id].trial_id].job_id == job_id, f"job {job_id} has no trial"
-    # A recreated keeper directory counts commands from 1. Its first job may be recorded before its
-    # KeeperBound.
+    # The numbers of commands start from 1 in a recreated keeper directory. Its first job may be recorded
+    # before the fact KeeperBound, which records the directory.
     placed = [job.placed for job in state.jobs.values() if job.placed is not None]
     commands = [(each.place.keeper_id, each.place.instance, each.cmd_seq) for each in placed]
     assert len(commands) == len(set(commands)), "a command number was given twice"

@@ -40,8 +40,8 @@ TRIAL_COLUMNS = (
 )
 """Columns that ``Snapshot.trials`` gives for each trial.
 
-The columns are those of the table. Instants are microseconds since 1970. ``final_object`` is the JSON text of
-the final metric if that may be an object.
+All except ``final_object`` are columns of the table ``trials``. Instants are microseconds since 1970.
+``final_object`` is the JSON text of the final metric if that may be an object.
 """
 
 _TRIALS = """
@@ -79,9 +79,10 @@ ANNOTATED_LIKE = (
     r"OR ((tags LIKE :like ESCAPE '\' OR instr(tags, '\')) "
     r"AND EXISTS (SELECT 1 FROM json_each(tags) WHERE value LIKE :like ESCAPE '\')))"
 )
-"""Query for the ids of the trials in the experiment ``annotated`` whose note or tags match ``like``.
+"""Query for the ids of the trials whose note or tags match a LIKE pattern.
 
-Most rows are excluded by their JSON text, which is faster than reading the JSON.
+Its arguments are ``annotated`` (the experiment's id) and ``like`` (the pattern). The pattern is compared with
+the JSON text of the tags first, because parsing the JSON of every row would be slower.
 """
 
 _HAS_ANNOTATIONS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'trial_annotations'"
@@ -138,7 +139,7 @@ class Snapshot(RunQueries):
     def mark(self) -> Mark:
         row = self._connection.execute(_MARK, (self._id,)).fetchone()
         if row is None:
-            raise FileNotFoundError(f"no experiment {self._id} is in its database")
+            raise FileNotFoundError(f"the database of experiment {self._id} does not contain the experiment")
         return Mark._make(row)
 
     def trials(self, ids: Iterable[str] | None = None) -> Iterator[list[tuple[Any, ...]]]:

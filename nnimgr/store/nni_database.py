@@ -99,7 +99,7 @@ class NniDatabase:
         params, experiment_id, started, ended = row
         found = json.loads(params)
         if not isinstance(found, dict) or not isinstance(experiment_id, str):
-            raise ValueError("its profile is not an object")
+            raise ValueError("the experiment's profile in NNI's database is not an object")
         return NniProfile(experiment_id=experiment_id, params=found, started=int(started), ended=ended)
 
     def events(self) -> list[NniEvent]:

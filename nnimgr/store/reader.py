@@ -350,8 +350,8 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         return self._rows(query.order_by(table.c.sequence), _trial)
 
     def sets(self, rows: Sequence[TrialRow]) -> dict[str, list[TrialSet]]:
-        """Return all parameter sets of these trials, by trial id. The first set of a trial comes from its
-        row.
+        """Return all parameter sets of these trials, by trial id. The first set of a trial is in the
+        trial's ``TrialRow``.
         """
         further = self.further_sets([row.trial_id for row in rows])
         finals = self.finals([row.trial_id for row in rows if row.final_text is not None])

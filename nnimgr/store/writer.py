@@ -249,7 +249,7 @@ def load(
 ) -> tuple[ExperimentState, float]:
     """Compute the experiment's state from the newest snapshot and the facts after it.
 
-    Return the state, and the number of these facts (see METRICS_A_FACT).
+    Return the state, and the number of facts after the snapshot. METRICS_A_FACT metrics count as one fact.
     """
     rows = connection.exec_driver_sql(
         "SELECT number, version, body FROM snapshots WHERE experiment_id = ? ORDER BY number DESC",

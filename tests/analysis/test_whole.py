@@ -132,7 +132,7 @@ def test_stopped_says_what_the_trials_say(whole: Whole) -> None:
         row = rows[trial["trialId"]]
         assert (trial["status"], trial["reason"]) == (row.status, row.reason)
         if trial["by"] == "assessor":
-            assert trial["reason"] == f"the assessor judged it bad at report {trial['step'] + 1}"
+            assert trial["reason"] == f"the assessor judged the trial bad at report {trial['step'] + 1}"
     assert answer["counts"]["assessor"] > 0 and answer["assessor"] == "Medianstop"
 
 

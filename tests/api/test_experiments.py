@@ -386,7 +386,7 @@ async def test_what_it_is_doing_now(lab: Lab) -> None:
     lab.life.end(0)
     await lab.runner.commit()
     told = (await lab.client.get(EXPERIMENT)).json()["now"]
-    assert told.startswith("2 of 2 slots busy, 1 of 10 finished; 2 are being started; ")
+    assert told.startswith("2 of 2 slots busy, 1 of 10 finished; 2 trials are being started; ")
     assert told.endswith("best 0.5, trial 0.")
     lab.manager.troubles = "the disk is full"
     told = (await lab.client.get(EXPERIMENT)).json()["now"]

@@ -369,7 +369,8 @@ async def test_what_others_change_in_the_index_is_seen(server: Server) -> None:
         assert seen.counts == {"SUCCEEDED": 1} and seen.best_trial_id is not None
         assert (seen.status, seen.optimize_mode) == (E.STOPPED, "maximize")
         assert (
-            seen.owner is not None and seen.reason == "it had finished (1 of 1 trials), and was then closed"
+            seen.owner is not None
+            and seen.reason == "the experiment had finished (1 of 1 trials), and was then closed"
         )
         earlier = "status = 'DONE', reason = 'done: all 1 trials were created'"
         path = database_path(server.home.path / theirs)

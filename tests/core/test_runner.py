@@ -139,7 +139,7 @@ async def test_the_end_of_the_service_is_reported(lab: Lab) -> None:
         await until_status(runner, E.DONE)
         while runner.session.closing is None:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        assert runner.now() == "1 of 1 trials; waits until its agents have left all machines"
+        assert runner.now() == "1 of 1 trials; the experiment waits until its agents have left all machines"
         leaves.set()
     assert lab.service.closed is False
 
@@ -159,7 +159,7 @@ async def test_keepers_of_the_last_server_are_dismissed_beside_the_first_turn(la
     async with lab.runner() as runner:
         await asyncio.wait_for(runner.opened(), LIMIT_S)
         await asyncio.wait_for(opened.wait(), LIMIT_S)
-        assert runner.now() == "1 of 1 trials; waits until its agents have left all machines"
+        assert runner.now() == "1 of 1 trials; the experiment waits until its agents have left all machines"
         stopping = asyncio.create_task(runner.stop(detach=False))
         await until_status(runner, E.STOPPED)
         assert not stopping.done()
@@ -436,7 +436,7 @@ async def test_a_tuner_that_has_no_more_ends_a_multi_phase_trial(lab: Lab) -> No
     async with lab.runner(trial_concurrency=1, multi_phase=True) as runner:
         await until_status(runner, E.DONE)
     (row,) = lab.reader().trials()[1]
-    assert row.note == "asked for parameter set 3, but the tuner has no more: it gets None"
+    assert row.note == "asked for parameter set 3, but the tuner has no more: the trial gets None"
 
 
 async def test_a_set_that_comes_after_its_trial_has_ended_is_recorded_and_discarded(lab: Lab) -> None:

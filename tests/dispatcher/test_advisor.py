@@ -135,7 +135,10 @@ async def test_a_new_process_gets_what_has_ended(host: Host, make_past: MakePast
     past.suggested(1, {"x": 0.25})
     advisor = await host(code=RECORDER, past=past)
     ready = await advisor.expect(m.Ready)
-    assert ready.note is not None and "given 1 finished trials through import_data; 1 open" in ready.note
+    assert (
+        ready.note is not None
+        and "given 1 finished trials through import_data; the results of 1 open" in ready.note
+    )
     past.reported("t1", 0.5)
     advisor.send(m.Metrics(items=(("t1", 1, 0, 0, "0.5"),)))  # it has not sent this trial
     advisor.ask(2)

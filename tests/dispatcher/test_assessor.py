@@ -95,7 +95,8 @@ async def test_exceptions_and_wrong_answers_are_told_once_for_each_trial(host: H
     wrong = await assessor.expect(m.Failed)
     assert (wrong.trial_id, wrong.sentence) == (
         "b",
-        "the assessor's assess_trial raised TypeError: it must return an AssessResult or a bool, not None",
+        "the assessor's assess_trial raised TypeError: "
+        "assess_trial must return an AssessResult or a bool, not None",
     )
     await assessor.child.close()
     assert len(assessor.of_kind(m.Failed)) == 2

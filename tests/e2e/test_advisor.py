@@ -87,7 +87,7 @@ def test_an_advisor_of_the_users_own(tmp_path: Path) -> None:
         trials = found.done()
         assert results(trials) == [(-1, None), *((x, x) for x in range(1, 6))]
         assert trials[0]["status"] == "EARLY_STOPPED"
-        assert trials[0]["reason"] == "the tuner judged it bad at report 1"
+        assert trials[0]["reason"] == "the tuner judged the trial bad at report 1"
         assert found.said() == "the tuner has no more parameter sets"
 
 

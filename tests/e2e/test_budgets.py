@@ -121,7 +121,7 @@ def test_asha_stops_whoever_is_not_among_the_best(tmp_path: Path) -> None:
             (best, *_) = verdict["better"]
             assert trials[best]["parameters"]["x"] > trial["parameters"]["x"]
             if trial["status"] == "EARLY_STOPPED":
-                assert trial["reason"].startswith("the assessor judged it bad at report ")
+                assert trial["reason"].startswith("the assessor judged the trial bad at report ")
                 assert trial["reason"].endswith(verdict["reason"])
                 assert f"(the worst of these is {best} with " in verdict["reason"]
         finished = [each["parameters"]["x"] for each in trials.values() if each["status"] == "SUCCEEDED"]

@@ -163,7 +163,7 @@ def test_our_own_sdk_has_the_experiment_say_it_on_the_trial(tmp_path: Path) -> N
         assert (trial["status"], trial["note"]) == (
             "SUCCEEDED",
             "asked for parameter set 2, but the experiment gives one per trial (multiPhase is not set): "
-            "it gets None",
+            "the trial gets None",
         )
 
 

@@ -31,7 +31,7 @@ def test_what_is_waited_for() -> None:
     life.start(0)
     life.end(0)
     life.start(1)
-    told = "3 of 3 slots busy; 1 is being started; 1 has no place yet: no GPU is free"
+    told = "3 of 3 slots busy; 1 trial is being started; 1 trial has no place yet: no GPU is free"
     assert now(life) == told
     trouble = "; its training service is not open: no sshd"
     assert now(life, service_trouble="no sshd") == told + trouble
@@ -48,7 +48,7 @@ def test_machines_that_are_silent() -> None:
     life = Life(trial_concurrency=1)
     life.start(0)
     life.take(f.KeeperSilent(keeper_id="local", reason="no word"))
-    assert now(life) == "1 of 1 slots busy; 1 is on machines that do not answer"
+    assert now(life) == "1 of 1 slots busy; 1 trial is on machines that do not answer"
 
 
 def test_the_end() -> None:

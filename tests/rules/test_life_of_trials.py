@@ -97,7 +97,7 @@ def test_a_verdict_stops_early_and_a_late_one_is_turned_away() -> None:
     life.end(0, None, reason=f.EndReason.STOPPED, signal=15)
     assert life.ended()[life.trial(0)] == (
         S.EARLY_STOPPED,
-        "the assessor judged it bad at report 1",
+        "the assessor judged the trial bad at report 1",
     )
     assert life.take(f.Verdict(trial_id=life.trial(0), attempt=1, position=1)) == []
 
@@ -109,7 +109,7 @@ def test_what_the_assessor_says_of_why_is_the_end_s_reason() -> None:
     reason = "0.1 at step 1 is not among the best"
     life.take(f.Verdict(trial_id=life.trial(0), attempt=1, position=0, reason=reason, rung=1, better=("b",)))
     life.end(0, None, reason=f.EndReason.STOPPED, signal=15)
-    assert life.ended()[life.trial(0)][1] == f"the assessor judged it bad at report 1: {reason}"
+    assert life.ended()[life.trial(0)][1] == f"the assessor judged the trial bad at report 1: {reason}"
 
 
 def test_results_that_come_more_than_once_are_noted() -> None:

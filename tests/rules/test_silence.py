@@ -70,7 +70,7 @@ def test_a_stop_that_a_user_wants_ends_it_soon_though_nobody_hears_of_it(life: L
     assert life.wake_at == life.now + SILENT_GRACE
     life.take(after=SILENT_GRACE)
     status, reason = life.ended()[life.trial(0)]
-    assert status is S.USER_CANCELED and "it may still run on its machine (unknown since" in reason
+    assert status is S.USER_CANCELED and "the trial may still run on its machine (unknown since" in reason
     assert life.job(0) in life.state.jobs  # the stop is not acknowledged
     life.end(1, acked=0)
     assert life.state.status is f.ExperimentStatus.DONE
@@ -93,7 +93,7 @@ def test_a_user_stops_what_the_assessor_had_stopped_on_a_silent_host(life: Life)
     assert life.state.trials[life.trial(0)].status is S.UNKNOWN
     life.take(*requests.stop_trial(life.trial(0))(life.state))
     status, reason = life.ended()[life.trial(0)]
-    assert status is S.USER_CANCELED and "it may still run on its machine (unknown since" in reason
+    assert status is S.USER_CANCELED and "the trial may still run on its machine (unknown since" in reason
     assert refold(life.log) == life.state
 
 
@@ -131,7 +131,7 @@ def test_a_user_declares_a_trial_lost(life: Life) -> None:
     life.take(f.KeeperHeard(keeper_id="local"), SILENT)
     life.take(*requests.lose_trial(life.trial(0))(life.state))
     status, reason = life.ended()[life.trial(0)]
-    assert status is S.FAILED and "a user declared it lost" in reason  # maxRetries.infrastructure is 1
+    assert status is S.FAILED and "a user declared the trial lost" in reason  # maxRetries.infrastructure is 1
     assert refold(life.log) == life.state
 
 

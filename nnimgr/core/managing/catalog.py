@@ -110,8 +110,8 @@ class Catalog:
         await self._undo(lambda: self._index.put(before))
 
     async def _undo(self, change: Callable[[], object]) -> None:
-        """Change the index back after a failure. Only log an error of this change, because the caller
-        raises the failure.
+        """Call ``change``, which restores the index after a failed request. Only log an error of ``change``,
+        because the caller raises the error of the request.
         """
         try:
             await asyncio.to_thread(change)

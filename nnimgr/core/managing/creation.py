@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """Checked configuration of an experiment that is about to be created. Passwords are only in
-    ``around``.
+    ``around``, the environment to store.
     """
 
     config: ExperimentConfig
@@ -55,7 +55,7 @@ class Draft:
         return cls(config=config, canonical=canonical, search_space=space, around=around)
 
     def directory(self, experiment_id: str) -> Path:
-        """Return the path of the folder that the experiment gets under this id."""
+        """Return the path of the folder for the experiment if it gets this id."""
         return self.config.experiment_working_directory / experiment_id
 
     async def is_created(self, experiment_id: str, reader: ExperimentReader) -> bool:

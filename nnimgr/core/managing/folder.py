@@ -122,7 +122,7 @@ def delete_experiment(index: Index, entry: IndexEntry) -> None:
 def delete_folder(directory: Path) -> None:
     """Remove the folder of an experiment that no server has open. Raise RequestRefused or OSError.
 
-    The database is removed last, so that a partly deleted folder is still recognised as an experiment's.
+    The database is removed last, so that a partly deleted folder can still be recognised.
     """
     if not directory.is_absolute() or directory.is_symlink():
         raise RequestRefused(f"{directory} is not the folder of an experiment: nothing was deleted")

@@ -68,7 +68,7 @@ class Remains:
             service = self._assembly.service(state, directory, read_config(state))
             hosts = _hosts(service, state)
         except (ServiceUnavailable, ValueError, OSError) as error:
-            return [f"its machines cannot be reached: {error}"]
+            return [f"the machines of the experiment cannot be reached: {error}"]
         try:
             if not leave and (left := await _remove(service, hosts, only_look=True)):
                 return left

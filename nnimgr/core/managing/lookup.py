@@ -142,8 +142,8 @@ class Lookup:
 
     @property
     def idle(self) -> bool:
-        """True if the server shows no experiment, all its experiments are stopped, and no trial may still
-        run on a silent machine.
+        """True if the server shows no experiment, all its experiments are stopped, and no trial can still
+        be running on a silent machine.
         """
         return not self._at_rest.viewed and all(
             held.status is E.STOPPED and not held.awaits_silent for held in self._supervision

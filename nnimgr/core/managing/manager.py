@@ -94,7 +94,7 @@ class NNIManager(Lookup):
         self._locks = ExperimentLocks()  # held while an experiment is created, viewed, resumed or deleted
 
     async def __aenter__(self) -> NNIManager:
-        """Open all experiments that belong to this port by the index file, except stopped and ended
+        """Open all experiments that have this server's port in the index file, except stopped and ended
         experiments.
         """
         await self._catalog.load()

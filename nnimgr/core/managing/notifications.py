@@ -252,13 +252,15 @@ def _run_blocking(receiver: Receiver, message: Mapping[str, Any]) -> str | None:
     try:
         _, error = process.communicate(json.dumps(message).encode(), timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        return f"it did not end within {TIMEOUT_S:g} s"
+        return f"the command did not end within {TIMEOUT_S:g} s"
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     last = error.decode(errors="replace").strip().rpartition("\n")[2]
-    return f"it exited with code {process.returncode}: {last}".rstrip(": ") if process.returncode else None
+    if process.returncode == 0:
+        return None
+    return f"the command exited with code {process.returncode}: {last}".rstrip(": ")
 
 
 def _end_of(state: ExperimentState) -> Event | None:

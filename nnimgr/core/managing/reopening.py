@@ -18,7 +18,7 @@ def opening_facts(
 
     ``missing``: the last known progress of the experiment if its database was replaced by an older database,
     else None. In this case, new trials do not get ids that lost trials may have had. Trials that have no
-    machine by the older database are restarted with new ids, because they may already have run.
+    machine in the older database are restarted with new ids, because they may already have run.
     """
     if missing is None:
         return [f.ExperimentOpened(m_epoch=m_epoch, resumed=resumed)]

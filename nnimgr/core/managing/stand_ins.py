@@ -79,7 +79,11 @@ class StandIns:
             try:
                 await self._stand(experiment_id)
             except (OSError, KeyError, HomeError) as error:
-                logger.warning("experiment %s has no process of its own: %s", experiment_id, error)
+                logger.warning(
+                    "the process by which NNI's programs can stop experiment %s is missing: %s",
+                    experiment_id,
+                    error,
+                )
                 await asyncio.sleep(delay)
                 delay = min(2 * delay, longest)
 
@@ -116,7 +120,7 @@ class StandIns:
         try:
             await self._stop(experiment_id)
         except Exception as error:  # for example, the experiment is stopped already
-            logger.warning("experiment %s is not stopped: %s", experiment_id, error)
+            logger.warning("experiment %s could not be stopped after the SIGTERM: %s", experiment_id, error)
 
 
 async def _end(process: Process) -> None:

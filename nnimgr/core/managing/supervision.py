@@ -240,7 +240,7 @@ class Supervision:
                     held.trouble = str(error)
                     logger.error("experiment %s: %s", held.id, error)
                     continue
-                held.trouble = f"a bug in nnimgr stopped it: {type(error).__name__}: {error}"
+                held.trouble = f"a bug in nnimgr stopped the experiment: {type(error).__name__}: {error}"
                 held.status = f.ExperimentStatus.ERROR
                 logger.error("experiment %s: its runner has failed", held.id, exc_info=group)
                 return

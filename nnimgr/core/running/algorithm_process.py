@@ -108,8 +108,8 @@ class AlgorithmProcess:
             self._commits_to_catch_up = 2  # a commit that has already begun may lack these metrics
 
     def catch_up(self) -> None:
-        """Let a slow child read the metrics that were not sent to it from the database. Call after each
-        commit.
+        """Let a slow child read from the database the metrics that were not sent to the child. Call after
+        each commit.
         """
         if self._commits_to_catch_up == 0:
             return
@@ -122,8 +122,8 @@ class AlgorithmProcess:
             self._commits_to_catch_up = 1
 
     def failed(self, fact: f.AlgorithmFailed, state: ExperimentState) -> None:
-        """Restart the child process after its failure was committed. The pause before it grows with each
-        failure.
+        """Restart the child process after its failure was committed. The pause before the restart grows with
+        each failure.
         """
         if not fact.fatal or state.failed is not None or self._closed:
             return

@@ -33,7 +33,7 @@ def notices_of(state: ExperimentState) -> dict[str, Notice]:
     if state.missing:
         sentence = (
             "the database was replaced by an older one, or lost its write-ahead log: "
-            f"{state.missing} recorded events are missing; trials that are not in it were stopped"
+            f"{state.missing} recorded events are missing; trials without a record were stopped"
         )
         found["database"] = Notice(subject=sentence)
     if state.fruitless >= FRUITLESS:

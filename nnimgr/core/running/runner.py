@@ -152,8 +152,8 @@ class ExperimentRunner(TakesRequests):
         return live or list(dict.fromkeys(job.trial_id for job in self.state.jobs.values() if job.lost))
 
     def _is_serving(self) -> bool:
-        """Return whether the training service is open for more than trials that may still run on silent
-        hosts.
+        """Return whether the training service is open, and not only to end trials that may still run on
+        silent hosts.
         """
         return self.session.active and not self.awaits_silent
 
@@ -183,7 +183,7 @@ class ExperimentRunner(TakesRequests):
     def now(self) -> str:
         """Return one sentence, without a full stop, about what the experiment is doing."""
         if self.session.closing is not None or self.session.dismissing:
-            return f"{self.state.reason}; waits until its agents have left all machines"
+            return f"{self.state.reason}; the experiment waits until its agents have left all machines"
         doing = happening(
             self.state,
             self._clock(),
@@ -259,7 +259,7 @@ class ExperimentRunner(TakesRequests):
             for fact in fresh:
                 self._fold(turn, fact)
         else:
-            raise RuntimeError(f"experiment {state.id}: the plan does not come to an end: {todo}")
+            raise RuntimeError(f"experiment {state.id}: planning does not come to an end: {todo}")
         self._wake_at = todo.wake_at
         await self._commit(turn)
         if turn.ask is not None and self.search is not None:

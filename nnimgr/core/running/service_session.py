@@ -40,8 +40,8 @@ logger = logging.getLogger(__name__)
 
 
 class Database(Protocol):
-    """Interface with the identity of the experiment's database, which training services and keepers
-    receive.
+    """Interface of the store that gives the identity of the experiment's database. Training services and
+    keepers receive this identity.
     """
 
     @property

@@ -196,7 +196,7 @@ class TunerProcess(AlgorithmProcess):
         if message.missing and not message.exhausted:
             number = len(message.missing)
             owed = "a parameter set" if number == 1 else f"{number} parameter sets"
-            why = message.why or "it may send them later through st_callback"
+            why = message.why or "the tuner may send what is missing later, by calling st_callback"
             self._notices["tuner owes"] = Notice(subject=f"the tuner owes {owed}: {why}")
         if message.exhausted:
             for parameter_id in message.missing:
