@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from training_services.events import (
+    CheckpointReported,
+    CheckpointsPruned,
     EndReason,
     FrameSkipped,
     JobEnded,
@@ -52,6 +54,8 @@ from training_services.events import (
 
 __all__ = [
     "Capabilities",
+    "CheckpointReported",
+    "CheckpointsPruned",
     "EndReason",
     "ExperimentContext",
     "FileListing",
@@ -81,6 +85,7 @@ __all__ = [
     "MachineRemoved",
     "MachineStatus",
     "MetricReported",
+    "Origin",
     "ParametersWanted",
     "Place",
     "SILENT_AFTER",
@@ -113,6 +118,23 @@ class ServiceUnavailable(ServiceError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Checkpoint from which an attempt continues: number ``number`` of the trial's attempt ``attempt``.
+
+    ``keeper_id``: keeper of the host that has the files; the attempt has to run there. ``step``: as the trial
+    reported it. ``position``, ``reports``: number of frames and of intermediate results up to the checkpoint,
+    over all attempts that led to it. The new attempt's frames and results are counted from there.
+    """
+
+    attempt: int
+    number: int
+    keeper_id: str
+    step: int | None = None
+    position: int = 0
+    reports: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialJobSpec:
     """Attempt at a trial, which the core asks the training service to run.
 
@@ -128,8 +150,10 @@ class TrialJobSpec:
     place: JobPlaced | None = None
     stop: StopOrdered | None = None
     updates: tuple[tuple[UpdateOrdered, str], ...] = ()
-    recorded: int = 0  # number of metric frames that the core has committed
+    # number of metric frames that the core has committed; the frames before the origin count as well
+    recorded: int = 0
     started: bool = False
+    origin: Origin | None = None  # None: the attempt starts from the beginning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +264,7 @@ class Capabilities:
     updates: bool  # True: update_trial_job works (NNI: isMultiPhaseJobSupported)
     machines: bool = False  # True: the service accepts MachineAdded and the other facts about machines
     keeps_files: bool = False  # True: files of ended jobs are kept in the experiment's own folder
+    checkpoints: bool = False  # True: an attempt can continue from a checkpoint of an earlier attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,11 +341,14 @@ class TrainingService(abc.ABC):
         """
 
     @abc.abstractmethod
-    def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
+    def cancel_trial_job(
+        self, job_id: str, *, grace: timedelta, save_within: timedelta | None = None
+    ) -> StopOrdered | None:
         """Queue the stop of a job, and return the fact to commit.
 
-        The job gets SIGTERM, and SIGKILL after ``grace``. Return None if the job is unknown, has ended, or
-        was stopped before.
+        The job gets SIGTERM, and SIGKILL after ``grace``. ``save_within``: time that the job has before that
+        to save its state, if it looks for such requests. Return None if the job is unknown, has ended, or was
+        stopped before.
         """
 
     @abc.abstractmethod

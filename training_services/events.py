@@ -12,6 +12,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 __all__ = [
+    "CheckpointReported",
+    "CheckpointsPruned",
     "EndReason",
     "FrameSkipped",
     "JobEnded",
@@ -49,6 +51,8 @@ class EndReason(StrEnum):
     # the attempt was stopped before its start, or its command could not be executed
     NEVER_STARTED = "never_started"
     LEASE = "lease"  # the host was without contact to the server for longer than the lease
+    # the checkpoint from which the command was to continue is no longer on the host
+    CHECKPOINT_LOST = "checkpoint_lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +137,39 @@ class ParametersWanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointReported:
+    """Fact: the trial saved its state. The files are durable in the folder of the attempt, on its host.
+
+    ``number``: number of the checkpoint in its attempt, from 1. ``step``: the trial's own count of its
+    progress, or None. ``size``: bytes of all files. ``asked``: the trial was asked to save, because it is
+    being paused; an exit with code 0 that follows is the pause, and not the trial's end. ``usable``: a later
+    attempt can continue from the checkpoint.
+    """
+
+    job_id: str
+    position: int
+    number: int
+    step: int | None
+    size: int
+    files: int
+    asked: bool = False
+    usable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointsPruned:
+    """Fact: the job's checkpoints up to number ``up_to`` are not needed any more, except those in ``keep``.
+
+    Their files are deleted after this fact is committed. ``keeper_id``: keeper of the host with the files.
+    """
+
+    job_id: str
+    keeper_id: str
+    up_to: int
+    keep: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateOrdered:
     """Fact: the core ordered a further parameter set for a running job.
 
@@ -148,12 +185,14 @@ class UpdateOrdered:
 class StopOrdered:
     """Fact: the core ordered the job to stop. The command that stops the job has the number ``cmd_seq``.
 
-    ``cmd_seq`` is None if the job had no place, so that no command is sent.
+    ``cmd_seq`` is None if the job had no place, so that no command is sent. ``save_within``: time that the
+    trial has before the stop to save its state; None: it is not asked to.
     """
 
     job_id: str
     cmd_seq: int | None
     grace: timedelta
+    save_within: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +359,8 @@ JobEvent = (
     | MetricReported
     | FrameSkipped
     | ParametersWanted
+    | CheckpointReported
+    | CheckpointsPruned
     | UpdateOrdered
     | StopOrdered
     | JobEnded

@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 
 from training_services.base import (
     Capabilities,
+    CheckpointReported,
     EndReason,
     FileListing,
     FrameSkipped,
@@ -60,6 +61,7 @@ __all__ = [
     "metric",
     "noted",
     "rejected",
+    "saved",
     "skipped",
     "started",
     "wants_parameters",
@@ -88,6 +90,11 @@ def started() -> Step:
 def metric(value: object, *, final: bool = False) -> Step:
     """Return a step that reports a metric. Its value may be anything that JSON can represent."""
     return Step("final" if final else "metric", value)
+
+
+def saved(step: int, *, asked: bool = False) -> Step:
+    """Return a step that saves a checkpoint. ``asked``: because the trial is being paused."""
+    return Step("saved", (step, asked))
 
 
 def skipped(reason: str) -> Step:
@@ -145,8 +152,10 @@ class _Job:
     # Parameter sets that the job has received while it runs, as JSON records.
     parameters: dict[int, str] = field(default_factory=dict)
     wanted: int = 0  # number of the parameter set that was requested last
+    # Number of the next frame and of the next intermediate result, counted from the job's origin.
     frames: int = 0
     sequence: int = 0
+    checkpoints: int = 0
     stop: StopOrdered | None = None
     over: bool = False
     past: list[JobEvent] = field(default_factory=list)  # all events of the job
@@ -176,7 +185,7 @@ class FakeService(TrainingService):
     _ordered: dict[tuple[str, int], str] = field(default_factory=dict)
     _logs: dict[tuple[str, str], bytes] = field(default_factory=dict)
 
-    capabilities = Capabilities(updates=True)
+    capabilities = Capabilities(updates=True, checkpoints=True)
 
     def script(self, trial_id: str, *attempts: Sequence[Step]) -> None:
         """Set the scripts of a trial, one for each attempt. Further attempts follow ``default``."""
@@ -239,9 +248,12 @@ class FakeService(TrainingService):
         """Continue a job after a restart: skip the steps of its script that the core has recorded."""
         adopted = self._jobs[job.id] = _Job(job, steps, job.place, running=True, stop=job.stop)
         adopted.parameters = {order.index: record for order, record in job.updates}
+        if job.origin is not None:
+            adopted.frames, adopted.sequence = job.origin.position, job.origin.reports
         while steps and adopted.frames < job.recorded:
             step = steps.popleft()
-            adopted.frames += step.kind in ("metric", "final", "skipped", "wants")
+            adopted.frames += step.kind in ("metric", "final", "skipped", "wants", "saved")
+            adopted.checkpoints += step.kind == "saved"
             adopted.sequence += step.kind == "metric"
             adopted.wanted = int(str(step.value)) if step.kind == "wants" else adopted.wanted
         if job.started and steps and steps[0].kind == "started":
@@ -253,7 +265,9 @@ class FakeService(TrainingService):
         self._cmd_seq += 1
         place = Place(keeper_id=KEEPER_ID, instance=INSTANCE, boot_id=BOOT_ID)
         placed = JobPlaced(job_id=job.id, place=place, cmd_seq=self._cmd_seq)
-        self._jobs[job.id] = _Job(job, steps, placed)
+        made = self._jobs[job.id] = _Job(job, steps, placed)
+        if job.origin is not None:
+            made.frames, made.sequence = job.origin.position, job.origin.reports
         return placed
 
     def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
@@ -264,14 +278,16 @@ class FakeService(TrainingService):
         self._ordered[job_id, index] = parameter_text
         return UpdateOrdered(job_id=job_id, index=index, cmd_seq=self._cmd_seq)
 
-    def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
+    def cancel_trial_job(
+        self, job_id: str, *, grace: timedelta, save_within: timedelta | None = None
+    ) -> StopOrdered | None:
         if self._waiting.pop(job_id, None) is not None:
             return StopOrdered(job_id=job_id, cmd_seq=None, grace=grace)
         job = self._jobs.get(job_id)
         if job is None or job.over or job.stop is not None:
             return None
         self._cmd_seq += 1
-        job.stop = StopOrdered(job_id=job_id, cmd_seq=self._cmd_seq, grace=grace)
+        job.stop = StopOrdered(job_id=job_id, cmd_seq=self._cmd_seq, grace=grace, save_within=save_within)
         return job.stop
 
     def committed(self, facts: Sequence[JobEvent]) -> None:
@@ -339,6 +355,19 @@ class FakeService(TrainingService):
         match step.kind:
             case "skipped":
                 return FrameSkipped(job_id=job_id, position=position, reason=str(step.value))
+            case "saved":
+                assert isinstance(step.value, tuple)
+                progress, asked = step.value
+                job.checkpoints += 1
+                return CheckpointReported(
+                    job_id=job_id,
+                    position=position,
+                    number=job.checkpoints,
+                    step=progress,
+                    size=10,
+                    files=1,
+                    asked=asked,
+                )
             case "wants":
                 job.wanted = int(str(step.value))
                 return ParametersWanted(job_id=job_id, position=position, index=job.wanted)

@@ -10,9 +10,11 @@ import json
 import math
 from collections.abc import Sequence
 
-from training_services.base import FrameSkipped, MetricReported, ParametersWanted
+from training_services.base import CheckpointReported, FrameSkipped, MetricReported, ParametersWanted
 
-__all__ = ["read_frame", "read_frames"]
+__all__ = ["Event", "read_frame", "read_frames"]
+
+Event = MetricReported | FrameSkipped | ParametersWanted | CheckpointReported
 
 _scan = json.JSONDecoder().raw_decode
 _METRIC_TYPES = frozenset({"PERIODICAL", "FINAL"})
@@ -25,21 +27,23 @@ class _Skip(Exception):
 
 
 def read_frames(
-    job_id: str, trial_id: str, *, position: int, payloads: Sequence[bytes]
-) -> list[MetricReported | FrameSkipped | ParametersWanted]:
-    """Return one event for each frame of a trial's metrics file. ``position`` is the first frame's number."""
+    job_id: str, trial_id: str, *, position: int, payloads: Sequence[bytes], reports: int = 0
+) -> list[Event]:
+    """Return one event for each frame of a trial's metrics file. ``position`` is the first frame's number.
+
+    ``reports``: number of intermediate results that earlier attempts have reported. It is added to the
+    numbers of this attempt's results.
+    """
     return [
-        read_frame(job_id, trial_id, position=number, payload=payload)
+        read_frame(job_id, trial_id, position=number, payload=payload, reports=reports)
         for number, payload in enumerate(payloads, position)
     ]
 
 
-def read_frame(
-    job_id: str, trial_id: str, *, position: int, payload: bytes
-) -> MetricReported | FrameSkipped | ParametersWanted:
+def read_frame(job_id: str, trial_id: str, *, position: int, payload: bytes, reports: int = 0) -> Event:
     """Return the event for one frame of a trial's metrics file, whose content is ``payload``.
 
-    If the frame is not a metric, return FrameSkipped with a sentence that says why.
+    If the frame has no valid event, return FrameSkipped with a sentence that says why.
     """
     try:
         frame = _parse(payload.decode(), "the frame is not JSON")
@@ -51,6 +55,8 @@ def read_frame(
         if kind == "REQUEST_PARAMETER":
             index = _number(frame.get("parameter_index", 0), "parameter_index")
             return ParametersWanted(job_id=job_id, position=position, index=index)
+        if kind == "CHECKPOINT":
+            return _checkpoint(job_id, position, frame)
         if type(kind) is not str or kind not in _METRIC_TYPES:
             raise _Skip(f"the frame's type is {_shown(kind)}, neither PERIODICAL nor FINAL")
         text, value = _value(frame)
@@ -59,7 +65,7 @@ def read_frame(
             job_id,
             position,
             kind,
-            _number(frame.get("sequence"), "sequence"),
+            _number(frame.get("sequence"), "sequence") + (reports if kind == "PERIODICAL" else 0),
             None
             if parameter is None
             else str(parameter)
@@ -78,6 +84,20 @@ def read_frame(
         reason = "a number in the frame has too many digits"
     return FrameSkipped(
         job_id=job_id, position=position, reason=f"Frame {position} is not a metric: {reason}."
+    )
+
+
+def _checkpoint(job_id: str, position: int, frame: dict[str, object]) -> CheckpointReported:
+    """Return the event of a frame that ``nni._checkpoint`` writes after it has saved a checkpoint."""
+    step = frame.get("step")
+    return CheckpointReported(
+        job_id=job_id,
+        position=position,
+        number=_number(frame.get("sequence"), "sequence"),
+        step=None if step is None else _number(step, "step"),
+        size=_number(frame.get("size"), "size"),
+        files=_number(frame.get("files"), "files"),
+        asked=frame.get("asked") is True,
     )
 
 

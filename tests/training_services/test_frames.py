@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training_services.base import FrameSkipped, MetricReported, ParametersWanted
-from training_services.frames import read_frame, read_frames
+from training_services.frames import Event, read_frame, read_frames
 
 
 def frame(**changes: object) -> bytes:
@@ -22,7 +22,7 @@ def frame(**changes: object) -> bytes:
     return json.dumps(fields).encode() + b"\n"
 
 
-def read(payload: bytes) -> MetricReported | FrameSkipped | ParametersWanted:
+def read(payload: bytes) -> Event:
     return read_frame("x-abcde-1", "abcde", position=9, payload=payload)
 
 

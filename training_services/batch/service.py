@@ -106,7 +106,9 @@ class BatchService(TrainingService):
     def update_trial_job(self, job_id: str, index: int, parameter_text: str) -> UpdateOrdered | None:
         return None  # the platform cannot update jobs; see ``capabilities``
 
-    def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
+    def cancel_trial_job(
+        self, job_id: str, *, grace: timedelta, save_within: timedelta | None = None
+    ) -> StopOrdered | None:
         job = self._jobs.get(job_id)
         if job is None or job.stop is not None or job.over.is_set():
             return None
