@@ -54,12 +54,15 @@ Answer (200, JSON)::
      "rewind": {job_id: int},    the server misses frames: send the frames from this number on again
      "done": [job_id],           the server has stored the end: forget the attempt (its files stay)
      "kill": [job_id],           the server does not know the attempt: stop and forget it
-     "cmds": [[seq, "start", job_id, start], [seq, "stop", job_id, {"grace": seconds}],
+     "cmds": [[seq, "start", job_id, start],
+              [seq, "stop", job_id, {"grace": seconds, "save": seconds}],      without "save": stop at once
               [seq, "update", job_id, {"index": int, "parameter": str}], [seq, "nop", job_id, {}]],
      "leave": bool,              no attempt is left and none will come: exit
      "gpu": bool,                the experiment uses GPUs: report their state
      "reads": [[read_no, "file" | "list", directory, name, offset, follow, tail]],   files and listings that
                                  the keeper has to upload, see below
+     "prunes": [[directory, up_to, [number]]],   delete the checkpoints of the attempt in this folder up to
+                                 number up_to, except those in the list
      "lease_s": float | null}    how long attempts may run, from the moment this request was sent
                                  (``trial_keeper.core.lease``); null: without limit
 
@@ -69,7 +72,14 @@ Answer (200, JSON)::
              "parameter": str (text of parameter.cfg), "log_cap": bytes,
              "lease": bool,        the attempt may run only under a lease; left out: no lease is needed
              "sought": bool,       the attempt was ordered earlier: only report its state; left out: start it
-             "code": {"sha256": str, "size": bytes}}   code archive; left out: the code is on the host
+             "code": {"sha256": str, "size": bytes},   code archive; left out: the code is on the host
+             "origin": {"directory": str, "number": int, "step": int | null, "reports": int}}
+                                   checkpoint in the folder of an earlier attempt on this host, from which
+                                   the attempt continues; left out: it starts from the beginning
+
+With ``save`` the keeper asks the trial to save its state, and waits for this at most so long, before it stops
+the attempt. It does not wait for a trial that does not look for such requests. If the checkpoint of
+``origin`` is missing, the command is not started, and the attempt ends with the reason CHECKPOINT_LOST.
 
 With ``code`` the attempt gets its own copy in ``<directory>/code``, which is its working directory (``cwd``
 is then ignored) and its NNI_CODE_DIR. The keeper fetches an archive that it lacks: ``GET
@@ -125,6 +135,14 @@ if TYPE_CHECKING:
         sha256: str
         size: int
 
+    class Origin(TypedDict):
+        """Checkpoint from which an attempt continues."""
+
+        directory: str
+        number: int
+        step: int | None
+        reports: int
+
     class _Start(TypedDict):
         boot_id: str
         directory: str
@@ -145,6 +163,7 @@ if TYPE_CHECKING:
         lease: bool
         sought: bool
         code: CodeArchive | None
+        origin: Origin
 
     class Started(TypedDict):
         """Start time and pid of a command."""
@@ -226,6 +245,7 @@ if TYPE_CHECKING:
         leave: bool
         gpu: bool
         reads: list[tuple[int, str, str, str, int, bool, int | None]]
+        prunes: list[tuple[str, int, list[int]]]
         lease_s: float | None
 
 
@@ -237,6 +257,7 @@ MAX_BODY = 8 << 20
 
 HOST_LOST = "host_lost"
 LEASE = "lease"
+CHECKPOINT_LOST = "checkpoint_lost"
 
 FILE, LISTING = "file", "list"  # kinds of reads
 DATA, WORD, END = b"d", b"w", b"e"  # kinds of pieces
@@ -317,5 +338,6 @@ _EMPTY: dict[str, Any] = {
     "leave": False,
     "gpu": False,
     "reads": [],
+    "prunes": [],
     "lease_s": None,
 }

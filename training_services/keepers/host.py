@@ -17,6 +17,7 @@ from training_services.addresses import Reach
 from training_services.base import (
     ExperimentContext,
     FileListing,
+    Origin,
     ServiceError,
     ServiceUnavailable,
     TrialJobSpec,
@@ -249,6 +250,9 @@ def start_order(
         "NNI_TRIAL_COMMAND_CHANNEL": None,
         "REUSE_MODE": None,
         "MULTI_PHASE": "true" if context.multi_phase else None,
+        "NNI_RESUME_DIR": None,  # the keeper sets it if the trial continues from a checkpoint
+        "NNI_RESUME_STEP": None if job.origin is None else _text_of(job.origin.step),
+        "NNI_RESUME_REPORTS": None if job.origin is None else str(job.origin.reports),
         # Unset the server's ranks of distributed training, which could prevent the trial from reporting.
         **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")),
     }
@@ -269,6 +273,21 @@ def start_order(
         "parameter": job.parameter_text,
         "log_cap": LOG_CAP,
         **({} if code is None else {"code": code.order}),
+        **({} if job.origin is None else {"origin": _origin(job.trial_id, job.origin)}),
+    }
+
+
+def _text_of(step: int | None) -> str | None:
+    return None if step is None else str(step)
+
+
+def _origin(trial_id: str, origin: Origin) -> Mapping[str, Any]:
+    """Return ``origin`` of the start command, as ``trial_keeper.wire`` describes it."""
+    return {
+        "directory": "/".join(attempt_folder(trial_id, origin.attempt)),
+        "number": origin.number,
+        "step": origin.step,
+        "reports": origin.reports,
     }
 
 

@@ -12,6 +12,7 @@ from training_services.base import (
     JobLost,
     JobNoted,
     JobStarted,
+    Origin,
     Place,
     TrialJobSpec,
 )
@@ -43,8 +44,12 @@ class Job:
     last_cmd: int
     commands: list[int] = field(default_factory=list)
     sought: bool = False  # True: the start was sent again because the keeper did not know the job
-    received: int = 0  # number of metric frames passed to the core
-    committed: int = 0  # number of metric frames that the core has committed
+    # Number of the first frame of the job, above 0 if the job continues from a checkpoint. The keeper counts
+    # the frames of the job's own metrics file; the numbers of this server begin with ``base``.
+    base: int = 0
+    reports: int = 0  # number of intermediate results before the job
+    received: int = 0  # number of metric frames passed to the core, and of the frames before the job
+    committed: int = 0  # number of metric frames that the core has committed, likewise
     started: bool = False  # True: the start was reported to the core
     stopped: bool = False  # True: the job was ordered to stop
     lost: bool = False  # True: the job was lost, so its commands are sent as nops, except a stop
@@ -60,16 +65,28 @@ class Job:
         """
         if spec.place is None:
             raise ValueError(f"job {spec.id} has no place")
+        place, start_cmd = spec.place.place, spec.place.cmd_seq
+        job = cls.placed(spec.id, spec.trial_id, place, start_cmd=start_cmd, origin=spec.origin)
+        job.received = job.committed = max(job.base, spec.recorded)
+        job.started, job.stopped = spec.started, spec.stop is not None
+        return job
+
+    @classmethod
+    def placed(
+        cls, job_id: str, trial_id: str, place: Place, *, start_cmd: int, origin: Origin | None
+    ) -> Job:
+        """Return a new job at this place. ``origin``: checkpoint from which the job continues, or None."""
+        base, reports = (0, 0) if origin is None else (origin.position, origin.reports)
         return cls(
-            id=spec.id,
-            trial_id=spec.trial_id,
-            place=spec.place.place,
-            start_cmd=spec.place.cmd_seq,
-            last_cmd=spec.place.cmd_seq,
-            received=spec.recorded,
-            committed=spec.recorded,
-            started=spec.started,
-            stopped=spec.stop is not None,
+            id=job_id,
+            trial_id=trial_id,
+            place=place,
+            start_cmd=start_cmd,
+            last_cmd=start_cmd,
+            base=base,
+            reports=reports,
+            received=base,
+            committed=base,
         )
 
     @property
@@ -84,9 +101,12 @@ class Job:
             self.started = True
             started = attempt.started
             events.append(JobStarted(job_id=self.id, started_at=started.at, pid=started.pid))
-        fresh = attempt.payloads[self.received - attempt.first :] if attempt.first <= self.received else []
+        known = self.received - self.base
+        fresh = attempt.payloads[known - attempt.first :] if attempt.first <= known else []
         if fresh:
-            events += read_frames(self.id, self.trial_id, position=self.received, payloads=fresh)
+            events += read_frames(
+                self.id, self.trial_id, position=self.received, payloads=fresh, reports=self.reports
+            )
             self.received += len(fresh)
         if attempt.note is not None:
             events += self.note(attempt.note)
@@ -99,9 +119,13 @@ class Job:
         self.notes.add(note)
         return [JobNoted(job_id=self.id, note=note)]
 
+    def has_all(self, attempt: Attempt) -> bool:
+        """Return True if every frame that the keeper has reported so far was passed to the core."""
+        return attempt.reach <= self.received - self.base
+
     def missing(self, final: Final) -> list[JobEvent]:
         """Return a note if the keeper's metrics file has fewer metrics than the server has received."""
-        lost = self.received - final.frames
+        lost = self.received - self.base - final.frames
         if lost <= 0:
             return []
         note = f"{lost} metrics were lost on the host's disk; the server has recorded them."

@@ -14,6 +14,7 @@ from training_services.base import (
     JobEvent,
     JobPlaced,
     KeeperAcknowledged,
+    Origin,
     Place,
     StopOrdered,
     TrialJobDetail,
@@ -77,11 +78,16 @@ class Jobs:
         for order, parameter in spec.updates:
             put(job, order.cmd_seq, "update", {"index": order.index, "parameter": parameter}, committed=True)
         if spec.stop is not None and spec.stop.cmd_seq is not None:
-            grace = spec.stop.grace.total_seconds()
-            put(job, spec.stop.cmd_seq, "stop", {"grace": grace}, committed=True)
+            put(job, spec.stop.cmd_seq, "stop", _stop_body(spec.stop), committed=True)
 
     def order_start(
-        self, job_id: str, trial_id: str, *, gpus: tuple[int, ...], start: StartOrder
+        self,
+        job_id: str,
+        trial_id: str,
+        *,
+        gpus: tuple[int, ...],
+        start: StartOrder,
+        origin: Origin | None = None,
     ) -> JobPlaced:
         """Place the job on this keeper, and order its start. Return the fact to commit.
 
@@ -92,7 +98,7 @@ class Jobs:
             raise ValueError(f"keeper {caller.keeper_id} has not called this runner yet")
         place = Place(keeper_id=caller.keeper_id, instance=caller.instance, boot_id=caller.boot_id, gpus=gpus)
         seq = self._commands.last + 1
-        job = self.by_id[job_id] = Job(id=job_id, trial_id=trial_id, place=place, start_cmd=seq, last_cmd=seq)
+        job = self.by_id[job_id] = Job.placed(job_id, trial_id, place, start_cmd=seq, origin=origin)
         self._commands.put(job, seq, "start", self._start_body(start, boot_id=caller.boot_id))
         return JobPlaced(job_id=job_id, place=place, cmd_seq=seq)
 
@@ -111,7 +117,9 @@ class Jobs:
         self._commands.put(job, seq, "update", {"index": index, "parameter": parameter})
         return UpdateOrdered(job_id=job_id, index=index, cmd_seq=seq)
 
-    def order_stop(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
+    def order_stop(
+        self, job_id: str, *, grace: timedelta, save_within: timedelta | None = None
+    ) -> StopOrdered | None:
         """Order the job to stop, and return the fact to commit.
 
         Return None if the job has ended, is not in this table, or was ordered to stop before. If the job's
@@ -127,9 +135,9 @@ class Jobs:
             start.withdrawn = job.lost = True
             job.end = End.COMMITTED
             return StopOrdered(job_id=job_id, cmd_seq=None, grace=grace)
-        seq = orders.last + 1
-        self._commands.put(job, seq, "stop", {"grace": grace.total_seconds()})
-        return StopOrdered(job_id=job_id, cmd_seq=seq, grace=grace)
+        order = StopOrdered(job_id=job_id, cmd_seq=orders.last + 1, grace=grace, save_within=save_within)
+        self._commands.put(job, orders.last + 1, "stop", _stop_body(order))
+        return order
 
     def give_up(self, reason: str) -> list[JobEvent]:
         """Count every job without an end as lost, and return the events.
@@ -148,7 +156,7 @@ class Jobs:
             event
             for job in self.by_id.values()
             if job.is_open
-            for event in self._seal(job, final._replace(frames=job.received))
+            for event in self._seal(job, final._replace(frames=job.received - job.base))
         ]
 
     # ---- methods to call when the core has committed facts ------------------------------------------------
@@ -212,7 +220,7 @@ class Jobs:
         before = job.received
         events = job.report(attempt)
         self._backlog.frames += job.received - before
-        if attempt.final is not None and attempt.reach <= job.received:
+        if attempt.final is not None and job.has_all(attempt):
             events += self._seal(job, attempt.final)
         return events
 
@@ -310,3 +318,12 @@ class Jobs:
             TrialJobDetail(job_id=job_id, place=job.place, started=job.started, ended=not job.is_open)
             for job_id, job in self.by_id.items()
         ]
+
+
+def _stop_body(order: StopOrdered) -> Mapping[str, Any]:
+    """Return the body of the command that stops a job."""
+    within = order.save_within
+    return {
+        "grace": order.grace.total_seconds(),
+        **({} if within is None else {"save": within.total_seconds()}),
+    }

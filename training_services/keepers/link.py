@@ -85,6 +85,9 @@ class KeeperLink:
         self._lease_s = None if lease is None else lease.total_seconds()
         self._reads: dict[int, Sequence[Any]] = {}  # orders to send a file that are not carried out yet
         self._unsent: set[int] = set()  # orders to send a file that no answer has contained yet
+        # Checkpoints to delete, for the next answer: folder -> (highest number, numbers to keep). If the
+        # answer is lost, they are deleted with the next ones of the same folder.
+        self._prunes: dict[str, tuple[int, tuple[int, ...]]] = {}
 
     @property
     def keeper_id(self) -> str:
@@ -111,6 +114,10 @@ class KeeperLink:
         """Withdraw the order to send a file, because the keeper has called or no reader waits for it."""
         self._reads.pop(number, None)
         self._unsent.discard(number)
+
+    def order_prune(self, directory: str, up_to: int, keep: tuple[int, ...]) -> None:
+        """Order the keeper to delete the checkpoints in this folder up to a number, except some."""
+        self._prunes[directory] = up_to, keep
 
     # ---- requests -----------------------------------------------------------------------------------------
 
@@ -211,7 +218,7 @@ class KeeperLink:
     def answer(self, request: Request) -> dict[str, Any]:
         """Return the answer to a keeper's request, in the format of ``trial_keeper.wire``."""
         jobs = self.jobs.by_id
-        acks = {job_id: jobs[job_id].committed for job_id in self.jobs.fresh}
+        acks = {job_id: jobs[job_id].committed - jobs[job_id].base for job_id in self.jobs.fresh}
         rewind: dict[str, int] = {}
         done: list[str] = []
         kill: list[str] = []
@@ -220,12 +227,13 @@ class KeeperLink:
                 (kill if attempt.final is None else done).append(job_id)
                 continue
             job = jobs[job_id]
-            acks[job_id] = job.committed
-            if attempt.reach > job.received and job.is_open:
-                rewind[job_id] = job.received
+            acks[job_id] = job.committed - job.base
+            if not job.has_all(attempt) and job.is_open:
+                rewind[job_id] = job.received - job.base
         self.jobs.fresh.clear()
         self.jobs.untold = 0
         self._unsent.clear()
+        prunes, self._prunes = self._prunes, {}
         if not request.news:
             self.leave_told = self.leaving
         return {
@@ -241,5 +249,6 @@ class KeeperLink:
             "leave": self.leaving,
             "gpu": self._reads_gpus,
             "reads": list(self._reads.values()),
+            "prunes": [(directory, *prune) for directory, prune in prunes.items()],
             "lease_s": self._lease_s,
         }

@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from training_services.base import (
+    CheckpointReported,
+    CheckpointsPruned,
     ExperimentContext,
     FrameSkipped,
     JobEnded,
@@ -171,7 +173,7 @@ class KeeperService(FilesOfJobs):
 
     def _start(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> JobPlaced:
         order = seat.keeper_host.start_order(job, gpus)
-        placed = seat.link.jobs.order_start(job.id, job.trial_id, gpus=gpus, start=order)
+        placed = seat.link.jobs.order_start(job.id, job.trial_id, gpus=gpus, start=order, origin=job.origin)
         self._placed.put(job.id, seat)
         return placed
 
@@ -194,11 +196,15 @@ class KeeperService(FilesOfJobs):
             return None
         return seat.link.jobs.order_update(job_id, index=index, parameter=parameter_text)
 
-    def cancel_trial_job(self, job_id: str, *, grace: timedelta) -> StopOrdered | None:
+    def cancel_trial_job(
+        self, job_id: str, *, grace: timedelta, save_within: timedelta | None = None
+    ) -> StopOrdered | None:
         if self._queue.withdraw(job_id):
             return StopOrdered(job_id=job_id, cmd_seq=None, grace=grace)
         seat = self._placed.get(job_id)
-        return None if seat is None else seat.link.jobs.order_stop(job_id, grace=grace)
+        if seat is None:
+            return None
+        return seat.link.jobs.order_stop(job_id, grace=grace, save_within=save_within)
 
     # ---- facts that the core has committed ----------------------------------------------------------------
 
@@ -209,7 +215,7 @@ class KeeperService(FilesOfJobs):
         for fact in facts:
             if type(fact) is MetricReported:
                 frames[fact[0]] = fact[1] + 1
-            elif isinstance(fact, FrameSkipped | ParametersWanted):
+            elif isinstance(fact, FrameSkipped | ParametersWanted | CheckpointReported):
                 frames[fact.job_id] = fact.position + 1
             elif (seat := self._take_fact(fact)) is not None:
                 touched[seat] = None
@@ -231,6 +237,9 @@ class KeeperService(FilesOfJobs):
             if keeper_seat is not None:
                 self._take_keeper_fact(fact, keeper_seat)
             return keeper_seat
+        if isinstance(fact, CheckpointsPruned):
+            seat = self._seats.get(fact.keeper_id)
+            return None if seat is None else _prune(seat, fact)
         seat = self._placed.get(fact.job_id)
         if seat is None:
             return None
@@ -349,3 +358,11 @@ class KeeperService(FilesOfJobs):
         """Return True while the job waits or runs."""
         seat = self._placed.get(job_id)
         return job_id in self._queue if seat is None else seat.link.jobs.is_open(job_id)
+
+
+def _prune(seat: KeeperSeat, fact: CheckpointsPruned) -> KeeperSeat:
+    """Order the keeper of the seat to delete checkpoints that are no longer needed. Return the seat."""
+    _, trial_id, attempt = fact.job_id.rsplit("-", 2)
+    folder = "/".join(attempt_folder(trial_id, int(attempt)))
+    seat.link.order_prune(folder, fact.up_to, fact.keep)
+    return seat

@@ -41,7 +41,7 @@ class MachineService(KeeperService):
     It may raise ServiceUnavailable.
     """
 
-    capabilities = Capabilities(updates=True, machines=True)
+    capabilities = Capabilities(updates=True, machines=True, checkpoints=True)
 
     def __init__(
         self,

@@ -1,5 +1,7 @@
 """Queue of an experiment's jobs that wait for a place, in order of arrival, with the reasons why they
 wait.
+
+Jobs that continue from a checkpoint wait apart, for the machine that has the checkpoint.
 """
 
 from __future__ import annotations
@@ -7,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Generic
 
 from training_services.base import (
@@ -18,6 +20,7 @@ from training_services.base import (
     TrialJobSpec,
     never_started,
 )
+from training_services.placement.bound import BoundJobs
 from training_services.placement.choice import Choice, S
 from training_services.placement.ledger import HostLedger
 from training_services.placement.needs import Capacity, GpuReading, Need, Waits, all_of
@@ -50,6 +53,7 @@ class JobQueue(Generic[S]):
         self._start, self._put, self._placed = start, put, placed
         # waiting jobs by id; an OrderedDict returns its first entry quickly, also after many deletions
         self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
+        self._bound = BoundJobs(self._ask_bound)
         self._told: dict[str, str] = {}  # last reason reported for each waiting job
         self._seats: dict[S, None] = {}  # seats that take jobs
         self._on: dict[str, list[S]] = {}  # host -> seats on it that take jobs
@@ -62,10 +66,10 @@ class JobQueue(Generic[S]):
         self._look: asyncio.TimerHandle | None = None  # timer that checks obstacles again
 
     def __contains__(self, job_id: object) -> bool:
-        return job_id in self._jobs
+        return job_id in self._jobs or job_id in self._bound
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._jobs)
+        return chain(self._bound, self._jobs)
 
     # ---- seats --------------------------------------------------------------------------------------------
 
@@ -141,6 +145,8 @@ class JobQueue(Generic[S]):
 
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         """Place the job, or queue it with a reason. Raises JobRejected if no machine can ever run it."""
+        if job.origin is not None:
+            return self._bound.submit(job, job.origin.keeper_id)
         if self._jobs and self._choice.best() is not None:
             self.place()
         outcome = self._choice.verdict() if self._jobs else self._try(job)
@@ -157,6 +163,11 @@ class JobQueue(Generic[S]):
 
     def withdraw(self, job_id: str) -> bool:
         """Remove a waiting job from the queue. Return False if the queue does not have the job."""
+        if job_id in self._bound:
+            keeper_id = self._bound.withdraw(job_id)
+            if keeper_id is not None and not self._jobs and (seat := self._seat(keeper_id)) is not None:
+                self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
+            return True
         first = next(iter(self._jobs), None) == job_id
         if self._jobs.pop(job_id, None) is None:
             return False
@@ -168,8 +179,10 @@ class JobQueue(Generic[S]):
     def place(self, *, tell_all: bool = False) -> None:
         """Place waiting jobs in order of arrival as long as they fit.
 
-        Report why the others wait: to the first few jobs in the queue, or with ``tell_all`` to all.
+        Report why the others wait: to the first few jobs in the queue, or with ``tell_all`` to all. Jobs that
+        can run only on one machine come first.
         """
+        self._put(self._bound.place())
         while self._jobs:
             job = next(iter(self._jobs.values()))
             event: JobEvent
@@ -216,6 +229,23 @@ class JobQueue(Generic[S]):
             self._choice.offer(seat)
             return placed
         return self._choice.verdict()
+
+    def _seat(self, keeper_id: str) -> S | None:
+        return next((seat for seat in self._seats if seat.id == keeper_id), None)
+
+    def _ask_bound(self, job: TrialJobSpec, keeper_id: str) -> JobPlaced | Waits:
+        """Place a job that continues from a checkpoint, or return why it waits. Raises JobRejected."""
+        seat = self._seat(keeper_id)
+        if seat is None:
+            return Waits("waits for the machine that has its checkpoint")
+        if (obstacle := self._obstacle(seat)) is not None:
+            return Waits(f"{obstacle}; it has the trial's checkpoint")
+        granted = self._ledger.place(self._need(job.id, seat), seat.host)
+        if isinstance(granted, Waits):
+            return Waits(f"{granted.reason}; it has the trial's checkpoint")
+        placed = self._start(job, seat, granted)
+        self._choice.offer(seat)
+        return placed
 
     def _ask(self, job: TrialJobSpec, seat: S) -> tuple[int, ...] | Waits:
         """Return the GPUs that the seat gives to the job, or why the job cannot start there. Raises

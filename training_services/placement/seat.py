@@ -19,6 +19,10 @@ class Seat(Protocol):
     wants: Wants
 
     @property
+    def id(self) -> str:
+        """Id of the keeper on the machine."""
+
+    @property
     def host(self) -> Host:
         """Machine of this seat, with the GPUs that the experiment may use there."""
 

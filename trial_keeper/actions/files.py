@@ -22,6 +22,8 @@ PIECE = 4 << 20
 _READ = 1 << 20
 _BEGINNING = 1 << 16  # bytes of standard output to search
 _PRINTED = b"NNISDK_ME"
+CHECKPOINTS = "checkpoints"  # in an attempt's folder: one folder for each checkpoint, named by its number
+ASKS, SAVE = ".nni/asks", ".nni/save"  # in the attempt's folder; see ``ask_save``
 
 
 class AttemptFiles(NamedTuple):
@@ -124,6 +126,26 @@ def write_parameter(directory: str, index: int, parameter: str) -> None:
     os.makedirs(directory, exist_ok=True)  # the shim may not have created the folder yet
     name = f"parameter_{index}.cfg" if index else "parameter.cfg"
     _replace(f"{directory}/{name}", parameter.encode())
+
+
+def ask_save(directory: str) -> bool:
+    """Ask the trial to save its state. Return False if the trial does not look for such requests.
+
+    ``nni.should_checkpoint`` creates the file ASKS when it is first called, and looks for the file SAVE.
+    ``nni.save_checkpoint`` removes the file SAVE.
+    """
+    if not os.path.lexists(f"{directory}/{ASKS}"):
+        return False
+    try:
+        _replace(f"{directory}/{SAVE}", b"")
+    except OSError:
+        return False
+    return True
+
+
+def save_waits(directory: str) -> bool:
+    """Return whether the trial has not saved its state yet after ``ask_save``."""
+    return os.path.lexists(f"{directory}/{SAVE}")
 
 
 def read(files: AttemptFiles, order: fx.Read) -> fx.Chunk:

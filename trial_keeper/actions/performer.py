@@ -8,6 +8,7 @@ import signal
 
 from trial_keeper.actions import files, lease_file
 from trial_keeper.actions.loop import now
+from trial_keeper.actions.prunes import Prunes
 from trial_keeper.attempt import claim
 from trial_keeper.calls.reads import Reads
 from trial_keeper.calls.sync import Caller, Failed
@@ -63,13 +64,16 @@ class Performer:
         self._log = log
         self._unseen = {job for job, each in core.attempts.items() if each.live and not each.claimed}
         self._slow: collections.deque[fx.Count] = collections.deque()
+        self._prunes = Prunes(paths)
         self._reads = Reads(manager, os.path.dirname(directory.path))
         self._callers = {channel: Caller(channel.value, manager, self._called) for channel in Channel}
         loop.acts = {
             fx.Append: self._append, fx.Spawn: starts.spawn, fx.Abort: self._abort, fx.Fence: self._fence,
-            fx.Look: self._look, fx.Signal: self._signal, fx.Kill: self._kill, fx.Sweep: self._sweep,
+            fx.Look: self._look, fx.Signal: self._signal, fx.AskSave: self._ask_save, fx.Kill: self._kill,
+            fx.Sweep: self._sweep,
             fx.Watch: watches.watch, fx.Unwatch: self._unwatch, fx.Read: self._read, fx.Count: self._count,
-            fx.Update: self._update, fx.Send: self._send, fx.Serve: self._serve, fx.Extend: self._extend,
+            fx.Update: self._update, fx.Send: self._send, fx.Serve: self._serve, fx.Prune: self._prunes.take,
+            fx.Extend: self._extend,
             fx.Survey: self._switch_survey, fx.Say: self._say, fx.Leave: self._leave,
         }  # fmt: skip
 
@@ -137,6 +141,11 @@ class Performer:
         except OSError as error:
             return self._core.signal_failed(now(), effect, str(error.strerror))
         return []
+
+    def _ask_save(self, effect: fx.AskSave) -> list[Effect]:
+        directory = self._paths.folder(effect.directory)
+        waits = files.ask_save(directory) if effect.first else files.save_waits(directory)
+        return self._core.save_seen(now(), effect.job, waits=waits)
 
     def _kill(self, effect: fx.Kill) -> list[Effect]:
         files.kill(effect.shim)

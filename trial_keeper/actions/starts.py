@@ -10,6 +10,7 @@ import signal
 
 from trial_keeper import spawner
 from trial_keeper.actions import lease_file
+from trial_keeper.actions.files import CHECKPOINTS
 from trial_keeper.actions.loop import now
 from trial_keeper.actions.opening import MARK
 from trial_keeper.code import copies
@@ -87,6 +88,14 @@ class Starts:
             "NNI_SYS_DIR": directory,
             MARK: effect.job,
         }
+        environment["NNI_CHECKPOINT_DIR"] = f"{directory}/{CHECKPOINTS}"
+        origin = start.get("origin")
+        if origin is not None:
+            folder = f"{self._paths.folder(origin['directory'])}/{CHECKPOINTS}/{origin['number']}"
+            if not os.path.isdir(folder):
+                sentence = f"checkpoint {origin['number']} in {folder} is missing"
+                return self._core.origin_missing(now(), effect.job, sentence)
+            environment["NNI_RESUME_DIR"] = folder
         code = start.get("code")
         if code is not None:
             cwd = environment["NNI_CODE_DIR"] = f"{directory}/{copies.FOLDER}"

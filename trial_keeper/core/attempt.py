@@ -27,6 +27,7 @@ class Attempt:
     __slots__ = (
         "acked",
         "apart",
+        "baseless",
         "boot_id",
         "cause",
         "claimed",
@@ -46,6 +47,8 @@ class Attempt:
         "position",
         "respawn_at",
         "respawns",
+        "save",
+        "save_until",
         "sealing",
         "sent",
         "seq",
@@ -72,6 +75,10 @@ class Attempt:
         self.directory: str = start["directory"]
         self.boot_id: str = start["boot_id"]
         self.stop: float | None = None  # grace of the ordered stop in seconds; None: no stop is ordered
+        # Seconds in which the trial may save its state before an ordered stop; None: it is not asked.
+        self.save: float | None = None
+        self.save_until: float | None = None  # time at which the wait for the save ends; None: no wait
+        self.baseless: str | None = None  # sentence: the checkpoint to continue from is missing
         self.updates: dict[int, str] = {}
         self.watched = False
         self.doomed = False  # True: the server does not know the attempt; forget the attempt at its end

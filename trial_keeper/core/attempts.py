@@ -76,7 +76,7 @@ class Attempts:
         if kind == "start" and attempt is None:
             return start_record(job, seq, body, apart=True), self._starter(job, seq, body)
         if attempt is not None and attempt.live and kind == "stop":  # the signal precedes the record
-            record = self._stops.order(now, attempt, float(body["grace"]))
+            record = self._stops.order(now, attempt, float(body["grace"]), body.get("save"))
             record["seq"] = seq
             return record, nothing
         if attempt is not None and attempt.live and kind == "update":
@@ -166,6 +166,13 @@ class Attempts:
             attempt.note = sentence
             self._reports.tell(attempt)
 
+    def origin_missing(self, job: str, sentence: str) -> None:
+        """End an attempt that was to continue from a checkpoint whose files are missing."""
+        attempt = self._held.undecided(job)
+        if attempt is not None and not attempt.claimed:
+            attempt.baseless = sentence
+            self._held.out.append(fx.Abort(job, attempt.directory))
+
     def update_failed(self, now: float, update: fx.Update, sentence: str) -> None:
         """Report that the file of a further parameter set could not be written, and retry later."""
         attempt = self._held.unsealed(update.job)
@@ -204,6 +211,8 @@ class Attempts:
             self._reports.tell_soon(attempt, now + STARTED_WAIT_S)
         if claim.pid is None and attempt.stop is None and not here:
             self._seals.seal(attempt, wire.HOST_LOST, _UNBEGUN)  # the stop was lost with the host's power
+        elif claim.pid is None and attempt.baseless is not None and attempt.stop is None:
+            self._seals.seal(attempt, wire.CHECKPOINT_LOST, attempt.baseless)
         elif claim.pid is None:
             cause = "the attempt was stopped before its command was started"
             self._seals.seal(attempt, "never_started", cause)
@@ -249,4 +258,4 @@ class Attempts:
         self._held.out.append(fx.Watch(attempt.job, attempt.directory, shim))
         self._reports.grown(attempt.job)
         if attempt.stop is not None:
-            self._stops.signal(now, attempt, shim, attempt.stop)
+            self._stops.begin(now, attempt, shim)

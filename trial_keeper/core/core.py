@@ -153,6 +153,19 @@ class KeeperCore:
         self._attempts.delayed(job, sentence)
         return self._pump(now)
 
+    def origin_missing(self, now: float, job: str, sentence: str) -> list[Effect]:
+        """End an attempt that was to continue from a checkpoint whose files are missing."""
+        self._attempts.origin_missing(job, sentence)
+        return self._pump(now)
+
+    def save_seen(self, now: float, job: str, *, waits: bool) -> list[Effect]:
+        """Continue the stop of an attempt whose trial was asked to save its state.
+
+        ``waits``: the trial has not answered yet.
+        """
+        self._stops.save_seen(now, job, waits=waits)
+        return self._pump(now)
+
     def update_failed(self, now: float, update: fx.Update, sentence: str) -> list[Effect]:
         """Report that the file of a further parameter set could not be written, and retry later."""
         self._attempts.update_failed(now, update, sentence)
@@ -216,6 +229,7 @@ class KeeperCore:
             self._stops.doom(now, job)
         self._commands.take(now, answer["cmds"])
         self._held.out += [fx.Serve(*read) for read in answer["reads"]]
+        self._held.out += [fx.Prune(*prune) for prune in answer["prunes"]]
         if answer["lease_s"] is not None:  # after the kills: a killed attempt gets no new lease
             self._extend_lease(now, sent_at=flight.sent_at, seconds=answer["lease_s"])
         if answer["leave"] and not self._held.attempts:

@@ -95,6 +95,17 @@ class Signal(NamedTuple):
     grace: float
 
 
+class AskSave(NamedTuple):
+    """Ask the attempt's trial to save its state, or see whether the trial has saved it.
+
+    ``first``: write the request. Answered by ``save_seen``.
+    """
+
+    job: str
+    directory: str
+    first: bool
+
+
 class Kill(NamedTuple):
     """Order to kill the shim of an attempt, because it has not obeyed a stop. Answered by ``killed``."""
 
@@ -187,6 +198,14 @@ class Serve(NamedTuple):
     tail: int | None = None
 
 
+class Prune(NamedTuple):
+    """Delete the checkpoints of an attempt up to number ``up_to``, except those in ``keep``; not answered."""
+
+    directory: str
+    up_to: int
+    keep: list[int]
+
+
 class Extend(NamedTuple):
     """Order to write the new end ``until`` of lease ``number`` to its file. Answered by ``extended``.
 
@@ -232,6 +251,7 @@ if TYPE_CHECKING:
         Fence,
         Look,
         Signal,
+        AskSave,
         Kill,
         Sweep,
         Watch,
@@ -241,6 +261,7 @@ if TYPE_CHECKING:
         Update,
         Send,
         Serve,
+        Prune,
         Extend,
         Survey,
         Say,

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
         orphaned: bool
         evicted: bool
+        save: float | None
 
     class UpdateRecord(_Common):
         """Record of a command that brings a further parameter set for an attempt."""

@@ -85,6 +85,7 @@ def _restore_attempt(attempt: Attempt, record: Record) -> None:
         attempt.doomed = record["doomed"]
         attempt.orphaned = record.get("orphaned", False)
         attempt.evicted = record.get("evicted", False)
+        attempt.save = record.get("save")
     elif record["k"] == "claimed":
         attempt.claimed = True
         attempt.shim = None if record["shim"] is None else (record["shim"][0], record["shim"][1])
@@ -141,6 +142,7 @@ def stop_record(attempt: Attempt) -> StopRecord:
         "doomed": attempt.doomed,
         "orphaned": attempt.orphaned,
         "evicted": attempt.evicted,
+        "save": attempt.save,
     }
 
 

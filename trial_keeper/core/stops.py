@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trial_keeper.core.seals import Seals
 
 RETRY_S = 1.0
+SAVE_LOOK_S = 0.02  # pause between two looks whether a trial has saved its state
 KILL_GRACE_S = 10.0
 OBEY_S = 12.0  # after the grace, a shim needs at most this time to kill all processes or give up
 KILLS = 5  # most tries to kill a shim, one per second
@@ -32,9 +33,13 @@ class Stops:
         self._seals = seals
         self._kills: dict[str, tuple[float, fx.Kill]] = {}  # by job: when to kill its shim
 
-    def order(self, now: float, attempt: Attempt, grace: float) -> StopRecord:
-        """Stop the attempt unless a stop is already ordered; return the journal record of the stop."""
+    def order(self, now: float, attempt: Attempt, grace: float, save: float | None) -> StopRecord:
+        """Stop the attempt unless a stop is already ordered; return the journal record of the stop.
+
+        ``save``: seconds in which the trial may first save its state, or None.
+        """
         if attempt.stop is None:
+            attempt.save = save
             self._stop(now, attempt, grace)
         return stop_record(attempt)
 
@@ -77,9 +82,32 @@ class Stops:
         if attempt.sealing or not self._held.here(attempt):
             return
         if attempt.shim is not None:
-            self.signal(now, attempt, attempt.shim, attempt.stop)
+            self.begin(now, attempt, attempt.shim)
         else:
             self._held.out.append(fx.Abort(attempt.job, attempt.directory))
+
+    def begin(self, now: float, attempt: Attempt, shim: fx.Shim) -> None:
+        """Begin an ordered stop of a running attempt: ask its trial to save, or signal its shim at once."""
+        assert attempt.stop is not None
+        if attempt.save is None or attempt.orphaned or attempt.evicted or attempt.doomed:
+            self.signal(now, attempt, shim, attempt.stop)
+        elif attempt.save_until is None:
+            attempt.save_until = now + attempt.save
+            self._held.out.append(fx.AskSave(attempt.job, attempt.directory, True))
+
+    def save_seen(self, now: float, job: str, *, waits: bool) -> None:
+        """Signal the shim if the trial has saved its state, cannot save it, or has used up its time.
+
+        ``waits``: the trial has been asked, and has not answered yet.
+        """
+        attempt = self._held.undecided(job)
+        if attempt is None or attempt.shim is None or attempt.stop is None or attempt.save_until is None:
+            return
+        if waits and now < attempt.save_until:
+            again = fx.AskSave(job, attempt.directory, False)
+            self._held.put_off(min(now + SAVE_LOOK_S, attempt.save_until), again)
+        else:
+            self.signal(now, attempt, attempt.shim, attempt.stop)
 
     def signal(self, now: float, attempt: Attempt, shim: fx.Shim, grace: float) -> None:
         """Order the shim to stop its attempt's command within ``grace`` seconds.

@@ -139,7 +139,8 @@ class Rig:
         del self.calls[channel]
         answer: Any = {
             "db_id": "db", "m_epoch": 1, "instance": "i", "all": False, "acks": {}, "rewind": {}, "done": [],
-            "kill": [], "cmds": [], "leave": False, "gpu": False, "reads": [], "lease_s": None, **fields,
+            "kill": [], "cmds": [], "leave": False, "gpu": False, "reads": [], "prunes": [],
+            "lease_s": None, **fields,
         }  # fmt: skip
         self.run(self.core.answered(self.now, channel, answer))
 

@@ -1,0 +1,92 @@
+"""Waiting jobs that can run only on one seat, because they continue from a checkpoint that is there."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from training_services.base import (
+    JobEvent,
+    JobPlaced,
+    JobRejected,
+    JobWaiting,
+    TrialJobSpec,
+    never_started,
+)
+from training_services.placement.needs import Waits
+
+__all__ = ["BoundJobs"]
+
+FIRST = 8  # waiting jobs of one seat to which a new reason is reported, which bounds the cost of an event
+
+
+class BoundJobs:
+    """Queue of jobs for each keeper's seat, in order of arrival.
+
+    ``ask`` places a job on the seat of its keeper, or returns why the job waits there. It raises JobRejected.
+    """
+
+    def __init__(self, ask: Callable[[TrialJobSpec, str], JobPlaced | Waits]) -> None:
+        self._ask = ask
+        self._lanes: dict[str, OrderedDict[str, TrialJobSpec]] = {}  # keeper id -> waiting jobs
+        self._keepers: dict[str, str] = {}  # job id -> keeper id
+        self._told: dict[str, str] = {}  # last reason reported for each waiting job
+
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._keepers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keepers)
+
+    def __len__(self) -> int:
+        return len(self._keepers)
+
+    def submit(self, job: TrialJobSpec, keeper_id: str) -> JobPlaced | JobWaiting:
+        """Place the job on the keeper's seat, or queue it. Raises JobRejected if it never fits there."""
+        lane = self._lanes.get(keeper_id, OrderedDict[str, TrialJobSpec]())
+        if lane:
+            reason = self._told[next(iter(lane))]
+        else:
+            outcome = self._ask(job, keeper_id)
+            if isinstance(outcome, JobPlaced):
+                return outcome
+            reason = outcome.reason
+        self._lanes.setdefault(keeper_id, lane)[job.id] = job
+        self._keepers[job.id], self._told[job.id] = keeper_id, reason
+        return JobWaiting(job_id=job.id, reason=reason)
+
+    def withdraw(self, job_id: str) -> str | None:
+        """Remove a job. Return its keeper if no other job waits for that keeper any more, else None."""
+        keeper_id = self._keepers.pop(job_id)
+        del self._told[job_id]
+        lane = self._lanes[keeper_id]
+        del lane[job_id]
+        if lane:
+            return None
+        del self._lanes[keeper_id]
+        return keeper_id
+
+    def place(self) -> list[JobEvent]:
+        """Place the jobs that fit. Return the events for the core, with changed reasons of waiting jobs."""
+        events: list[JobEvent] = []
+        for keeper_id, lane in list(self._lanes.items()):
+            while lane:
+                job = next(iter(lane.values()))
+                try:
+                    outcome = self._ask(job, keeper_id)
+                except JobRejected as rejection:
+                    events.append(never_started(job.id, str(rejection)))
+                else:
+                    if isinstance(outcome, Waits):
+                        events += self._news(lane, outcome.reason)
+                        break
+                    events.append(outcome)
+                self.withdraw(job.id)
+        return events
+
+    def _news(self, lane: OrderedDict[str, TrialJobSpec], reason: str) -> Iterator[JobEvent]:
+        for job_id in islice(lane, FIRST):
+            if self._told[job_id] != reason:
+                self._told[job_id] = reason
+                yield JobWaiting(job_id=job_id, reason=reason)
