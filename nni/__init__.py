@@ -38,6 +38,7 @@ _ELSEWHERE = {
     name: module
     for module, names in {
         "nnimgr.algorithm": "NoMoreTrialError ClassArgsValidator",
+        "nni._checkpoint": "save_checkpoint load_checkpoint should_checkpoint",
         "nni._trace": "trace dump load",
         "nni._log": "silence_stdout enable_global_logging",
         "nni.experiment": "Experiment",

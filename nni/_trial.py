@@ -231,16 +231,26 @@ class Trial:
 
         Do nothing if this process is not the first of a distributed trial.
         """
-        rank = _rank()
+        rank = other_rank()
         if rank:
             self._keep_silent(rank)
             return
         self._keep_log()
-        value = _dumps(metric)
-        self._send(
-            f'{{"parameter_id": {_dumps(parameter_id)}, "trial_job_id": {_quote(trial_job_id)}, '
-            f'"type": "{kind}", "sequence": {sequence}, "value": {_quote(value)}}}'
-        )
+        self._send(_frame(kind, parameter_id, trial_job_id, sequence, metric))
+
+    def send_checkpoint(self, fields: str, metric: Any) -> None:
+        """Report a saved checkpoint with one write, and before it an intermediate result unless it is None.
+
+        ``fields``: the fields of the checkpoint, as the inner text of a JSON object.
+        """
+        name = get_trial_id()
+        texts = [f'{{"type": "CHECKPOINT", "trial_job_id": {_quote(name)}, {fields}}}']
+        if metric is not None:
+            record = self._record
+            assert record is not None, "nni.get_next_parameter() needs to be called before save_checkpoint"
+            texts.insert(0, _frame("PERIODICAL", record["parameter_id"], name, self._sequence, metric))
+        self._send(*texts)
+        self._sequence += metric is not None
 
     def overwrite_intermediate_seq(self, value: int) -> None:
         """Set the sequence number for the next intermediate result."""
@@ -295,18 +305,22 @@ class Trial:
             logging.lastResort = handler
             root.setLevel(min(root.level, logging.INFO))
 
-    def _send(self, text: str) -> None:
-        """Write one record to the metrics file with one system call, so that records of several processes do
-        not mix.
+    def _send(self, *texts: str) -> None:
+        """Write one record for each text to the metrics file with one system call, so that records of several
+        processes do not mix.
         """
-        payload = text.encode("ascii") + b"\n"
-        if len(payload) >= _LIMIT:
-            raise AssertionError(f"Metric too long: {len(payload)} bytes; the limit is {_LIMIT - 1} bytes")
+        frames = b""
+        for text in texts:
+            payload = text.encode("ascii") + b"\n"
+            if len(payload) >= _LIMIT:
+                raise AssertionError(
+                    f"Metric too long: {len(payload)} bytes; the limit is {_LIMIT - 1} bytes"
+                )
+            frames += b"ME%06d" % len(payload) + payload
         if self._metrics is None:
             self._metrics = _open_metrics(os.path.join(os.environ["NNI_SYS_DIR"], ".nni", "metrics"))
-        frame = b"ME%06d" % len(payload) + payload
-        count = os.write(self._metrics, frame)
-        if count != len(frame):
+        count = os.write(self._metrics, frames)
+        if count != len(frames):
             self._retract(count)
 
     def _retract(self, count: int) -> NoReturn:
@@ -394,7 +408,14 @@ def warn_standalone(depth: int = 1) -> None:
     )
 
 
-def _rank() -> str:
+def _frame(kind: str, parameter_id: Any, trial_job_id: str, sequence: int, metric: Any) -> str:
+    return (
+        f'{{"parameter_id": {_dumps(parameter_id)}, "trial_job_id": {_quote(trial_job_id)}, '
+        f'"type": "{kind}", "sequence": {sequence}, "value": {_quote(_dumps(metric))}}}'
+    )
+
+
+def other_rank() -> str:
     """Return the environment variable that shows that this process is not the first of its trial, such as
     "RANK=1".
 
@@ -449,6 +470,7 @@ def get_sequence_id() -> int:
 
 
 _trial = Trial()
+send_checkpoint = _trial.send_checkpoint
 get_next_parameter = _trial.get_next_parameter
 get_next_parameters = _trial.get_next_parameter
 get_current_parameter = _trial.get_current_parameter
