@@ -22,6 +22,7 @@ from nnimgr.dispatcher.messages import (
     Metrics,
     Noted,
     Ready,
+    RolledBack,
     Start,
     ToChild,
     TrialFinished,
@@ -63,6 +64,13 @@ class _Reports:
         elif sequence >= 0:
             # if a sequence number is reported twice, the last value counts, as in NNI
             values[sequence] = value
+
+    def continue_as(self, attempt: int, *, position: int, count: int) -> None:
+        """Keep the first ``count`` values as the beginning of another attempt."""
+        self.attempt, self.position = attempt, position - 1
+        del self.values[count:]
+        self._early.clear()
+        self.assessed = min(self.assessed, len(self.values))
 
 
 class AssessorHost:
@@ -109,6 +117,9 @@ class AssessorHost:
                 return
         elif isinstance(message, TrialFinished):
             self._fresh.pop(message.trial_id, None)
+        elif isinstance(message, RolledBack):
+            self._judge_fresh()
+            self._roll_back(message)
         elif isinstance(message, CatchUp):
             self._catch_up(message.number)
         self._judge_fresh()
@@ -203,6 +214,13 @@ class AssessorHost:
         finally:
             history.close()
         self._read_to = max(self._read_to, number)
+
+    def _roll_back(self, message: RolledBack) -> None:
+        """Forget the results of a trial that it reports again, because it continues from a checkpoint."""
+        reports = self._running.get(message.trial_id)
+        if reports is None:
+            return
+        reports.continue_as(message.attempt, position=message.position, count=message.reports)
 
     # ---- reports and verdicts -----------------------------------------------------------------------------
 

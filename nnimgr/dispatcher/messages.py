@@ -164,6 +164,20 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RolledBack:
+    """Message to an assessor: the trial continues from a checkpoint, as attempt ``attempt``.
+
+    Of its intermediate results, only the first ``reports`` still count. The trial reports the others again.
+    ``position``: number of frames up to the checkpoint, with which the new attempt's metrics are numbered on.
+    """
+
+    trial_id: str
+    attempt: int
+    position: int
+    reports: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUp:
     """Message to a child: metrics were dropped because the child was slow.
 
@@ -297,6 +311,7 @@ ToChild = (
     | Ask
     | TrialFinished
     | ResultReported
+    | RolledBack
     | SetDiscarded
     | SetTried
     | Imported

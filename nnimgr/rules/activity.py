@@ -76,6 +76,8 @@ def _work(state: ExperimentState) -> Iterator[str]:
         yield f"{_trials(count)} {'has' if count == 1 else 'have'} no place yet: {reason}"
     if (others := reasons.total() - sum(count for _, count in reasons.most_common(_REASONS))) > 0:
         yield f"{_trials(others)} {'has' if others == 1 else 'have'} no place for other reasons"
+    if paused := len(state.paused):
+        yield f"{_trials(paused)} {_are(paused)} paused (to continue: nnictl trial resume)"
     if queued := len(state.queued):
         yield f"{_trials(queued)} {_are(queued)} queued"
 

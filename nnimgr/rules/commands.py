@@ -16,10 +16,14 @@ class SubmitJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelJob:
-    """Command to stop a job. Its processes have the time ``grace`` to end by themselves."""
+    """Command to stop a job. Its processes have the time ``grace`` to end by themselves.
+
+    ``save_within``: time that the trial first has to save its state; None: it is not asked.
+    """
 
     job_id: str
     grace: timedelta
+    save_within: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,7 @@ def _is_over(state: ExperimentState) -> bool:
     still running there.
     """
     ended = state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED)
-    return state.over or (ended and not state.trials)
+    return state.over or (ended and not state.unfinished)
 
 
 def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None, str]:

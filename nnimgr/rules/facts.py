@@ -25,6 +25,8 @@ from nnimgr.rules.terms import (
     TunerTraits,
 )
 from training_services.base import (
+    CheckpointReported,
+    CheckpointsPruned,
     EndReason,
     FrameSkipped,
     JobEnded,
@@ -45,6 +47,7 @@ from training_services.base import (
     MachineGone,
     MachineRemoved,
     MetricReported,
+    Origin,
     ParametersWanted,
     StopOrdered,
     UpdateOrdered,
@@ -54,6 +57,8 @@ __all__ = [
     "AlgorithmFailed",
     "AlgorithmRecovered",
     "AttemptDue",
+    "CheckpointReported",
+    "CheckpointsPruned",
     "ConfigChanged",
     "DataImported",
     "DrainReason",
@@ -88,6 +93,7 @@ __all__ = [
     "OnFailure",
     "MetricReported",
     "MetricType",
+    "Origin",
     "ParametersWanted",
     "Recorded",
     "ResultReused",
@@ -340,7 +346,9 @@ class AttemptDue:
     count.
 
     ``lost``: the previous attempt was lost with its machine. ``failed``: the command of the previous attempt
-    failed. A trial has limited numbers of lost and of failed attempts.
+    failed. A trial has limited numbers of lost and of failed attempts. ``origin``: checkpoint from which the
+    new attempt continues; None: it starts from the beginning. ``rolled_back``: number of intermediate results
+    after the origin, which no longer count because the attempt reports them again.
     """
 
     trial_id: str
@@ -349,17 +357,21 @@ class AttemptDue:
     reason: str
     lost: bool = True
     failed: bool = False
+    origin: Origin | None = None
+    rolled_back: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPaused:
     """Fact: an attempt has ended because the trial pauses. On request, another attempt continues the trial.
 
-    ``reason``: why the trial pauses, without the statement that it pauses.
+    ``reason``: why the trial pauses, without the statement that it pauses. ``parked``: the experiment was
+    stopped, and its resume continues the trial.
     """
 
     trial_id: str
     reason: str
+    parked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

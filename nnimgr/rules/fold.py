@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from nnimgr.objectives import main_value
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoints import CHECKPOINT_STEPS
 from nnimgr.rules.fold_jobs import JOB_STEPS
 from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
 from nnimgr.rules.indexes import is_queued
 from nnimgr.rules.phases import PHASE_STEPS
 from nnimgr.rules.state import ExperimentState, trial_of_job
 
-_STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS])
+_STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS])
 
 
 def admits(state: ExperimentState, fact: f.Fact) -> bool:
@@ -25,7 +26,7 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
     late and pointless facts are rejected.
     """
     match fact:
-        case f.MetricReported() | f.FrameSkipped() | f.ParametersWanted():
+        case f.MetricReported() | f.FrameSkipped() | f.ParametersWanted() | f.CheckpointReported():
             job = state.jobs.get(fact.job_id)
             return job is not None and not job.closed and fact.position == job.recorded
         case f.JobStarted():
@@ -38,7 +39,9 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             return _placeable(state, fact)
         case f.Verdict():
             trial = state.trials.get(fact.trial_id)
-            return trial is not None and fact.attempt in (0, trial.attempt) and trial.target is None
+            if trial is None or fact.attempt not in (0, trial.attempt):
+                return False
+            return trial.target in (None, f.StopKind.PAUSE)
         case f.StopRequested() | f.ResumeRequested():
             return fact.trial_id in state.trials
         case f.LossDeclared():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoints import drop_origin, give_up_host
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.phases import take_final, waiting_reason
 from nnimgr.rules.state import (
@@ -16,7 +17,7 @@ from nnimgr.rules.state import (
     trial_of_job,
 )
 from nnimgr.rules.steps import Steps
-from nnimgr.rules.transitions import job_touched, move, note, trial_touched
+from nnimgr.rules.transitions import job_touched, move, note, stopping_reason, trial_touched
 
 JOB_STEPS = Steps()
 
@@ -32,7 +33,10 @@ def _attach(state: ExperimentState, job_id: str, fact: f.Fact) -> tuple[TrialSta
     trial = trial_touched(state, trial_id, fact)
     job = state.jobs.get(job_id)
     if job is None:
-        job = state.jobs[job_id] = JobState(id=job_id, trial_id=trial_id, attempt=attempt)
+        base = 0 if trial.origin is None else trial.origin.origin.position
+        job = state.jobs[job_id] = JobState(
+            id=job_id, trial_id=trial_id, attempt=attempt, base=base, recorded=base
+        )
         trial.job_id, trial.due_at = job_id, None
     state.touched.jobs[job_id] = job
     return trial, job
@@ -71,6 +75,7 @@ def _metric(state: ExperimentState, fact: f.MetricReported, r: f.Recorded) -> No
     if fact.job_id in state.jobs:
         job = job_touched(state, fact.job_id)
         job.recorded += 1
+        job.left = False
         trial_id = job.trial_id
     else:  # the log of an earlier version recorded a reused result as a metric (see ResultReused)
         trial_id, _ = trial_of_job(fact.job_id)
@@ -103,7 +108,7 @@ def _stop_ordered(state: ExperimentState, fact: f.StopOrdered, r: f.Recorded) ->
     job = job_touched(state, fact.job_id)
     job.stop, job.stop_at = fact, r.at
     trial = trial_touched(state, job.trial_id, fact)
-    trial.reason = f"is being stopped: {trial.target_reason}"
+    trial.reason = stopping_reason(trial)
     if trial.unknown_since is not None:
         trial.reason += f"; the stop cannot reach its host: {silence(state, trial)}"
     if fact.cmd_seq is None:  # the job had no place, so none of its processes runs
@@ -117,6 +122,8 @@ def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     trial = trial_touched(state, job.trial_id, fact)
     job.ended = fact
+    if fact.reason is f.EndReason.CHECKPOINT_LOST:
+        drop_origin(trial)
     job.ended_at = max(fact.ended_at, job.started_at or fact.ended_at)  # a host's clock can be set back
     if job.placed is not None:
         keeper = state.keepers[job.placed.place.keeper_id]
@@ -141,6 +148,9 @@ def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Record
     if not job.closed:
         job.lost, job.ended_at = "never placed", r.at
     trial.closed_job, trial.job_id = job.id, None
+    if trial.running_since is not None:
+        trial.ran += r.at - trial.running_since
+        trial.running_since = None
     trial.wants.clear()
     trial.slot_lent = False
     state.closing_jobs[job.id] = None
@@ -188,6 +198,7 @@ def _bound(state: ExperimentState, fact: f.KeeperBound, r: f.Recorded) -> None:
             keeper.retired.append(keeper.instance)
     keeper.instance, keeper.boot_id = fact.instance, fact.boot_id
     state.touched.keepers.add(fact.keeper_id)
+    give_up_host(state, fact.keeper_id)
     _release(state)
 
 
@@ -217,7 +228,7 @@ def _heard(state: ExperimentState, fact: f.KeeperHeard, r: f.Recorded) -> None:
             trial = trial_touched(state, job.trial_id, fact)
             started = job.started_at is not None
             if job.stop is not None:
-                trial.reason = f"is being stopped: {trial.target_reason}"
+                trial.reason = stopping_reason(trial)
             else:
                 trial.reason = waiting_reason(trial) if started else "is being started"
             move(state, trial, f.TrialStatus.RUNNING if started else f.TrialStatus.WAITING)
@@ -229,6 +240,7 @@ def _gone(state: ExperimentState, fact: f.KeeperGone, r: f.Recorded) -> None:
     _acknowledge_nothing(state, fact.keeper_id)
     del state.keepers[fact.keeper_id]
     state.touched.keepers.add(fact.keeper_id)
+    give_up_host(state, fact.keeper_id)
 
 
 def _acknowledge_nothing(state: ExperimentState, keeper_id: str) -> None:
@@ -290,6 +302,7 @@ def _machine_added(state: ExperimentState, fact: f.MachineAdded, r: f.Recorded) 
 @JOB_STEPS.of(f.MachineDrained)
 def _machine_drained(state: ExperimentState, fact: f.MachineDrained, r: f.Recorded) -> None:
     state.machines.setdefault(fact.keeper_id, MachineState()).draining = True
+    give_up_host(state, fact.keeper_id)
 
 
 @JOB_STEPS.of(f.MachineRemoved)
@@ -297,6 +310,7 @@ def _machine_removed(state: ExperimentState, fact: f.MachineRemoved, r: f.Record
     machine = state.machines.setdefault(fact.keeper_id, MachineState())
     machine.draining = machine.removing = True
     machine.forced = machine.forced or fact.force
+    give_up_host(state, fact.keeper_id)
 
 
 @JOB_STEPS.of(f.MachineGone)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 from nnimgr.objectives import numbers_of
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoints import continue_from
 from nnimgr.rules.indexes import is_queued, reindex
 from nnimgr.rules.state import (
     ATTEMPTS_OF_AN_EPOCH,
@@ -17,7 +19,7 @@ from nnimgr.rules.state import (
     TrialState,
 )
 from nnimgr.rules.steps import Steps
-from nnimgr.rules.transitions import move, note, trial_touched
+from nnimgr.rules.transitions import move, note, stopping_reason, trial_touched
 
 EXPERIMENT_STEPS = Steps()
 MAX_CRASHES = 3
@@ -47,6 +49,10 @@ def _opened(state: ExperimentState, fact: f.ExperimentOpened, r: f.Recorded) -> 
         state.failed = None
         state.first_failures = 0
         state.crashes = {}
+        for trial in [state.trials[trial_id] for trial_id in state.paused]:
+            if trial.parked:
+                trial.target, trial.target_reason, trial.parked = None, "", False
+                reindex(state, trial)
     elif state.active_since is not None and not state.jobs and state.last_at is not None:
         # No trial ran while no server ran, so the time without a server does not count towards
         # maxExperimentDuration.
@@ -168,6 +174,8 @@ def _aim(
     trial = trial_touched(state, fact.trial_id, fact)
     if trial.target is None or trial.target is f.StopKind.PAUSE:
         trial.target, trial.target_reason = kind, reason
+        if trial.job_id is not None and state.jobs[trial.job_id].stop is not None:
+            trial.reason = stopping_reason(trial)  # it was being paused
         reindex(state, trial)
 
 
@@ -209,8 +217,10 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
     trial.attempt, trial.due_at = fact.attempt, fact.due_at
     trial.reason = f"waits for a new attempt: {fact.reason}"
     trial.closed_job = trial.started_at = trial.running_since = None
-    trial.final_value = trial.final_text = trial.latest_value = trial.latest_text = None
-    trial.intermediates = 0
+    trial.final_value = trial.final_text = None
+    continue_from(trial, fact.origin)
+    if fact.origin is None:
+        trial.ran = timedelta(0)
     trial.parameter_sets = 1
     move(state, trial, f.TrialStatus.WAITING)
     reindex(state, trial)
@@ -227,6 +237,9 @@ def _paused(state: ExperimentState, fact: f.TrialPaused, r: f.Recorded) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
     trial.closed_job = trial.running_since = None
     trial.reason = fact.reason
+    trial.parked = fact.parked
+    if fact.parked:  # the stop of the experiment is carried out; the resume takes the pause back
+        trial.target, trial.target_reason = f.StopKind.PAUSE, fact.reason
     move(state, trial, f.TrialStatus.PAUSED)
     reindex(state, trial)
 

@@ -18,16 +18,19 @@ __all__ = ["INDEXES", "is_queued", "is_unsettled", "rebuild", "reindex"]
 
 def is_queued(trial: TrialState) -> bool:
     """Return whether the trial waits for a slot."""
-    waits = trial.status is TrialStatus.WAITING and trial.reuse is None
+    waits = trial.status is TrialStatus.WAITING and trial.reuse is None and not trial.stranded
     return waits and trial.job_id is None and trial.closed_job is None
 
 
 def is_unsettled(trial: TrialState) -> bool:
     """Return whether the plan has to decide the next step of the trial.
 
-    This is the case if the trial reuses a result, if its attempt has ended, or if its pause has ended.
+    This is the case if the trial reuses a result, if its attempt has ended, if its pause has ended, or if the
+    checkpoint from which it waits to continue has become unusable.
     """
     if trial.closed_job is not None or (trial.reuse is not None and trial.status is TrialStatus.WAITING):
+        return True
+    if trial.stranded and trial.job_id is None and trial.target is None:
         return True
     return trial.status is TrialStatus.PAUSED and trial.target is None
 
@@ -48,7 +51,11 @@ INDEXES: Mapping[str, Callable[[ExperimentState, TrialState], bool]] = {
     "retrying": lambda state, trial: trial.due_at is not None and is_queued(trial),
     "unsettled": lambda state, trial: is_unsettled(trial),
     "condemned": _is_condemned,
-    "running": lambda state, trial: trial.running_since is not None,
+    "running": lambda state, trial: trial.running_since is not None and not trial.ran,
+    "continued": lambda state, trial: trial.running_since is not None and bool(trial.ran),
+    "paused": lambda state, trial: trial.status is TrialStatus.PAUSED,
+    "stranded": lambda state, trial: trial.stranded,
+    "hoarding": lambda state, trial: bool(trial.pruned),
     "unknown": lambda state, trial: trial.unknown_since is not None,
     "lent": lambda state, trial: trial.slot_lent,
     "wanting": lambda state, trial: bool(trial.wants),

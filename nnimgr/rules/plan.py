@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoints import prune
 from nnimgr.rules.commands import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob
 from nnimgr.rules.experiment_status import in_seconds, move_status, time_is_up
 from nnimgr.rules.indexes import is_unsettled
@@ -49,6 +50,8 @@ def plan(state: ExperimentState, now: datetime, *, ahead: int = 0) -> Plan:
 def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     if state.status is f.ExperimentStatus.VIEWED or not state.id:
         return
+    for trial_id in state.hoarding:
+        yield from prune(state, state.trials[trial_id])
     for trial_id in state.reported:
         yield from take_results(state.trials[trial_id])
     for trial_id in state.unsettled:
@@ -65,7 +68,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     for trial_id in state.condemned:
         trial = state.trials[trial_id]
         if trial.job_id is None and not trial.closed_job:
-            yield end_unplaced(trial)
+            yield end_unplaced(state, trial)
     yield from _aims(state, now)
     given_up = tuple(give_up_silent(state, now))
     yield from given_up or give_up_overdue(state, now)  # only one of the lists, because a job may be in both
@@ -81,16 +84,13 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     """
     limit = state.limits.max_trial_duration
     if limit is not None:
-        for trial_id in state.running:
-            trial = state.trials[trial_id]
-            if trial.running_since is None or trial.running_since + limit > now:
-                break  # the trials are ordered from the oldest start to the newest
-            if trial.target is None and not trial.closed_job:
-                reason = f"exceeded maxTrialDuration ({in_seconds(limit)})"
-                yield f.TargetMoved(trial_id=trial_id, kind=f.StopKind.DURATION, reason=reason)
+        for trial in _too_long(state, limit, now):
+            reason = f"exceeded maxTrialDuration ({in_seconds(limit)})"
+            yield f.TargetMoved(trial_id=trial.id, kind=f.StopKind.DURATION, reason=reason)
     if state.stop_requested and not state.detached:
         for trial in state.trials.values():
-            if trial.target in (None, f.StopKind.PAUSE) and not is_unsettled(trial):
+            paused = trial.status is f.TrialStatus.PAUSED
+            if trial.target in (None, f.StopKind.PAUSE) and not paused and not is_unsettled(trial):
                 yield f.TargetMoved(
                     trial_id=trial.id, kind=f.StopKind.CUT, reason="the experiment was stopped"
                 )
@@ -102,6 +102,7 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     if state.status is f.ExperimentStatus.DRAINING and state.drain is f.DrainReason.FAILURES:
         for trial in state.trials.values():
             unplaced = trial.job_id is None or state.jobs[trial.job_id].placed is None
+            unplaced = unplaced and trial.status is not f.TrialStatus.PAUSED
             if unplaced and trial.target in (None, f.StopKind.PAUSE) and not is_unsettled(trial):
                 reason = "the first trials had all failed alike"
                 yield f.TargetMoved(trial_id=trial.id, kind=f.StopKind.CUT, reason=reason)
@@ -110,6 +111,21 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
             trial = state.trials[trial_id]
             if trial.target is None:
                 yield _cancelled(trial, "the experiment exceeded maxExperimentDuration")
+
+
+def _too_long(state: ExperimentState, limit: timedelta, now: datetime) -> Iterator[TrialState]:
+    """Yield the trials that have run for longer than the limit and are not to be stopped yet."""
+    for trial_id in state.running:
+        trial = state.trials[trial_id]
+        if trial.running_since is None or trial.running_since + limit > now:
+            break  # the trials are ordered from the oldest start to the newest
+        if trial.target is None and not trial.closed_job:
+            yield trial
+    for trial_id in state.continued:  # these are in no such order, because they have run before
+        trial = state.trials[trial_id]
+        if trial.running_since is not None and trial.running_since + limit - trial.ran <= now:
+            if trial.target is None and not trial.closed_job:
+                yield trial
 
 
 def _cancelled(trial: TrialState, reason: str) -> f.TargetMoved:
@@ -132,14 +148,7 @@ def _run_again(state: ExperimentState) -> Iterator[f.Fact]:
 
 
 def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Command]:
-    for trial_id in state.condemned:
-        trial = state.trials[trial_id]
-        if trial.job_id is not None:
-            yield CancelJob(job_id=trial.job_id, grace=TRIAL_GRACE)
-    for keeper_id in state.forsaken:
-        for job in state.open_jobs_at(keeper_id):
-            if job.stop is None:
-                yield CancelJob(job_id=job.id, grace=TRIAL_GRACE)
+    yield from _stops(state)
     for trial_id in state.wanting:
         yield from _hand_over(state, state.trials[trial_id])
     if state.status not in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING) or state.stop_requested:
@@ -164,6 +173,23 @@ def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Com
             yield AskTuner(count=wanted, urgent=free > 0)
 
 
+def _stops(state: ExperimentState) -> Iterator[CancelJob]:
+    """Yield the stops of jobs that are to end and were not stopped yet."""
+    for trial_id in state.condemned:
+        trial = state.trials[trial_id]
+        if trial.job_id is not None:
+            within = state.limits.save_within if trial.target is f.StopKind.PAUSE else None
+            yield CancelJob(job_id=trial.job_id, grace=TRIAL_GRACE, save_within=within)
+    for trial_id in state.stranded:
+        trial = state.trials[trial_id]
+        if trial.job_id is not None and trial.target is None:
+            yield CancelJob(job_id=trial.job_id, grace=TRIAL_GRACE)
+    for keeper_id in state.forsaken:
+        for job in state.open_jobs_at(keeper_id):
+            if job.stop is None:
+                yield CancelJob(job_id=job.id, grace=TRIAL_GRACE)
+
+
 def _hand_over(state: ExperimentState, trial: TrialState) -> Iterator[Command]:
     """Yield the commands that bring a running multi-phase trial the parameter sets for which it waits."""
     if trial.job_id is None or state.jobs[trial.job_id].stop is not None:
@@ -184,6 +210,11 @@ def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:
             if trial.target is None and trial.running_since is not None:
                 due.append(trial.running_since + limit)
                 break
+        due += [
+            trial.running_since + limit - trial.ran
+            for trial in map(state.trials.__getitem__, state.continued)
+            if trial.target is None and trial.running_since is not None
+        ]
     limit = state.limits.max_experiment_duration
     if limit is not None and state.active_since is not None and not time_is_up(state, now):
         due.append(state.active_since + limit - state.active)

@@ -65,7 +65,7 @@ def overdue_at(state: ExperimentState) -> datetime | None:
 
     A restart of the server allows the full time again.
     """
-    if state.stop_requested_at is None or state.detached or not state.trials:
+    if state.stop_requested_at is None or state.detached or not state.unfinished:
         return None
     return max(state.stop_requested_at, state.opened_at or state.stop_requested_at) + STOP_LIMIT
 

@@ -20,6 +20,7 @@ from nnimgr.rules.facts import (
     JobEnded,
     JobPlaced,
     Limits,
+    Origin,
     Reuse,
     Role,
     StopKind,
@@ -32,7 +33,7 @@ from nnimgr.rules.facts import (
 
 FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
-SNAPSHOT_VERSION = 5  # increased with each change of the state's fields; older snapshots are not loaded
+SNAPSHOT_VERSION = 6  # increased with each change of the state's fields; older snapshots are not loaded
 
 
 def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
@@ -61,6 +62,21 @@ class AddedTrial(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
+class CheckpointState:
+    """Checkpoint of a live trial, which a later attempt can continue from.
+
+    ``origin``: its place and its progress. ``instance``: the life of the keeper's directory that has the
+    files. ``latest_value`` and ``latest_text``: the trial's latest intermediate result when it was saved.
+    """
+
+    origin: Origin
+    instance: str
+    size: int = 0
+    latest_value: float | None = None
+    latest_text: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
 class JobState:
     """Job of an attempt.
 
@@ -79,7 +95,11 @@ class JobState:
     stop: StopOrdered | None = None
     stop_at: datetime | None = None
     updates: list[tuple[UpdateOrdered, str]] = field(default_factory=list)
-    recorded: int = 0  # number of frames of the metrics file that are committed
+    base: int = 0  # number of the job's first frame, above 0 if the job continues from a checkpoint
+    recorded: int = 0  # number of frames that are committed, with those before ``base``
+    left: bool = (
+        False  # True: the trial has saved its state because it was asked to, and reported nothing since
+    )
     ended: JobEnded | None = None
     lost: str | None = None
     ended_at: datetime | None = None
@@ -134,10 +154,16 @@ class TrialState:
     target: StopKind | None = None
     target_reason: str = ""
     running_since: datetime | None = None  # start by the server's clock, for maxTrialDuration
+    ran: timedelta = timedelta(0)  # running time of the attempts from which the present one continues
     unknown_since: datetime | None = None
     slot_lent: bool = False  # another trial uses the slot until this trial's host answers
     superseded: bool = False  # True: not started yet, and suggested from a replaced search space
     declared_lost: bool = False  # True: a user declared the attempt lost while the host is silent
+    checkpoints: list[CheckpointState] = field(default_factory=list)  # oldest first; see rules.checkpoints
+    origin: CheckpointState | None = None  # the attempt that is due or open continues from it
+    pruned: list[Origin] = field(default_factory=list)  # no longer needed, and not deleted yet
+    stranded: bool = False  # True: the origin's host has become unusable before the attempt got its place
+    parked: bool = False  # True: paused by a stop of the experiment, until its resume
     started_at: datetime | None = None
     ended_at: datetime | None = None
     reason: str | None = None
@@ -262,6 +288,10 @@ class ExperimentState:
     unsettled: dict[str, None] = field(default_factory=dict, compare=False)  # next step not decided yet
     condemned: dict[str, None] = field(default_factory=dict, compare=False)  # to be stopped, no stop ordered
     running: dict[str, None] = field(default_factory=dict, compare=False)  # started trials, oldest first
+    continued: dict[str, None] = field(default_factory=dict, compare=False)  # started from a checkpoint
+    paused: dict[str, None] = field(default_factory=dict, compare=False)
+    stranded: dict[str, None] = field(default_factory=dict, compare=False)  # to start from another checkpoint
+    hoarding: dict[str, None] = field(default_factory=dict, compare=False)  # with checkpoints to delete
     unknown: dict[str, None] = field(default_factory=dict, compare=False)  # UNKNOWN, oldest first
     lent: dict[str, None] = field(default_factory=dict, compare=False)  # slot lent to another trial
     wanting: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for parameter sets
@@ -351,10 +381,19 @@ class ExperimentState:
         A job on a silent host does not count once its end is recorded. Its processes, if they still run, are
         ended when the host answers again.
         """
-        return not self.trials and all(
+        return not self.unfinished and all(
             job.closed and job.placed is not None and self.keepers[job.placed.place.keeper_id].silent
             for job in self.jobs.values()
         )
+
+    @property
+    def unfinished(self) -> int:
+        """Return the number of trials that the experiment waits for before it ends.
+
+        A stopped experiment does not wait for paused trials, which continue after its resume.
+        """
+        stops = self.stop_requested or self.fails_fast
+        return len(self.trials) - (len(self.paused) if stops else 0)
 
     def trial_id(self, sequence: int) -> str:
         """Return the id for a new trial of the experiment with this number."""

@@ -63,6 +63,13 @@ def move(state: ExperimentState, trial: TrialState, status: f.TrialStatus) -> No
         trial.unknown_since, trial.slot_lent, trial.declared_lost = None, False, False
 
 
+def stopping_reason(trial: TrialState) -> str:
+    """Return the reason to show for a trial whose running attempt is ordered to stop."""
+    if trial.target is f.StopKind.PAUSE:
+        return f"is being paused, and may save its state first: {trial.target_reason}"
+    return f"is being stopped: {trial.target_reason}"
+
+
 def note(state: ExperimentState, trial_id: str, note: str) -> None:
     """Set the note (a sentence shown to users) of a trial, which may already have ended."""
     if (trial := state.trials.get(trial_id)) is not None:

@@ -10,6 +10,7 @@ from signal import Signals
 
 from nnimgr.objectives import DEFAULT, fault_of
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoints import recovery_point, where_it_continues
 from nnimgr.rules.experiment_status import time_is_up
 from nnimgr.rules.state import (
     ExperimentState,
@@ -53,36 +54,25 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     ended.
     """
     if trial.status is f.TrialStatus.PAUSED:
-        return f.AttemptDue(
-            trial_id=trial.id,
-            attempt=next_attempt(trial),
-            due_at=now,
-            reason="its pause has ended",
-            lost=False,
-        )
+        return _again(state, trial, "its pause has ended", due_at=now)
+    if trial.stranded:
+        return _again(state, trial, "its checkpoint cannot be used any more", due_at=now)
     job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
     end = job.ended if job else None
     if end is not None and end.reason is f.EndReason.EXITED:
-        return _exited(state, trial, end, now)
-    if trial.target is f.StopKind.PAUSE:
-        return f.TrialPaused(trial_id=trial.id, reason=trial.target_reason)
+        if not (job is not None and job.left and end.exit_code == 0):
+            return _exited(state, trial, end, now)
     if trial.target is not None:
         reason = trial.target_reason
         if job is not None and job.lost is not None:
             reason += f"; {job.lost}"
-        return _stopped(trial, trial.target, reason)
+        return _interrupted(state, trial, trial.target, reason)
     if job is not None and job.placed is not None and job.placed.place.keeper_id in state.forsaken:
-        return f.AttemptDue(
-            trial_id=trial.id, attempt=next_attempt(trial), due_at=now, reason=REMOVED, lost=False
-        )
-    if end is not None and end.reason is f.EndReason.STOPPED:
-        return f.AttemptDue(
-            trial_id=trial.id,
-            attempt=next_attempt(trial),
-            due_at=now,
-            reason="a user resumed the trial while it was being paused",
-            lost=False,
-        )
+        return _again(state, trial, REMOVED, due_at=now)
+    if end is not None and end.reason in (f.EndReason.STOPPED, f.EndReason.EXITED):
+        return _again(state, trial, "a user resumed the trial while it was being paused", due_at=now)
+    if end is not None and end.reason is f.EndReason.CHECKPOINT_LOST:
+        return _again(state, trial, end.message or "its checkpoint is missing", due_at=now)
     if end is not None and end.reason is not f.EndReason.LEASE:
         reason = end.message or "its command could not be started"
         return _failed(state, trial, reason, failure=reason)
@@ -102,14 +92,11 @@ def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded, now: dat
     reason = _cause(state, end)
     again = trial.failed_attempts < state.limits.max_failed_attempts
     if again and trial.target is None and not time_is_up(state, now):
-        return f.AttemptDue(
-            trial_id=trial.id,
-            attempt=next_attempt(trial),
-            due_at=now + _pause(trial.failed_attempts),
-            reason=reason,
-            lost=False,
-            failed=True,
-        )
+        due_at = now + _pause(trial.failed_attempts)
+        return _again(state, trial, reason, due_at=due_at, failed=True)
+    if again and trial.target is f.StopKind.PAUSE:
+        why = f"{trial.target_reason}; its attempt failed meanwhile: {reason}"
+        return _interrupted(state, trial, trial.target, why)
     if trial.failed_attempts:
         reason += f"; it has failed {trial.failed_attempts + 1} times"
     message, _, _ = (end.message or "").partition(":")  # only the type of an exception, not its details
@@ -202,8 +189,32 @@ def _retry(state: ExperimentState, trial: TrialState, job: JobState | None, now:
     if trial.lost_attempts >= state.limits.max_lost_attempts:
         times = "once" if not trial.lost_attempts else f"{trial.lost_attempts + 1} times, the last time"
         return _failed(state, trial, f"its infrastructure was lost {times}: {why}")
-    due_at = now + _pause(trial.lost_attempts)
-    return f.AttemptDue(trial_id=trial.id, attempt=next_attempt(trial), due_at=due_at, reason=why)
+    return _again(state, trial, why, due_at=now + _pause(trial.lost_attempts), lost=True)
+
+
+def _again(
+    state: ExperimentState,
+    trial: TrialState,
+    reason: str,
+    *,
+    due_at: datetime,
+    lost: bool = False,
+    failed: bool = False,
+) -> f.AttemptDue:
+    """Return the trial's next attempt, which continues from its newest usable checkpoint."""
+    point = recovery_point(state, trial)
+    if trial.checkpoints or trial.origin is not None:
+        reason += f"; {where_it_continues(trial, point)}"
+    return f.AttemptDue(
+        trial_id=trial.id,
+        attempt=next_attempt(trial),
+        due_at=due_at,
+        reason=reason,
+        lost=lost,
+        failed=failed,
+        origin=None if point is None else point.origin,
+        rolled_back=trial.intermediates - (0 if point is None else point.origin.reports),
+    )
 
 
 def _pause(before: int) -> timedelta:
@@ -213,12 +224,23 @@ def _pause(before: int) -> timedelta:
     return min(RETRY_DELAY * (1 << min(before - 1, 16)), LONGEST_RETRY_DELAY)
 
 
-def end_unplaced(trial: TrialState) -> f.Fact:
+def end_unplaced(state: ExperimentState, trial: TrialState) -> f.Fact:
     assert trial.target is not None
-    reason = f"{trial.target_reason}; it had not started"
-    if trial.target is f.StopKind.PAUSE:
-        return f.TrialPaused(trial_id=trial.id, reason=reason)
-    return _stopped(trial, trial.target, reason)
+    return _interrupted(state, trial, trial.target, f"{trial.target_reason}; it had not started")
+
+
+def _interrupted(state: ExperimentState, trial: TrialState, target: f.StopKind, reason: str) -> f.Fact:
+    """Return the pause or the end of a trial that was stopped.
+
+    A trial that a stop of the experiment interrupts is paused if it can continue from a checkpoint after the
+    experiment's resume.
+    """
+    point = recovery_point(state, trial)
+    parked = target is f.StopKind.CUT and state.stop_requested and point is not None
+    if target is f.StopKind.PAUSE or parked:
+        reason += f"; {where_it_continues(trial, point)}"
+        return f.TrialPaused(trial_id=trial.id, reason=reason, parked=parked)
+    return _stopped(trial, target, reason)
 
 
 def _stopped(trial: TrialState, target: f.StopKind, reason: str) -> f.TrialEnded:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from nnimgr.store.errors import NewerDatabase
 from nnimgr.store.schema import (
     SCHEMA_VERSION,
+    checkpoints,
     fact_by_trial,
     fact_further_sets,
     fact_imports,
@@ -45,12 +46,20 @@ def _create_annotations_and_views(connection: Connection) -> None:
         table.create(connection, checkfirst=True)
 
 
+def _add_checkpoints(connection: Connection) -> None:
+    checkpoints.create(connection, checkfirst=True)
+    columns = {row[1] for row in connection.exec_driver_sql("PRAGMA table_info(metrics)")}
+    if "ran_in" not in columns:
+        connection.exec_driver_sql("ALTER TABLE metrics ADD COLUMN ran_in INTEGER")
+
+
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _create,
     _index_finals_and_imports,
     _index_further_sets,
     _index_facts_by_trial,
     _create_annotations_and_views,
+    _add_checkpoints,
 )
 
 

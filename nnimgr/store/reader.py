@@ -19,6 +19,7 @@ from nnimgr.rules.state import ExperimentState
 from nnimgr.store import schema
 from nnimgr.store.annotations import AnnotationQueries
 from nnimgr.store.bulk import like_pattern
+from nnimgr.store.checkpoints import CheckpointQueries
 from nnimgr.store.counted_metrics import CountedMetrics, Final
 from nnimgr.store.errors import empty_database
 from nnimgr.store.older import reason_of
@@ -145,7 +146,7 @@ _CONVERT: Mapping[str, Any] = {
 }
 
 
-class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
+class ExperimentReader(CountedMetrics, AnnotationQueries, CheckpointQueries, ViewQueries):
     """Queries of one experiment's database. Thread-safe.
 
     The methods raise FileNotFoundError if there is no database, and StoreError if it cannot be read.
@@ -264,7 +265,9 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
         if trial_id is not None:
             return self.trial_page(trial_id, attempt=attempt, kind=kind, after=after, limit=limit)
         table = schema.metrics
-        query = self._of(table).where(table.c.number > after).order_by(table.c.number).limit(limit)
+        columns = [column for column in table.c if column.name not in ("experiment_id", "ran_in")]
+        query = select(*columns).where(table.c.experiment_id == self._id, table.c.number > after)
+        query = query.order_by(table.c.number).limit(limit)
         if attempt is not None:
             query = query.where(table.c.attempt == attempt)
         if kind is not None:
@@ -273,8 +276,9 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, ViewQueries):
 
     def facts(self, *, after: int = 0, limit: int = 500) -> list[f.Recorded]:
         """Return a page of the experiment's log: the facts after number ``after``, including metrics."""
+        moves = self._has_table(schema.checkpoints)
         with self._connect() as connection:
-            return read_page(connection, self._id, after=after, limit=limit)
+            return read_page(connection, self._id, after=after, limit=limit, moves=moves)
 
     def facts_between(
         self,

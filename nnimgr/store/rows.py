@@ -58,6 +58,9 @@ class Batch:
     keepers: list[Row]
     gone: list[Row]  # keepers that have left
     notes: list[Row]  # (note, experiment_id, trial_id)
+    checkpoints: list[Row]
+    pruned: list[Row]  # (experiment_id, trial_id, attempt, up_to, JSON list of numbers to keep)
+    continued: list[Row]  # metrics that a new attempt takes over: see ``_continued_row``
     experiment: Row  # the columns that change, then the experiment's id
     definition: Row | None  # new config and search space, then the experiment's id
     snapshot: Row | None = None
@@ -77,6 +80,7 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
     """
     metrics: list[Row] = []
     facts: list[Row] = []
+    checkpoints, pruned, continued = list[Row](), list[Row](), list[Row]()
     key, attempts, defined = state.id, _Attempts(), False
     for number, at, fact in turn:
         if type(fact) is f.MetricReported:
@@ -84,8 +88,16 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
             continue
         defined = defined or type(fact) in _DEFINING
         facts.append(fact_row(key, number, at, fact))
-        if type(fact) is f.ResultReused:
-            metrics.append(_reused_row(key, number, at, fact))
+        match fact:
+            case f.ResultReused():
+                metrics.append(_reused_row(key, number, at, fact))
+            case f.CheckpointReported():
+                checkpoints.append(_checkpoint_row(key, at, fact))
+            case f.CheckpointsPruned():
+                trial_id, attempt = trial_of_job(fact.job_id)
+                pruned.append((key, trial_id, attempt, fact.up_to, json.dumps(fact.keep)))
+            case f.AttemptDue(origin=f.Origin() as origin):
+                continued.append(_continued_row(key, fact, origin))
     return Batch(
         facts=facts,
         metrics=metrics,
@@ -98,6 +110,9 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
         ],
         gone=[(key, name) for name in touched.keepers if name not in state.keepers],
         notes=[(note, key, trial_id) for trial_id, note in touched.notes.items()],
+        checkpoints=checkpoints,
+        pruned=pruned,
+        continued=continued,
         experiment=experiment_row(state),
         definition=definition_row(state) if defined else None,
     )
@@ -126,7 +141,21 @@ def _metric_row(
         to_us(at),
         fact.value,
         fact.text,
+        None,
     )
+
+
+def _checkpoint_row(key: str, at: datetime, fact: f.CheckpointReported) -> Row:
+    state = "saved" if fact.usable else "unusable"
+    trial_id, attempt = trial_of_job(fact.job_id)
+    place = (key, trial_id, attempt, fact.number, fact.position)
+    return (*place, fact.step, fact.size, fact.files, to_us(at), state)
+
+
+def _continued_row(key: str, fact: f.AttemptDue, origin: f.Origin) -> Row:
+    """Build the values that move the metrics up to the origin to the new attempt, from the attempt before."""
+    before = (key, fact.trial_id, fact.attempt)
+    return (fact.attempt, key, fact.trial_id, *before, origin.position)
 
 
 def _reused_row(key: str, number: int, at: datetime, fact: f.ResultReused) -> Row:
@@ -136,7 +165,8 @@ def _reused_row(key: str, number: int, at: datetime, fact: f.ResultReused) -> Ro
     """
     parameter_id = None if fact.parameter_id is None else str(fact.parameter_id)
     kind = f.MetricType.FINAL.value
-    return (key, number, fact.trial_id, 1, 0, parameter_id, kind, 0, to_us(at), fact.value, fact.text)
+    place = (key, number, fact.trial_id, 1, 0)
+    return (*place, parameter_id, kind, 0, to_us(at), fact.value, fact.text, None)
 
 
 def fact_row(key: str, number: int, at: datetime, fact: f.Fact) -> Row:
@@ -232,7 +262,7 @@ def _job_row(key: str, job: JobState) -> Row:
         str(end.reason) if end else ("lost" if job.lost else None),
         end.exit_code if end else None,
         end.signal if end else None,
-        job.recorded,
+        job.recorded - job.base,
         end.message if end else job.lost or job.waiting,
     )
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 metadata = MetaData()
 
@@ -79,14 +79,18 @@ metrics = _table(
     "metrics",
     Column("number", BigInteger, nullable=False),
     Column("trial_id", String(16), nullable=False),
+    # The attempt whose curve shows the metric. An attempt that continues from a checkpoint takes over the
+    # metrics that led to the checkpoint; ``ran_in`` then has the attempt that reported the metric.
     Column("attempt", Integer, nullable=False),
-    Column("position", Integer, nullable=False),  # position of the frame in the attempt's metrics file
+    # number of the frame, counted over all attempts that led to it
+    Column("position", Integer, nullable=False),
     Column("parameter_id", Text),  # JSON text; NULL for null
     Column("type", String(10), nullable=False),  # PERIODICAL, FINAL
     Column("sequence", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("value", Float),  # the number in the metric; NULL if none or not finite
     Column("text", Text, nullable=False),  # JSON text of the value, as the trial wrote it
+    Column("ran_in", Integer),  # NULL: the attempt in ``attempt``
     PrimaryKeyConstraint("experiment_id", "number"),
     UniqueConstraint("experiment_id", "trial_id", "attempt", "position", name="metric_recorded_once"),
 )
@@ -169,6 +173,20 @@ jobs = _table(
     Column("message", Text),
     PrimaryKeyConstraint("experiment_id", "job_id"),
     Index("job_by_trial", "experiment_id", "trial_id", "attempt"),
+)
+
+checkpoints = _table(
+    "checkpoints",
+    Column("trial_id", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),  # the attempt that has saved the checkpoint
+    Column("number", Integer, nullable=False),
+    Column("position", Integer, nullable=False),  # of its frame, as in ``metrics``
+    Column("step", BigInteger),  # the trial's own count of its progress
+    Column("size", BigInteger, nullable=False),  # bytes
+    Column("files", Integer, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),  # saved, deleted, or unusable (no attempt can use it)
+    PrimaryKeyConstraint("experiment_id", "trial_id", "attempt", "number"),
 )
 
 keepers = _table(

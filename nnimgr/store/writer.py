@@ -74,6 +74,16 @@ _KEEPER = _upsert(schema.keepers, "keeper_id")
 _GONE = "DELETE FROM keepers WHERE experiment_id = ? AND keeper_id = ?"
 _SNAPSHOT = _insert(schema.snapshots, "INSERT OR REPLACE")
 _CREATE = _insert(schema.experiments)
+_CHECKPOINT = _insert(schema.checkpoints, "INSERT OR REPLACE")
+_DELETED = (
+    "UPDATE checkpoints SET state = 'deleted' WHERE experiment_id = ? AND trial_id = ? AND attempt = ? "
+    "AND number <= ? AND number NOT IN (SELECT value FROM json_each(?))"
+)
+_CONTINUED = (
+    "UPDATE metrics SET ran_in = coalesce(ran_in, attempt), attempt = ? "
+    "WHERE experiment_id = ? AND trial_id = ? AND attempt = (SELECT max(attempt) FROM metrics "
+    "WHERE experiment_id = ? AND trial_id = ? AND attempt < ?) AND position < ?"
+)
 _NOTE = "UPDATE trials SET note = ? WHERE experiment_id = ? AND trial_id = ?"
 _EXPERIMENT = (
     "UPDATE experiments SET m_epoch = ?, status = ?, drain = ?, reason = ?, "
@@ -195,6 +205,9 @@ class ExperimentWriter:
             for statement, values in (
                 (_FACT, rows.facts),
                 (_METRIC, rows.metrics),
+                (_CONTINUED, rows.continued),
+                (_CHECKPOINT, rows.checkpoints),
+                (_DELETED, rows.pruned),
                 (_TRIAL, rows.trials),
                 (_JOB, rows.jobs),
                 (_KEEPER, rows.keepers),
@@ -274,19 +287,22 @@ def read_log(connection: Connection, experiment_id: str, *, after: int) -> Itera
         after = page[-1].number
 
 
-def read_page(connection: Connection, experiment_id: str, *, after: int, limit: int) -> list[f.Recorded]:
+def read_page(
+    connection: Connection, experiment_id: str, *, after: int, limit: int, moves: bool = True
+) -> list[f.Recorded]:
     """Return at most ``limit`` facts with numbers above ``after``, from the tables of facts and of metrics.
 
     If a fact and a metric have the same number, the metric is the copy of a reused result, and only the fact
-    is returned.
+    is returned. ``moves``: the table has the column ``ran_in``, which databases of earlier versions lack.
     """
     facts = connection.exec_driver_sql(
         "SELECT number, at, kind, payload FROM facts "
         "WHERE experiment_id = ? AND number > ? ORDER BY number LIMIT ?",
         (experiment_id, after, limit),
     ).all()
+    attempt = "coalesce(ran_in, attempt)" if moves else "attempt"
     metrics = connection.exec_driver_sql(
-        "SELECT number, trial_id, attempt, position, parameter_id, type, sequence, at, value, text "
+        f"SELECT number, trial_id, {attempt}, position, parameter_id, type, sequence, at, value, text "  # noqa: S608
         "FROM metrics WHERE experiment_id = ? AND number > ? ORDER BY number LIMIT ?",
         (experiment_id, after, limit),
     ).all()

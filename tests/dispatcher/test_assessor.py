@@ -70,6 +70,16 @@ async def test_histories_are_in_order_and_without_gaps(host: Host) -> None:
     ]
 
 
+async def test_a_trial_that_continues_from_a_checkpoint_has_one_history(host: Host) -> None:
+    assessor = await host("assessor", code=PRINTER)
+    assessor.send(metrics(("a", 0, 1), ("a", 1, 2), ("a", 2, 3)))
+    assessor.send(m.RolledBack(trial_id="a", attempt=2, position=2, reports=2))
+    assessor.send(metrics(("a", 3, 9)))  # a late one of the attempt before
+    assessor.send(metrics(("a", 2, "bad"), attempt=2))
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id="a", attempt=2, position=2)
+    assert await lines(assessor) == ["assess a [1, 2, 3]", "assess a [1, 2, 'bad']"]
+
+
 async def test_each_trial_is_judged_by_its_newest_state(host: Host) -> None:
     assessor = await host("assessor", code=PRINTER)
     assessor.send(metrics(("a", 0, 1), ("a", 1, 2), ("b", 0, 1), ("a", 2, 3)))

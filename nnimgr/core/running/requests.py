@@ -153,6 +153,38 @@ def stop_trials(trial_ids: Sequence[str]) -> Builder:
     return build
 
 
+def pause_trial(trial_id: str) -> Builder:
+    """Return a builder that pauses a trial. A trial that is paused or being paused stays as it is."""
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        trial = state.trials.get(trial_id)
+        if trial is None:
+            raise UnknownTrial(f"trial {trial_id} is not alive")
+        _check_open(state)
+        if trial.target is f.StopKind.PAUSE:
+            return ()
+        if trial.target is not None:
+            raise RequestRefused(f"trial {trial_id} is being stopped, because {trial.target_reason}")
+        return (f.StopRequested(trial_id=trial_id, kind=f.StopKind.PAUSE),)
+
+    return build
+
+
+def resume_trial(trial_id: str) -> Builder:
+    """Return a builder that continues a paused trial, or takes back a pause that is not complete yet."""
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        trial = state.trials.get(trial_id)
+        if trial is None:
+            raise UnknownTrial(f"trial {trial_id} is not alive")
+        _check_open(state)
+        if trial.target is not f.StopKind.PAUSE:
+            raise RequestRefused(f"trial {trial_id} is {trial.status}: only a paused trial can be resumed")
+        return (f.ResumeRequested(trial_id=trial_id),)
+
+    return build
+
+
 def lose_trial(trial_id: str) -> Builder:
     """Return a builder of the fact that a trial on a silent machine is lost."""
 

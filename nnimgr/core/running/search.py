@@ -117,6 +117,8 @@ class Search:
                     message = _finished(number, fact, touched)
                     for process in self._processes.values():
                         process.tell(message)
+                case f.AttemptDue(origin=f.Origin() as origin):
+                    self._roll_back(fact, origin)
                 case f.ResultTaken():
                     self._tuner.tell(_result(number, fact))
                 case f.FurtherSuggested(late=True, parameter_id=int(parameter_id), parameters=str(text)):
@@ -138,6 +140,17 @@ class Search:
         for process in self._processes.values():
             process.fed_to = state.number
             process.catch_up()
+
+    def _roll_back(self, fact: f.AttemptDue, origin: f.Origin) -> None:
+        """Report to the assessor that a trial continues from a checkpoint."""
+        if (assessor := self._processes.get(f.Role.ASSESSOR)) is not None:
+            rolled_back = m.RolledBack(
+                trial_id=fact.trial_id,
+                attempt=fact.attempt,
+                position=origin.position,
+                reports=origin.reports,
+            )
+            assessor.tell(rolled_back)
 
     def _config_changed(self, number: int, fact: f.ConfigChanged, state: ExperimentState) -> None:
         if "tuner" in fact.changes:

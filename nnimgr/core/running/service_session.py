@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -78,6 +79,7 @@ class ServiceSession:
         self._mailbox, self._search = mailbox, search
         self._opening: TrainingService | None = None  # a service without its jobs yet
         self._door: dict[str, int] = {}  # job id -> position of the next new line in its metrics file
+        self._continues = False  # True: attempts can continue from checkpoints on this platform
         self._keepers_left = bool(state.keepers)
         self._pump: asyncio.Task[None] | None = None
         self._dismissal: asyncio.Task[None] | None = None
@@ -114,7 +116,7 @@ class ServiceSession:
                 case SubmitJob():
                     facts += _submit(service, self._state.trials[command.trial_id], command.job_id, at)
                 case CancelJob():
-                    answer = service.cancel_trial_job(command.job_id, grace=command.grace)
+                    answer = _cancel(service, command)
                 case UpdateJob():
                     answer = service.update_trial_job(command.job_id, command.index, command.record)
             if answer is not None:
@@ -169,6 +171,7 @@ class ServiceSession:
         while True:
             try:
                 service = self._opening = self._make_service(self._state)
+                self._continues = service.capabilities.checkpoints
                 with self.opening.measured(self._state.id):
                     await service.open(self._known_keepers())
                 break
@@ -242,8 +245,10 @@ class ServiceSession:
         """Put an event of the training service into the mailbox. Ignore a repeated event; collect metrics
         for the assessor.
         """
-        if isinstance(event, f.MetricReported | f.FrameSkipped | f.ParametersWanted):
-            if event.position != self._door.get(event.job_id, 0):
+        if isinstance(event, f.CheckpointReported) and not self._continues:
+            event = replace(event, usable=False)
+        if isinstance(event, f.MetricReported | f.FrameSkipped | f.ParametersWanted | f.CheckpointReported):
+            if event.position != self._next_frame(event.job_id):
                 return
             self._door[event.job_id] = event.position + 1
             search = self._search()
@@ -252,6 +257,14 @@ class ServiceSession:
         # Metrics and starts of jobs may wait for the trial's end, which often follows soon. This saves one
         # commit per trial.
         self._mailbox.put(event, urgent=not isinstance(event, f.MetricReported | f.JobStarted))
+
+    def _next_frame(self, job_id: str) -> int:
+        """Return the number of the job's next new frame."""
+        known = self._door.get(job_id)
+        if known is None:
+            job = self._state.jobs.get(job_id)
+            known = 0 if job is None else job.base
+        return known
 
     def _known_keepers(self) -> KnownKeepers:
         state = self._state
@@ -287,6 +300,13 @@ class ServiceSession:
                 for keeper_id, machine in state.machines.items()
             ),
         )
+
+
+def _cancel(service: TrainingService, command: CancelJob) -> f.Fact | None:
+    """Order the stop of a job. A service that knows no checkpoints is not asked to have the state saved."""
+    if command.save_within is None or not service.capabilities.checkpoints:
+        return service.cancel_trial_job(command.job_id, grace=command.grace)
+    return service.cancel_trial_job(command.job_id, grace=command.grace, save_within=command.save_within)
 
 
 def _submit(service: TrainingService, trial: TrialState, job_id: str, at: datetime) -> Sequence[f.Fact]:
@@ -330,4 +350,5 @@ def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = 
         updates=tuple(job.updates) if job else (),
         recorded=job.recorded if job else 0,
         started=job is not None and job.started_at is not None,
+        origin=None if trial.origin is None else trial.origin.origin,
     )

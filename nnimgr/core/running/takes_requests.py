@@ -76,6 +76,14 @@ class TakesRequests(abc.ABC):
         facts = await self.request(requests.stop_trials(trial_ids))
         return {fact.trial_id for fact in facts if isinstance(fact, f.StopRequested)}
 
+    async def pause_trial(self, trial_id: str) -> None:
+        """Pause a trial; return after the order is committed. Raise UnknownTrial or RequestRefused."""
+        await self.request(requests.pause_trial(trial_id))
+
+    async def resume_trial(self, trial_id: str) -> None:
+        """Continue a paused trial; return after the commit. Raise UnknownTrial or RequestRefused."""
+        await self.request(requests.resume_trial(trial_id))
+
     async def lose_trial(self, trial_id: str) -> None:
         """Declare a trial on a silent machine as lost; return after the commit.
 

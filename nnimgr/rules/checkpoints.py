@@ -1,0 +1,182 @@
+"""Checkpoints of live trials: which one an attempt continues from, and which are deleted.
+
+A trial's list of checkpoints is one branch: the attempts that led to its present state, in order. When an
+attempt becomes due from a checkpoint, the later checkpoints leave the list, as they belong to results that no
+longer count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.indexes import reindex
+from nnimgr.rules.state import CheckpointState, ExperimentState, JobState, TrialState, job_id_of
+from nnimgr.rules.steps import Steps
+from nnimgr.rules.transitions import job_touched, trial_touched
+from training_services.base import Place
+
+__all__ = [
+    "CHECKPOINT_STEPS",
+    "continue_from",
+    "drop_origin",
+    "give_up_host",
+    "prune",
+    "recovery_point",
+    "where_it_continues",
+]
+
+CHECKPOINT_STEPS = Steps()
+
+
+def recovery_point(state: ExperimentState, trial: TrialState) -> CheckpointState | None:
+    """Return the newest checkpoint of the trial whose host is usable; None if there is none."""
+    if state.limits.multi_phase:
+        return None
+    lost = trial.unknown_since is not None  # the attempt is given up while its host is silent
+    for checkpoint in reversed(trial.checkpoints):
+        if _is_usable(state, checkpoint) and not (
+            lost and state.keepers[checkpoint.origin.keeper_id].silent is not None
+        ):
+            return checkpoint
+    return None
+
+
+def where_it_continues(trial: TrialState, point: CheckpointState | None) -> str:
+    """Return the sentence about where the trial continues, and how much it has to do again."""
+    if point is None:
+        if not trial.checkpoints:
+            return "it has saved no checkpoint, and will start from the beginning"
+        return "no host has a usable checkpoint of it any more: it will start from the beginning"
+    step = point.origin.step
+    sentence = f"it will continue from {'its last checkpoint' if step is None else f'step {step}'}"
+    again = trial.intermediates - point.origin.reports
+    if again > 0:
+        sentence += f", and report {again} {'result' if again == 1 else 'results'} again"
+    return sentence
+
+
+def continue_from(trial: TrialState, origin: f.Origin | None) -> None:
+    """Set the trial's progress back to a checkpoint, or to its beginning."""
+    kept, before = 0, trial.origin
+    trial.origin = None
+    for number, checkpoint in enumerate(trial.checkpoints, 1):
+        if checkpoint.origin == origin:
+            kept, trial.origin = number, checkpoint
+    trial.pruned += [checkpoint.origin for checkpoint in trial.checkpoints[kept:]]
+    del trial.checkpoints[kept:]
+    point = trial.origin
+    if before is not None and before not in (*trial.checkpoints, point) and before.origin not in trial.pruned:
+        trial.pruned.append(before.origin)
+    trial.intermediates = 0 if point is None else point.origin.reports
+    trial.latest_value = None if point is None else point.latest_value
+    trial.latest_text = None if point is None else point.latest_text
+    trial.stranded = False
+
+
+def drop_origin(trial: TrialState) -> None:
+    """Remove the checkpoint that the attempt should have continued from, because its files are missing."""
+    if trial.origin in trial.checkpoints:
+        trial.checkpoints.remove(trial.origin)
+    trial.origin = None
+
+
+def give_up_host(state: ExperimentState, keeper_id: str) -> None:
+    """Let trials that wait to continue on this host continue elsewhere, as it has become unusable."""
+    for trial in state.trials.values():
+        if trial.origin is None or trial.origin.origin.keeper_id != keeper_id or trial.closed_job is not None:
+            continue
+        job = state.jobs.get(trial.job_id or "")
+        waits = trial.status is f.TrialStatus.WAITING and (job is None or job.placed is None)
+        if waits and not _is_usable(state, trial.origin):
+            trial.stranded = True
+            state.touched.trials[trial.id] = trial
+            reindex(state, trial)
+
+
+def prune(state: ExperimentState, trial: TrialState) -> Iterator[f.CheckpointsPruned]:
+    """Yield the facts that allow to delete the trial's checkpoints that nobody needs any more."""
+    hosts: dict[tuple[int, str], int] = {}
+    for origin in trial.pruned:
+        key = origin.attempt, origin.keeper_id
+        hosts[key] = max(hosts.get(key, 0), origin.number)
+    for (attempt, keeper_id), up_to in hosts.items():
+        yield f.CheckpointsPruned(
+            job_id=job_id_of(state.id, trial.id, attempt),
+            keeper_id=keeper_id,
+            up_to=up_to,
+            keep=tuple(
+                each.number for each in _needed(trial) if each.attempt == attempt and each.number <= up_to
+            ),
+        )
+
+
+def _needed(trial: TrialState) -> list[f.Origin]:
+    needed = [checkpoint.origin for checkpoint in trial.checkpoints]
+    if trial.origin is not None and trial.origin.origin not in needed:
+        needed.append(trial.origin.origin)
+    return needed
+
+
+def _is_usable(state: ExperimentState, checkpoint: CheckpointState) -> bool:
+    """Return whether an attempt can continue from the checkpoint on its host, now or after a silence."""
+    keeper = state.keepers.get(checkpoint.origin.keeper_id)
+    machine = state.machines.get(checkpoint.origin.keeper_id)
+    leaves = machine is not None and (machine.draining or machine.removing or machine.gone)
+    return keeper is not None and keeper.instance == checkpoint.instance and not leaves
+
+
+# ---- steps of the fold ------------------------------------------------------------------------------------
+
+
+@CHECKPOINT_STEPS.of(f.CheckpointReported)
+def _reported(state: ExperimentState, fact: f.CheckpointReported, r: f.Recorded) -> None:
+    job = job_touched(state, fact.job_id)
+    job.recorded += 1
+    job.left = fact.asked
+    trial = trial_touched(state, job.trial_id, fact)
+    trial.lost_attempts = 0  # the trial makes progress in spite of its losses
+    if fact.usable and job.placed is not None and not state.limits.multi_phase:
+        trial.checkpoints.append(_checkpoint(trial, job, job.placed.place, fact))
+        _retain(state, trial)
+    reindex(state, trial)
+
+
+def _checkpoint(
+    trial: TrialState, job: JobState, place: Place, fact: f.CheckpointReported
+) -> CheckpointState:
+    return CheckpointState(
+        origin=f.Origin(
+            attempt=job.attempt,
+            number=fact.number,
+            keeper_id=place.keeper_id,
+            step=fact.step,
+            position=job.recorded,
+            reports=trial.intermediates,
+        ),
+        instance=place.instance,
+        size=fact.size,
+        latest_value=trial.latest_value,
+        latest_text=trial.latest_text,
+    )
+
+
+def _retain(state: ExperimentState, trial: TrialState) -> None:
+    """Keep the newest checkpoints of the trial and its origin, and mark the others to be deleted."""
+    others = [each.origin for each in trial.checkpoints if each != trial.origin]
+    excess = others[: -state.limits.checkpoints_kept]
+    trial.pruned += excess
+    trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
+
+
+@CHECKPOINT_STEPS.of(f.CheckpointsPruned)
+def _pruned(state: ExperimentState, fact: f.CheckpointsPruned, r: f.Recorded) -> None:
+    trial_id, attempt = fact.job_id.rsplit("-", 2)[1:]
+    trial = state.trials.get(trial_id)
+    if trial is not None:
+        trial.pruned = [
+            each
+            for each in trial.pruned
+            if (each.attempt, each.keeper_id) != (int(attempt), fact.keeper_id) or each.number > fact.up_to
+        ]
+        reindex(state, trial)

@@ -1,0 +1,70 @@
+"""Scripted life of a trial that saves checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nnimgr.core.running import requests
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import TrialState
+from nnimgr.rules.trial_ends import RETRY_DELAY
+from tests.rules.driver import Life
+
+
+class Saving:
+    """Trial 0 of an experiment, whose frames the test writes one after the other."""
+
+    def __init__(self, kind: Callable[..., Life] = Life, **limits: Any) -> None:
+        self.life = kind(**{"trial_concurrency": 1, "max_trial_number": 1, **limits})
+        self.attempt = 1
+        self.number = 0
+        self.life.start(0)
+
+    @property
+    def trial(self) -> TrialState:
+        return self.life.state.trials[self.life.trial(0)]
+
+    @property
+    def job_id(self) -> str:
+        return self.life.job(0, self.attempt)
+
+    def start(self) -> None:
+        """Begin the next attempt."""
+        self.attempt, self.number = self.trial.attempt, 0
+        self.life.start(0, self.attempt)
+
+    def report(self, *values: float) -> None:
+        for value in values:
+            position, count = self.life.state.jobs[self.job_id].recorded, self.trial.intermediates
+            self.life.take(
+                f.MetricReported(self.job_id, position, "PERIODICAL", count, "0", value, repr(value))
+            )
+
+    def save(self, step: int, *, asked: bool = False, usable: bool = True) -> list[f.Fact]:
+        self.number += 1
+        return self.life.take(
+            f.CheckpointReported(
+                job_id=self.job_id,
+                position=self.life.state.jobs[self.job_id].recorded,
+                number=self.number,
+                step=step,
+                size=10,
+                files=1,
+                asked=asked,
+                usable=usable,
+            )
+        )
+
+    def pause(self) -> list[f.Fact]:
+        return self.life.take(*requests.pause_trial(self.life.trial(0))(self.life.state))
+
+    def resume(self) -> list[f.Fact]:
+        return self.life.take(*requests.resume_trial(self.life.trial(0))(self.life.state))
+
+    def end(self, code: int | None = 0, reason: f.EndReason = f.EndReason.EXITED) -> list[f.Fact]:
+        return self.life.end(0, code, attempt=self.attempt, reason=reason)
+
+    def lose(self) -> list[f.Fact]:
+        facts = self.life.take(f.JobLost(job_id=self.job_id, reason="the host was restarted"))
+        return [*facts, *self.life.take(after=RETRY_DELAY)]
