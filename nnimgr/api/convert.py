@@ -18,11 +18,12 @@ from nnimgr.api.trial_paths import TrialPaths
 from nnimgr.rules.facts import MetricReported, Recorded
 from nnimgr.rules.state import trial_of_job
 from nnimgr.store.annotations import NO_ANNOTATION
+from nnimgr.store.checkpoints import CheckpointRow
 from nnimgr.store.reader import ExperimentReader, JobRow, TrialRow, TrialSet
 from nnimgr.store.trial_metrics import MetricRow
 from nnimgr.store.without_result import is_without_result
 
-__all__ = ["event_of", "job_of", "metric_of", "plain_json", "trials_fields"]
+__all__ = ["checkpoint_of", "event_of", "job_of", "metric_of", "plain_json", "trials_fields"]
 
 # Fields of facts that clients must not see: a hash of a secret, a large state, and another client's key.
 _HIDDEN = frozenset({"token_sha256", "tuner_state", "request_key"})
@@ -77,6 +78,10 @@ def _set_of(held: TrialSet) -> models.ParameterSet:
 def job_of(row: JobRow) -> models.Job:
     fields = {name: getattr(row, name) for name in models.Job.model_fields if name != "id"}
     return models.Job(**fields | {"id": row.job_id, "gpus": row.gpus or []})
+
+
+def checkpoint_of(row: CheckpointRow) -> models.Checkpoint:
+    return models.Checkpoint(**{name: getattr(row, name) for name in models.Checkpoint.model_fields})
 
 
 def metric_of(row: MetricRow) -> models.Metric:

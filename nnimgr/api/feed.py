@@ -322,6 +322,8 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
 LEFT_OUT: frozenset[type[Any]] = frozenset(
     {
         f.MetricReported,
+        f.CheckpointReported,  # the page of the trial lists its checkpoints
+        f.CheckpointsPruned,
         f.ParametersWanted,  # FurtherSuggested has the sentence about the set
         f.UpdateOrdered,
         f.StopOrdered,  # the fact that requested the stop has a sentence

@@ -1,4 +1,4 @@
-"""``nnictl trial``: the verbs ls, stop, lost and retry."""
+"""``nnictl trial``: the verbs ls, stop, pause, resume, lost and retry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,17 @@ from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
-__all__ = ["all_trials", "file_sentence", "list_all", "lost", "retry", "stop", "trial_named"]
+__all__ = [
+    "all_trials",
+    "file_sentence",
+    "list_all",
+    "lost",
+    "pause",
+    "resume",
+    "retry",
+    "stop",
+    "trial_named",
+]
 
 _PAGE = 1000
 _MOST_CANDIDATES = 10
@@ -111,13 +121,31 @@ def _seconds(trial: Mapping[str, Any], now: datetime) -> float | None:
 
 def stop(args: argparse.Namespace, terminal: Terminal) -> int:
     """Stop a trial. The trial ends soon after the command."""
+    return _change(args, terminal, "stop", "is being stopped.")
+
+
+def pause(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Pause a trial. Its processes end soon after the command."""
+    return _change(
+        args, terminal, "pause", "is being paused. To continue it: nnictl trial resume {id} -T {no}"
+    )
+
+
+def resume(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Continue a paused trial."""
+    return _change(args, terminal, "resume", "continues as soon as a slot is free.")
+
+
+def _change(args: argparse.Namespace, terminal: Terminal, verb: str, done: str) -> int:
+    """Ask the server to change a trial. ``done``: the end of the sentence that confirms the change."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     client.mends = {**client.mends, **_mends_of_open(entry)}
     trial = trial_named(client, entry.id, args.trial_id)
-    client.post("experiments", entry.id, "trials", trial["id"], "stop")
-    terminal.info(f"Trial {trial['sequence']} ({trial['id']}) is being stopped.")
+    client.post("experiments", entry.id, "trials", trial["id"], verb)
+    sentence = done.format(id=entry.id, no=trial["sequence"])
+    terminal.info(f"Trial {trial['sequence']} ({trial['id']}) {sentence}")
     if terminal.as_json:
         terminal.json({"id": trial["id"]})
     return 0

@@ -44,6 +44,7 @@ from training_services.units import (
 __all__ = [
     "SHARED_FIELDS",
     "AlgorithmConfig",
+    "Checkpoints",
     "Command",
     "CpuNumber",
     "Duplicates",
@@ -149,6 +150,13 @@ class Retries(_Model):
     user_error: _Natural = _USUAL.max_failed_attempts  # retries after the command failed
 
 
+class Checkpoints(_Model):
+    """How the saved states of trials are kept."""
+
+    keep_last: _Positive = _USUAL.checkpoints_kept  # newest checkpoints of each trial whose files are kept
+    save_within: _Duration = "30s"  # time that a trial has to save its state before it is paused
+
+
 class AlgorithmConfig(_Model):
     """Tuner, assessor or advisor in a configuration: a built-in algorithm by ``name``, or a user's class."""
 
@@ -231,6 +239,7 @@ class ExperimentConfig(_Model):
     lease: _Duration | None = None
     multi_phase: bool = False
     max_retries: Retries | None = None
+    checkpoints: Checkpoints | None = None
     on_failure: Annotated[OnFailure, Field(strict=False)] | None = None
     failure_value: _FailureValue | None = None
     fail_fast: _FailFast | None = None
@@ -314,7 +323,7 @@ class ExperimentConfig(_Model):
 
     def limits(self) -> Limits:
         """Return the limits on trials, retries and durations in the form that the core uses."""
-        retries = self.max_retries or Retries()
+        retries, checkpoints = self.max_retries or Retries(), self.checkpoints or Checkpoints()
         return Limits(
             trial_concurrency=self.trial_concurrency,
             max_trial_number=self.max_trial_number,
@@ -327,6 +336,8 @@ class ExperimentConfig(_Model):
             on_failure=self.on_failure or OnFailure.SKIP,
             failure_value=self.failure_value,
             fail_fast=FAIL_FAST if self.fail_fast is None else self.fail_fast,
+            checkpoints_kept=checkpoints.keep_last,
+            save_within=parse_duration(checkpoints.save_within),
             slot_held_for=_timedelta(self.slot_held_for) or _USUAL.slot_held_for,
         )
 

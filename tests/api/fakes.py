@@ -163,6 +163,12 @@ class FakeRunner:
         facts = await self.request(requests.rerun(await asyncio.to_thread(find)))
         return [fact for fact in facts if isinstance(fact, f.Suggested)]
 
+    async def pause_trial(self, trial_id: str) -> None:
+        await self.request(requests.pause_trial(trial_id))
+
+    async def resume_trial(self, trial_id: str) -> None:
+        await self.request(requests.resume_trial(trial_id))
+
     async def lose_trial(self, trial_id: str) -> None:
         await self.request(requests.lose_trial(trial_id))
 

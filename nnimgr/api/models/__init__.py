@@ -100,6 +100,7 @@ from nnimgr.api.models.tensorboards import (
 )
 from nnimgr.api.models.trials import (
     AddTrial,
+    Checkpoint,
     CreatedTrial,
     Export,
     ExportedTrial,
@@ -175,6 +176,7 @@ __all__ = [
     "ConfigText",
     "CreateExperiment",
     "Created",
+    "Checkpoint",
     "CreatedTrial",
     "Deleted",
     "Done",

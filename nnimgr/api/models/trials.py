@@ -112,10 +112,26 @@ class Job(Model):
     message: str | None
 
 
+class Checkpoint(Model):
+    """Saved state of a trial."""
+
+    attempt: int = Field(description="number of the attempt that has saved it")
+    number: int = Field(description="number of the checkpoint in its attempt, from 1")
+    step: int | None = Field(description="the trial's own count of its progress")
+    size: int = Field(description="bytes of all its files")
+    files: int
+    at: AwareDatetime
+    state: str = Field(
+        description="saved; deleted, because newer ones are kept; or unusable, because no attempt can "
+        "continue from a checkpoint on this platform"
+    )
+
+
 class TrialDetail(Trial):
-    """Trial with all its attempts."""
+    """Trial with all its attempts and checkpoints."""
 
     jobs: list[Job]
+    checkpoints: list[Checkpoint] = Field(description="in the order in which they were saved")
 
 
 class Trials(Model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -12,7 +13,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from nnimgr.api import models
 from nnimgr.api.analysis import Analysis, Filter
-from nnimgr.api.convert import job_of, metric_of, trials_fields
+from nnimgr.api.convert import checkpoint_of, job_of, metric_of, trials_fields
 from nnimgr.api.dependencies import (
     ExperimentId,
     Live,
@@ -131,7 +132,11 @@ async def show_trial(
     def build() -> models.TrialDetail:
         row = _trial(reader, trial_id)
         (fields,) = trials_fields(reader, [row], trial_paths)
-        return models.TrialDetail(**fields, jobs=[job_of(job) for job in reader.jobs(trial_id)])
+        return models.TrialDetail(
+            **fields,
+            jobs=[job_of(job) for job in reader.jobs(trial_id)],
+            checkpoints=[checkpoint_of(each) for each in reader.checkpoints(trial_id)],
+        )
 
     return await reply(build)
 
@@ -184,12 +189,24 @@ async def stop_trials(runner: Live, reader: Reader, wanted: models.StopTrials) -
 @router.post("/trials/{trialId}/stop", status_code=202, responses=refusals(404, 409))
 async def stop_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
     """Stop a trial. The answer comes when the stop is stored; the trial ends soon after."""
-    try:
-        await runner.stop_trial(trial_id)
-    except UnknownTrial:
-        row = await asyncio.to_thread(_trial, reader, trial_id)
-        raise RequestRefused(_has_ended(row)) from None
-    return models.Done()
+    return await _change(runner.stop_trial, reader, trial_id)
+
+
+@router.post("/trials/{trialId}/pause", status_code=202, responses=refusals(404, 409))
+async def pause_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
+    """Pause a trial. The answer comes when the pause is stored; the trial's processes end soon after.
+
+    A running trial that looks for such requests (`nni.should_checkpoint()`) first saves its state. A paused
+    trial holds no slot and no resources. It continues from its last checkpoint when it is resumed, or starts
+    from the beginning if it has none.
+    """
+    return await _change(runner.pause_trial, reader, trial_id)
+
+
+@router.post("/trials/{trialId}/resume", status_code=202, responses=refusals(404, 409))
+async def resume_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
+    """Continue a paused trial as soon as a slot is free, from its last checkpoint."""
+    return await _change(runner.resume_trial, reader, trial_id)
 
 
 @router.post("/trials/{trialId}/lost", status_code=202, responses=refusals(404, 409))
@@ -199,8 +216,15 @@ async def lose_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.
     The trial gets another attempt, as after the loss of any machine. If the old attempt still runs, it is
     stopped as soon as its machine can be reached again, and its results do not count.
     """
+    return await _change(runner.lose_trial, reader, trial_id)
+
+
+async def _change(
+    change: Callable[[str], Awaitable[None]], reader: ExperimentReader, trial_id: str
+) -> models.Done:
+    """Change one trial. Refuse the change with the trial's end if the trial has ended."""
     try:
-        await runner.lose_trial(trial_id)
+        await change(trial_id)
     except UnknownTrial:
         row = await asyncio.to_thread(_trial, reader, trial_id)
         raise RequestRefused(_has_ended(row)) from None

@@ -55,6 +55,26 @@ def _act(group: Verbs[Parser]) -> None:
     )
     add_id(stop)
     _add_trial(stop, required=True)
+    pause = add_verb(
+        group,
+        "pause",
+        "trials:pause",
+        "pause a trial: it saves its state, and its processes end",
+        about="A paused trial holds no slot and no resources. It continues from its last checkpoint\n"
+        "(nni.save_checkpoint), or from its beginning if it has saved none.",
+        examples=("nnictl trial pause -T 12",),
+    )
+    add_id(pause)
+    _add_trial(pause, required=True)
+    resume = add_verb(
+        group,
+        "resume",
+        "trials:resume",
+        "continue a paused trial",
+        examples=("nnictl trial resume -T 12",),
+    )
+    add_id(resume)
+    _add_trial(resume, required=True)
     lost = add_verb(
         group,
         "lost",

@@ -1,0 +1,183 @@
+"""Trials that save checkpoints, under kill -9, pauses and stops: each shows one uninterrupted run.
+
+The state of a trial is a chain of hashes, and each report shows the newest one. So a curve with a gap, a
+repeated step, or a step from a wrong state differs from the curve of a run that nobody has disturbed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.kill import Victim
+from tests.e2e.processes import of_home
+
+STEPS = 40
+TRIALS = 3
+
+TRIAL = f"""
+import os, time
+import nni
+
+parameters = nni.get_next_parameter()
+state = nni.load_checkpoint() or {{"step": 0, "chain": parameters["seed"]}}
+for step in range(state["step"], {STEPS}):
+    time.sleep(0.05)
+    state = {{"step": step + 1, "chain": (state["chain"] * 6364136223846793005 + step) % 2**53}}
+    if step % 4 == 3 or nni.should_checkpoint():
+        nni.save_checkpoint(state, step=step + 1, metric=state["chain"])
+    else:
+        nni.report_intermediate_result(state["chain"])
+nni.report_final_result(state["chain"])
+"""
+
+
+def chain(seed: int) -> list[int]:
+    """Return the states of an uninterrupted run."""
+    found = [seed]
+    for step in range(STEPS):
+        found.append((found[-1] * 6364136223846793005 + step) % 2**53)
+    return found[1:]
+
+
+class Saving(Victim):
+    """Experiment whose trials save checkpoints."""
+
+    def begin(self, *, trials: int = TRIALS, concurrency: int = 2) -> None:
+        code = self.directory / "code"
+        code.mkdir()
+        (code / "trial.py").write_text(TRIAL)
+        self.experiment = self.create(
+            "code",
+            {
+                "searchSpace": {"seed": {"_type": "randint", "_value": [1, 1_000_000]}},
+                "trialCommand": "python3 trial.py",
+                "trialCodeDirectory": str(code),
+                "trialConcurrency": concurrency,
+                "maxTrialNumber": trials,
+                "maxRetries": {"userError": 100, "infrastructure": 100},
+                "tuner": {"name": "Random"},
+                "assessor": {"name": "Medianstop", "classArgs": {"start_step": 1000}},
+            },
+        )
+
+    def trials(self) -> list[dict[str, Any]]:
+        return list(json.loads(self.nnictl("trial", "ls", self.experiment, "--json"))["trials"])
+
+    def wait_for_trials(self) -> None:
+        """Return when a trial has reported something."""
+        while not any(trial["intermediates"] for trial in self.trials()):
+            time.sleep(0.05)
+
+    def kill_trial(self) -> None:
+        """Kill -9 one process of a trial."""
+        pids = [process.pid for process in of_home(self.home) if process.command == "python3 trial.py"]
+        if pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.draw.choice(pids), signal.SIGKILL)
+
+    def act(self, verb: str) -> None:
+        """Pause or resume a random trial. Trials that do not allow this are left alone."""
+        trial = self.draw.choice(self.trials())
+        command = [self.nnictl_path, "trial", verb, self.experiment, "-T", trial["id"]]
+        subprocess.run(command, env=self.environ, capture_output=True, check=False)
+
+    def finish(self, *, limit_s: float) -> None:
+        """Resume all paused trials until the experiment is done."""
+        deadline = time.monotonic() + limit_s
+        while not self.ended():
+            assert time.monotonic() < deadline, self.status()
+            self.serve()
+            for trial in self.trials():
+                if trial["status"] == "PAUSED":
+                    self.nnictl("trial", "resume", self.experiment, "-T", trial["id"])
+            time.sleep(0.2)
+
+    def check(self) -> None:
+        """Compare the shown curve of each trial with an uninterrupted run, and the files with the table."""
+        with contextlib.closing(self._database()) as database:
+            # a trial that was interrupted before its first checkpoint is run again as another trial
+            trials = database.execute(
+                "SELECT trial_id, attempt, parameters, status FROM trials WHERE status <> 'SYS_CANCELED'"
+            ).fetchall()
+            assert len(trials) == TRIALS
+            for trial_id, attempt, parameters, status in trials:
+                rows = database.execute(
+                    "SELECT type, sequence, value FROM metrics WHERE trial_id = ? AND attempt = ? "
+                    "ORDER BY position",
+                    (trial_id, attempt),
+                ).fetchall()
+                states = chain(json.loads(parameters)["seed"])
+                wanted = [("PERIODICAL", number, float(value)) for number, value in enumerate(states)]
+                assert rows == [*wanted, ("FINAL", 0, float(states[-1]))], (trial_id, attempt)
+                assert status == "SUCCEEDED"
+                saved = database.execute(
+                    "SELECT attempt, number FROM checkpoints WHERE trial_id = ? AND state = 'saved'",
+                    (trial_id,),
+                ).fetchall()
+                assert len(saved) <= 3  # the newest two, and the one from which the last attempt continued
+                for attempt_of, number in saved:
+                    assert self._checkpoint(trial_id, attempt_of, number).is_dir()
+
+    def _checkpoint(self, trial_id: str, attempt: int, number: int) -> Path:
+        folder = self.folder / "trials" / trial_id
+        return (folder if attempt == 1 else folder / f"attempt-{attempt}") / "checkpoints" / str(number)
+
+
+@contextlib.contextmanager
+def saving(seed: int) -> Iterator[Saving]:
+    with tempfile.TemporaryDirectory(prefix="nnimgr-checkpoints-") as directory:
+        made = Saving(Path(directory), random.Random(seed))
+        made.begin()
+        try:
+            yield made
+        finally:
+            made.stop_all()
+            for server in made.servers:
+                server.kill()
+                server.wait()
+
+
+@pytest.mark.kill
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_curve_is_that_of_one_uninterrupted_run(seed: int) -> None:
+    with saving(seed) as victim:
+        victim.wait_for_trials()
+        for _ in range(12):
+            time.sleep(victim.draw.uniform(0.05, 0.4))
+            match victim.draw.choice(["trial", "server", "keeper", "all", "pause", "resume"]):
+                case "trial":
+                    victim.kill_trial()
+                case "pause" | "resume" as verb:
+                    victim.serve()
+                    victim.act(verb)
+                case kind:
+                    victim.kill(kind)
+                    victim.serve()
+        victim.finish(limit_s=120)
+        victim.check()
+
+
+def test_a_stopped_experiment_continues_its_trials_under_their_ids() -> None:
+    with saving(3) as victim:
+        victim.wait_for_trials()
+        time.sleep(0.6)
+        victim.nnictl("stop", victim.experiment)
+        parked = {trial["id"]: trial for trial in victim.trials() if trial["status"] == "PAUSED"}
+        assert parked
+        assert all("will continue from step" in trial["reason"] for trial in parked.values())
+        victim.nnictl("resume", victim.experiment, "--port", str(victim.port))
+        victim.finish(limit_s=60)
+        assert {trial["id"] for trial in victim.trials()} >= set(parked)
+        victim.check()
