@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training_services.base import FrameSkipped, MetricReported, ParametersWanted
+from training_services.base import CheckpointReported, FrameSkipped, MetricReported, ParametersWanted
 from training_services.frames import Event, read_frame, read_frames
 
 
@@ -22,8 +23,22 @@ def frame(**changes: object) -> bytes:
     return json.dumps(fields).encode() + b"\n"
 
 
-def read(payload: bytes) -> Event:
-    return read_frame("x-abcde-1", "abcde", position=9, payload=payload)
+def checkpoint(**changes: object) -> bytes:
+    fields = {
+        "type": "CHECKPOINT",
+        "trial_job_id": "abcde",
+        "sequence": 2,
+        "step": 5,
+        "size": 1000,
+        "files": 3,
+        "asked": False,
+        **changes,
+    }
+    return json.dumps(fields).encode() + b"\n"
+
+
+def read(payload: bytes, *, reports: int = 0) -> Event:
+    return read_frame("x-abcde-1", "abcde", position=9, payload=payload, reports=reports)
 
 
 def test_a_metric() -> None:
@@ -69,6 +84,26 @@ def test_a_request_for_parameters_is_no_metric() -> None:
     assert wanted == ParametersWanted(job_id="x-abcde-1", position=9, index=2)
 
 
+def test_a_checkpoint() -> None:
+    saved = CheckpointReported(job_id="x-abcde-1", position=9, number=2, step=5, size=1000, files=3)
+    assert read(checkpoint()) == saved
+    assert read(checkpoint(step=None)) == replace(saved, step=None)
+    assert read(checkpoint(asked=True)) == replace(saved, asked=True)
+    assert read(checkpoint(asked="yes")) == saved  # only true counts: the end after it would be a pause
+
+
+def test_the_numbers_of_intermediate_results_begin_after_those_of_earlier_attempts() -> None:
+    assert read(frame(), reports=10) == MetricReported("x-abcde-1", 9, "PERIODICAL", 13, "7", 0.5, "0.5")
+    assert read(frame(type="FINAL"), reports=10) == read(frame(type="FINAL"))
+    assert read(checkpoint(), reports=10) == read(checkpoint())
+    asked = b'{"trial_job_id": "abcde", "type": "REQUEST_PARAMETER", "parameter_index": 2}'
+    assert read(asked, reports=10) == read(asked)
+    found = read_frames("x-abcde-2", "abcde", position=4, payloads=[frame(), checkpoint()], reports=10)
+    metric, saved = found
+    assert isinstance(metric, MetricReported) and isinstance(saved, CheckpointReported)
+    assert (metric.position, metric.sequence, saved.position, saved.number) == (4, 13, 5, 2)
+
+
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
@@ -90,6 +125,12 @@ def test_a_request_for_parameters_is_no_metric() -> None:
         (frame(value="\ud800"), "the frame's value is not JSON"),
         (frame(value='"\ud800"'), "the frame is not UTF-8"),
         (b'{"trial_job_id": "abcde", "type": "FINAL", "sequence": 0}', "the frame has no value"),
+        (checkpoint(trial_job_id="other"), 'the frame\'s trial_job_id is "other", not abcde'),
+        (checkpoint(sequence=None), "the frame's sequence is null, not a whole number from 0 up"),
+        (checkpoint(step=-1), "the frame's step is -1, not a whole number from 0 up"),
+        (checkpoint(step=1.5), "the frame's step is 1.5, not a whole number from 0 up"),
+        (checkpoint(size="big"), 'the frame\'s size is "big", not a whole number from 0 up'),
+        (checkpoint(files=True), "the frame's files is true, not a whole number from 0 up"),
     ],
 )
 def test_what_is_no_metric_keeps_its_position(payload: bytes, reason: str) -> None:
