@@ -116,8 +116,13 @@ class KeeperLink:
         self._unsent.discard(number)
 
     def order_prune(self, directory: str, up_to: int, keep: tuple[int, ...]) -> None:
-        """Order the keeper to delete the checkpoints in this folder up to a number, except some."""
-        self._prunes[directory] = up_to, keep
+        """Order the keeper to delete the checkpoints in this folder up to a number, except some.
+
+        An earlier order that no answer has contained yet still counts for the numbers above ``up_to``.
+        """
+        highest, kept = self._prunes.get(directory, (0, ()))
+        keep += tuple(number for number in kept if number > up_to)
+        self._prunes[directory] = max(up_to, highest), keep
 
     # ---- requests -----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from training_services.base import (
+    CheckpointReported,
     FrameSkipped,
     JobEnded,
     JobEvent,
@@ -16,6 +17,7 @@ from training_services.base import (
     KeeperBound,
     KnownKeeper,
     MetricReported,
+    Origin,
     Place,
     StopOrdered,
     TrialJobSpec,
@@ -100,7 +102,7 @@ class Rig:
                 case JobPlaced() | UpdateOrdered() | StopOrdered():
                     if fact.cmd_seq is not None:
                         self.link.jobs.command_committed(fact.job_id, fact.cmd_seq)
-                case MetricReported() | FrameSkipped():
+                case MetricReported() | FrameSkipped() | CheckpointReported():
                     self.link.jobs.frames_committed(fact.job_id, fact.position + 1)
                 case JobEnded() | JobLost():
                     more += self.link.jobs.end_committed(fact.job_id, lost=isinstance(fact, JobLost))
@@ -109,8 +111,8 @@ class Rig:
                     self.link.caller.bound_committed(fact.instance, fact.boot_id)
         return more
 
-    def start(self, job: str = "x-aaaaa-1") -> JobPlaced:
-        placed = self.link.jobs.order_start(job, job.split("-")[1], gpus=(), start=START)
+    def start(self, job: str = "x-aaaaa-1", *, origin: Origin | None = None) -> JobPlaced:
+        placed = self.link.jobs.order_start(job, job.split("-")[1], gpus=(), start=START, origin=origin)
         self.commit(placed)
         return placed
 

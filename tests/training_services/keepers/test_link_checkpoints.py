@@ -1,0 +1,231 @@
+"""Tests of jobs that continue from a checkpoint, of stops that let a trial save its state, and of the deletion
+of checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.training_services.keepers.link_rig import (
+    GRACE,
+    START,
+    Rig,
+    adopted,
+    attempt,
+    final,
+    known,
+    payload,
+)
+from training_services.base import (
+    CheckpointReported,
+    EndReason,
+    JobEnded,
+    JobEvent,
+    JobLost,
+    JobNoted,
+    JobStarted,
+    MetricReported,
+    Origin,
+    StopOrdered,
+)
+from training_services.keepers.host import attempt_folder
+from trial_keeper import wire
+
+JOB = "x-aaaaa-1"
+ORIGIN = Origin(attempt=1, number=3, keeper_id="k", step=30, position=10, reports=7)
+SAVE = timedelta(seconds=30)
+
+
+def checkpoint(number: int) -> bytes:
+    fields = {"type": "CHECKPOINT", "trial_job_id": "aaaaa", "sequence": number, "step": 40}
+    return json.dumps({**fields, "size": 5, "files": 1, "asked": False}).encode()
+
+
+def numbers(events: list[JobEvent]) -> list[tuple[int, int]]:
+    """Return position and sequence number of each intermediate result."""
+    return [(event.position, event.sequence) for event in events if isinstance(event, MetricReported)]
+
+
+# ---- a job that continues from a checkpoint ---------------------------------------------------------------
+
+
+def test_the_numbers_of_a_job_begin_after_its_checkpoint(rig: Rig) -> None:
+    """The keeper counts the frames of the attempt's own file, and hears only these numbers."""
+    assert rig.start(origin=ORIGIN).job_id == JOB
+    rig.acknowledge(1)
+    request = rig.request({JOB: attempt(frames=[payload(0), payload(1), checkpoint(1)], started=True)})
+    received = rig.link.receive(request)
+    assert [type(event) for event in received.events] == [
+        JobStarted,
+        MetricReported,
+        MetricReported,
+        CheckpointReported,
+    ]
+    assert numbers(received.events) == [(10, 7), (11, 8)]
+    saved = received.events[-1]
+    assert isinstance(saved, CheckpointReported) and (saved.position, saved.number) == (12, 1)
+    assert rig.backlog.frames == 3
+    assert rig.link.answer(request)["acks"] == {JOB: 0}
+    rig.commit(*received.events)
+    answer = rig.link.answer(request)
+    assert (answer["acks"], answer["rewind"]) == ({JOB: 3}, {})
+    assert rig.backlog.frames == 0
+
+
+def test_what_was_committed_meanwhile_is_acknowledged_in_the_keepers_numbers(rig: Rig) -> None:
+    rig.start(origin=ORIGIN)
+    received = rig.link.receive(rig.request({JOB: attempt(frames=[payload(0), payload(1)])}))
+    rig.commit(*received.events)
+    assert rig.link.answer(rig.request(wait=True))["acks"] == {JOB: 2}  # the call does not name the job
+
+
+def test_repeated_frames_of_a_job_are_taken_once_and_missing_ones_asked_for(rig: Rig) -> None:
+    rig.start(origin=ORIGIN)
+    rig.sync({JOB: attempt(frames=[payload(0), payload(1)])})
+    events, answer = rig.sync({JOB: attempt(frames=[payload(0), payload(1), payload(2)])})
+    assert (numbers(events), answer["rewind"]) == ([(12, 9)], {})
+    events, answer = rig.sync({JOB: attempt(first=1, frames=[payload(1), payload(2)])})
+    assert (events, answer["rewind"], answer["acks"]) == ([], {}, {JOB: 3})
+    events, answer = rig.sync({JOB: attempt(first=5, frames=[payload(5)], final=final(6))})
+    assert (events, answer["rewind"], answer["acks"]) == ([], {JOB: 3}, {JOB: 3})
+
+
+def test_the_end_waits_for_the_frames_of_the_job(rig: Rig) -> None:
+    rig.start(origin=ORIGIN)
+    rig.acknowledge(1)
+    events, answer = rig.sync({JOB: attempt(final=final(2))})
+    assert (events, answer["rewind"], answer["done"]) == ([], {JOB: 0}, [])
+    events, answer = rig.sync({JOB: attempt(frames=[payload(0), payload(1)], final=final(2))})
+    end = events[-1]
+    assert isinstance(end, JobEnded) and (end.reason, end.metrics) == (EndReason.EXITED, 2)
+    assert not any(isinstance(event, JobNoted) for event in events)
+    assert (answer["done"], rig.link.jobs.details(), rig.backlog.frames) == ([JOB], [], 0)
+
+
+def test_the_end_of_a_job_without_any_frame_is_complete(rig: Rig) -> None:
+    rig.start(origin=ORIGIN)
+    events, answer = rig.sync({JOB: attempt(final=final(0))})
+    assert [type(event) for event in events] == [JobEnded]
+    assert (answer["rewind"], answer["done"]) == ({}, [JOB])
+
+
+def test_frames_that_the_host_has_lost_are_counted_without_those_before_the_job(rig: Rig) -> None:
+    rig.start(origin=ORIGIN)
+    rig.sync({JOB: attempt(frames=[payload(0), payload(1)])})
+    events, _ = rig.sync({JOB: attempt(first=1, final=final(1))})
+    assert [type(event) for event in events] == [JobNoted, JobEnded]
+    assert isinstance(events[0], JobNoted) and events[0].note.startswith("1 metrics were lost")
+
+
+def test_a_host_that_ends_fails_its_job_without_a_note_of_losses(rig: Rig) -> None:
+    rig.start(origin=ORIGIN)
+    rig.sync({JOB: attempt(frames=[payload(0)])})
+    (end,) = rig.link.jobs.fail("its pod was killed", datetime(2024, 1, 1, tzinfo=UTC))
+    assert isinstance(end, JobEnded) and end.metrics == 1
+
+
+def test_a_missing_checkpoint_ends_the_job(rig: Rig) -> None:
+    rig.start(origin=ORIGIN)
+    ended = {**final(0, wire.CHECKPOINT_LOST, None), "message": "checkpoint 3 is missing"}
+    events, _ = rig.sync({JOB: attempt(final=ended)})
+    (end,) = events
+    assert isinstance(end, JobEnded)
+    assert (end.reason, end.message) == (EndReason.CHECKPOINT_LOST, "checkpoint 3 is missing")
+
+
+# ---- after a restart of the server ------------------------------------------------------------------------
+
+
+def test_an_adopted_job_continues_in_the_middle_of_its_frames() -> None:
+    rig = Rig(known())
+    rig.link.jobs.adopt(adopted(recorded=12, started=True, origin=ORIGIN), START)
+    rig.acknowledge(1)
+    events, answer = rig.sync({JOB: attempt(first=4, started=True)}, all=True)
+    assert not any(isinstance(event, JobStarted | JobLost) for event in events)
+    assert (answer["rewind"], answer["acks"]) == ({JOB: 2}, {JOB: 2})
+    frames = [payload(0), payload(1), payload(2), payload(3)]
+    events, answer = rig.sync({JOB: attempt(frames=frames)})
+    assert (numbers(events), answer["acks"]) == ([(12, 9), (13, 10)], {JOB: 4})
+    assert rig.backlog.frames == 0
+
+
+@pytest.mark.parametrize("recorded", [0, 10])
+def test_an_adopted_job_without_a_recorded_frame_begins_after_its_checkpoint(recorded: int) -> None:
+    rig = Rig(known())
+    rig.link.jobs.adopt(adopted(recorded=recorded, origin=ORIGIN), START)
+    rig.acknowledge(1)
+    events, answer = rig.sync({JOB: attempt(frames=[payload(0)], started=True)}, all=True)
+    assert (numbers(events), answer["acks"]) == ([(10, 7)], {JOB: 1})
+
+
+def test_a_keeper_that_was_restarted_repeats_all_frames(rig: Rig) -> None:
+    rig.start(origin=ORIGIN)
+    rig.acknowledge(1)
+    rig.sync({JOB: attempt(frames=[payload(0), payload(1)], started=True)})
+    frames = [payload(0), payload(1), payload(2)]
+    events, answer = rig.sync({JOB: attempt(frames=frames, started=True)}, k_epoch=2, all=True)
+    assert numbers(events) == [(12, 9)]
+    assert (answer["acks"], answer["rewind"]) == ({JOB: 3}, {})
+
+
+# ---- stops that let the trial save its state --------------------------------------------------------------
+
+
+def test_a_stop_brings_the_time_to_save(rig: Rig) -> None:
+    rig.start()
+    stop = rig.link.jobs.order_stop(JOB, grace=GRACE, save_within=SAVE)
+    assert stop == StopOrdered(job_id=JOB, cmd_seq=2, grace=GRACE, save_within=SAVE)
+    assert rig.link.jobs.order_stop(JOB, grace=GRACE) is None
+    rig.commit(stop)
+    assert rig.sync(seen_cmd=1)[1]["cmds"] == [(2, "stop", JOB, {"grace": 5.0, "save": 30.0})]
+
+
+def test_a_job_that_is_not_placed_durably_has_nothing_to_save(rig: Rig) -> None:
+    rig.link.jobs.order_start(JOB, "aaaaa", gpus=(), start=START)
+    stop = rig.link.jobs.order_stop(JOB, grace=GRACE, save_within=SAVE)
+    assert stop == StopOrdered(job_id=JOB, cmd_seq=None, grace=GRACE)
+
+
+def test_the_stop_of_an_adopted_job_brings_the_time_to_save_again() -> None:
+    rig = Rig(known(2))
+    stop = StopOrdered(job_id=JOB, cmd_seq=2, grace=GRACE, save_within=SAVE)
+    rig.link.jobs.adopt(adopted(stop=stop, started=True), START)
+    rig.acknowledge(1)
+    _, answer = rig.sync({JOB: attempt(started=True)}, all=True)
+    assert answer["cmds"] == [(2, "stop", JOB, {"grace": 5.0, "save": 30.0})]
+
+
+# ---- deletion of checkpoints ------------------------------------------------------------------------------
+
+
+def test_an_order_to_delete_checkpoints_is_in_one_answer(rig: Rig) -> None:
+    first, second = ("/".join(attempt_folder("aaaaa", number)) for number in (1, 2))
+    rig.link.order_prune(first, 2, ())
+    rig.link.order_prune(second, 5, (3,))
+    assert rig.sync()[1]["prunes"] == [(first, 2, ()), (second, 5, (3,))]
+    assert rig.sync()[1]["prunes"] == []
+
+
+def test_a_waiting_call_is_not_answered_for_a_deletion(rig: Rig) -> None:
+    wait = rig.request(wait=True)
+    rig.link.order_prune("trials/aaaaa", 1, ())
+    assert not rig.link.has_word(wait, arrived=True)
+    assert rig.link.answer(wait)["prunes"] == [("trials/aaaaa", 1, ())]
+
+
+def test_a_later_order_for_a_folder_replaces_an_earlier_one(rig: Rig) -> None:
+    rig.link.order_prune("trials/aaaaa", 4, (2,))
+    rig.link.order_prune("trials/aaaaa", 6, (5,))
+    assert rig.sync()[1]["prunes"] == [("trials/aaaaa", 6, (5,))]
+
+
+def test_an_order_up_to_a_lower_number_does_not_lose_the_numbers_above(rig: Rig) -> None:
+    """The trial went back to checkpoint 3, and has saved two more since then in another folder."""
+    rig.link.order_prune("trials/aaaaa", 5, (3,))
+    rig.link.order_prune("trials/aaaaa", 3, ())
+    rig.link.order_prune("trials/bbbbb", 5, (1, 4))
+    rig.link.order_prune("trials/bbbbb", 3, (2,))
+    assert rig.sync()[1]["prunes"] == [("trials/aaaaa", 5, ()), ("trials/bbbbb", 5, (2, 4))]
