@@ -1,5 +1,5 @@
-"""Tests of jobs that continue from a checkpoint, of stops that let a trial save its state, and of the deletion
-of checkpoints.
+"""Tests of jobs that continue from a checkpoint, of stops that let a trial save its state, and of orders to
+delete checkpoints.
 """
 
 from __future__ import annotations
