@@ -152,7 +152,7 @@ class _Job:
     # Parameter sets that the job has received while it runs, as JSON records.
     parameters: dict[int, str] = field(default_factory=dict)
     wanted: int = 0  # number of the parameter set that was requested last
-    # Number of the next frame and of the next intermediate result, counted from the job's origin.
+    # Number of the next frame and of the next intermediate result. They begin after the job's origin.
     frames: int = 0
     sequence: int = 0
     checkpoints: int = 0
@@ -298,6 +298,8 @@ class FakeService(TrainingService):
             if isinstance(fact, JobPlaced) and (job := self._jobs.get(fact.job_id)) is not None:
                 self.orders.append(("start", fact.job_id))
                 job.running = True
+                if self._lacks_origin(job.spec):
+                    self._tell(job, self._end(job, EndReason.CHECKPOINT_LOST, None, None))
                 self._play(job)
             elif isinstance(fact, UpdateOrdered):
                 self.orders.append(("update", fact.job_id))
@@ -307,6 +309,13 @@ class FakeService(TrainingService):
             elif isinstance(fact, StopOrdered) and fact.cmd_seq is not None:
                 self.orders.append(("stop", fact.job_id))
                 self._stop(self._jobs[fact.job_id])
+
+    def _lacks_origin(self, job: TrialJobSpec) -> bool:
+        """Return True if the job is to continue from a checkpoint that this service knows to be missing."""
+        if job.origin is None:
+            return False
+        before = self._jobs.get(f"{job.id.rpartition('-')[0]}-{job.origin.attempt}")
+        return before is not None and before.checkpoints < job.origin.number
 
     def _stop(self, job: _Job) -> None:
         if job.over:
@@ -391,7 +400,7 @@ class FakeService(TrainingService):
             reason=reason,
             exit_code=code,
             signal=signal,
-            metrics=job.frames,
+            metrics=job.frames - (0 if job.spec.origin is None else job.spec.origin.position),
             acked_cmd=self._acked,
             ended_at=AT,
         )
@@ -460,6 +469,6 @@ def _parameter_id(record: str) -> str | None:
 def _is_news(event: JobEvent, job: TrialJobSpec) -> bool:
     if isinstance(event, JobStarted):
         return not job.started
-    if isinstance(event, MetricReported | FrameSkipped | ParametersWanted):
+    if isinstance(event, MetricReported | FrameSkipped | ParametersWanted | CheckpointReported):
         return event.position >= job.recorded
     return True

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from training_services.base import (
@@ -16,22 +18,28 @@ from training_services.base import (
 )
 from training_services.fake import (
     FakeService,
+    Step,
     ended,
     hold,
     lost,
     metric,
     noted,
     rejected,
+    saved,
     skipped,
     started,
 )
 from training_services.testing import Behaviour, ContractPlatform, CoreDouble, TrainingServiceContract
 
 REPORT = (metric(1.0), metric(2.0), metric(3.0, final=True), ended(0))
-SCRIPTS = {
-    Behaviour.REPORTS: (started(), *REPORT),
-    Behaviour.REPORTS_LATER: (started(), hold(), *REPORT),
-    Behaviour.SLEEPS: (started(), hold()),
+SCRIPTS: dict[Behaviour, list[Sequence[Step]]] = {
+    Behaviour.REPORTS: [(started(), *REPORT)] * 2,
+    Behaviour.REPORTS_LATER: [(started(), hold(), *REPORT)] * 2,
+    Behaviour.SLEEPS: [(started(), hold())] * 2,
+    Behaviour.CONTINUES: [
+        (started(), metric(float(number)), saved(number), metric(float(number), final=True), ended(0))
+        for number in (1, 2)
+    ],
 }
 
 
@@ -43,7 +51,7 @@ class FakePlatform(ContractPlatform):
         return self.service
 
     def behave(self, trial_id: str, behaviour: Behaviour) -> None:
-        self.service.script(trial_id, SCRIPTS[behaviour], SCRIPTS[behaviour])
+        self.service.script(trial_id, *SCRIPTS[behaviour])
         self.service.write_log(f"contract-{trial_id}-1", "stdout", b"hello\n")
 
     def release(self, trial_id: str) -> None:

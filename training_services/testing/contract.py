@@ -3,12 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
-from training_services.base import EndReason, JobEnded, JobPlaced, JobStarted, MetricReported
+import pytest
+
+from training_services.base import (
+    CheckpointReported,
+    EndReason,
+    JobEnded,
+    JobPlaced,
+    JobStarted,
+    MetricReported,
+    Origin,
+    TrainingService,
+)
 from training_services.testing.core_double import DEADLINE_S, CoreDouble
 from training_services.testing.platform import Behaviour, ContractPlatform
 
 __all__ = ["TrainingServiceContract"]
+
+
+def _with_checkpoints(platform: ContractPlatform) -> TrainingService:
+    """Return a new, unopened service. Skip the test if its jobs cannot continue from checkpoints."""
+    service = platform.make()
+    if not service.capabilities.checkpoints:
+        pytest.skip("the service does not continue jobs from checkpoints (capabilities.checkpoints)")
+    return service
+
+
+async def _saves(core: CoreDouble, trial_id: str) -> Origin:
+    """Run the trial's first attempt, and return the checkpoint that the attempt has saved."""
+    job_id = core.submit(trial_id)
+    saved = await core.seen(CheckpointReported, job_id)
+    await core.seen(JobEnded, job_id)
+    keeper_id = (await core.seen(JobPlaced, job_id)).place.keeper_id
+    assert (saved.position, saved.number, saved.step, saved.asked) == (1, 1, 1, False)
+    return Origin(
+        attempt=1,
+        number=saved.number,
+        keeper_id=keeper_id,
+        step=saved.step,
+        position=saved.position + 1,
+        reports=1,
+    )
 
 
 class TrainingServiceContract:
@@ -196,4 +233,31 @@ class TrainingServiceContract:
             except error:
                 continue
             raise AssertionError(f"{path!r} could be read, although it is not a file of the job")
+        await core.close(detach=False)
+
+    async def test_a_job_continues_from_a_checkpoint(self, platform: ContractPlatform) -> None:
+        core = CoreDouble()
+        await core.open(_with_checkpoints(platform))
+        platform.behave("aaaa1", Behaviour.CONTINUES)
+        origin = await _saves(core, "aaaa1")
+        job_id = core.submit("aaaa1", attempt=2, origin=origin)
+        end = await core.seen(JobEnded, job_id)
+        assert (end.reason, end.exit_code, end.metrics) == (EndReason.EXITED, 0, 3)
+        assert (await core.seen(JobPlaced, job_id)).place.keeper_id == origin.keeper_id
+        reported = [(metric.position, metric.type, metric.value) for metric in core.metrics(job_id)]
+        assert reported == [(2, "PERIODICAL", 2.0), (4, "FINAL", 2.0)]
+        assert core.metrics(job_id)[0].sequence == 1
+        saved = await core.seen(CheckpointReported, job_id)
+        assert (saved.position, saved.number, saved.step) == (3, 1, 2)
+        await core.close(detach=False)
+
+    async def test_a_job_ends_if_its_checkpoint_is_missing(self, platform: ContractPlatform) -> None:
+        core = CoreDouble()
+        await core.open(_with_checkpoints(platform))
+        platform.behave("aaaa1", Behaviour.CONTINUES)
+        origin = await _saves(core, "aaaa1")
+        job_id = core.submit("aaaa1", attempt=2, origin=replace(origin, number=9))
+        end = await core.seen(JobEnded, job_id)
+        assert (end.reason, end.metrics) == (EndReason.CHECKPOINT_LOST, 0)
+        assert not any(isinstance(fact, JobStarted) for fact in core.of(job_id))
         await core.close(detach=False)

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from training_services.base import (
+    CheckpointReported,
     FrameSkipped,
     JobEnded,
     JobEvent,
@@ -27,6 +28,7 @@ from training_services.base import (
     KnownMachine,
     MachineEvent,
     MetricReported,
+    Origin,
     ParametersWanted,
     StopOrdered,
     TrainingService,
@@ -123,7 +125,7 @@ class CoreDouble:
         kept = self._jobs.get(getattr(event, "job_id", ""))
         if kept is None:
             return True
-        if isinstance(event, MetricReported | FrameSkipped | ParametersWanted):
+        if isinstance(event, MetricReported | FrameSkipped | ParametersWanted | CheckpointReported):
             return not kept.over and event.position == kept.recorded
         if isinstance(event, JobStarted):
             return not kept.started
@@ -131,26 +133,30 @@ class CoreDouble:
 
     # ---- orders -------------------------------------------------------------------------------------------
 
-    def submit(self, trial_id: str, *, attempt: int = 1, withhold: bool = False) -> str:
+    def submit(
+        self, trial_id: str, *, attempt: int = 1, withhold: bool = False, origin: Origin | None = None
+    ) -> str:
         """Submit a new job to the service, and return its id.
 
-        The job's place is committed, unless ``withhold`` is True.
+        The job's place is committed, unless ``withhold`` is True. ``origin``: checkpoint from which the job
+        continues.
         """
-        job = self.spec(trial_id, attempt=attempt)
+        job = self.spec(trial_id, attempt=attempt, origin=origin)
         assert self.service is not None
         if withhold:
             self.withheld[job.id] = None
-        self._jobs[job.id] = _Kept(job)
+        self._jobs[job.id] = _Kept(job, recorded=0 if origin is None else origin.position)
         self.commit(self.service.submit_trial_job(job))
         return job.id
 
-    def spec(self, trial_id: str, *, attempt: int = 1) -> TrialJobSpec:
+    def spec(self, trial_id: str, *, attempt: int = 1, origin: Origin | None = None) -> TrialJobSpec:
         return TrialJobSpec(
             id=f"contract-{trial_id}-{attempt}",
             trial_id=trial_id,
             attempt=attempt,
             sequence=0,
             parameter_text='{"parameter_id": 0, "parameters": {}}',
+            origin=origin,
         )
 
     def cancel(self, job_id: str) -> StopOrdered | None:
@@ -200,7 +206,7 @@ class CoreDouble:
                 if isinstance(fact, StopOrdered):
                     kept.stop = fact
                     kept.over = kept.over or fact.cmd_seq is None
-            case MetricReported() | FrameSkipped() | ParametersWanted():
+            case MetricReported() | FrameSkipped() | ParametersWanted() | CheckpointReported():
                 kept.recorded = fact.position + 1
             case JobStarted():
                 kept.started = True

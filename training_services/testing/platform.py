@@ -16,6 +16,10 @@ class Behaviour(Enum):
     REPORTS = auto()  # prints "hello", reports 1 and 2, then 3 as the final result; exits with 0
     REPORTS_LATER = auto()  # does the same after ``ContractPlatform.release``
     SLEEPS = auto()  # starts a child in its own session; both run until they are stopped
+    # Continues from a checkpoint, whose state is a number: adds 1 to the number, or takes 1 without a
+    # checkpoint. Reports the number, saves it as a checkpoint with this step, reports it as the final result,
+    # exits with 0. Only needed for services whose ``capabilities.checkpoints`` is True.
+    CONTINUES = auto()
 
 
 class ContractPlatform(abc.ABC):

@@ -24,10 +24,16 @@ from training_services.tools import ServiceTools
 P = TypeVar("P", bound="LocalPlatform")
 
 PRELUDE = """
+frame() {
+    printf 'ME%06d%s\\n' $((${#1} + 1)) "$1" >> "$NNI_SYS_DIR/.nni/metrics"
+}
 report() {
     body='{"parameter_id": 0, "trial_job_id": "'$NNI_TRIAL_JOB_ID'", "type": "'$1'", "sequence": '$2
-    body="$body, \\"value\\": \\"$3\\"}"
-    printf 'ME%06d%s\\n' $((${#body} + 1)) "$body" >> "$NNI_SYS_DIR/.nni/metrics"
+    frame "$body, \\"value\\": \\"$3\\"}"
+}
+saved() {
+    body='{"type": "CHECKPOINT", "trial_job_id": "'$NNI_TRIAL_JOB_ID'", "sequence": '$1', "step": '$2
+    frame "$body, \\"size\\": 2, \\"files\\": 1, \\"asked\\": false}"
 }
 """
 REPORT = """
@@ -36,7 +42,17 @@ report PERIODICAL 0 1
 report PERIODICAL 1 2
 report FINAL 0 3
 """
+CONTINUE = """
+number=1
+if [ -n "$NNI_RESUME_DIR" ]; then number=$(($(cat "$NNI_RESUME_DIR/value.bytes") + 1)); fi
+report PERIODICAL 0 $number
+mkdir -p "$NNI_CHECKPOINT_DIR/1"
+echo $number > "$NNI_CHECKPOINT_DIR/1/value.bytes"
+saved 1 $number
+report FINAL 0 $number
+"""
 SCRIPTS = {
+    Behaviour.CONTINUES: CONTINUE,
     Behaviour.REPORTS: REPORT,
     Behaviour.REPORTS_LATER: 'until read -r word < "$NNI_TRIAL_JOB_ID.gate"; do :; done\n' + REPORT,
     Behaviour.SLEEPS: "setsid sleep 1000 &\nsleep 1000\n",
