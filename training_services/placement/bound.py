@@ -56,16 +56,18 @@ class BoundJobs:
         self._keepers[job.id], self._told[job.id] = keeper_id, reason
         return JobWaiting(job_id=job.id, reason=reason)
 
-    def withdraw(self, job_id: str) -> str | None:
-        """Remove a job. Return its keeper if no other job waits for that keeper any more, else None."""
+    def keepers(self) -> Iterator[str]:
+        """Return an iterator over the keepers for which jobs wait."""
+        return iter(self._lanes)
+
+    def withdraw(self, job_id: str) -> None:
+        """Remove a job."""
         keeper_id = self._keepers.pop(job_id)
         del self._told[job_id]
         lane = self._lanes[keeper_id]
         del lane[job_id]
-        if lane:
-            return None
-        del self._lanes[keeper_id]
-        return keeper_id
+        if not lane:
+            del self._lanes[keeper_id]
 
     def place(self) -> list[JobEvent]:
         """Place the jobs that fit. Return the events for the core, with changed reasons of waiting jobs."""

@@ -24,6 +24,7 @@ from training_services.placement.bound import BoundJobs
 from training_services.placement.choice import Choice, S
 from training_services.placement.ledger import HostLedger
 from training_services.placement.needs import Capacity, GpuReading, Need, Waits, all_of
+from training_services.placement.seat import Seat
 
 __all__ = ["JobQueue"]
 
@@ -146,7 +147,10 @@ class JobQueue(Generic[S]):
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         """Place the job, or queue it with a reason. Raises JobRejected if no machine can ever run it."""
         if job.origin is not None:
-            return self._bound.submit(job, job.origin.keeper_id)
+            placed = self._bound.submit(job, job.origin.keeper_id)
+            if isinstance(placed, JobWaiting):
+                self._next()
+            return placed
         if self._jobs and self._choice.best() is not None:
             self.place()
         outcome = self._choice.verdict() if self._jobs else self._try(job)
@@ -164,9 +168,8 @@ class JobQueue(Generic[S]):
     def withdraw(self, job_id: str) -> bool:
         """Remove a waiting job from the queue. Return False if the queue does not have the job."""
         if job_id in self._bound:
-            keeper_id = self._bound.withdraw(job_id)
-            if keeper_id is not None and not self._jobs and (seat := self._seat(keeper_id)) is not None:
-                self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
+            self._bound.withdraw(job_id)
+            self._next()
             return True
         first = next(iter(self._jobs), None) == job_id
         if self._jobs.pop(job_id, None) is None:
@@ -182,7 +185,10 @@ class JobQueue(Generic[S]):
         Report why the others wait: to the first few jobs in the queue, or with ``tell_all`` to all. Jobs that
         can run only on one machine come first.
         """
+        bound = len(self._bound)
         self._put(self._bound.place())
+        if len(self._bound) < bound:
+            self._next()
         while self._jobs:
             job = next(iter(self._jobs.values()))
             event: JobEvent
@@ -203,8 +209,14 @@ class JobQueue(Generic[S]):
     def _next(self) -> None:
         """Transfer the resources that were reserved for the first job, which has left the queue, to the next
         job.
+
+        If all jobs wait for the machines with their checkpoints, free what is reserved on other machines.
         """
-        self._ledger.pass_on(self._experiment_id, next(iter(self._jobs), None))
+        self._ledger.pass_on(self._experiment_id, next(chain(self._jobs, self._bound), None))
+        if self._bound and not self._jobs:
+            needed = {seat.host.id for seat in map(self._seat, self._bound.keepers()) if seat is not None}
+            for host_id in [host_id for host_id in self._on if host_id not in needed]:
+                self._ledger.withdraw(self._experiment_id, host_id=host_id)
 
     def _leave_to_others(self) -> None:
         """Free the resources reserved on seats where no job can start now because of an obstacle."""
@@ -239,6 +251,7 @@ class JobQueue(Generic[S]):
         if seat is None:
             return Waits("waits for the machine that has its checkpoint")
         if (obstacle := self._obstacle(seat)) is not None:
+            self._hindered[seat] = None
             return Waits(f"{obstacle}; it has the trial's checkpoint")
         granted = self._ledger.place(self._need(job.id, seat), seat.host)
         if isinstance(granted, Waits):
@@ -258,10 +271,7 @@ class JobQueue(Generic[S]):
             return Waits(obstacle)
         if self._arriving and len(seat.jobs) >= self._share():
             self._full[seat] = None
-            names = [seat.host.name for seat in islice(self._arriving, 2)]
-            names += [f"{more} more machines"] if (more := len(self._arriving) - 2) > 0 else []
-            share = f"{host.name} already has its share of the trials"
-            return Waits(f"waits until {all_of(names)} can be reached: {share}")
+            return _waits_for(self._arriving, host.name)
         return self._ledger.place(need, host)
 
     def hold(self, job_id: str, seat: S, gpus: tuple[int, ...]) -> None:
@@ -322,3 +332,11 @@ class JobQueue(Generic[S]):
                 self._told[job_id] = reason
                 news.append(JobWaiting(job_id=job_id, reason=reason))
         self._put(news)
+
+
+def _waits_for(arriving: Collection[Seat], name: str) -> Waits:
+    """Return why the machine ``name``, which has its share, takes no job before these machines are there."""
+    names = [seat.host.name for seat in islice(arriving, 2)]
+    names += [f"{more} more machines"] if (more := len(arriving) - 2) > 0 else []
+    share = f"{name} already has its share of the trials"
+    return Waits(f"waits until {all_of(names)} can be reached: {share}")
