@@ -6,7 +6,7 @@ from trial_keeper import wire
 from trial_keeper.core import effects as fx
 from trial_keeper.core.attempt import Attempt
 from trial_keeper.core.ledger import nothing
-from trial_keeper.core.recovery import claimed_record, start_record
+from trial_keeper.core.recovery import baseless_record, claimed_record, start_record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ class Attempts:
         attempt = self._held.undecided(job)
         if attempt is not None and not attempt.claimed:
             attempt.baseless = sentence
+            self._ledger.append(baseless_record(attempt), flush=False)
             self._held.out.append(fx.Abort(job, attempt.directory))
 
     def update_failed(self, now: float, update: fx.Update, sentence: str) -> None:
@@ -235,7 +236,7 @@ class Attempts:
             self._seals.seal(attempt, wire.HOST_LOST, _UNBEGUN)
         elif self.is_sought(attempt.job):
             self._seals.seal(attempt, wire.HOST_LOST, _UNKNOWN)
-        elif attempt.stop is not None:
+        elif attempt.stop is not None or attempt.baseless is not None:
             self._held.put_off(now + RETRY_S, fx.Abort(attempt.job, attempt.directory))
         elif now < attempt.respawn_at:
             self._held.put_off(attempt.respawn_at, fx.Look(attempt.job, attempt.directory))

@@ -76,6 +76,12 @@ if TYPE_CHECKING:
         shim: tuple[int, str] | None
         started: Started | None
 
+    class BaselessRecord(_Common):
+        """Record that an attempt never starts, because the checkpoint to continue from is missing."""
+
+        k: Literal["baseless"]
+        sentence: str | None
+
     class FinalRecord(_Common):
         """Record of the end of a sealed attempt."""
 
@@ -97,6 +103,7 @@ if TYPE_CHECKING:
         StopRecord,
         UpdateRecord,
         ClaimedRecord,
+        BaselessRecord,
         FinalRecord,
         GoneRecord,
     ]

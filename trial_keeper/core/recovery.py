@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Iterable
 
     from trial_keeper.core.records import (
+        BaselessRecord,
         ClaimedRecord,
         EpochRecord,
         FinalRecord,
@@ -86,6 +87,8 @@ def _restore_attempt(attempt: Attempt, record: Record) -> None:
         attempt.orphaned = record.get("orphaned", False)
         attempt.evicted = record.get("evicted", False)
         attempt.save = record.get("save")
+    elif record["k"] == "baseless":
+        attempt.baseless = record["sentence"]
     elif record["k"] == "claimed":
         attempt.claimed = True
         attempt.shim = None if record["shim"] is None else (record["shim"][0], record["shim"][1])
@@ -110,6 +113,8 @@ def _records_of(attempt: Attempt) -> list[Record]:
     ]
     if attempt.shim is not None and attempt.live:
         found.append(claimed_record(attempt))
+    if attempt.baseless is not None and attempt.live:
+        found.append(baseless_record(attempt))
     if attempt.stop is not None:
         found.append(stop_record(attempt))
     if attempt.final is not None:
@@ -131,6 +136,11 @@ def claimed_record(attempt: Attempt) -> ClaimedRecord:
     The record serves instead of the claim file if the file disappears.
     """
     return {"k": "claimed", "job": attempt.job, "shim": attempt.shim, "started": attempt.started}
+
+
+def baseless_record(attempt: Attempt) -> BaselessRecord:
+    """Return the record that the checkpoint from which the attempt was to continue is missing."""
+    return {"k": "baseless", "job": attempt.job, "sentence": attempt.baseless}
 
 
 def stop_record(attempt: Attempt) -> StopRecord:

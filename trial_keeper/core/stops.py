@@ -67,7 +67,10 @@ class Stops:
             self._ledger.append(stop_record(attempt))
 
     def evict(self, now: float, grace: float) -> None:
-        """Stop all attempts because the host shuts down."""
+        """Stop all attempts because the host shuts down. No trial gets time to save its state any more."""
+        for attempt in self._held.live():
+            attempt.save = None
+            self.save_seen(now, attempt.job, waits=False)
         for attempt in self.orphans():
             self._held.out.append(
                 fx.Say(f"{attempt.job}: it is stopped because the host is about to shut down")
@@ -89,7 +92,8 @@ class Stops:
     def begin(self, now: float, attempt: Attempt, shim: fx.Shim) -> None:
         """Begin an ordered stop of a running attempt: ask its trial to save, or signal its shim at once."""
         assert attempt.stop is not None
-        if attempt.save is None or attempt.orphaned or attempt.evicted or attempt.doomed:
+        if attempt.save is None or attempt.doomed:
+            attempt.save_until = None
             self.signal(now, attempt, shim, attempt.stop)
         elif attempt.save_until is None:
             attempt.save_until = now + attempt.save
@@ -107,6 +111,7 @@ class Stops:
             again = fx.AskSave(job, attempt.directory, False)
             self._held.put_off(min(now + SAVE_LOOK_S, attempt.save_until), again)
         else:
+            attempt.save_until = None
             self.signal(now, attempt, attempt.shim, attempt.stop)
 
     def signal(self, now: float, attempt: Attempt, shim: fx.Shim, grace: float) -> None:

@@ -40,6 +40,12 @@ class Rig:
         self.undead = False  # SIGKILL does not end a shim
         self.watched: set[str] = set()
         self.updates: dict[tuple[str, int], str] = {}
+        self.baseless: set[str] = set()  # jobs whose checkpoint to continue from is missing
+        self.unclaimable = False  # no claim can be written
+        self.listening: set[str] = set()  # jobs whose trials look for requests to save their state
+        self.asked: list[str] = []  # jobs whose trials were asked to save
+        self.unsaved: set[str] = set()  # jobs whose trials have not answered such a request
+        self.pruned: list[fx.Prune] = []
         self.calls: dict[Channel, fx.Send] = {}
         self.said: list[str] = []
         self.surveys: list[bool] = []
@@ -86,6 +92,10 @@ class Rig:
         self.metrics[job] += b"".join(map(frame, payloads))
         if job in self.watched:
             self.run(self.core.grown(self.now, job))
+
+    def save(self, job: str) -> None:
+        """Let the trial save its state, as it was asked to."""
+        self.unsaved.remove(job)
 
     def exit(self, job: str, code: int | None = 0, **changes: Any) -> None:
         found = self.claims[job]
@@ -175,12 +185,16 @@ class Rig:
             self._flushable.append(effect.number)
         return self.core.written(self.now)
 
-    def _spawn(self, effect: fx.Spawn) -> None:
+    def _spawn(self, effect: fx.Spawn) -> list[fx.Effect] | None:
         self.spawned.append(effect.job)
         self.leases.append(effect.lease)
+        if effect.job in self.baseless:
+            return self.core.origin_missing(self.now, effect.job, "checkpoint 3 is missing")
+        return None
 
     def _abort(self, effect: fx.Abort) -> list[fx.Effect]:
-        self.claims.setdefault(effect.job, claim.Claim(None, "", self.boot))
+        if not self.unclaimable:
+            self.claims.setdefault(effect.job, claim.Claim(None, "", self.boot))
         return self._look(fx.Look(effect.job, effect.directory))
 
     def _fence(self, effect: fx.Fence) -> None:
@@ -198,6 +212,15 @@ class Rig:
             return self.core.signal_failed(self.now, effect, "no space left on device")
         self.signalled.append((effect.job, effect.grace))
         return None
+
+    def _asksave(self, effect: fx.AskSave) -> list[fx.Effect]:
+        if effect.first:
+            self.asked.append(effect.job)
+            self.unsaved |= {effect.job} & self.listening
+        return self.core.save_seen(self.now, effect.job, waits=effect.job in self.unsaved)
+
+    def _prune(self, effect: fx.Prune) -> None:
+        self.pruned.append(effect)
 
     def _kill(self, effect: fx.Kill) -> list[fx.Effect]:
         self.killed.append(effect.job)
@@ -263,9 +286,9 @@ def start(seq: int, job: str, **changes: Any) -> list[Any]:
     return [seq, "start", job, body]
 
 
-def stop(seq: int, job: str, grace: float = 5.0) -> list[Any]:
+def stop(seq: int, job: str, grace: float = 5.0, **more: float) -> list[Any]:
     """Return a stop command."""
-    return [seq, "stop", job, {"grace": grace}]
+    return [seq, "stop", job, {"grace": grace, **more}]
 
 
 def running(rig: Rig) -> None:
