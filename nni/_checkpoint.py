@@ -194,7 +194,7 @@ def _numbers(folder: str) -> Iterator[int]:
         names = os.listdir(folder)
     except FileNotFoundError:
         return iter(())
-    return (int(name) for name in names if name.isdigit())
+    return (int(name) for name in names if name.isdecimal())
 
 
 def _flush(folder: str) -> None:

@@ -50,7 +50,7 @@ def prune(folder: str, up_to: int, keep: list[int]) -> None:
         return  # the trial has replaced its folder
     for name in os.listdir(folder):
         path, gone = f"{folder}/{name}", f"{folder}/.gone-{name}"
-        if name.isdigit() and int(name) <= up_to and int(name) not in keep:
+        if name.isdecimal() and int(name) <= up_to and int(name) not in keep:
             os.rename(path, gone)
             shutil.rmtree(gone, ignore_errors=True)
         elif name.startswith(".gone-"):
