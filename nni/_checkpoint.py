@@ -8,6 +8,7 @@ after a power failure. The report is a frame in the file of metrics, so no call 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -53,6 +54,7 @@ def save_checkpoint(source: Source, *, step: int | None = None, metric: Any = No
             _trial.report_intermediate_result(metric)
         return False
     asked = inside and os.path.lexists(_sign(SAVE))
+    shown = "null" if step is None else str(int(step))
     new = f"{folder}/.new-{os.getpid()}"
     os.makedirs(folder, exist_ok=True)
     shutil.rmtree(new, ignore_errors=True)
@@ -60,7 +62,13 @@ def save_checkpoint(source: Source, *, step: int | None = None, metric: Any = No
         os.mkdir(new)
         _write(source, new)
         files, size = _make_durable(new)
-        number = _name(new, folder)
+        number = 1 + max(_numbers(folder), default=0)
+        fields = f'"sequence": {number}, "step": {shown}, "size": {size}, "files": {files}'
+        fields += f', "asked": {"true" if asked else "false"}'
+        # A metric that cannot be reported is an error before the checkpoint has a name.
+        frames = _trial.checkpoint_frames(fields, metric) if inside else []
+        os.rename(new, f"{folder}/{number}")
+        _flush(folder)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
@@ -68,14 +76,10 @@ def save_checkpoint(source: Source, *, step: int | None = None, metric: Any = No
         if metric is not None:
             _trial.report_intermediate_result(metric)
         return True
-    shown = "null" if step is None else str(int(step))
-    fields = f'"sequence": {number}, "step": {shown}, "size": {size}, "files": {files}'
-    _trial.send_checkpoint(f'{fields}, "asked": {"true" if asked else "false"}', metric)
+    _trial.send_checkpoint(frames)
     if asked:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(_sign(SAVE))  # the keeper stops the trial now
-        except FileNotFoundError:
-            return True
     return True
 
 
@@ -177,16 +181,9 @@ def _make_durable(new: str) -> tuple[int, int]:
                 size += os.fstat(fd).st_size
             finally:
                 os.close(fd)
+        os.chmod(folder, os.stat(folder).st_mode | 0o700)  # so that the files can be deleted later
         _flush(folder)
     return files, size
-
-
-def _name(new: str, folder: str) -> int:
-    """Give the new folder the next free number, durably, and return the number."""
-    number = 1 + max(_numbers(folder), default=0)
-    os.rename(new, f"{folder}/{number}")
-    _flush(folder)
-    return number
 
 
 def _numbers(folder: str) -> Iterator[int]:

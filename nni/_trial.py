@@ -238,8 +238,8 @@ class Trial:
         self._keep_log()
         self._send(_frame(kind, parameter_id, trial_job_id, sequence, metric))
 
-    def send_checkpoint(self, fields: str, metric: Any) -> None:
-        """Report a saved checkpoint with one write, and before it an intermediate result unless it is None.
+    def checkpoint_frames(self, fields: str, metric: Any) -> list[str]:
+        """Return the records that report a checkpoint, and first an intermediate result unless it is None.
 
         ``fields``: the fields of the checkpoint, as the inner text of a JSON object.
         """
@@ -249,8 +249,13 @@ class Trial:
             record = self._record
             assert record is not None, "nni.get_next_parameter() needs to be called before save_checkpoint"
             texts.insert(0, _frame("PERIODICAL", record["parameter_id"], name, self._sequence, metric))
-        self._send(*texts)
-        self._sequence += metric is not None
+        return texts
+
+    def send_checkpoint(self, frames: list[str]) -> None:
+        """Report a saved checkpoint with one write. ``frames``: result of ``checkpoint_frames``."""
+        self._keep_log()
+        self._send(*frames)
+        self._sequence += len(frames) - 1
 
     def overwrite_intermediate_seq(self, value: int) -> None:
         """Set the sequence number for the next intermediate result."""
@@ -470,6 +475,7 @@ def get_sequence_id() -> int:
 
 
 _trial = Trial()
+checkpoint_frames = _trial.checkpoint_frames
 send_checkpoint = _trial.send_checkpoint
 get_next_parameter = _trial.get_next_parameter
 get_next_parameters = _trial.get_next_parameter
