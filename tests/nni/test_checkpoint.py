@@ -14,6 +14,7 @@ import pytest
 
 from tests.nni.test_trial import PYTHONS, ROOT, Trial, text
 from tests.trial_keeper.harness import frame
+from trial_keeper.machine.interpreter import lay_down
 
 
 @pytest.fixture(params=PYTHONS)
@@ -337,6 +338,20 @@ def test_the_command_answers_whether_to_save(trial: Trial) -> None:
 def test_the_command_needs_an_action(trial: Trial) -> None:
     code, _, err = command(trial)
     assert code == 2 and "usage: python3 -m nni.checkpoint" in err
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_beside_trials_alone_there_are_checkpoints(tmp_path: Path, python: str) -> None:
+    """The trial's Python has no nnimgr: the keeper has written the trial API beside the trial."""
+    lay_down(str(tmp_path))
+    code = "import nni; print(nni.save_checkpoint({'a': 1}), nni.load_checkpoint(), nni.should_checkpoint())"
+    there = str(tmp_path / "checkpoints")
+    for words in (["-c", code], ["-m", "nni.checkpoint", "load"]):
+        done = subprocess.run(
+            [python, "-S", *words], env={"PYTHONPATH": str(tmp_path), "NNI_CHECKPOINT_DIR": there},
+            cwd=tmp_path, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout == "True {'a': 1} False\n" if words[0] == "-c" else "{'a': 1}\n"
 
 
 def test_the_import_of_nni_loads_no_checkpoints() -> None:

@@ -27,9 +27,19 @@ SLOW_S = 2.0  # seconds after which users are told what the trials wait for
 LIMIT_S = 10.0
 SDK = {  # file to write -> our file with its content
     **{
-        name: name for name in ("__init__.py", "_log.py", "_space.py", "_trace.py", "_trial.py", "_values.py")
+        name: name
+        for name in (
+            "__init__.py",
+            "_checkpoint.py",
+            "_log.py",
+            "_space.py",
+            "_trace.py",
+            "_trial.py",
+            "_values.py",
+            "checkpoint.py",
+            "trial.py",
+        )
     },
-    "trial.py": "trial.py",
     "utils.py": "_merge.py",
 }
 
