@@ -159,10 +159,14 @@ class CoreDouble:
             origin=origin,
         )
 
-    def cancel(self, job_id: str) -> StopOrdered | None:
-        """Order the job to stop, commit the order, and return it; None if the job need not be stopped."""
+    def cancel(self, job_id: str, *, save_within: timedelta | None = None) -> StopOrdered | None:
+        """Order the job to stop, commit the order, and return it; None if the job need not be stopped.
+
+        ``save_within``: time in which the job may save its state before; None: it is not asked to.
+        """
         assert self.service is not None
-        order = self.service.cancel_trial_job(job_id, grace=GRACE)
+        more = {} if save_within is None else {"save_within": save_within}
+        order = self.service.cancel_trial_job(job_id, grace=GRACE, **more)
         self.commit(order)
         return order
 
