@@ -132,6 +132,36 @@ async def test_stop(finished: Lab) -> None:
     assert unknown.status_code == 404
 
 
+async def test_pause_and_resume(finished: Lab) -> None:
+    running, ended = finished.life.trial(2), finished.life.trial(0)
+    path = f"{EXPERIMENT}/trials/{running}"
+    early = await finished.client.post(f"{path}/resume")
+    assert early.status_code == 409 and "only a paused trial can be resumed" in early.text
+    paused = await finished.client.post(f"{path}/pause")
+    assert (paused.status_code, paused.json()) == (202, {"ok": True})
+    assert finished.life.state.trials[running].target is f.StopKind.PAUSE
+    again = await finished.client.post(f"{path}/pause")
+    assert again.status_code == 202
+    resumed = await finished.client.post(f"{path}/resume")
+    assert resumed.status_code == 202 and finished.life.state.trials[running].target is None
+    late = await finished.client.post(f"{EXPERIMENT}/trials/{ended}/pause")
+    assert late.status_code == 409 and "has ended already" in late.text
+
+
+async def test_checkpoints(finished: Lab) -> None:
+    running = finished.life.trial(2)
+    position = finished.life.state.jobs[finished.life.job(2)].recorded
+    saved = f.CheckpointReported(
+        job_id=finished.life.job(2), position=position, number=1, step=7, size=20, files=1
+    )
+    finished.life.take(saved)
+    await finished.runner.commit()
+    shown = (await finished.client.get(f"{EXPERIMENT}/trials/{running}")).json()["checkpoints"]
+    assert [{**each, "at": None} for each in shown] == [
+        {"attempt": 1, "number": 1, "step": 7, "size": 20, "files": 1, "at": None, "state": "saved"}
+    ]
+
+
 async def test_lost(finished: Lab) -> None:
     running, ended = finished.life.trial(2), finished.life.trial(0)
     early = await finished.client.post(f"{EXPERIMENT}/trials/{running}/lost")

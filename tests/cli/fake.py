@@ -273,7 +273,7 @@ class FakeServer:
                 return next(found for found in experiment.trials if found["id"] == trial_id)
             case ("POST", ["rerun"]):
                 return _rerun(experiment.trials, self.requests[-1][2])
-            case ("POST", ["trials", trial_id, "stop" | "lost"]):
+            case ("POST", ["trials", trial_id, "stop" | "pause" | "resume" | "lost"]):
                 if all(found["id"] != trial_id for found in experiment.trials):
                     raise Refused(404, f"There is no trial {trial_id}.")
                 return {"ok": True}

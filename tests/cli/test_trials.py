@@ -56,6 +56,16 @@ def test_kill(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_pause_and_resume(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").trials = [trial("ta", 0)]
+    assert main(["trial", "pause", "abc", "-T", "ta"]) == 0
+    assert capsys.readouterr().out == (
+        "INFO: Trial 0 (ta) is being paused. To continue it: nnictl trial resume abc -T 0\n"
+    )
+    assert main(["trial", "resume", "abc", "-T", "0"]) == 0
+    assert capsys.readouterr().out == "INFO: Trial 0 (ta) continues as soon as a slot is free.\n"
+
+
 def test_lost(
     server: FakeServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

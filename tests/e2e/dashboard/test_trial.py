@@ -127,6 +127,19 @@ def test_a_trial_is_killed_from_its_page(view: View, furnished: Stage) -> None:
     expect(page.get_by_role("main").get_by_text("USER_CANCELED").first).to_be_visible()
 
 
+def test_a_trial_is_paused_and_resumed_on_its_page(view: View, furnished: Stage) -> None:
+    furnished.create("sleeper", TOLD, trialConcurrency=1, maxTrialNumber=1)
+    furnished.tell("sleeper", 0, "report 0.5")
+    page = view.open(f"/experiments/sleeper/trials/{furnished.trials('sleeper')[0]['id']}")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("main").get_by_text("PAUSED").first).to_be_visible()
+    expect(page.get_by_role("main")).to_contain_text(
+        "a user paused it; it has saved no checkpoint, and will start from the beginning"
+    )
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("main").get_by_text("RUNNING").first).to_be_visible()
+
+
 def test_trials_are_compared_side_by_side(view: View, furnished: Stage) -> None:
     first, second = furnished.trials("curves")[1:3]
     page = view.open(f"/experiments/curves/compare?trials={first['id']},{second['id']}")

@@ -27,7 +27,28 @@ export const trial = {
       "The attempt counts as lost, and the trial gets another attempt elsewhere. If the machine comes back after all, the process there is ended.",
     lostAction: "It will not come back",
     lostDone: (sequence: number) => `Trial #${sequence} gets another attempt.`,
+    pause: "Pause",
+    paused: (sequence: number) => `Trial #${sequence} is being paused. It may save its state first.`,
+    resume: "Resume",
+    resumed: (sequence: number) => `Trial #${sequence} continues as soon as a slot is free.`,
     clone: "Add a trial like this…",
+  },
+
+  checkpoints: {
+    title: "Checkpoints",
+    table: "Saved states of the trial, the newest first",
+    about: "The trial continues from the newest one after a pause or a failure.",
+    step: "Step",
+    attempt: "Attempt",
+    saved: "Saved",
+    size: "Size",
+    files: "Files",
+    state: "State",
+    states: {
+      saved: "kept",
+      deleted: "deleted, because newer ones are kept",
+      unusable: "not used: on this platform trials start from the beginning",
+    } as Readonly<Record<string, string>>,
   },
 
   parameters: {

@@ -8,6 +8,7 @@ import { Failure } from "@/ui/Failure";
 import { StatusBadge } from "@/ui/StatusBadge";
 import { useTitle } from "@/ui/useTitle";
 import { AttemptsCard } from "./AttemptsCard";
+import { CheckpointsCard } from "./CheckpointsCard";
 import { CurveCard } from "./CurveCard";
 import { NotesCard } from "./NotesCard";
 import { ParametersCard } from "./ParametersCard";
@@ -66,6 +67,7 @@ export default function Trial({ id, trialId }: { id: string; trialId: string }) 
         </div>
       </div>
       <AttemptsCard trial={data} />
+      <CheckpointsCard trial={data} />
       <TrialTabs id={id} trial={data} />
     </div>
   );

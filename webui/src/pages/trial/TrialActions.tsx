@@ -39,6 +39,16 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
     mutationFn: () => answerOf(api.POST("/api/v1/experiments/{id}/trials/{trialId}/stop", { params })),
     onSuccess: () => say(text.killed(trial.sequence)),
   });
+  const pause = useMutation({
+    ...shared,
+    mutationFn: () => answerOf(api.POST("/api/v1/experiments/{id}/trials/{trialId}/pause", { params })),
+    onSuccess: () => say(text.paused(trial.sequence)),
+  });
+  const resume = useMutation({
+    ...shared,
+    mutationFn: () => answerOf(api.POST("/api/v1/experiments/{id}/trials/{trialId}/resume", { params })),
+    onSuccess: () => say(text.resumed(trial.sequence)),
+  });
   const retry = useMutation({
     mutationFn: () =>
       answerOf(
@@ -59,6 +69,16 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
   const refused = profile === undefined ? null : whyNoTrial(profile.status);
   return (
     <div className="row" role="group" aria-label={text.label}>
+      {served && trial.status === "PAUSED" ? (
+        <Button disabled={resume.isPending} onClick={() => resume.mutate()}>
+          {text.resume}
+        </Button>
+      ) : null}
+      {served && trial.detail !== "stopping" && (trial.status === "RUNNING" || trial.status === "WAITING") ? (
+        <Button disabled={pause.isPending} onClick={() => pause.mutate()}>
+          {text.pause}
+        </Button>
+      ) : null}
       {served && LIVE_STATUSES.includes(trial.status) ? (
         <Button look="danger" onClick={() => setDialog("kill")}>
           {text.kill}

@@ -46,6 +46,7 @@ const TRIAL: Schemas["TrialDetail"] = {
   logPath: "",
   sets: null,
   jobs: [],
+  checkpoints: [],
 };
 
 test("a trial's time is told without gaps", () => {
