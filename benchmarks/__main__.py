@@ -33,6 +33,7 @@ PROGRAMS = {
     "latency": ("--reports", "100", "--stops", "6"),
     "slow_tuner": ("--reports", "100", "--requests", "60", "--pairs", "1"),
     "throughput": ("--trials", "60", "--pairs", "1"),
+    "checkpoints": ("--saves", "5", "--pauses", "3"),
     "ingest": ("--reports", "5000", "--runs", "1"),
     "idle": ("--trials", "100", "--seconds", "5"),
     "many": ("--experiments", "10", "--seconds", "5"),

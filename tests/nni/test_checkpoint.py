@@ -259,8 +259,8 @@ def test_a_question_whether_to_save_is_cheap(trial: Trial) -> None:
     out = run(
         trial,
         CLOCK + "for n in range(1000):\n    assert not nni.should_checkpoint()\nprint(len(looks))\n"
-        "Clock.now += 0.04\nassert not nni.should_checkpoint()\nprint(len(looks))\n"
-        "Clock.now += 0.02\nassert not nni.should_checkpoint()\nprint(len(looks))\n",
+        "Clock.now += 0.009\nassert not nni.should_checkpoint()\nprint(len(looks))\n"
+        "Clock.now += 0.002\nassert not nni.should_checkpoint()\nprint(len(looks))\n",
     )
     assert out.split() == ["1", "1", "2"]
 

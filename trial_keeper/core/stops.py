@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trial_keeper.core.seals import Seals
 
 RETRY_S = 1.0
-SAVE_LOOK_S = 0.02  # pause between two looks whether a trial has saved its state
+SAVE_LOOK_S = 0.005  # pause between two looks whether a trial has saved its state
 KILL_GRACE_S = 10.0
 OBEY_S = 12.0  # after the grace, a shim needs at most this time to kill all processes or give up
 KILLS = 5  # most tries to kill a shim, one per second
