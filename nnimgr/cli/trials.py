@@ -113,7 +113,7 @@ def _cause_lines(trials: list[dict[str, Any]], experiment_id: str) -> list[str]:
 
 
 def _seconds(trial: Mapping[str, Any], now: datetime) -> float | None:
-    if trial["startedAt"] is None:
+    if trial["startedAt"] is None or trial["status"] == "PAUSED":
         return None
     end = now if trial["endedAt"] is None else datetime.fromisoformat(trial["endedAt"])
     return max(0.0, (end - datetime.fromisoformat(trial["startedAt"])).total_seconds())

@@ -192,6 +192,10 @@ class Maker:
 
         return dict(eventually(look, f"trial {sequence}")[0])
 
+    def trial(self, known: dict[str, Any]) -> dict[str, Any]:
+        """Return the trial as it is now."""
+        return dict(self.call("GET", f"/trials/{known['id']}"))
+
     def trials(self, status: str, number: int = 1) -> list[dict[str, Any]]:
         """Wait until at least this many trials have the status and have reported something; return them."""
 

@@ -36,6 +36,12 @@ while parameters is not None:
     if act == "worse":
         nni.report_intermediate_result(-100)
         wait()
+    if act == "save":
+        state = nni.load_checkpoint() or {"n": 0}
+        for n in range(state["n"], 5):
+            nni.save_checkpoint({"n": n + 1}, step=n + 1, metric=x + n)
+            if not state["n"] and n == 2:
+                wait()
     nni.report_intermediate_result(x)
     if act == "wait":
         wait()
@@ -85,7 +91,7 @@ class Mine(Tuner):
             open("/tmp/nnimgr-fixture/died", "w").close()
             os._exit(9)
 """
-ACTS = ["good", "worse", "wait", "deaf", "fail", "flaky", "broken", "dict", "mute", "several"]
+ACTS = ["good", "worse", "wait", "deaf", "fail", "flaky", "broken", "dict", "mute", "several", "save"]
 SPACE = {
     "act": {"_type": "choice", "_value": ACTS},
     "x": {"_type": "uniform", "_value": [0, 1]},
@@ -284,6 +290,21 @@ def detached(made: Maker) -> None:
     made.lose_power()
 
 
+def saved(made: Maker) -> None:
+    """STOPPED: a trial that was paused and continued, a paused one, and one that the stop has paused."""
+    made.create(SPACE, trialConcurrency=3, maxTrialNumber=3, initialParameters=sets("save", "save", "save"))
+    first, second, _ = made.trials("RUNNING", 3)
+    for trial in (first, second):
+        eventually(lambda trial=trial: made.trial(trial)["intermediates"] == 3, "three results")
+        made.call("POST", f"/trials/{trial['id']}/pause")
+    made.trials("PAUSED", 2)
+    made.call("POST", f"/trials/{first['id']}/resume")
+    made.trials("SUCCEEDED")
+    made.call("POST", "/stop")
+    made.trials("PAUSED", 2)
+    made.leave()
+
+
 def annotated(made: Maker) -> None:
     """DONE: trials with notes and tags, one whose note and tags were removed, and saved views."""
     made.create(SPACE, maxTrialNumber=4, initialParameters=sets("good", "dict", "fail", "good"))
@@ -316,5 +337,6 @@ SCENARIOS: Mapping[str, Callable[[Maker], None]] = {
         silent,
         detached,
         annotated,
+        saved,
     )
 }
