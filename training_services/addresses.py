@@ -28,7 +28,8 @@ class Reach(NamedTuple):
 class PrivateDoor(NamedTuple):
     """Unix socket of the server at which an SSH tunnel from a keeper's machine ends.
 
-    ``path`` may be valid in this process only. ``fingerprint``: SHA-256 (hex) of the server's certificate.
+    ``path``: path of the socket for this process; other processes may be unable to use it, because it may
+    begin with ``/proc/self``. ``fingerprint``: SHA-256 (hex) of the server's certificate.
     """
 
     path: Path

@@ -121,9 +121,10 @@ class ServiceUnavailable(ServiceError):
 class Origin:
     """Checkpoint from which an attempt continues: number ``number`` of the trial's attempt ``attempt``.
 
-    ``keeper_id``: keeper of the host that has the files; the attempt has to run there. ``step``: as the trial
-    reported it. ``position``, ``reports``: number of frames and of intermediate results up to the checkpoint,
-    over all attempts that led to it. The new attempt's frames and results are counted from there.
+    ``keeper_id``: keeper of the host that has the files; the attempt has to run there. ``step``: the
+    trial's own count of its progress, or None. ``position``, ``reports``: number of frames and of
+    intermediate results up to the checkpoint, over all attempts that led to it. The new attempt's frames
+    and results are counted from there.
     """
 
     attempt: int
@@ -138,8 +139,8 @@ class Origin:
 class TrialJobSpec:
     """Attempt at a trial, which the core asks the training service to run.
 
-    ``parameter_text`` is the exact content of ``parameter.cfg``. The last five fields are committed facts
-    about the job. They are set when the job is submitted again after a restart of the server.
+    ``parameter_text`` is the exact content of ``parameter.cfg``. The fields ``place`` to ``started`` are
+    committed facts about the job. They are set when the job is submitted again after the server's restart.
     """
 
     id: str
@@ -150,7 +151,8 @@ class TrialJobSpec:
     place: JobPlaced | None = None
     stop: StopOrdered | None = None
     updates: tuple[tuple[UpdateOrdered, str], ...] = ()
-    # number of metric frames that the core has committed; the frames before the origin count as well
+    # number of metric frames that the core has committed, including the frames of earlier attempts up to the
+    # checkpoint from which this attempt continues
     recorded: int = 0
     started: bool = False
     origin: Origin | None = None  # None: the attempt starts from the beginning
@@ -388,14 +390,17 @@ class TrainingService(abc.ABC):
     async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
         """Return the list of files that the job has written.
 
-        For ``keeper_id`` and errors, see ``read_log``.
+        ``keeper_id``: keeper that ran the job. Raises FileNotFoundError and ServiceUnavailable (the host
+        cannot be reached, or no longer exists).
         """
 
     @abc.abstractmethod
     def read_file(self, job_id: str, path: str, *, keeper_id: str | None = None) -> AsyncIterator[bytes]:
         """Yield the content of one of the job's files in chunks, up to the file's current size.
 
-        Only regular files are read, not links. For ``keeper_id`` and errors, see ``read_log``.
+        Only regular files are read, not links. ``keeper_id``: keeper that ran the job. Raises
+        FileNotFoundError, ValueError (invalid path) and ServiceUnavailable (the host cannot be reached, or no
+        longer exists).
         """
 
     def machines(self) -> Sequence[Machine]:

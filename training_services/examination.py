@@ -23,8 +23,8 @@ TRIAL_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Inputs of the checks of ``nnictl doctor``. ``home``: the server's folder, whose disk experiments
-    fill.
+    """Inputs of the checks of ``nnictl doctor``. ``home``: the server's folder, where experiments are
+    stored.
     """
 
     context: ExperimentContext
@@ -75,5 +75,5 @@ async def run_one_trial(
         took = await rehearse(service, experiment_id=experiment_id, limit_s=limit_s)
     except ServiceError as error:
         return Finding(machine=machine, check=Check.TRIAL, level=Level.FAULT, sentence=str(error))
-    sentence = f"a trial that does nothing ran, and both its results arrived, in {took:.1f} s"
+    sentence = f"a trial that does nothing ran in {took:.1f} s, and its two results have arrived"
     return Finding(machine=machine, check=Check.TRIAL, level=Level.OK, sentence=sentence)

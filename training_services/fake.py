@@ -152,7 +152,8 @@ class _Job:
     # Parameter sets that the job has received while it runs, as JSON records.
     parameters: dict[int, str] = field(default_factory=dict)
     wanted: int = 0  # number of the parameter set that was requested last
-    # Number of the next frame and of the next intermediate result. They begin after the job's origin.
+    # Number of the next frame and of the next intermediate result. The frames and results before the
+    # checkpoint from which the job continues are included.
     frames: int = 0
     sequence: int = 0
     checkpoints: int = 0
@@ -192,7 +193,7 @@ class FakeService(TrainingService):
         self._scripts[trial_id] = deque(attempts)
 
     def resume(self, job_id: str) -> None:
-        """Continue the script of a job that pauses at ``hold``."""
+        """Continue the script of a job that is paused at a step made by ``hold``."""
         job = self._jobs[job_id]
         job.held = False
         self._play(job)

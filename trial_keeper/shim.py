@@ -364,7 +364,7 @@ class _Shim:
             try:
                 os.fdatasync(self._metrics)
             except OSError as error:
-                complain(f"shim: {self._directory}: fdatasync of the metrics: {error}")
+                complain(f"shim: the metrics in {self._directory} could not be flushed to disk: {error}")
         else:
             self._flush_pause = min(LAST_FLUSH_PAUSE_S, self._flush_pause * 2)
         self._flush_at = now + self._flush_pause
@@ -400,7 +400,7 @@ class _Shim:
         return line[:SHOWN].decode(errors="replace")
 
     def _append(self, line: bytes, *, later: bool = False) -> None:
-        """Write a line of the claim. If the disk is full, retry here or, with ``later``, while watching."""
+        """Append a line to the claim file. On a full disk, retry here; with ``later``, ``_flush`` retries."""
         self._lines += line
         self._unwritten += line
         while not self._put() and not later:

@@ -77,8 +77,8 @@ Answer (200, JSON)::
                                    checkpoint in the folder of an earlier attempt on this host, from which
                                    the attempt continues; left out: it starts from the beginning
 
-With ``save`` the keeper asks the trial to save its state, and waits for this at most so long, before it stops
-the attempt. It does not wait for a trial that does not look for such requests. If the checkpoint of
+With ``save`` the keeper asks the trial to save its state, and waits at most this number of seconds before it
+stops the attempt. It does not wait for a trial that does not look for such requests. If the checkpoint of
 ``origin`` is missing, the command is not started, and the attempt ends with the reason CHECKPOINT_LOST.
 
 With ``code`` the attempt gets its own copy in ``<directory>/code``, which is its working directory (``cwd``
@@ -150,7 +150,7 @@ if TYPE_CHECKING:
     class Start(_Start, total=False):
         """Body of a start command.
 
-        Once a shim has claimed the attempt, the journal keeps only ``_Start``'s fields.
+        Once a shim has claimed the attempt, the journal keeps only ``boot_id`` and ``directory``.
         """
 
         trial_id: str
@@ -283,7 +283,7 @@ def decode_request(body: bytes) -> tuple[dict[str, Any], dict[str, list[bytes]]]
     """
     end = body.find(b"\n")
     if end < 0:
-        raise WireError("the header line does not end")
+        raise WireError("the request's header line does not end")
     try:
         header = json.loads(body[:end])
         sizes = [(job, attempt["events"]) for job, attempt in header["attempts"].items()]
@@ -299,7 +299,9 @@ def decode_request(body: bytes) -> tuple[dict[str, Any], dict[str, list[bytes]]]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WireError(f"bad header: {error}") from error
     if at != len(body):
-        raise WireError(f"payloads of {at - end - 1} bytes announced, {len(body) - end - 1} sent")
+        raise WireError(
+            f"the request announces {at - end - 1} bytes of payloads, but has {len(body) - end - 1}"
+        )
     return header, payloads
 
 

@@ -125,7 +125,7 @@ trialCode: archive
         ("image: a\nresources: {gpus: 1}", "resources.gpus: unknown field; did you mean 'gpu'?"),
         (
             "image: a\nresources: {cpu: 1, requests: {cpu: 2}}",
-            "exp.yml:9:34: trainingService.resources.requests.cpu: asks for 2, more than the limit, ",
+            "exp.yml:9:34: trainingService.resources.requests.cpu: the request of 2 is more than ",
         ),
         ("image: a\nnodeSelector: {gpu: true}", "nodeSelector.gpu: must be text, not True"),
         ("image: a\nnodeSelector: {gpu: a/b}", "'a/b' is not a valid label value"),

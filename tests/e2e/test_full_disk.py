@@ -85,7 +85,10 @@ def test_the_keeper_has_no_room(tmp_path: Path) -> None:
         keeper.fill()
         said = here.saying(NO_SPACE)
         assert "on this machine: " in said
-        journal, claims = "the keeper's journal cannot be written", "no trial can be prepared here at present"
+        journal, claims = (
+            "the keeper's journal cannot be written",
+            "the keeper cannot prepare any trial at present",
+        )
         assert f"{journal}: {NO_SPACE}" in said or f"{claims}: {NO_SPACE}" in said
         assert NO_SPACE in here.server.said
         keeper.free()

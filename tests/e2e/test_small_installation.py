@@ -81,8 +81,8 @@ def test_an_experiment_runs_without_any_extra(tmp_path: Path) -> None:
         ),
         (
             CONFIG.replace("local", "kubernetes, image: lab"),
-            "exp.yml:8:19: trainingService.platform: needs the package kubernetes, which this Python does "
-            "not have; install it with: pip install 'nnimgr[kubernetes]'",
+            "exp.yml:8:19: trainingService.platform: the platform needs the package kubernetes, which "
+            "this Python does not have; install it with: pip install 'nnimgr[kubernetes]'",
         ),
     ],
     ids=["a tuner", "a platform"],

@@ -316,7 +316,7 @@ def test_resources(resources: str, wants: Wants, limits: Any, requests: Any) -> 
             "{requests: {memory: 1Gi}}",
             Wants(None, None, 512),
             ("resources", "requests", "memory"),
-            "asks for 1Gi, more than the limit, which is 512Mi",
+            "the request of 1Gi is more than the limit of 512Mi",
         ),
     ],
 )

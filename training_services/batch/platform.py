@@ -126,4 +126,6 @@ async def answer_of(platform: BatchPlatform, name: str, call: Awaitable[T]) -> T
     except TimeoutError as error:
         if not limit.expired():
             raise
-        raise TimeoutError(f"its call of {name}() has not returned within {platform.call_s:g} s") from error
+        raise TimeoutError(
+            f"the platform's method {name}() has not returned within {platform.call_s:g} s"
+        ) from error

@@ -90,13 +90,13 @@ class Caller:
     def bind(self, instance: str, boot_id: str) -> None:
         """Accept calls only from this directory (``instance``) and boot of the keeper from now on.
 
-        Its calls are answered when the fact KeeperBound is committed.
+        The keeper's calls are answered when the core has committed this (as the fact KeeperBound).
         """
         self.instance, self.boot_id = instance, boot_id
         self.binding = ("bound", instance, boot_id)
 
     def bound_committed(self, instance: str, boot_id: str) -> None:
-        """Record that the fact KeeperBound for this directory (``instance``) and boot is committed."""
+        """Record that the core has committed from which directory and boot the keeper calls."""
         if self.binding == ("bound", instance, boot_id):
             self.binding = None
 

@@ -101,7 +101,7 @@ class Commands:
             yield seq, self._orders.find(seq)
 
     def renumber(self, job: Job, seen: int) -> None:
-        """Give the job's stops and updates with numbers up to ``seen`` new numbers.
+        """Replace the numbers up to ``seen`` of the job's stops and updates by new numbers.
 
         The keeper has already received these numbers with other commands, and would ignore them.
         """
@@ -136,9 +136,9 @@ class Commands:
     def outgoing(self, jobs: Mapping[str, Job]) -> list[Sequence[Any]]:
         """Return the committed commands that the keeper has not received, in order.
 
-        A command without effect, such as the start of a lost job, is sent as "nop". But a keeper that has
-        carried out this start and lost its record gets the start again, so that it knows which attempt to
-        stop.
+        A command without effect, such as the start of a lost job, is sent as "nop". But if the keeper has
+        carried out this start and then lost its own record of it, the start is sent again, so that the keeper
+        knows which attempt to stop.
         """
         commands: list[Sequence[Any]] = []
         for seq in range(self.seen + 1, min(self._orders.committed, self.seen + MAX_COMMANDS) + 1):

@@ -56,8 +56,8 @@ class HostGone(ServiceError):
 class KeeperFiles(Protocol):
     """Reader of the files that jobs have written on a host, with or without the help of its keeper.
 
-    ``parts`` is the path from the experiment's directory to a job's folder. The methods raise the same errors
-    as ``TrainingService.read_log``.
+    ``parts`` is the path from the experiment's directory to a job's folder. The methods raise
+    FileNotFoundError, ValueError (invalid path) and ServiceUnavailable (the host cannot be reached).
     """
 
     def read(
@@ -94,9 +94,9 @@ class KeeperHost(abc.ABC):
 
     ``wants``: needs of each job; None: the needs that the experiment gives. The platform calls ``changed``
     when ``obstacle`` has changed. ``passing``: the machine was created for certain jobs and is removed after
-    them. No second keeper is ever started there, so ``manager.json`` needs no write number, and the keeper
-    does not count as silent before its first call. ``call_margin``: a healthy keeper calls again within this
-    time after an answer.
+    them. No second keeper is ever started there, so the token in ``manager.json`` needs no number of the
+    file's version, and the keeper does not count as silent before its first call. ``call_margin``: a healthy
+    keeper calls again within this time after an answer.
     """
 
     keeper_id: str
@@ -253,7 +253,7 @@ def start_order(
         "NNI_RESUME_DIR": None,  # the keeper sets it if the trial continues from a checkpoint
         "NNI_RESUME_STEP": None if job.origin is None else _text_of(job.origin.step),
         "NNI_RESUME_REPORTS": None if job.origin is None else str(job.origin.reports),
-        # Unset the server's ranks of distributed training, which could prevent the trial from reporting.
+        # Unset the server's own rank in a distributed job: NNI's SDK reports results of the first rank only.
         **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")),
     }
     if gpus is not None and context.trial_gpu_number is not None:
@@ -282,7 +282,7 @@ def _text_of(step: int | None) -> str | None:
 
 
 def _origin(trial_id: str, origin: Origin) -> Mapping[str, Any]:
-    """Return ``origin`` of the start command, as ``trial_keeper.wire`` describes it."""
+    """Return the field ``origin`` of a start command: the checkpoint from which the attempt continues."""
     return {
         "directory": "/".join(attempt_folder(trial_id, origin.attempt)),
         "number": origin.number,

@@ -188,7 +188,8 @@ async def _take_read(desk: KeeperDesk, number: str, receive: Receive) -> Answer:
     try:
         return Answer(HTTPStatus.OK, {}) if await receive_read(stream, receive) else _NOBODY
     finally:
-        stream.lose("was cut off while it read the file")  # no effect if the read is complete
+        # This has no effect if the read is complete.
+        stream.lose(f"keeper {stream.keeper_id} was cut off while it read the file")
 
 
 async def _held(call: Call, receive: Receive) -> Answer:

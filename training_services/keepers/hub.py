@@ -75,13 +75,13 @@ def _refusal(status: HTTPStatus, sentence: str, **more: str) -> Answer:
     return Answer(status, {"error": sentence, **more})
 
 
-_CLOSED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The experiment is not open here at present.")
+_CLOSED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The experiment is not open on this server now.")
 _REMOVED = _refusal(
     HTTPStatus.CONFLICT, "The machine of this keeper was removed from the experiment.", reason="instance"
 )
 _UNKNOWN = _refusal(
     HTTPStatus.UNAUTHORIZED,
-    "No keeper with this token is served here at present: the token is wrong, or its experiment is not open.",
+    "This server has no keeper with this token now: the token is wrong, or the experiment is not open.",
 )
 _NO_DIGEST = "0" * 64  # compared if the keeper is unknown; not the hash of any token
 _UNCOMMITTED = _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "The content of this call is not recorded yet.")
@@ -239,11 +239,11 @@ class KeeperDesk:
         stream: ReadStream | None = None,
     ) -> AsyncGenerator[bytes, None]:
         if not self.open:
-            raise ServiceUnavailable("the experiment is not open here at present")
+            raise ServiceUnavailable("the experiment is not open on this server now")
         if len(self._reads) >= MAX_READS:
             raise ServiceUnavailable(
                 f"{len(self._reads)} files of the machine of keeper {self.link.keeper_id} "
-                "are being read already"
+                "are being read already: try again later"
             )
         found = ReadStream(self.link.keeper_id) if stream is None else stream
         number = secrets.randbits(48)

@@ -45,7 +45,7 @@ class Job:
     commands: list[int] = field(default_factory=list)
     sought: bool = False  # True: the start was sent again because the keeper did not know the job
     # Number of the first frame of the job, above 0 if the job continues from a checkpoint. The keeper counts
-    # the frames of the job's own metrics file; the numbers of this server begin with ``base``.
+    # the frames of the job's own metrics file from 0; the server counts the same frames from ``base``.
     base: int = 0
     reports: int = 0  # number of intermediate results before the job
     received: int = 0  # number of metric frames passed to the core, and of the frames before the job

@@ -47,8 +47,8 @@ class Jobs:
     """Table of the jobs of one keeper.
 
     ``untold``: number of metric frames that were committed, but not acknowledged to the keeper yet;
-    ``fresh``: the jobs of these frames. ``ended``: jobs whose end came with the current request. ``verdict``:
-    see ``KeeperHost.verdict``.
+    ``fresh``: the jobs of these frames. ``ended``: jobs whose end came with the current request. ``verdict``
+    returns a sentence if the job itself has caused the end of its host, else None.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class Jobs:
         return events
 
     def renumber(self, seen: int) -> None:
-        """Give the jobs' stops and updates new numbers, because the keeper knows more commands than the
+        """Give new numbers to the jobs' stops and updates, because the keeper knows more commands than the
         database.
 
         The keeper ignores all commands with numbers up to ``seen``, also if this server has used a number a

@@ -29,7 +29,7 @@ class LeaseWatch:
     def begin(self) -> None:
         """Start the timer.
 
-        The lease counts from now, because the server may have answered until its restart.
+        The lease counts from now, because the previous server may have answered the keeper until now.
         """
         self._desk.answered_at = asyncio.get_running_loop().time()
         self._look()

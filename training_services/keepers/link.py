@@ -50,7 +50,8 @@ class KeeperLink:
     """Server's side of the protocol with one keeper, from one start of the server to the next.
 
     ``status`` is the keeper's sentence about its own state; ``facts`` is its last report on its host. While
-    ``leaving`` is True, answers order the keeper to exit. ``verdict``: see ``KeeperHost.verdict``.
+    ``leaving`` is True, answers order the keeper to exit. ``verdict`` returns a sentence if the job on the
+    host has caused the end of the host, else None.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class KeeperLink:
         self._reads: dict[int, Sequence[Any]] = {}  # orders to send a file that are not carried out yet
         self._unsent: set[int] = set()  # orders to send a file that no answer has contained yet
         # Checkpoints to delete, for the next answer: folder -> (highest number, numbers to keep). If the
-        # answer is lost, they are deleted with the next ones of the same folder.
+        # answer is lost, they are deleted with the next checkpoints of the same folder.
         self._prunes: dict[str, tuple[int, tuple[int, ...]]] = {}
 
     @property
@@ -130,7 +131,8 @@ class KeeperLink:
         """Apply a keeper's request and return the result. A request that arrives again or late changes
         nothing.
 
-        For ``newest`` and the error Refused, see ``Caller.check``.
+        ``newest``: the keeper has read the latest version of its ``manager.json``. Raises Refused if this
+        server must not answer the keeper.
         """
         caller = self.caller
         caller.check(request, newest=newest)
@@ -186,7 +188,8 @@ class KeeperLink:
         commands.take(seen=request.seen_cmd)
         if not self.ready:
             self.caller.ready = True
-            # In the core, jobs that ended before the server's restart may wait for KeeperAcknowledged.
+            # Jobs that ended before the server's restart may still wait in the core for the fact that the
+            # keeper has carried out all commands for them.
             awaited = commands.last > 0
             commands.acked = request.acked_cmd
         for seq, command in commands.acknowledge(request.acked_cmd):

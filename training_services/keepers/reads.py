@@ -126,18 +126,20 @@ class ReadStream:
                 message = await receive()
         except TimeoutError:
             if not self._left:
-                self.lose(f"has sent nothing for {SILENT_S:g} s while it read the file")
+                self.lose(
+                    f"keeper {self.keeper_id} has sent nothing for {SILENT_S:g} s while it read the file"
+                )
             return None
         finally:
             self._wait = None
         if message["type"] == "http.disconnect":
-            self.lose("was cut off while it read the file")
+            self.lose(f"keeper {self.keeper_id} was cut off while it read the file")
             return None
         return message
 
-    def lose(self, how: str) -> None:
-        """End the stream with an error. ``how`` completes the sentence "keeper NAME ..."."""
-        self.finish(ServiceUnavailable(f"keeper {self.keeper_id} {how}"))
+    def lose(self, sentence: str) -> None:
+        """End the stream with an error that says this sentence."""
+        self.finish(ServiceUnavailable(sentence))
 
 
 async def receive_read(stream: ReadStream, receive: Receive) -> bool:
@@ -158,7 +160,7 @@ async def receive_read(stream: ReadStream, receive: Receive) -> bool:
                     break
                 kind, left, head = head[:1], int.from_bytes(head[1:], "big"), b""
                 if kind not in _LIMITS or left > _LIMITS[kind]:
-                    stream.lose("has sent an invalid answer")
+                    stream.lose(f"keeper {stream.keeper_id} has sent an invalid answer")
                     return False
                 continue
             piece = content[at : at + left]
@@ -172,7 +174,7 @@ async def receive_read(stream: ReadStream, receive: Receive) -> bool:
                     _finish(stream, end)
                     return True
         if not message.get("more_body", False):
-            stream.lose("was cut off while it read the file")
+            stream.lose(f"keeper {stream.keeper_id} was cut off while it read the file")
             return False
     return False
 
@@ -182,7 +184,7 @@ def _finish(stream: ReadStream, end: bytes) -> None:
         said = json.loads(end)
         kind, sentence, complete = said["error"], str(said["sentence"]), bool(said["complete"])
     except (ValueError, KeyError, TypeError):
-        stream.lose("has sent an invalid answer")
+        stream.lose(f"keeper {stream.keeper_id} has sent an invalid answer")
         return
     stream.complete = complete
     if kind is None:

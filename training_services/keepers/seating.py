@@ -29,8 +29,8 @@ async def make_seat(
 ) -> KeeperSeat:
     """Return a seat for the host. ``record``: the committed record of the host's keeper, or None.
 
-    The token in ``manager.json`` is used again if it is the committed token. For ``deliver``, see
-    ``KeeperDesk``.
+    The token in ``manager.json`` is used again if it is the committed token. ``deliver`` receives
+    the keeper's desk and the result of each request of the keeper.
     """
     context = platform.context
     manager = await host.read_manager()

@@ -15,7 +15,7 @@ from training_services.platform import ConfigFault
 __all__ = ["faults"]
 
 _NO_CLIENT = (
-    "needs the package kubernetes, which this Python does not have; install it with: "
+    "the platform needs the package kubernetes, which this Python does not have; install it with: "
     "pip install 'nnimgr[kubernetes]'"
 )
 

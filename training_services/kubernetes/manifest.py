@@ -243,7 +243,7 @@ def container_resources(config: KubernetesConfig, wants: Wants) -> dict[str, Any
         if less is None:
             continue
         if name in limits and parse_quantity(less) > parse_quantity(limits[name]):
-            sentence = f"asks for {less}, more than the limit, which is {limits[name]}"
+            sentence = f"the request of {less} is more than the limit of {limits[name]}"
             raise ResourceFault(("resources", "requests", name), sentence)
         requests[name] = less
     if gpus:
@@ -463,7 +463,7 @@ def _metadata(belonging: Belonging, name: str, tags: Mapping[str, str]) -> dict[
 def _variable_key(name: str) -> str:
     """Return the key in the Secret for the value of an environment variable.
 
-    The other keys there are ids of keepers, which contain no dot.
+    It contains a dot, so it differs from the Secret's other keys, which are ids of keepers.
     """
     return f"env.{name}"
 

@@ -31,7 +31,8 @@ __all__ = ["Acts", "OwnPods", "PodQueue", "SharedPods"]
 
 FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds the cost of an event
 FAILURES = 3  # consecutive pods that may fail to start; after that the job is not retried
-# first and longest pause before a new pod is created, after pods whose keepers have never called
+# Pause before a new pod is created if the keeper of the last pod never called. It grows from the first value
+# to the second.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 
 
@@ -232,7 +233,8 @@ class SharedPods(PodQueue):
         self._coming: dict[str, None] = {}
         self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
         self._gone = 0  # number of pods in a row whose keepers have never called
-        # number of pods in ``_gone`` for which a retry would not help, because the cluster was not the cause
+        # number of pods, since a keeper last called, for which a retry would not help, because the cluster
+        # was not the cause of their end
         self._failed = 0
         self._pause: asyncio.TimerHandle | None = None
 

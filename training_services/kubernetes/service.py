@@ -276,7 +276,8 @@ class KubernetesService(KeeperService):
                 if file.path in LOG_NAMES:
                     await _copy(seat, parts, file.path, folder)
         except (TimeoutError, OSError, ServiceError) as error:
-            logger.warning("experiment %s: the logs of %s: %s", self.context.experiment_id, job_id, error)
+            experiment = self.context.experiment_id
+            logger.warning("experiment %s: could not copy the logs of %s: %s", experiment, job_id, error)
 
     async def _fetched(self, job_id: str) -> None:
         """Wait until the logs of the ended job have been copied to the server."""

@@ -370,7 +370,8 @@ def _doubt(
     """Return why the pod may no longer run, or will end soon; None if there is no sign of that."""
     conditions = {_text(item.get("type")): item for item in _items(status.get("conditions"))}
     ready, containers = conditions.get("Ready", {}), conditions.get("ContainersReady", {})
-    # If only Ready is False, the control plane has set it because the node is silent: kubelet sets both.
+    # Kubelet sets Ready and ContainersReady. If only Ready is False, the control plane has set it, because
+    # the node is silent.
     apart = ready.get("status") == "False" and containers.get("status") == "True"
     silent = "Unknown" in (status.get("phase"), ready.get("status")) or status.get("reason") == "NodeLost"
     if silent or (apart and not spec.get("readinessGates")):

@@ -247,7 +247,7 @@ class Site:
     async def _belonging(self) -> Belonging:
         """Create the objects that all pods need, unless this was done before. Raises ServiceError.
 
-        Return the owner that all other objects of the experiment must name.
+        Return the data that all other objects need, such as the uid of the ConfigMap that owns them.
         """
         if self._making is None or (self._making.done() and not _succeeded(self._making)):
             self._making = asyncio.ensure_future(self._begin())

@@ -73,7 +73,8 @@ class JobWatch:
     """Watch of the Jobs and pods in the cluster that have the experiment's label and ``labels``.
 
     ``changed`` is called on the event loop with the names of all Jobs whose state has changed. It is called
-    without names when ``trouble`` or ``known`` has changed.
+    without names when the cluster stops or starts to answer (``trouble``), or when all Jobs and pods are
+    listed for the first time (``known``).
     """
 
     def __init__(
@@ -134,12 +135,13 @@ class JobWatch:
         return None if known is None else known.sighting
 
     def told(self) -> None:
-        """Call ``changed`` without names, because ``trouble`` or ``known`` has changed."""
+        """Call ``changed`` without names, because the properties ``trouble`` or ``known`` have changed."""
         self._changed(())
 
     def saw(self, names: Collection[str | None]) -> None:
-        """Compute the states of these Jobs again, and report those that have changed. None among them is
-        ignored.
+        """Compute the states of these Jobs again, and report those that have changed.
+
+        An entry None in ``names`` is skipped.
         """
         different = []
         for name in (name for name in names if name is not None):
@@ -210,7 +212,7 @@ class JobWatch:
             return None
         name = note.name if note.kind == "Job" else self._pod_jobs.get(note.name)
         known = None if name is None else self._jobs.get(name)
-        # The warning may come before its object was seen, or the object belongs to another owner.
+        # The Job or pod may not have been seen yet, or may not belong to this experiment.
         if known is None:
             self._early[note.kind, note.name] = note.sentence
             while len(self._early) > KEPT_EARLY:

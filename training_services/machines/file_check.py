@@ -17,10 +17,11 @@ Look = Callable[[], str | None]
 
 
 class FileCheck:
-    """Looks for an obstacle in a thread, and does not let the event loop wait long for the thread.
+    """Runs a check of files in a thread, and does not let the event loop wait long for the thread.
 
-    ``look`` returns a sentence about an obstacle, or None. ``hangs``: the sentence while ``look`` does not
-    return. ``answered`` is called in the event loop when ``look`` returns after that.
+    ``look`` is the check: it returns a sentence about an obstacle, or None. ``hangs``: the sentence to return
+    instead while ``look`` does not return. ``answered`` is called in the event loop when ``look`` has
+    returned late.
     """
 
     def __init__(self, look: Look, *, hangs: str, answered: Callable[[], None]) -> None:
@@ -42,7 +43,7 @@ class FileCheck:
             return self._hangs
 
     def close(self) -> None:
-        """Call ``answered`` no more."""
+        """Stop reporting results: the function ``answered`` is not called any more."""
         self._closed = True
 
     def _call(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -56,7 +57,7 @@ class FileCheck:
 
 
 class _Worker:
-    """Thread for one look after the other. A daemon: a look that hangs does not keep the process alive."""
+    """Daemon thread that runs one check after the other. A hanging check does not keep the process alive."""
 
     def __init__(self) -> None:
         self.looks: SimpleQueue[tuple[Look, Future[str | None]]] = SimpleQueue()

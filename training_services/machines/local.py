@@ -144,7 +144,7 @@ class LocalKeeper(KeeperHost):
             await self._watch(process)
         error = _start_error(log, written)
         if error is not None:
-            raise ServiceError(f"it has ended; the end of its log: {error}")
+            raise ServiceError(f"the keeper has ended; the end of its log: {error}")
 
     async def _watch(self, process: WatchedProcess) -> None:
         """Return when the keeper has ended."""

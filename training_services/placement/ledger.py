@@ -143,7 +143,7 @@ class HostLedger:
         self._expected.update(dict.fromkeys(experiment_ids))
 
     def rebuilt(self, experiment_id: str) -> None:
-        """Record that the experiment has submitted its jobs again, or that no job of it is waited for."""
+        """Record that the experiment has submitted its jobs again, or that its jobs need not be awaited."""
         if experiment_id in self._expected:
             del self._expected[experiment_id]
             if not self._expected:
@@ -158,7 +158,7 @@ class HostLedger:
         self._listeners[owner] = _Listener(experiment_id, freed)
 
     def ignore(self, owner: object) -> None:
-        """Remove the owner's listener, its GPU readings, and the resources reserved for its experiment."""
+        """Forget an experiment's queue (``owner``): its listener, GPU readings and reserved resources."""
         listener = self._listeners.pop(owner, None)
         for machine in self._machines.values():
             machine.readings.pop(owner, None)
@@ -312,7 +312,7 @@ class HostLedger:
     def pass_on(self, experiment_id: str, job_id: str | None) -> None:
         """Transfer the experiment's reserved resources to this job, which needs the same amounts.
 
-        None: the experiment has no waiting job, so free the resources.
+        ``job_id`` None: the experiment has no waiting job, so free the resources.
         """
         hosts = self._waits_at.get(experiment_id)
         if not hosts:
@@ -371,8 +371,10 @@ class HostLedger:
         return self._machines.setdefault(host_id, _Machine())
 
     def _turn(self, experiment_id: str) -> tuple[int, int]:
-        """Return the experiment's key in the order of turns: fewest resources held, then longest without a
-        grant.
+        """Return a key for sorting experiments by whose turn is next.
+
+        First comes the experiment that holds the fewest resources; among equals, the one whose last placement
+        is the longest ago.
         """
         return self._holds.get(experiment_id, 0), self._grants.get(experiment_id, 0)
 

@@ -249,13 +249,13 @@ class JobQueue(Generic[S]):
         """Place a job that continues from a checkpoint, or return why it waits. Raises JobRejected."""
         seat = self._seat(keeper_id)
         if seat is None:
-            return Waits("waits for the machine that has its checkpoint")
+            return Waits("waits for the machine that has the trial's checkpoint")
         if (obstacle := self._obstacle(seat)) is not None:
             self._hindered[seat] = None
-            return Waits(f"{obstacle}; it has the trial's checkpoint")
+            return Waits(f"{obstacle}; {seat.host.name} has the trial's checkpoint")
         granted = self._ledger.place(self._need(job.id, seat), seat.host)
         if isinstance(granted, Waits):
-            return Waits(f"{granted.reason}; it has the trial's checkpoint")
+            return Waits(f"{granted.reason}; {seat.host.name} has the trial's checkpoint")
         placed = self._start(job, seat, granted)
         self._choice.offer(seat)
         return placed

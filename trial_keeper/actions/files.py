@@ -62,7 +62,7 @@ class Paths:
         return claim.old_prefix(self.folder(directory))
 
     def files(self, effect: fx.Read | fx.Count | fx.Watch) -> AttemptFiles:
-        """Return the location of the files of the attempt that ``effect`` names."""
+        """Return the location of the files of the attempt to which this effect belongs."""
         return AttemptFiles(self.folder(effect.directory), self.prefix(effect.job, effect.directory))
 
 

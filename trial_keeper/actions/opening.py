@@ -40,7 +40,11 @@ class Directory:
         self._log = log
 
     def open(self, status: str | None, host: Callable[[], HostCapacity | None]) -> Opened:
-        """Read the files of earlier keepers. For ``status`` and ``host``, see ``Identity``."""
+        """Read the files of earlier keepers.
+
+        ``status``: errors of the keeper itself at its start, or None. ``host`` returns the resources of the
+        machine, or None if they are unknown.
+        """
         found = journals.load(f"{self.path}/journal")
         damage = found.damage
         known = os.path.exists(f"{self.path}/instance")

@@ -128,7 +128,7 @@ class Performer:
         try:
             files.abort(self._paths.prefix(effect.job, effect.directory), self._directory.boot_id)
         except OSError as error:
-            self._log.write(f"{effect.job}: its claim could not be written: {error}")
+            self._log.write(f"the claim file of {effect.job} could not be written: {error}")
         return []
 
     def _abort(self, effect: fx.Abort) -> list[Effect]:

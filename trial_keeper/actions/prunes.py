@@ -41,8 +41,8 @@ class Prunes:
 def prune(folder: str, up_to: int, keep: list[int]) -> None:
     """Delete the checkpoints in the folder up to number ``up_to``, except those in ``keep``. Raises OSError.
 
-    A checkpoint loses its name first, so that no checkpoint is ever incomplete. What an earlier deletion has
-    left is deleted as well.
+    A checkpoint is renamed before its files are deleted, so that an incomplete one never counts as a
+    checkpoint. Files that an unfinished earlier deletion has left are deleted as well.
     """
     import shutil  # most keepers never need it
 

@@ -52,8 +52,8 @@ class UsageLog:
     ``attempts``: all attempts of the keeper. ``loads`` returns the last reading of the GPUs.
 
     The pause between two measurements equals the age of the newest attempt, but is at least ``pause_s`` and
-    at most ``LONGEST`` times ``pause_s``. So many experiments with long trials cost little. With many trials
-    the pause is longer, so that measurements use at most the share ``SHARE`` of one CPU.
+    at most ``LONGEST`` times ``pause_s``. Therefore many experiments with long trials cost little. With
+    many trials the pause is longer, so that measurements use at most the share ``SHARE`` of one CPU.
     """
 
     def __init__(

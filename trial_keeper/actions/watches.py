@@ -93,7 +93,7 @@ class Watches:
         except ProcessLookupError:
             return self._core.notified(now(), job)
         except OSError as error:
-            self._log.write(f"{job}: its shim cannot be watched: {error.strerror}")
+            self._log.write(f"the shim of {job} cannot be watched: {error.strerror}")
             fd = None
         if fd is not None and fd >= self._most_files - SPARE_FILES:
             os.close(fd)  # other work of the keeper needs descriptors as well
@@ -116,7 +116,7 @@ class Watches:
             if files.is_parted(found):
                 self._blind[job] = None
         except OSError as error:
-            self._log.write(f"{job}: its metrics file cannot be watched: {error.strerror}")
+            self._log.write(f"the metrics file of {job} cannot be watched: {error.strerror}")
             self._blind[job] = None
 
     def _on_shim_gone(self, job: str) -> None:

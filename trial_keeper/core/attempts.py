@@ -149,7 +149,7 @@ class Attempts:
             attempt.respawn_at = now + pause
             attempt.note = f"the attempt could not be prepared on its host and is tried again: {sentence}"
             self._reports.tell(attempt)
-            self._prepared(f"no trial can be prepared here at present: {sentence}")
+            self._prepared(f"the keeper cannot prepare any trial at present: {sentence}")
         self._held.look(attempt)
 
     def hurry(self, now: float) -> None:

@@ -72,9 +72,7 @@ class Stops:
             attempt.save = None
             self.save_seen(now, attempt.job, waits=False)
         for attempt in self.orphans():
-            self._held.out.append(
-                fx.Say(f"{attempt.job}: it is stopped because the host is about to shut down")
-            )
+            self._held.out.append(fx.Say(f"{attempt.job} is stopped because the host is about to shut down"))
             attempt.evicted = True
             self._stop(now, attempt, grace)
             self._ledger.append(stop_record(attempt))

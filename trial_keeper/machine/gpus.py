@@ -95,7 +95,7 @@ def read(ask: Ask, owner_of: Callable[[int], Owner | None]) -> Measured:
 def _rows(text: str, fields: int) -> list[list[str]]:
     """Split the output of ``nvidia-smi`` into lines and fields.
 
-    Lines with another number of fields are left out.
+    Lines that do not have the number ``fields`` of fields are skipped.
     """
     rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
     return [row for row in rows if len(row) == fields]

@@ -64,7 +64,7 @@ def strings(pid: int, name: str) -> list[str]:
 def program(arguments: list[str]) -> str:
     """Return the file to execute in order to start this process again with the command line ``arguments``.
 
-    If this process was started through a loader that names the Python, return the loader.
+    If the process was started through a dynamic loader, this is the loader: its arguments name the Python.
     """
     return arguments[0] if "/" in arguments[0] else sys.executable
 

@@ -213,7 +213,7 @@ async def test_a_platform_that_fails_is_asked_again_and_says_why(bench: Bench) -
 async def test_a_call_that_hangs_is_named_and_repeated(bench: Bench) -> None:
     bench.platform.hangs, bench.platform.call_s = True, 0.01
     bench.core.submit("aaaa1")
-    sentence = "fake: its call of submit() has not returned within 0.01 s; retrying"
+    sentence = "fake: the platform's method submit() has not returned within 0.01 s; retrying"
     await bench.until(lambda: bench.notices() == [sentence])
     bench.platform.hangs = False
     await bench.until(lambda: bool(bench.platform.submitted))

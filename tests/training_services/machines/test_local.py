@@ -272,7 +272,9 @@ async def test_a_keeper_that_cannot_work_says_why(
     await core.open(platform.make())
     platform.behave("aaaa1", Behaviour.REPORTS)
     job_id = core.submit("aaaa1")
-    error = f"it has ended; the end of its log: IsADirectoryError: [Errno 21] Is a directory: '{wake}'"
+    error = (
+        f"the keeper has ended; the end of its log: IsADirectoryError: [Errno 21] Is a directory: '{wake}'"
+    )
     start = "waits until the agent (keeper) on this machine has started"
     await core.waits(job_id, f"{start}: it could not be started: {error}")
     wake.rmdir()

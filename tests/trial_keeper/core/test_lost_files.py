@@ -98,6 +98,6 @@ def test_a_journal_that_was_cut_in_what_it_was_rewritten_with_is_not_whole(rig: 
 def test_a_host_where_nothing_can_be_prepared_says_so_until_it_can(rig: Rig) -> None:
     rig.order(start(1, "a"))
     rig.run(rig.core.shim_failed(rig.now, "a", "No space left on device"))
-    assert rig.core.status == "no trial can be prepared here at present: No space left on device"
+    assert rig.core.status == "the keeper cannot prepare any trial at present: No space left on device"
     rig.claim("a")
     assert rig.core.status is None
