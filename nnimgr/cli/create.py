@@ -14,6 +14,7 @@ from nnimgr.cli.summary import goal_of
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import (
+    RESUMABLE,
     check_id,
     post_experiment,
     refuse_nni,
@@ -77,7 +78,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.debug:
         terminal.warn("--debug has no effect: an experiment keeps the log level it was created with.")
     try:
-        entry = named_or_brought(home, args.id, args.experiment_dir)
+        entry = named_or_brought(home, args.id, args.experiment_dir, able=RESUMABLE)
         client, adopted = server_for(home, entry, port=args.port, no_token=args.no_token)
         profile = client.get("experiments", entry.id)
         after = int(profile["lastNumber"])
@@ -99,7 +100,7 @@ def view(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.act_without_reader()
     home = Home.find()
     try:
-        entry = named_or_brought(home, args.id, args.experiment_dir)
+        entry = named_or_brought(home, args.id, args.experiment_dir, able=("STOPPED",))
         client, _ = server_for(home, entry, port=args.port, no_token=args.no_token)
         terminal.stamped(f"Viewing experiment, Experiment ID: {entry.id}")
         view_experiment(client, entry.id)

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from nnimgr.cli.command import Command
 from nnimgr.cli.parsers import nnictl_parser
 from nnimgr.cli.terminal import Terminal, drop_output
 from nnimgr.client.errors import ClientError
@@ -33,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         complete(parser)
     parsed = parser.parse_args(arguments)
-    terminal = Terminal(as_json=getattr(parsed, "json", False), prog=parsed.prog)
+    given = sys.argv[1:] if arguments is None else arguments
+    after_verb = tuple(given[len(parsed.prog.split()) - 1 :])
+    command = Command(parsed.prog, after_verb, getattr(parsed, "id", None))
+    terminal = Terminal(as_json=getattr(parsed, "json", False), command=command)
     try:
         if not sys.platform.startswith("linux"):
             raise ClientError(f"nnimgr runs on Linux only, not on {sys.platform}.")

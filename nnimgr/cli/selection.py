@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,8 +27,10 @@ __all__ = [
     "entries_of",
     "experiment_line",
     "named",
+    "newest_first",
     "running_entries",
     "select",
+    "unnamed",
 ]
 
 T = TypeVar("T")
@@ -73,18 +75,21 @@ def select(home: Home, word: str | None, *, port: int | None = None) -> IndexEnt
         raise ClientError(
             "There are multiple experiments, please set the experiment id...",
             plain=candidates(chosen),
-            mend=f"Name one of them: {{prog}} {chosen[0].id}",
+            mend=f"Name one of them: {{command {chosen[0].id}}}",
         )
     where = "" if port is None else f" on port {port}"
-    latest = max(entries.values(), key=_started, default=None)
-    if latest is None:
-        raise ClientError(
-            f"There is no experiment running{where}.", mend="Start one: nnictl create --config exp.yml"
-        )
-    raise ClientError(
-        f"There is no experiment running{where}.",
-        "Please set correct experiment id.",
-        mend=f"Name one, for example the latest: {{prog}} {latest.id}\n  See all: {_LIST}",
+    raise unnamed(list(entries.values()), f"There is no experiment running{where}.")
+
+
+def unnamed(entries: Sequence[IndexEntry], sentence: str) -> ClientError:
+    """Return the error for a command that names no experiment. It lists the experiments to choose from."""
+    if not entries:
+        return ClientError(sentence, mend="Start one: nnictl create --config exp.yml")
+    latest = newest_first(entries)[0]
+    return ClientError(
+        sentence,
+        plain=candidates(entries),
+        mend=f"Name one, for example the latest: {{command {latest.id}}}\n  See all: {_LIST}",
     )
 
 
@@ -114,20 +119,24 @@ def ambiguous(word: str, found: Sequence[IndexEntry]) -> ClientError:
     return ClientError(
         f"{word!r} is ambiguous: it fits {len(found)} experiments.",
         plain=candidates(found),
-        mend=f"Name one of them by its id: {{prog}} {found[-1].id}",
+        mend=f"Name one of them by its id: {{command {found[-1].id}}}",
     )
 
 
 def candidates(entries: Sequence[IndexEntry]) -> str:
-    """Return one short line for each experiment, from which a user can choose."""
+    """Return one short line for each experiment, from which a user can choose. The newest one is first."""
     rows = [
         (entry.id, _short(entry.name), entry.status, f"started {when(entry.started_at)}")
-        for entry in entries[-_MOST_CANDIDATES:]
+        for entry in newest_first(entries)[:_MOST_CANDIDATES]
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     left = len(entries) - len(rows)
-    return "\n".join([f"  ({left} more)", *lines] if left else lines)
+    return "\n".join([*lines, f"  ({left} more)"] if left else lines)
+
+
+def newest_first(entries: Iterable[IndexEntry]) -> list[IndexEntry]:
+    return sorted(entries, key=_started, reverse=True)
 
 
 def _short(name: str) -> str:
@@ -171,11 +180,12 @@ def client_of(home: Home, entry: IndexEntry, *, port: int | None = None) -> Clie
 
 def _mend_of(entry: IndexEntry) -> str:
     """Return the command to suggest to the user if the server refuses a request about this experiment."""
+    again = f"{{command {entry.id}}}"
     if entry.status == "VIEWED":
-        return f"End the view, then reopen it: nnictl stop {entry.id} && nnictl resume {entry.id}"
+        return f"End the view, then reopen it: nnictl stop {entry.id} && nnictl resume {entry.id} && {again}"
     if runs(entry):
         return f"See what the experiment does: nnictl experiment status {entry.id}"
-    return f"Reopen it: nnictl resume {entry.id}"
+    return f"Reopen it, then repeat: nnictl resume {entry.id} && {again}"
 
 
 def converted(home: Home, entry: IndexEntry) -> IndexEntry:

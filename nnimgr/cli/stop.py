@@ -85,6 +85,11 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
     if args.all:
         return opened
     if wanted is None and args.port is None:
+        if not opened:
+            raise ClientError(
+                "There is no experiment running.",
+                mend="See the stopped ones: nnictl experiment list --all",
+            )
         return [select(home, None)]
     if wanted is None:
         found = [entry for entry in opened if entry.port == args.port]
@@ -108,6 +113,6 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
     if args.port is not None and any(entry.port != args.port for entry in found):
         raise ClientError(
             "Experiment id and port do not match, please check them.",
-            mend=f"Stop it on any port: {{prog}} {wanted}",
+            mend=f"Stop it on any port: {{prog}} {wanted}{' --detach' if args.detach else ''}",
         )
     return found

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from nnimgr.cli.selection import convert_folder, converted, entries_of, named, select
+from nnimgr.cli.selection import convert_folder, converted, entries_of, named, select, unnamed
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
@@ -39,18 +40,25 @@ def show_config(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def named_or_brought(home: Home, word: str | None, folder: str | None) -> IndexEntry:
+def named_or_brought(
+    home: Home, word: str | None, folder: str | None, *, able: Collection[str] = ()
+) -> IndexEntry:
     """Return the experiment that ``word`` names, or the experiment in ``folder``.
 
-    The experiment in ``folder`` is added to the index first. Raise ClientError or HomeError.
+    The experiment in ``folder`` is added to the index first. Raise ClientError or HomeError. Without both
+    arguments, the error lists the experiments whose status is in ``able``.
     """
     if folder is not None:
         return _bring(home, word, Path(os.path.abspath(os.path.expanduser(folder))))
     if word is None:
-        raise ClientError(
-            "Please set correct experiment id.",
-            mend="See the ids: nnictl experiment list --all",
-        )
+        entries = entries_of(home).values()
+        fitting = [entry for entry in entries if entry.status in able]
+        if entries and not fitting:
+            raise ClientError(
+                f"No experiment is named, and none is {' or '.join(able)}.",
+                mend="See all: nnictl experiment list --all",
+            )
+        raise unnamed(fitting, "No experiment is named." if fitting else "There is no experiment yet.")
     return converted(home, named(entries_of(home), word))
 
 

@@ -14,22 +14,29 @@ import sys
 from datetime import datetime
 from typing import Any, TextIO
 
+from nnimgr.cli.command import Command
 from nnimgr.client.errors import ClientError
 from nnimgr.client.lines import fitted, terminal_width
 
 __all__ = ["Terminal", "confirmed", "drop_output", "printable", "shown_time"]
 
 _GREEN, _YELLOW, _RED, _RESET = "\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"
+_UNNAMED = Command("nnictl")
 
 
 class Terminal:
-    """Standard output and standard error of a command. ``prog``: the command, such as "nnictl trial ls"."""
+    """Standard output and standard error of a command."""
 
     def __init__(
-        self, *, as_json: bool, prog: str = "nnictl", out: TextIO | None = None, err: TextIO | None = None
+        self,
+        *,
+        as_json: bool,
+        command: Command = _UNNAMED,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
     ) -> None:
         self.as_json = as_json
-        self.prog = prog
+        self.command = command
         self.out = sys.stdout if out is None else out
         self.err = sys.stderr if err is None else err
         self._acts = False
@@ -80,8 +87,7 @@ class Terminal:
         self.err.flush()
 
     def fail(self, error: ClientError) -> None:
-        mend = "See: {prog} --help" if error.mend is None else error.mend
-        mend = mend.replace("{prog}", self.prog)
+        mend = self.command.filled("See: {prog} --help" if error.mend is None else error.mend)
         if self.as_json:
             body: dict[str, Any] = {"message": "\n".join(error.lines)}
             if error.problems:

@@ -12,7 +12,9 @@ class ClientError(RuntimeError):
     """Error: a command, or a request to the server, has failed. ``lines``: sentences of the message.
 
     ``mend`` is the last line: a command that corrects the error. In it, "{prog}" is replaced by the current
-    command, such as "nnictl trial ls". None: the last line is the command's help. "": there is no last line.
+    command without its arguments, such as "nnictl trial ls", "{command}" by this command with its arguments,
+    and "{command ID}" by the same about the experiment ID. None: the last line is the command's help. "":
+    there is no last line.
     """
 
     def __init__(

@@ -16,6 +16,7 @@ from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_
 
 __all__ = [
     "ENDED",
+    "RESUMABLE",
     "check_id",
     "events_to_the_end",
     "is_stopped",
@@ -29,8 +30,9 @@ __all__ = [
     "view_experiment",
 ]
 
+RESUMABLE = ("STOPPED", "DONE", "ERROR")
 # Statuses that do not change until a user acts.
-ENDED = frozenset({"DONE", "STOPPED", "ERROR", "VIEWED"})
+ENDED = frozenset({*RESUMABLE, "VIEWED"})
 _MOST_TRIES = 3
 
 
@@ -125,7 +127,7 @@ def resume_experiment(client: Client, entry: IndexEntry) -> None:
     body = {"environ": around["environ"], "python": around["python"]}
     client.mends = {409: f"Watch it: nnictl top {entry.id}"}
     if entry.status == "VIEWED":
-        client.mends = {409: f"End the view first: nnictl stop {entry.id}"}
+        client.mends = {409: f"End the view first: nnictl stop {entry.id} && {{command}}"}
     with waiting(f"waiting until the server has resumed experiment {entry.id}"):
         client.post("experiments", entry.id, "resume", body=body, timeout_s=None)
 
@@ -159,7 +161,8 @@ def _refuse_elsewhere(home: Home, entry: IndexEntry, port: int) -> None:
     if entry.port is not None and home.server_running(entry.port) is not None:
         raise ClientError(
             f"Experiment {entry.id} is served on port {entry.port} already.",
-            mend=f"Use this port: leave --port out. Or stop the experiment first: nnictl stop {entry.id}",
+            mend="Use this port: leave --port out. Or stop the experiment first: "
+            f"nnictl stop {entry.id} && {{command}}",
         )
 
 

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,33 @@ def test_who_cannot_be_taken_up(server: FakeServer, capsys: pytest.CaptureFixtur
     )
     assert main([verb]) == 1
     assert capsys.readouterr().err == (
-        "ERROR: Please set correct experiment id.\n  See the ids: nnictl experiment list --all\n"
+        "ERROR: There is no experiment yet.\n  Start one: nnictl create --config exp.yml\n"
     )
     server.add("abc")
     assert main([verb, "abc", "--port", "1"]) == 1
-    assert f"is served on port {server.port} already" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert f"is served on port {server.port} already" in printed
+    assert f"first: nnictl stop abc && nnictl {verb} abc --port 1\n" in printed
+
+
+def test_who_can_be_taken_up(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    for at, status in enumerate(("STOPPED", "DONE", "VIEWED", "RUNNING", "ERROR")):
+        server.add(f"e{at}", status=status)
+        Index(server.home).update(f"e{at}", started_at=datetime(2026, 1, 2, 3, at, tzinfo=UTC))
+    for verb, ids in (("resume", ["e4", "e1", "e0"]), ("view", ["e0"])):
+        assert main([verb, "--json"]) == 1
+        printed = capsys.readouterr()
+        first, *listed, mend, _ = printed.err.splitlines()
+        assert first == "ERROR: No experiment is named."
+        assert [line.split()[0] for line in listed] == ids
+        assert mend == f"  Name one, for example the latest: nnictl {verb} {ids[0]} --json"
+    for experiment_id in ("e0", "e1", "e4"):
+        Index(server.home).update(experiment_id, status="RUNNING")
+    assert main(["resume"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: No experiment is named, and none is STOPPED or DONE or ERROR.\n"
+        "  See all: nnictl experiment list --all\n"
+    )
 
 
 @pytest.mark.parametrize("verb", ["view", "resume"])

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from nnimgr.cli.main import main
+from nnimgr.cli.times import when
 from nnimgr.home import Home
 from nnimgr.index import Index
-from tests.cli.fake import FakeServer, Refused
+from tests.cli.fake import CREATED_AT, FakeServer, Refused
 
 CONFIG = """\
 searchSpace: {}
@@ -74,9 +75,14 @@ def test_what_to_do_if_nothing_runs(server: FakeServer, capsys: pytest.CaptureFi
     server.add("old", status="STOPPED")
     assert main(["trial", "ls"]) == 1
     assert capsys.readouterr().err == (
-        "ERROR: There is no experiment running.\nERROR: Please set correct experiment id.\n"
+        "ERROR: There is no experiment running.\n"
+        f"  old  a name  STOPPED  started {when(CREATED_AT)}\n"
         "  Name one, for example the latest: nnictl trial ls old\n"
         "  See all: nnictl experiment list --all\n"
+    )
+    assert main(["stop"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: There is no experiment running.\n  See the stopped ones: nnictl experiment list --all\n"
     )
 
 
@@ -84,8 +90,12 @@ def test_what_to_do_if_nothing_runs(server: FakeServer, capsys: pytest.CaptureFi
     ("status", "mend"),
     [
         ("RUNNING", "See what the experiment does: nnictl experiment status abc"),
-        ("DONE", "Reopen it: nnictl resume abc"),
-        ("VIEWED", "End the view, then reopen it: nnictl stop abc && nnictl resume abc"),
+        ("DONE", "Reopen it, then repeat: nnictl resume abc && nnictl update trialnum abc -v 3"),
+        (
+            "VIEWED",
+            "End the view, then reopen it: nnictl stop abc && nnictl resume abc && "
+            "nnictl update trialnum abc -v 3",
+        ),
     ],
 )
 def test_a_refusal_ends_with_what_to_do(
@@ -96,7 +106,22 @@ def test_a_refusal_ends_with_what_to_do(
     assert main(["update", "trialnum", "abc", "-v", "3"]) == 1
     assert capsys.readouterr().err == f"ERROR: No.\nERROR: Update trialnum failed!\n  {mend}\n"
     assert main(["update", "trialnum", "abc", "-v", "3", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["error"]["mend"] == mend
+    again = f"{mend} --json" if mend.endswith("-v 3") else mend
+    assert json.loads(capsys.readouterr().out)["error"]["mend"] == again
+
+
+def test_a_suggested_command_keeps_its_arguments(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A suggestion can be pasted: it has the experiment's id in place of what the user has typed."""
+    for experiment_id in ("abcde", "abcdf"):
+        server.add(experiment_id)
+    words = ["experiment", "export", "-f", "a b.csv"]
+    for named in ([*words, "abc"], ["experiment", "export", "abc", "-f", "a b.csv"]):
+        assert main(named) == 1
+        assert capsys.readouterr().err.endswith("by its id: nnictl experiment export abcdf -f 'a b.csv'\n")
+    assert main(words) == 1
+    assert capsys.readouterr().err.endswith("Name one of them: nnictl experiment export abcde -f 'a b.csv'\n")
 
 
 # ---- the dashboard's address ------------------------------------------------------------------------------
