@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.configuration import load
+from nnimgr.cli.limits import ended_again
 from nnimgr.cli.stored import named_or_brought
 from nnimgr.cli.summary import goal_of
 from nnimgr.cli.terminal import Terminal
@@ -87,6 +88,9 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.stamped("The experiment's server had ended: the new server has adopted the experiment.")
         else:
             resume_experiment(client, entry)
+            why = ended_again(client.get("experiments", entry.id))
+            if why is not None:
+                terminal.warn(why)
     except HomeError as error:
         raise ClientError(str(error)) from error
     url = _address(client, terminal)

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nnimgr.cli.limits import after_update
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.calls import ApiError, problem_line
@@ -82,7 +83,7 @@ def read_file(file: Path) -> tuple[Document, Any]:
         return document, value
     except ConfigError as error:
         lines = [str(problem) for problem in error.problems]
-        mend = f"Correct {file}, then repeat: {{prog}}" if file.exists() else None
+        mend = f"Correct {file}, then repeat: {{command}}" if file.exists() else None
         problems = [problem.plain() for problem in error.problems]
         raise ClientError(*lines, problems=problems, mend=mend) from error
 
@@ -136,14 +137,17 @@ def _update(
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     try:
-        client.call("PATCH", "experiments", entry.id, body=changes)
+        profile = client.call("PATCH", "experiments", entry.id, body=changes)
     except ApiError as error:
         fault = _fault_of(source) if source is not None and error.problems else None
         problems = [fault.plain()] if fault else [_placed(told, rules) for told in error.problems]
         lines = [problem_line(problem) for problem in problems] or error.lines
-        mend = f"Correct {args.filename}, then repeat: {{prog}}" if fault else error.mend
+        mend = f"Correct {args.filename}, then repeat: {{command}}" if fault else error.mend
         raise ClientError(*lines, f"Update {title} failed!", problems=problems, mend=mend) from error
     terminal.info(f"Update {title} success!")
+    follows = after_update(profile, title)
+    if follows is not None:
+        terminal.info(follows)
     if terminal.as_json:
         terminal.json({"id": entry.id, "changes": changes})
     return 0

@@ -404,6 +404,20 @@ def test_resume(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert set(body) == {"environ", "python"}
 
 
+def test_resume_says_that_a_limit_is_used_up(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = {"status": "DONE", "reason": "10 of 10 trials", "counts": {"SUCCEEDED": 10}}
+    experiment = server.add("abc", status="STOPPED")
+    server.on_resume = lambda: experiment.profile.update(ended)
+    assert main(["resume", "abc"]) == 0
+    assert capsys.readouterr().err == (
+        "WARNING: The experiment ended again at once: 10 of 10 trials. "
+        "Raise the limit: nnictl update trialnum abc --value 20\n"
+    )
+    ended |= {"reason": "no more sets", "counts": {"SUCCEEDED": 9}}
+    assert main(["resume", "abc"]) == 0
+    assert capsys.readouterr().err == "WARNING: The experiment ended again at once: no more sets.\n"
+
+
 def test_resume_in_the_foreground_begins_behind_what_was(
     server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

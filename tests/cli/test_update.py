@@ -72,6 +72,45 @@ def test_what_is_not_sent(
     assert server.requests == []
 
 
+LIMITS = {"trialConcurrency": 2, "maxTrialDurationS": None}
+BY_TRIALS = LIMITS | {"maxTrialNumber": 3, "maxExperimentDurationS": None}
+BY_TIME = LIMITS | {"maxTrialNumber": None, "maxExperimentDurationS": 3600.0}
+LIVE = {"SUCCEEDED": 3, "SYS_CANCELED": 5, "RUNNING": 1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (
+            {"status": "DRAINING", "drain": "budget", "limits": BY_TRIALS, "counts": LIVE},
+            "No more trials are created: there are 4, and the limit is 3. 1 of them continue to their end.",
+        ),
+        (
+            {"status": "DONE", "limits": BY_TRIALS, "counts": {"SUCCEEDED": 3}},
+            "No more trials are created: there are 3, and the limit is 3.",
+        ),
+        (
+            {"status": "DONE", "limits": BY_TIME, "durationS": 5399.2},
+            "The experiment is still DONE: why. Raise the limit: nnictl update duration abc --value 3h",
+        ),
+        ({"status": "DONE", "limits": BY_TIME, "durationS": 5.0}, "The experiment is still DONE: why."),
+        ({"status": "RUNNING", "limits": BY_TRIALS, "counts": LIVE}, None),
+        (
+            {"status": "STOPPED", "limits": BY_TRIALS},
+            "The change takes effect when the experiment is resumed: nnictl resume abc",
+        ),
+    ],
+)
+def test_what_follows_from_a_limit(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], answer: dict[str, Any], sentence: str | None
+) -> None:
+    server.add("abc")
+    server.patch = {"reason": "why", **answer}
+    assert main(["update", "trialnum", "abc", "-v", "3"]) == 0
+    _, *lines = capsys.readouterr().out.splitlines()
+    assert lines == ([] if sentence is None else [f"INFO: {sentence}"])
+
+
 def test_a_refusal_is_shown_with_its_reason(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc")
     server.refuse["experiments/abc"] = Refused(409, "experiment abc is only viewed: it cannot be changed")

@@ -1,0 +1,73 @@
+"""Sentences about limits of an experiment that are used up, and the commands that raise them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["after_update", "ended_again"]
+
+_LIVE = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
+
+
+def ended_again(profile: Mapping[str, Any]) -> str | None:
+    """Return why a resumed experiment has ended at once, with the command that lets it continue.
+
+    Return None if it has not ended.
+    """
+    if profile["status"] != "DONE":
+        return None
+    return f"The experiment ended again at once: {profile['reason']}.{_remedy(profile)}"
+
+
+def after_update(profile: Mapping[str, Any], title: str) -> str | None:
+    """Return why an update has not led to new trials. Return None if nothing prevents new trials.
+
+    ``title``: what was changed, such as "trialnum".
+    """
+    if title == "trialnum" and _used_up(profile) == "trialnum":
+        live = sum(profile["counts"].get(status, 0) for status in _LIVE)
+        rest = f" {live} of them continue to their end." if live else ""
+        most = profile["limits"]["maxTrialNumber"]
+        return f"No more trials are created: there are {_created(profile)}, and the limit is {most}.{rest}"
+    if profile["status"] in ("STOPPED", "ERROR"):
+        return f"The change takes effect when the experiment is resumed: nnictl resume {profile['id']}"
+    if profile["status"] == "DONE":
+        return f"The experiment is still DONE: {profile['reason']}.{_remedy(profile)}"
+    return None
+
+
+def _remedy(profile: Mapping[str, Any]) -> str:
+    """Return a sentence with the command that doubles the limit that is used up, or "" without a limit."""
+    limit = _used_up(profile)
+    if limit is None:
+        return ""
+    if limit == "trialnum":
+        value = str(2 * max(profile["limits"]["maxTrialNumber"], _created(profile)))
+    else:
+        value = _duration(2 * math.ceil(profile["durationS"]))
+    return f" Raise the limit: nnictl update {limit} {profile['id']} --value {value}"
+
+
+def _used_up(profile: Mapping[str, Any]) -> str | None:
+    """Return the limit that prevents new trials, as ``nnictl update`` names it, or None."""
+    if profile["status"] != "DONE" and profile["drain"] != "budget":
+        return None
+    limits = profile["limits"]
+    longest, most = limits["maxExperimentDurationS"], limits["maxTrialNumber"]
+    if longest is not None and profile["durationS"] >= longest:
+        return "duration"
+    return "trialnum" if most is not None and _created(profile) >= most else None
+
+
+def _created(profile: Mapping[str, Any]) -> int:
+    """Return the number of trials that were created. Those that the system canceled do not count."""
+    counts = profile["counts"]
+    return int(sum(counts.values()) - counts.get("SYS_CANCELED", 0))
+
+
+def _duration(seconds: int) -> str:
+    size, unit = next((each for each in _UNITS if not seconds % each[0]), (1, "s"))
+    return f"{seconds // size}{unit}"
