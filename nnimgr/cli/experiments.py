@@ -33,8 +33,8 @@ _DRAINING = {
 _RULE = "-" * 88
 _COLUMNS = (
     Column("ID", gives_way=True, least=12),
-    Column("NAME", gives_way=True, least=12),
-    Column("STATUS"),
+    Column("NAME", gives_way=True, least=8),
+    Column("STATUS", gives_way=True, least=17),
     Column("TRIALS", "right"),
     Column("BEST", "right"),
     Column("STARTED"),
@@ -88,12 +88,26 @@ def _row(entry: IndexEntry) -> tuple[str, ...]:
     from nnimgr.store.errors import StoreError
     from nnimgr.store.overview import stored_experiment
 
-    trials, best = "-", "-"
+    trials, best, status = "-", "-", entry.status
     with contextlib.suppress(OSError, StoreError, ValueError):
         stored = stored_experiment(entry.directory)
         if stored is not None:
             trials, best = str(sum(stored.counts.values())), number(stored.best_value)
-    return entry.id, entry.name or "-", entry.status, trials, best, when(entry.started_at)
+            if entry.status in ("STOPPED", "ERROR"):
+                status = _ending(entry)
+    return entry.id, entry.name or "-", status, trials, best, when(entry.started_at)
+
+
+def _ending(entry: IndexEntry) -> str:
+    """Return the status of an experiment that has ended, and how it has ended."""
+    from nnimgr.store.overview import stored_end
+
+    end = stored_end(entry.directory)
+    if end is None or entry.status not in ("STOPPED", end.status):
+        return entry.status
+    if end.by_user:
+        return "STOPPED by a user"
+    return "DONE, then closed" if end.status == "DONE" else f"{end.status}: {end.reason}"
 
 
 def _put_away(entry: IndexEntry) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,14 @@ from nnimgr.store.errors import StoreError
 from nnimgr.store.location import database_path
 from nnimgr.store.older import reason_of
 
-__all__ = ["StoredExperiment", "stored_experiment", "stored_live_trials", "stored_status"]
+__all__ = [
+    "StoredEnd",
+    "StoredExperiment",
+    "stored_end",
+    "stored_experiment",
+    "stored_live_trials",
+    "stored_status",
+]
 
 _EXPERIMENT = """
 SELECT experiment_id, config, search_space, created_at, ended_at, drain, status, reason, counts,
@@ -25,6 +32,11 @@ best_trial_id, best_value, active_us FROM experiments
 """
 _STATUS = "SELECT status FROM experiments"
 _LIVE = "SELECT count(*) FROM trials WHERE status IN ('WAITING', 'RUNNING', 'PAUSED', 'UNKNOWN')"
+_END = """
+SELECT facts.kind, facts.payload FROM experiments JOIN facts USING (experiment_id)
+WHERE facts.kind IN ('ExperimentMoved', 'ExperimentStopRequested')
+AND facts.number > experiments.last_number - 20000 ORDER BY facts.number DESC LIMIT 5
+"""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -43,6 +55,18 @@ class StoredExperiment:
     best_trial_id: str | None
     best_value: float | None
     active_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEnd:
+    """How an experiment has ended. ``status``: DONE or ERROR also if the experiment was stopped afterwards.
+
+    ``by_user``: a user has stopped its trials.
+    """
+
+    status: str
+    reason: str
+    by_user: bool
 
 
 def stored_experiment(directory: Path) -> StoredExperiment | None:
@@ -85,6 +109,33 @@ def stored_status(directory: Path) -> str | None:
     return None if row is None else str(row[0])
 
 
+def stored_end(directory: Path) -> StoredEnd | None:
+    """Return how the experiment in this folder has ended; None if this cannot be read.
+
+    Only the end of the log is read.
+    """
+    try:
+        rows = _rows(directory, _END)
+    except sqlite3.Error:
+        return None
+    last: StoredEnd | None = None
+    asked = False
+    for kind, payload in rows:  # the latest one first
+        fields = json.loads(payload)
+        if kind == "ExperimentStopRequested":
+            asked = asked or (last is not None and not fields.get("detach"))
+        elif last is None:
+            status = fields["status"]
+            last = StoredEnd(status, reason_of(status, fields["reason"]), by_user=False)
+            if status != "STOPPED":
+                return last
+        elif fields["status"] in ("DONE", "ERROR"):
+            return StoredEnd(fields["status"], reason_of(fields["status"], fields["reason"]), by_user=False)
+        elif fields["status"] != "DRAINING":
+            return replace(last, by_user=asked)
+    return last
+
+
 def stored_live_trials(directory: Path) -> int:
     """Return the number of trials in this folder's database that have not ended; 0 if it cannot be read."""
     try:
@@ -95,10 +146,13 @@ def stored_live_trials(directory: Path) -> int:
 
 
 def _first_row(directory: Path, query: str) -> tuple[Any, ...] | None:
+    return next(iter(_rows(directory, query)), None)
+
+
+def _rows(directory: Path, query: str) -> list[tuple[Any, ...]]:
     address = f"{database_path(directory).as_uri()}?mode=ro"
     with closing(sqlite3.connect(address, uri=True)) as connection:
-        row: tuple[Any, ...] | None = connection.execute(query).fetchone()
-        return row
+        return connection.execute(query).fetchall()
 
 
 def _instant(microseconds: int) -> datetime:

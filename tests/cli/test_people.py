@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nnimgr.cli.times import duration_text, when
+from nnimgr.index import Index
+from nnimgr.rules import facts as f
+from nnimgr.store.writer import ExperimentWriter
 from tests.cli.fake import FakeServer, trial
 from tests.cli.terminals import in_a_pipe, in_a_terminal
+from tests.store.test_store import StoredLife
 
 NAME = "an experiment with a name that is much longer than any terminal is wide, whatever its letters"
 PARAMETERS = {"learning_rate": 0.000123456, "optimizer": "adam", "layers": 12, "note": "a long " * 20}
@@ -110,6 +115,49 @@ def test_lists_of_experiments(busy: FakeServer) -> None:
     assert seen.lines[0].split() == ["ID", "NAME", "STATUS", "TRIALS", "BEST", "STARTED"]
     assert seen.lines[1].split()[:2] == ["abcdefgh", "a"] and seen.widest <= 80
     assert in_a_pipe("experiment", "list").lines[2].startswith("Id: abcdefgh    Name: a name    Status: ")
+
+
+def ended(how: str) -> StoredLife:
+    """Return an experiment that has ended in one of four ways."""
+    life = StoredLife(trial_concurrency=1, max_trial_number=1 if how == "done" else 2, fail_fast=1)
+    life.start(0)
+    if how == "done":
+        life.end(0)
+    elif how == "failures":
+        life.end(0, 1)
+    elif how == "error":
+        crash = f.AlgorithmFailed(role=f.Role.TUNER, call="process", sentence="boom " * 30, fatal=True)
+        life.take(*[crash] * 4)
+    life.take(f.ExperimentStopRequested())
+    if how in ("user", "error"):
+        life.end(0, None, reason=f.EndReason.STOPPED, signal=15)
+    return life
+
+
+@pytest.mark.parametrize(
+    ("how", "shown"),
+    [
+        ("done", "DONE, then closed"),
+        ("user", "STOPPED by a user"),
+        ("error", "ERROR: boom boom"),
+        ("failures", "STOPPED: the "),
+    ],
+)
+async def test_a_list_shows_how_an_experiment_has_ended(
+    server: FakeServer, tmp_path: Path, how: str, shown: str
+) -> None:
+    experiment_id = "an_experiment_with_a_long_id"
+    server.add(experiment_id, status="STOPPED")
+    began = datetime(2026, 1, 2, tzinfo=UTC)
+    Index(server.home).update(experiment_id, log_dir=tmp_path, name=NAME, started_at=began)
+    directory = tmp_path / experiment_id
+    directory.mkdir()
+    writer = ExperimentWriter(directory)
+    await writer.open()
+    await ended(how).store(writer)
+    await writer.close()
+    seen = in_a_terminal("experiment", "list", "--all")
+    assert shown in seen.lines[1] and seen.widest <= 80
 
 
 def test_results(busy: FakeServer) -> None:
