@@ -58,7 +58,11 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--allowed-host", action="append", default=[], metavar="NAME", help="another host name of this server"
     )
-    serve.add_argument("--url-prefix", type=_prefix, help="prefix of NNI's routes, such as a/b")
+    serve.add_argument(
+        "--url-prefix",
+        type=_prefix,
+        help="serve NNI's REST API below this path: with a/b at /a/b/api/v1/nni instead of /api/v1/nni",
+    )
     tokens = serve.add_mutually_exclusive_group()
     tokens.add_argument(
         "--no-token",

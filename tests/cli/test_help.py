@@ -35,6 +35,21 @@ def test_help_fits_a_terminal_of_80_columns(name: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("nnictl create", "with a/b at /a/b/api/v1/nni instead of /api/v1/nni"),
+        (
+            "nnictl log trial",
+            "the path of the trial's folder instead of the log (without -T: of every trial)",
+        ),
+        ("nnictl log stdout", "the path of the log instead of the log"),
+    ],
+)
+def test_help_that_was_not_understood(name: str, plain: str) -> None:
+    assert plain in " ".join(VERBS[name].format_help().split())
+
+
+@pytest.mark.parametrize(
     ("words", "told"),
     [
         ("crate", "there is no command 'crate'; did you mean \"nnictl create\"?\n  See: nnictl --help"),

@@ -68,7 +68,7 @@ def _create(verbs: Verbs[Parser]) -> None:
         "--url_prefix",
         "--url-prefix",
         metavar="PREFIX",
-        help="the part of the address before NNI's routes, such as a/b",
+        help="serve NNI's REST API below this path: with a/b at /a/b/api/v1/nni instead of /api/v1/nni",
     )
     add_port(create)
     _add_foreground(create)

@@ -185,7 +185,7 @@ def _log(group: Verbs[Parser]) -> None:
         part = log.add_mutually_exclusive_group()
         part.add_argument("-H", "--head", type=count, metavar="N", help="the first N lines")
         part.add_argument("-T", "--tail", type=count, metavar="N", help="the last N lines")
-        part.add_argument("--path", action="store_true", help="show where the log is")
+        part.add_argument("--path", action="store_true", help="print the path of the log instead of the log")
     trial = add_verb(
         group,
         "trial",
@@ -203,7 +203,11 @@ def _log(group: Verbs[Parser]) -> None:
     add_id(trial)
     _add_trial(trial, required=False)
     part = trial.add_mutually_exclusive_group()
-    part.add_argument("--path", action="store_true", help="show where the logs are (default without -T)")
+    part.add_argument(
+        "--path",
+        action="store_true",
+        help="print the path of the trial's folder instead of the log (without -T: of every trial)",
+    )
     part.add_argument("--follow", action="store_true", help="print the log until the trial ends (needs -T)")
     trial.add_argument("--tail", type=count, metavar="N", help="begin with the last N lines (needs -T)")
     trial.add_argument("--file", choices=("stdout", "stderr", "trial.log"), help="print this file (needs -T)")
