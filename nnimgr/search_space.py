@@ -43,12 +43,19 @@ _LARGEST = sys.float_info.max
 class SearchSpaceError(ValueError):
     """Error: the search space is not valid. The message is one sentence.
 
-    ``path``: the keys and indices that lead to the error in the search space.
+    ``path``: the keys and indices that lead to the error in the search space. ``others``: the other errors
+    of the search space, if this is the first one.
     """
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(message)
         self.path = path
+        self.others: tuple[SearchSpaceError, ...] = ()
+
+    @property
+    def all(self) -> tuple[SearchSpaceError, ...]:
+        """This error and the other errors of the search space."""
+        return (self, *self.others)
 
     @property
     def field(self) -> str:
@@ -135,7 +142,8 @@ class Space:
 def parse(space: Any, *, types: frozenset[ParameterType] = frozenset(ParameterType)) -> Space:
     """Return the search space that plain values describe. ``types``: the types that the tuner supports.
 
-    Raise SearchSpaceError, which names the parameter, the field and the valid values.
+    Raise SearchSpaceError, which names the parameter, the field and the valid values of the first error, and
+    has all other errors.
     """
     return _space(space, (), types)
 
@@ -149,27 +157,59 @@ def _space(space: Any, prefix: Path, types: frozenset[ParameterType]) -> Space:
     if not isinstance(space, Mapping):
         raise SearchSpaceError(prefix, f"must map parameter names to specifications, not be {_shown(space)}")
     parameters = []
+    errors = _Errors()
     for name, spec in space.items():
-        if not isinstance(name, str):
-            raise SearchSpaceError(prefix, f"a parameter's name must be a string, not {_shown(name)}")
         if prefix and name == "_name":
             continue
-        parameters.append((name, _spec(spec, (*prefix, name), types)))
+        with errors:
+            if not isinstance(name, str):
+                raise SearchSpaceError(prefix, f"a parameter's name must be a string, not {_shown(name)}")
+            parameters.append((name, _spec(spec, (*prefix, name), types)))
+    errors.check()
     return Space(tuple(parameters))
+
+
+class _Errors:
+    """Errors of several parts of a search space. A with block collects the errors that it raises."""
+
+    def __init__(self) -> None:
+        self._found: list[SearchSpaceError] = []
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if isinstance(error, SearchSpaceError):
+            self._found += error.all
+            return True
+        return False
+
+    def check(self) -> None:
+        """Raise the first error that was collected. It has all others."""
+        if self._found:
+            first, *others = self._found
+            first.others = tuple(others)
+            raise first
 
 
 def _spec(spec: Any, path: Path, types: frozenset[ParameterType]) -> Spec:
     if not isinstance(spec, Mapping):
         raise SearchSpaceError(path, f'must be a mapping with "_type" and "_value", not {_shown(spec)}')
+    errors = _Errors()
     for field in ("_type", "_value"):
-        if field not in spec:
-            near = _nearest(field, [key for key in spec if isinstance(key, str)])
-            instead = f'; did you write "{near}" instead?' if near else ""
-            raise SearchSpaceError(path, f'has no "{field}"{instead}')
-    kind = _type(spec["_type"], (*path, "_type"), types)
-    value, path = spec["_value"], (*path, "_value")
-    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-        raise SearchSpaceError(path, f"must be a list, not {_shown(value)}")
+        with errors:
+            if field not in spec:
+                near = _nearest(field, [key for key in spec if isinstance(key, str)])
+                instead = f'; did you write "{near}" instead?' if near else ""
+                raise SearchSpaceError(path, f'has no "{field}"{instead}')
+    if "_type" in spec:
+        with errors:
+            kind = _type(spec["_type"], (*path, "_type"), types)
+    value, path = spec.get("_value", ()), (*path, "_value")
+    with errors:
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            raise SearchSpaceError(path, f"must be a list, not {_shown(value)}")
+    errors.check()
     if kind is ParameterType.CHOICE:
         return _choice(value, path, types)
     return _numeric(kind, value, path)
@@ -191,24 +231,31 @@ def _type(name: Any, path: Path, types: frozenset[ParameterType]) -> ParameterTy
 def _choice(options: Sequence[Any], path: Path, types: frozenset[ParameterType]) -> Choice | Nested:
     if not options:
         raise SearchSpaceError(path, "must hold at least one option")
+    errors = _Errors()
     named = [isinstance(option, Mapping) and "_name" in option for option in options]
     if not any(named):
         for index, option in enumerate(options):
-            _finite_throughout(option, (*path, index))
+            with errors:
+                _finite_throughout(option, (*path, index))
+        errors.check()
         return Choice(tuple(options))
     if not all(named):
         raise SearchSpaceError(
             (*path, named.index(False)),
             'must be a mapping with "_name", because other options of this choice are',
         )
+    names: list[Any] = []
     found: list[tuple[Any, Space]] = []
     for index, option in enumerate(options):
-        name = option["_name"]
-        if not isinstance(name, str | int | float):
-            raise SearchSpaceError((*path, index, "_name"), f"must be a string or number, not {_shown(name)}")
-        if any(name == other for other, _ in found):
-            raise SearchSpaceError((*path, index, "_name"), f"{_shown(name)} is the name of two options")
-        found.append((name, _space(option, (*path, index), types)))
+        name, at = option["_name"], (*path, index, "_name")
+        with errors:
+            if not isinstance(name, str | int | float):
+                raise SearchSpaceError(at, f"must be a string or number, not {_shown(name)}")
+            if name in names:
+                raise SearchSpaceError(at, f"{_shown(name)} is the name of two options")
+            names.append(name)
+            found.append((name, _space(option, (*path, index), types)))
+    errors.check()
     return Nested(tuple(found))
 
 
@@ -219,19 +266,25 @@ def _numeric(kind: ParameterType, value: Sequence[Any], path: Path) -> Numeric |
         raise SearchSpaceError(
             path, f"{kind} takes {len(wanted)} numbers ({', '.join(wanted)}), not {len(value)}"
         )
+    errors = _Errors()
     for index, (number, role) in enumerate(zip(value, wanted, strict=True)):
-        _check_number(kind, number, role, path=(*path, index))
+        with errors:
+            _check_number(kind, number, role, path=(*path, index))
+    errors.check()
     a, b = value[0], value[1]
-    if kind.gaussian and b <= 0:
-        raise SearchSpaceError((*path, 1), f"sigma must be greater than 0, not {b!r}")
     pinned = a == b and not kind.gaussian and kind is not ParameterType.RANDINT
-    if not (kind.gaussian or pinned) and a >= b:
-        raise SearchSpaceError(path, f"the lower bound {a!r} must be less than the upper bound {b!r}")
-    if kind.logarithmic and not kind.gaussian and a <= 0:
-        raise SearchSpaceError((*path, 0), f"the lower bound of {kind} must be greater than 0, not {a!r}")
+    with errors:
+        if kind.gaussian and b <= 0:
+            raise SearchSpaceError((*path, 1), f"sigma must be greater than 0, not {b!r}")
+        if not (kind.gaussian or pinned) and a >= b:
+            raise SearchSpaceError(path, f"the lower bound {a!r} must be less than the upper bound {b!r}")
+        if kind.logarithmic and not kind.gaussian and a <= 0:
+            raise SearchSpaceError((*path, 0), f"the lower bound of {kind} must be greater than 0, not {a!r}")
     q = value[2] if kind.quantised else None
-    if q is not None and q <= 0:
-        raise SearchSpaceError((*path, 2), f"q must be greater than 0, not {q!r}")
+    with errors:
+        if q is not None and q <= 0:
+            raise SearchSpaceError((*path, 2), f"q must be greater than 0, not {q!r}")
+    errors.check()
     if kind is ParameterType.RANDINT:
         a, b = int(a), int(b)
     elif (far := _farthest(kind, float(a), float(b)) / (q or 1)) > _LARGEST:

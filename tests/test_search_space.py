@@ -206,6 +206,27 @@ def test_what_is_wrong_is_said_with_its_place(space: Any, field: str, told: str)
     assert told in str(caught.value)
 
 
+def test_all_errors_are_found_at_once() -> None:
+    nested = [{"_name": "a", "lr": {"_type": "uniform", "_value": [2, 1]}}, {"_name": "a"}]
+    space = {
+        "a": {"type": "uniform"},
+        "b": {"_type": "unifrom", "_value": 1},
+        "c": {"_type": "quniform", "_value": ["x", 1, "y"]},
+        "fine": {"_type": "choice", "_value": [1]},
+        "d": {"_type": "qnormal", "_value": [0, 0, 0]},
+        "e": 7,
+        "f": {"_type": "choice", "_value": [math.nan, 1, math.inf]},
+        "g": {"_type": "choice", "_value": nested},
+    }
+    with pytest.raises(SearchSpaceError) as caught:
+        parse(space)
+    fields = ["a", "a", "b._type", "b._value", "c._value[0]", "c._value[2]"]
+    fields += ["d._value[1]", "d._value[2]", "e"]
+    fields += ["f._value[0]", "f._value[2]", "g._value[0].lr._value", "g._value[1]._name"]
+    assert [error.field for error in caught.value.all] == fields
+    assert caught.value.field == "a" and str(caught.value) == 'has no "_type"; did you write "type" instead?'
+
+
 def test_a_tuner_may_support_fewer_types() -> None:
     with pytest.raises(SearchSpaceError, match="the tuner supports only choice, not uniform"):
         validate({"x": {"_type": "uniform", "_value": [0, 1]}}, types=frozenset({ParameterType.CHOICE}))

@@ -96,16 +96,18 @@ def _whole(text: str, *, most: int) -> int:
     return int(text)
 
 
-def _fault_of(space: Document) -> Problem | None:
-    """Return the first error in a search space, with its line in the file. Return None if it has no error."""
+def _faults_of(space: Document) -> list[Problem]:
+    """Return the errors in a search space, with their lines in the file."""
     from nnimgr.config.document import number_hint_at
     from nnimgr.search_space import SearchSpaceError, validate
 
     try:
         validate(space.value)
     except SearchSpaceError as error:
-        return space.problem(error.path, f"{error}{number_hint_at(space.value, error.path)}")
-    return None
+        return [
+            space.problem(each.path, f"{each}{number_hint_at(space.value, each.path)}") for each in error.all
+        ]
+    return []
 
 
 def _placed(told: dict[str, Any], rules: Document | None) -> dict[str, Any]:
@@ -139,10 +141,10 @@ def _update(
     try:
         profile = client.call("PATCH", "experiments", entry.id, body=changes)
     except ApiError as error:
-        fault = _fault_of(source) if source is not None and error.problems else None
-        problems = [fault.plain()] if fault else [_placed(told, rules) for told in error.problems]
+        faults = _faults_of(source) if source is not None and error.problems else []
+        problems = [fault.plain() for fault in faults] or [_placed(told, rules) for told in error.problems]
         lines = [problem_line(problem) for problem in problems] or error.lines
-        mend = f"Correct {args.filename}, then repeat: {{command}}" if fault else error.mend
+        mend = f"Correct {args.filename}, then repeat: {{command}}" if faults else error.mend
         raise ClientError(*lines, f"Update {title} failed!", problems=problems, mend=mend) from error
     terminal.info(f"Update {title} success!")
     follows = after_update(profile, title)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -339,18 +339,21 @@ class _SearchSpace:
 
         if not isinstance(self.value, Mapping):
             return False
-        path: KeyPath
+        found: Sequence[SearchSpaceError | registry.AlgorithmError] = ()
         try:
             validate_space(self.value)
             if (builtin := meant("tuner", tuner)) is not None:
                 registry.check_space("tuner", builtin.name, self.value)
-            return True
-        except (SearchSpaceError, registry.AlgorithmError) as error:
-            path, sentence = error.path, f"{error}{number_hint_at(self.value, error.path)}"
-        if self.document is not None:
-            problem = self.document.problem(path, sentence)
-        else:
-            problem = reading.problem(("searchSpace", *path), sentence)
+        except SearchSpaceError as error:
+            found = error.all
+        except registry.AlgorithmError as error:
+            found = [error]
         custom = _is_custom(tuner, interpreter=interpreter)
-        (reading.warnings if custom else reading.problems).append(problem)
-        return False
+        for each in found:
+            path, sentence = each.path, f"{each}{number_hint_at(self.value, each.path)}"
+            if self.document is not None:
+                problem = self.document.problem(path, sentence)
+            else:
+                problem = reading.problem(("searchSpace", *path), sentence)
+            (reading.warnings if custom else reading.problems).append(problem)
+        return not found

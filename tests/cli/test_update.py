@@ -125,12 +125,15 @@ def test_a_refused_search_space_is_shown_with_its_line(
     server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.add("abc")
-    Path("space.yml").write_text("y: {_type: choice, _value: [1]}\nx: {_type: uniform, _value: [1, 0]}\n")
+    Path("space.yml").write_text("y: {_type: choice}\nx: {_type: uniform, _value: [1, 0]}\n")
     fault = {"field": "searchSpace.x._value", "message": "the server's words"}
     server.refuse["experiments/abc"] = Refused(422, "The configuration is wrong.", problems=[fault])
     assert main(["update", "searchspace", "-f", "space.yml"]) == 1
-    assert capsys.readouterr().err.startswith(
-        "ERROR: space.yml:2:21: x._value: the lower bound 1 must be less"
+    assert capsys.readouterr().err == (
+        'ERROR: space.yml:1:1: y: has no "_value"\n'
+        "ERROR: space.yml:2:21: x._value: the lower bound 1 must be less than the upper bound 0\n"
+        "ERROR: Update search space failed!\n"
+        "  Correct space.yml, then repeat: nnictl update searchspace -f space.yml\n"
     )
 
 

@@ -34,6 +34,17 @@ def test_a_fault_in_a_search_space_file_points_there(faults: Faults, tmp_path: P
     assert faults(text) == [f"{space}:1:1: the search space must be a mapping of names to parameters"]
 
 
+def test_all_faults_of_a_search_space_are_found_at_once(faults: Faults, tmp_path: Path) -> None:
+    space = tmp_path / "space.yml"
+    space.write_text("a: {_value: [1]}\nb:\n  _type: uniform\n  _value: [2, 1]\n")
+    inline = "searchSpace:\n  x: {_type: uniform, _value: [0, 1]}"
+    found = faults(MINIMAL.replace(inline, "searchSpaceFile: space.yml") + "trialNumber: 1\n")
+    assert [fault.rpartition(": ")[0] for fault in found[:2]] == [f"{space}:1:1: a", f"{space}:4:3: b._value"]
+    assert len(found) == 3
+    found = faults(MINIMAL.replace(inline, "searchSpace:\n  x: 1\n  y: 2"))
+    assert [fault.split(": ")[1] for fault in found] == ["searchSpace.x", "searchSpace.y"]
+
+
 def test_a_file_that_is_named_json_is_refused_as_json(faults: Faults, tmp_path: Path) -> None:
     space = tmp_path / "space.json"
     space.write_text('{\n\t"x": {"_type": "uniform", "_value": [0, 1]}\n\t"y": {}\n}')

@@ -68,6 +68,12 @@ def test_faults(config: ExperimentConfig, field: str, value: Any, fault: str) ->
     assert fault in str(caught.value)
 
 
+def test_all_faults_of_a_search_space(config: ExperimentConfig) -> None:
+    with pytest.raises(ConfigError) as caught:
+        apply_update(config, "searchSpace", value={"x": 1, "y": {"_type": "choice", "_value": 2}})
+    assert [problem.field for problem in caught.value.problems] == ["searchSpace.x", "searchSpace.y._value"]
+
+
 def test_the_tuner_changes(config: ExperimentConfig, tmp_path: Path) -> None:
     """The new tuner is given by name, by import path or as a user's class, with its search space."""
     tuner = {"Class_Name": "nni.algorithms.hpo.tpe_tuner.TpeTuner", "class_args": {"seed": 1}}
