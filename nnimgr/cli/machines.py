@@ -31,6 +31,10 @@ _COLUMNS = (
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     """List the machines of an experiment. Below them, print why a machine is not connected."""
     client, experiment_id = _client(args)
+    client.mends = {
+        **client.mends,
+        409: f"See what its machines have used, on its page Resources: nnictl webui url {experiment_id}",
+    }
     machines = client.get("experiments", experiment_id, "machines")["machines"]
     if terminal.as_json:
         terminal.json({"machines": machines})

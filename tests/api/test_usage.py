@@ -45,6 +45,11 @@ async def test_a_machine_that_cannot_be_asked_says_why(lab: Lab, trial: str) -> 
     assert answer.json()["error"]["message"] == "keeper x was asked, but has not answered for 15 s"
 
 
+async def test_keepers_are_listed(lab: Lab) -> None:
+    answer = await lab.client.get(f"{EXPERIMENT}/keepers")
+    assert answer.json() == {"keepers": [{"id": "local", "host": None}]}
+
+
 async def test_of_this_machine(lab: Lab) -> None:
     address = f"{EXPERIMENT}/keepers/local/usage"
     unknown = await lab.client.get(f"{EXPERIMENT}/keepers/other/usage")

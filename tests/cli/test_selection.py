@@ -124,6 +124,18 @@ def test_a_suggested_command_keeps_its_arguments(
     assert capsys.readouterr().err.endswith("Name one of them: nnictl experiment export abcde -f 'a b.csv'\n")
 
 
+def test_where_the_machines_of_an_ended_experiment_are_shown(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc", status="DONE")
+    server.refuse["experiments/abc/machines"] = Refused(409, "It is not open.")
+    assert main(["machine", "ls"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: It is not open.\n"
+        "  See what its machines have used, on its page Resources: nnictl webui url abc\n"
+    )
+
+
 # ---- the dashboard's address ------------------------------------------------------------------------------
 
 

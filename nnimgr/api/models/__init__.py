@@ -122,13 +122,15 @@ from nnimgr.api.models.trials import (
     TrialFiles,
     Trials,
 )
-from nnimgr.api.models.usage import GpuUsage, Usage, UsageSample
+from nnimgr.api.models.usage import GpuUsage, Keeper, Keepers, Usage, UsageSample
 
 __all__ = [
     "RunningTensorBoards",
     "StartTensorBoard",
     "TensorBoard",
     "GpuUsage",
+    "Keeper",
+    "Keepers",
     "Usage",
     "UsageSample",
     "MOST_TAGS",

@@ -7,6 +7,17 @@ from pydantic import AwareDatetime, Field
 from nnimgr.api.models.base import Model
 
 
+class Keeper(Model):
+    """Agent beside the trials on a machine that the experiment uses or has used."""
+
+    id: str
+    host: str | None = Field(description="null: it is not on another machine that is known by name")
+
+
+class Keepers(Model):
+    keepers: list[Keeper]
+
+
 class GpuUsage(Model):
     index: int
     busy_percent: int | None

@@ -13,10 +13,18 @@ from fastapi import APIRouter, Path
 from nnimgr.api import models
 from nnimgr.api.dependencies import ExperimentId, NotFound, Parts, Reader, TrialId, refusals
 from nnimgr.api.routes.trials import Attempt, find_job
+from training_services.keepers.names import host_of
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["machines"])
 
 _MOST_BYTES = 1 << 20  # read at most this; a keeper writes less, but a trial may write anything
+
+
+@router.get("/keepers", responses=refusals(404))
+async def list_keepers(reader: Reader) -> models.Keepers:
+    """Return the keepers of the experiment, also after it has ended. What they have measured can be read."""
+    known = await asyncio.to_thread(reader.keeper_ids)
+    return models.Keepers(keepers=[models.Keeper(id=each, host=host_of(each)) for each in known])
 
 
 @router.get("/keepers/{keeper}/usage", responses=refusals(404, 503))

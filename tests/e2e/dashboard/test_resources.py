@@ -27,6 +27,16 @@ def test_the_machine_is_shown_over_time(view: View, furnished: Stage) -> None:
     view.accessible()
 
 
+def test_an_ended_experiment_shows_what_its_machine_has_used(view: View, furnished: Stage) -> None:
+    view.forgive("409")  # its machines are not in use, so there is no list of them
+    page = view.open("/experiments/curves/resources")
+    page.get_by_text("The server's machine").click()
+    expect(
+        page.get_by_role("img", name=re.compile(r"^Memory in use. Now or last .*, at most"))
+    ).to_be_visible()
+    view.accessible()
+
+
 def test_an_experiments_machine_shows_its_trials(view: View, furnished: Stage) -> None:
     running = [trial for trial in furnished.trials("told") if trial["status"] == "RUNNING"]
     page = view.open("/experiments/told/resources")

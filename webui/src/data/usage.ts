@@ -6,10 +6,19 @@ export type UsageSample = Schemas["UsageSample"];
 
 const REFRESH_MS = 10_000; // as often as keepers measure
 
-/** Of the whole machine of a keeper. It is read there, so only while somebody looks. */
-export const machineUsageQuery = (id: string, keeper: string) =>
+/** The keepers of an experiment, also of one that has ended. */
+export const keepersQuery = (id: string) =>
   queryOptions({
-    queryKey: ["static", id, "usage", keeper],
+    queryKey: ["live", id, "keepers"],
+    queryFn: async ({ signal }) =>
+      (await answerOf(api.GET("/api/v1/experiments/{id}/keepers", { params: { path: { id } }, signal })))
+        .keepers,
+  });
+
+/** Of the whole machine of a keeper. It is read there, so only while somebody looks. `live`: it is in use. */
+export const machineUsageQuery = (id: string, keeper: string, live: boolean) =>
+  queryOptions({
+    queryKey: ["static", id, "usage", keeper, live],
     queryFn: async ({ signal }) =>
       (
         await answerOf(
@@ -20,7 +29,7 @@ export const machineUsageQuery = (id: string, keeper: string) =>
         )
       ).samples,
     staleTime: 0,
-    refetchInterval: REFRESH_MS,
+    refetchInterval: live ? REFRESH_MS : false,
     retry: false,
   });
 

@@ -3,12 +3,16 @@ const trials = (count: number) => (count === 1 ? "1 trial" : `${count} trials`);
 export const resources = {
   title: "Resources",
   none: "No experiment is running, so no machine is in use.",
-  noneHow: "Machines show here as soon as an experiment runs on them.",
+  noneHow:
+    "Machines show here as soon as an experiment runs on them. What they have used is on the experiment's page Resources.",
   machines: "Machines",
   noMachines: "The experiment has no machines.",
   usedNone: "No machine is in use for this experiment.",
   usage: "What is in use",
   overTime: "CPU, memory and GPUs over time",
+  past: "Recorded CPU, memory and GPUs over time",
+  pastText: "The experiment does not use these machines now.",
+  thisMachine: "The server's machine",
   waiting: "Waiting for a place",
   waitingNone: "No trial waits for a place.",
   waitingCount: trials,

@@ -7,6 +7,7 @@ import { Button } from "@/ui/Button";
 import { Failure } from "@/ui/Failure";
 import { AddMachine } from "./AddMachine";
 import { HostCard } from "./HostCard";
+import { PastUsage } from "./HostUsage";
 import { MachineTable } from "./MachineTable";
 import { useNames } from "./Resources";
 import { Waiting } from "./Waiting";
@@ -45,6 +46,7 @@ export default function ExperimentResources({ id }: { id: string }) {
       {used?.map((host) => (
         <HostCard key={host.address} host={host} nameOf={names} />
       ))}
+      {used === undefined ? null : <PastUsage id={id} used={used} />}
       {adding ? <AddMachine id={id} onClose={() => setAdding(false)} /> : null}
     </div>
   );
