@@ -132,7 +132,8 @@ def test_a_folder_from_elsewhere_is_noted(
     server.add("abc", status="STOPPED")  # the server will look for it
     Index(home).remove("abc")
     assert main([verb, "-e", "usb/abc", "--port", str(server.port)]) == 0
-    assert server.requests[-2][1] == f"experiments/abc/{verb}"
+    posted = [path for method, path, _ in server.requests if method == "POST"]
+    assert posted == [f"experiments/abc/{verb}", "server/login-code"]
     entry = Index(home).entries()["abc"]
     assert (entry.directory, entry.name, entry.platform) == (tmp_path / "usb" / "abc", "mine", "local")
     assert (entry.status, entry.port) == ("STOPPED", None)
