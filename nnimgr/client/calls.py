@@ -25,7 +25,7 @@ __all__ = ["ApiError", "Client", "Event", "ServerGone", "problem_line"]
 
 _CALL_TIMEOUT_S = 20.0
 _LEAVING = "The server is leaving."
-_REPEAT = "Repeat the command, which starts the server again if it has ended: {prog}"
+_REPEAT = "Repeat the command, which starts the server again if it has ended: {command}"
 _CUT_OFF = "The output is incomplete: the server exits, or the trial's machine cannot be reached."
 _STREAM_TIMEOUT_S = 60.0  # longer than the server's interval of 15 s between heartbeats
 

@@ -116,7 +116,7 @@ class ServerStart:
         raise ClientError(
             f"The server on port {self._port} ends as soon as it runs.",
             plain=self._log_tail(),
-            mend="Correct the error in its log, then repeat: {prog}",
+            mend="Correct the error in its log, then repeat: {command}",
         )
 
     def _check(self, client: Client) -> None:
@@ -132,7 +132,7 @@ class ServerStart:
         if trouble is not None:
             raise ClientError(
                 f"The server on port {self._port} runs already, and it {trouble}.",
-                mend=f"Choose another port: {{prog}} --port {_free_port(self._port)}\n"
+                mend=f"Choose another port: {{command}} --port {_free_port(self._port)}\n"
                 f"  Or stop its experiments first: nnictl stop --port {self._port}",
             )
 
@@ -175,14 +175,14 @@ class ServerStart:
             raise ClientError(
                 f"The server on port {self._port} was not ready within {_READY_S:.0f} s, and is ended.",
                 plain=self._log_tail(),
-                mend="Read its log, then repeat the command: {prog}",
+                mend="Read its log, then repeat the command: {command}",
             )
         process.wait()
         _check_free(self._port)
         raise ClientError(
             f"The server on port {self._port} did not start.",
             plain=self._log_tail(),
-            mend=f"Use another port, if this one is the reason: {{prog}} --port {_free_port(self._port)}",
+            mend=f"Use another port, if this one is the reason: {{command}} --port {_free_port(self._port)}",
         )
 
     def _start_sentence(self, *, announced: bool) -> str:
@@ -294,7 +294,7 @@ def _check_free(port: int) -> None:
         except OSError as error:
             raise ClientError(
                 f"Port {port} is not idle ({error.strerror}).",
-                mend=f"Choose another port: {{prog}} --port {_free_port(port)}",
+                mend=f"Choose another port: {{command}} --port {_free_port(port)}",
             ) from error
 
 
