@@ -143,8 +143,8 @@ class Tuner(Recoverable):
 
     A tuner with ``waits = True`` may need results of some trials before it gives more sets. Its
     ``generate_multiple_parameters`` returns fewer sets than ids, and is called again with the other ids after
-    each new message. So it need not send later sets through ``st_callback``. ``why_waiting() -> str`` returns
-    a few words about the reason.
+    each new message. So such a tuner does not need the callback ``kwargs["st_callback"]`` to send sets later.
+    ``why_waiting() -> str`` returns a few words about the reason.
     """
 
     learns: ClassVar[bool] = True  # False: suggestions do not depend on results, so they are requested ahead

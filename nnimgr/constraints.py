@@ -84,9 +84,9 @@ class Constraint:
         except Absent:
             return None
         except OverflowError:
-            return "a number in it becomes too large"
+            return "a number in the constraint becomes too large"
         except ZeroDivisionError:
-            return "it divides by zero"
+            return "the constraint divides by zero"
         except (Fault, ArithmeticError, TypeError, ValueError, LookupError) as error:
             return str(error)
         return None

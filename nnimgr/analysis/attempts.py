@@ -33,7 +33,8 @@ class AttemptTable:
     columns:
 
     - ``trial_id`` and ``attempt`` (its number) identify the attempt.
-    - ``seat`` is an index of ``places``, the pairs of a keeper and its GPUs. -1: the attempt has no place.
+    - ``seat`` is an index of ``places``: pairs of a keeper and the GPUs that attempts have there. -1: the
+      attempt has no place.
     - ``placed``, ``started`` and ``ended`` are seconds since the experiment's creation. NaN: not yet.
     - ``lost`` is True if the attempt ended because it was lost.
     """

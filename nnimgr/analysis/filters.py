@@ -255,7 +255,9 @@ def _column(columns: Columns, term: Term) -> str:
     if len(meant) == 1:
         return meant[0]
     if meant:
-        raise BadQuestion("filter", f"expected {' or '.join(meant)}: both exist", position=term.position)
+        raise BadQuestion(
+            "filter", f"expected {' or '.join(meant)}, because both columns exist", position=term.position
+        )
     known = ["id", TAGS, *columns.arrays, *(name.split(".", 1)[1] for name in columns.arrays if "." in name)]
     near = difflib.get_close_matches(term.name, known, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
@@ -346,8 +348,8 @@ def _compared(values: Array, term: Term, *, origin_at: datetime | None = None) -
 def _number(value: Value, origin_at: datetime | None) -> float:
     """Return the number that a filter's value stands for. Raise BadQuestion if it stands for none.
 
-    For a column of times, ``origin_at`` is the start of its clock. The value is then a number of seconds, or
-    an instant in ISO format, which is converted to seconds.
+    In a column of times, numbers are seconds since ``origin_at``. The value is then a number of seconds, or
+    an instant in ISO format, which is converted to seconds since ``origin_at``.
     """
     try:
         number = float(value.text)

@@ -65,7 +65,7 @@ def lines_of(columns: Columns, snapshot: Snapshot, key: str) -> Lines:
 def keys(columns: Columns, snapshot: Snapshot) -> list[str]:
     """Return the keys of intermediate metrics for which there are curves, DEFAULT_KEY first.
 
-    The other keys are those that have numbers in recent metrics that are objects.
+    The other keys come from recent metrics that are objects: the keys whose values are numbers.
     """
     return once(columns, "keys", lambda: _keys(snapshot))
 

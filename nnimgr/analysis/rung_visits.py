@@ -47,7 +47,8 @@ class RungVisits:
     - ``by``: "budget" or "step" (a rung is a number of reports)
     - ``rungs``: for each rung the lowest and the highest budget or number of reports
     - ``rows``: row of the trial in the table of trials; ``rung``: index of ``rungs``
-    - ``values``: value of the trial at the rung, NaN if there is none; ``fates``: index of FATES
+    - ``values``: value of the trial at the rung, NaN if there is none
+    - ``fates``: what happened to the trial at the rung, as an index of FATES
     - ``nexts``: index of the visit of the same configuration at a later rung, or -1
     - ``chains``: index of the first visit of the same configuration
     - ``judged``: the assessor's verdicts by the trial's row

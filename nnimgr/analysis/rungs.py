@@ -31,7 +31,8 @@ def rungs(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) ->
     largest number of configurations. Configurations that reached high rungs are preferred.
 
     The columns have one element per point: ``rung``, ``sequence`` (number of the trial), ``value``, ``fate``
-    (one of FATES) and ``next``, the index of the configuration's next point (the highest number: none).
+    (promoted, stopped, running or left) and ``next``, the index of the configuration's next point
+    (the highest number: none).
 
     The header has:
 

@@ -60,8 +60,9 @@ def schema(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -
 
 
 def check_names(columns: Columns, names: Iterable[str], *, field: str) -> None:
-    """Raise BadQuestion if there is no column with one of these names. ``field``: field of the API with the
-    names.
+    """Raise BadQuestion if there is no column with one of these names.
+
+    ``field``: field of the request from which the names come, for the error.
     """
     for name in names:
         if name not in columns.arrays:

@@ -78,9 +78,11 @@ class ApiParts:
         return self._read_at_rest(job, name, experiment_id, tail=tail)
 
     def read_file(self, job: JobRow, path: str, *, experiment_id: str) -> AsyncIterator[bytes]:
-        """Return the chunks of any file of an attempt (``job``), read from the same place as in ``read_log``.
+        """Return the chunks of any file of an attempt (``job``).
 
-        Raise the same errors as ``read_log``, and ValueError if the path is not possible.
+        The file is read by the experiment's training service. If that is closed, it is read directly from the
+        machine where the attempt ran. Raise FileNotFoundError or ServiceUnavailable, at the latest with the
+        first chunk, or ValueError if the path is not possible.
         """
         service = self._service(experiment_id)
         if service is not None:
@@ -88,9 +90,10 @@ class ApiParts:
         return self._read_at_rest(job, path, experiment_id)
 
     async def list_files(self, job: JobRow, *, experiment_id: str) -> FileListing:
-        """Return a list of the files of an attempt (``job``), read from the same place as in ``read_log``.
+        """Return a list of the files of an attempt (``job``).
 
-        Raise FileNotFoundError or ServiceUnavailable.
+        The list comes from the experiment's training service. If that is closed, it comes directly from the
+        machine where the attempt ran. Raise FileNotFoundError or ServiceUnavailable.
         """
         service = self._service(experiment_id)
         if service is not None:

@@ -53,8 +53,9 @@ class Names:
 
 
 def tell(fact: f.Fact, names: Names) -> tuple[Severity, str]:
-    """Return the severity of a fact, and the sentence about it. Raise KeyError if facts of this kind have
-    none.
+    """Return the severity of a fact, and the sentence about it.
+
+    Raise KeyError if there is no sentence for facts of this kind.
     """
     severity, text = TOLD[type(fact)](fact, names)
     text = text.strip()
@@ -144,9 +145,9 @@ def _suggested(fact: f.Suggested, names: Names) -> tuple[Severity, str]:
         case f.SuggestionSource.CUSTOMIZED:
             why = "a user added it"
         case f.SuggestionSource.RESUMED:
-            why = f"it runs {names.trial(fact.retry_of or '')} again, which a stop had interrupted"
+            why = f"it repeats {names.trial(fact.retry_of or '')}, which a stop had interrupted"
         case f.SuggestionSource.RERUN:
-            why = f"it runs {names.trial(fact.retry_of or '')} again, which had failed"
+            why = f"it repeats {names.trial(fact.retry_of or '')}, which had failed"
     return _INFO, f"{names.trial(fact.trial_id)} was created: {why}"
 
 
@@ -200,7 +201,7 @@ def _loss_declared(fact: f.LossDeclared, names: Names) -> tuple[Severity, str]:
 
 def _slot_lent(fact: f.SlotLent, names: Names) -> tuple[Severity, str]:
     trial = names.trial(fact.trial_id)
-    return _WARNING, f"the slot of {trial} is used by another trial until its machine is connected again"
+    return _WARNING, f"another trial uses the slot of {trial} until the machine of {trial} is connected again"
 
 
 def _trial_noted(fact: f.TrialNoted, names: Names) -> tuple[Severity, str]:
@@ -249,7 +250,10 @@ def _job_noted(fact: f.JobNoted, names: Names) -> tuple[Severity, str]:
 
 
 def _bound(fact: f.KeeperBound, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"the keeper on {_host(fact.keeper_id)} has called for the first time since its start"
+    return (
+        _INFO,
+        f"the keeper on {_host(fact.keeper_id)} has called the server for the first time since it started",
+    )
 
 
 def _silent(fact: f.KeeperSilent, names: Names) -> tuple[Severity, str]:
@@ -269,7 +273,7 @@ def _machine_drained(fact: f.MachineDrained, names: Names) -> tuple[Severity, st
 
 
 def _machine_removed(fact: f.MachineRemoved, names: Names) -> tuple[Severity, str]:
-    how = "its trials are requeued" if fact.force else "it leaves after its last trial has ended"
+    how = "its trials are requeued" if fact.force else "the machine leaves after its last trial has ended"
     return _INFO, f"{_host(fact.keeper_id)} is being removed: {how}"
 
 

@@ -19,7 +19,7 @@ LOOK_S = 0.25  # seconds between two checks of a local log that a client follows
 ReadLog = Callable[[bool, int | None], AsyncIterator[bytes]]
 """Function that reads a file.
 
-First argument: continue until the attempt has ended. Second: read only this number of last lines; None: all.
+First argument: True to read on until the attempt has ended. Second: number of last lines to read; None: all.
 """
 
 

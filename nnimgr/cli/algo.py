@@ -158,7 +158,10 @@ def _source(entry: Registered) -> str:
 
 
 def _descriptions(file: Path) -> list[Any]:
-    """Return the algorithms in a description file: its list ``algorithms``, or the file as a whole."""
+    """Return the algorithms in a description file: its list ``algorithms``.
+
+    Without this list, the whole file describes one algorithm.
+    """
     content = read_plain(file)
     if isinstance(content, Mapping) and isinstance(content.get("algorithms"), list):
         return list(content["algorithms"])
@@ -193,5 +196,5 @@ def _import(target: str) -> None:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ClientError(
             f"{target} cannot be imported: {reason}.",
-            mend="Install it where nnictl is, or add its directory to PYTHONPATH.",
+            mend="Install the module in the Python of nnictl, or add its directory to PYTHONPATH.",
         ) from error

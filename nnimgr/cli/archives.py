@@ -223,9 +223,9 @@ def _id_of(archive: zipfile.ZipFile, file: Path) -> str:
 
 
 def _extract(archive: zipfile.ZipFile, prefix: str, target: Path, written: list[Path]) -> None:
-    """Write the archive's files below ``prefix`` to a folder, which gets no file outside. Raise OSError.
+    """Write the archive's files below ``prefix`` to a folder, and no file outside of it. Raise OSError.
 
-    ``written``: gets the written files.
+    ``written``: list to which this function appends the path of each written file.
     """
     make_private_folder(target)
     for info in archive.infolist():

@@ -207,7 +207,7 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     for name, value in facts.items():
         terminal.say(f"# {name}: {'none' if value is None else value}")
     if job is not None:
-        terminal.say(f"\n# The Job of {'a pod in its pool' if job.pooled else 'its first trial'}")
+        terminal.say(f"\n# The Job of the experiment's first {'pooled pod' if job.pooled else 'trial'}")
         terminal.say(yaml.safe_dump(job.manifest, sort_keys=False, allow_unicode=True).rstrip())
         terminal.say(f"\n# {job.verdict}")
     return 1 if refused else 0

@@ -56,8 +56,8 @@ async def _examine(config: ExperimentConfig, service: Any, terminal: Terminal) -
     from nnimgr.doctor import examine
 
     findings = []
-    # not for programs, which get a finding or nothing
-    with waiting("checking the machines, where a trial is run" if terminal.err.isatty() else ""):
+    # Show no progress to programs, which read only the findings.
+    with waiting("checking the machines by running an empty trial on each" if terminal.err.isatty() else ""):
         async for finding in examine(config, service):
             findings.append(finding)
             terminal.say(f"{finding.level:<7} {finding.machine}: {finding.check}: {finding.sentence}")

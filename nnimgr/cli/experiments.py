@@ -75,7 +75,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
         if entry.status != "STOPPED" and entry.port and home.server_running(entry.port) is None:
             dead.setdefault(entry.port, []).append(entry.id)
     for port, (first, *others) in dead.items():
-        those = f"{first} (or about {len(others)} others of this port)" if others else first
+        those = f"{first} (or about one of {len(others)} other experiments of this port)" if others else first
         terminal.warn(
             f"No server runs on port {port}: the next command about {those} starts one, which adopts what "
             f"was running. Start it now: nnictl experiment status {first}"
@@ -298,7 +298,7 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
     code = 0
     results: list[dict[str, object]] = []
     for place, entry in enumerate(chosen, 1):
-        more = "" if entry.platform == LOCAL else " and what it has on its machines"
+        more = "" if entry.platform == LOCAL else " and its files on machines"
         count = f" ({place} of {len(chosen)})" if args.all else ""
         try:
             sentence = f"deleting experiment {entry.id}{more}{count}"
@@ -320,7 +320,7 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _confirm(chosen: list[IndexEntry]) -> None:
     for entry in chosen:
-        more = "" if entry.platform == LOCAL else ", and what it has on its machines"
+        more = "" if entry.platform == LOCAL else ", and its files on machines"
         print(f"{entry.id}: {entry.directory}{more}", file=sys.stderr)
     if not confirmed("Delete all of this for good?"):
         which = chosen[0].id if len(chosen) == 1 else "--all"

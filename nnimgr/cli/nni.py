@@ -61,7 +61,10 @@ def _summary(found: list[Difference]) -> str:
         return "No field of this file is treated differently from NNI."
     work = sum(difference.needs_work for difference in found)
     fields = "1 difference" if len(found) == 1 else f"{len(found)} differences"
-    return f"{fields} from NNI 3.0, {work} of them with something to do. All: docs/reference/nni.md"
+    return (
+        f"{fields} from NNI 3.0, {work} of them with something to change or decide. "
+        "All differences: docs/reference/nni.md"
+    )
 
 
 def _plain(file: str, v1: bool, found: list[Difference], refused: ClientError | None) -> dict[str, Any]:

@@ -41,6 +41,6 @@ def pareto(args: argparse.Namespace, terminal: Terminal) -> int:
     ]
     show_table(terminal, columns, rows)
     if len(found["trials"]) < found["total"]:
-        terminal.warn(f"These are {len(found['trials'])} of {found['total']} trials, spread evenly.")
+        terminal.warn(f"The table shows {len(found['trials'])} of {found['total']} trials, spread evenly.")
     terminal.info(f"{found['total']} of {found['results']} trials with a result are in the Pareto set.")
     return 0

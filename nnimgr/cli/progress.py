@@ -66,7 +66,10 @@ class Progress:
         return progress
 
     def ended(self, cursor: int) -> bool:
-        """Return whether the experiment has ended and the events up to ``cursor`` are all known events."""
+        """Return whether the experiment has ended and all of its events were received.
+
+        ``cursor``: number of the last received event.
+        """
         return self.status in ENDED and cursor >= self.profile["lastNumber"]
 
     def refresh(self, profile: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         name = registry.register(args.package)
     except ValueError as error:
-        mend = "Install it where nnictl is, or add its directory to PYTHONPATH."
+        mend = "Install the module in the Python of nnictl, or add its directory to PYTHONPATH."
         raise ClientError(
             f"{error}.", mend=mend if isinstance(error, registry.BrokenPlatform) else None
         ) from error

@@ -96,7 +96,8 @@ def _show(trials: list[dict[str, Any]], client: Client, experiment_id: str, term
 def _cause_lines(trials: list[dict[str, Any]], experiment_id: str) -> list[str]:
     """Return one line for each cause of failed trials or missing results, with the numbers of its trials.
 
-    The newest trials come first. The last line is the command that prints the output of the latest of them.
+    The newest trials come first. The last line is a command that prints the output of the latest
+    of these trials.
     """
     by_cause: dict[tuple[str, str], list[int]] = {}
     for trial in reversed(trials):
@@ -207,9 +208,9 @@ def _mends_of_open(entry: IndexEntry) -> dict[int, str]:
 
 
 def file_sentence(entry: IndexEntry, trial: Mapping[str, Any], name: str) -> str:
-    """Return a sentence about a file of a trial that has not come yet."""
-    how = {"local": "", "kubernetes": ", which the server copies from its pod"}
-    where = how.get(entry.platform, ", which the server reads on its machine")
+    """Return a sentence for the user while a command waits for the file ``name`` of a trial."""
+    how = {"local": "", "kubernetes": ", which the server copies from the trial's pod"}
+    where = how.get(entry.platform, ", which the server reads on the trial's machine")
     return f"waiting for {name} of trial {trial['sequence']}{where}"
 
 

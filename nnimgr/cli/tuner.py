@@ -93,7 +93,7 @@ def _sentence(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     failed = counts.get("FAILED", 0)
     live = sum(counts.get(status, 0) for status in ("WAITING", "RUNNING", "PAUSED", "UNKNOWN"))
     history = (
-        f"It gets the whole history: {ended} finished and {failed} failed trials. "
+        f"The new tuner gets the whole history: {ended} finished and {failed} failed trials. "
         f"{live} waiting or running trials continue."
     )
     match after["status"]:

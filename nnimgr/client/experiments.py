@@ -142,9 +142,9 @@ def view_experiment(client: Client, experiment_id: str) -> None:
 def stop_experiment(
     client: Client, experiment_id: str, *, detach: bool = False, sent: Callable[[], None] | None = None
 ) -> Mapping[str, Any]:
-    """Stop an experiment, for as long as the server answers. Return its answer. Raise ApiError, ServerGone.
+    """Stop an experiment, and return the server's answer. Raise ApiError or ServerGone.
 
-    Meanwhile, print what the stop waits for.
+    This function waits for as long as the server runs. It prints what the stop waits for.
     """
     with waiting(lambda: str(client.get("experiments", experiment_id).get("now") or "")):
         body = {"detach": detach}

@@ -95,7 +95,7 @@ class ServerStart:
     def client(self, *, announced: bool = False) -> Client:
         """Wait until the server is ready, and return a client of it. Raise ClientError.
 
-        ``announced``: the caller has said that the server starts.
+        ``announced``: the user has already been shown that the server starts.
         """
         if self._trouble is not None:
             raise self._trouble
@@ -114,7 +114,7 @@ class ServerStart:
                 return client
             self._start()
         raise ClientError(
-            f"The server on port {self._port} ends as soon as it runs.",
+            f"The server on port {self._port} exits right after each start.",
             plain=self._log_tail(),
             mend="Correct the error in its log, then repeat: {command}",
         )

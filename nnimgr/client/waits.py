@@ -22,8 +22,8 @@ TELL_S = 1.0  # seconds before the first sentence, and between two looks whether
 def waiting(sentence: str | Callable[[], str]) -> Iterator[None]:
     """While the block runs, print the sentence after a second, and again once it has changed.
 
-    ``sentence``: has no full stop. A function may return "" to print nothing. If it raises ClientError or
-    OSError, no more is printed, because the block will report the error.
+    ``sentence``: text without a full stop, or a function that returns this text ("": print nothing). If the
+    function raises ClientError or OSError, no more is printed, because the block will report the error.
     """
     over = threading.Event()
 
@@ -48,7 +48,7 @@ def waiting(sentence: str | Callable[[], str]) -> Iterator[None]:
 
 
 def awaited(pieces: Iterator[bytes], sentence: str) -> Iterator[bytes]:
-    """Yield the pieces. Print the sentence if the first one takes longer than a second."""
+    """Yield the pieces. Print the sentence if the first piece takes longer than a second."""
     with waiting(sentence):
         first = next(pieces, b"")
     yield first

@@ -68,7 +68,7 @@ class Document:
         return problem
 
     def with_service(self, service: dict[str, Any]) -> str:
-        """Return YAML with this ``trainingService``, to show to the user."""
+        """Return the section ``trainingService`` with this value as YAML, to show to the user."""
         return to_yaml({"trainingService": service})
 
     def _place(self, path: KeyPath) -> tuple[int | None, int | None]:
@@ -270,7 +270,10 @@ def number_hint(value: Any) -> str:
 
 
 def number_hint_at(value: Any, path: Sequence[str | int]) -> str:
-    """Return the hint of ``number_hint`` for the value at ``path`` inside ``value``, or ""."""
+    """Return a hint if the value at ``path`` inside ``value`` looks like a number that YAML reads as text.
+
+    Otherwise return "".
+    """
     try:
         for part in path:
             value = value[part]

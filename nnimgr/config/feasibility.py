@@ -161,7 +161,7 @@ def _refuse(found: Feasibility, trials: Sequence[_Trial]) -> None:
     which = f"the {found.sets:,} parameter sets" if found.listed else f"{found.sets:,} sets drawn at random"
     raise BadConstraint(
         index,
-        f"of {which} {found.feasible or 'none'} meets all constraints ({_percent(found.share)}, and at least "
+        f"{found.feasible or 'none'} of {which} meet all constraints ({_percent(found.share)}, and at least "
         f"{_percent(_LEAST_SHARE)} must); {json.dumps(worst.example, ensure_ascii=False):.300}, for "
         f"instance, does not: {worst.constraint.complaint(worst.example)}",
     )

@@ -71,8 +71,8 @@ class _OpenPai(_Storage):
     openpai_config_file: Path | None = None
 
     why: ClassVar[str] = (
-        "it runs on a Kubernetes cluster, and platform kubernetes uses the API of this cluster directly; "
-        "results and code need no shared storage, and other data is mounted with the field volumes"
+        "OpenPAI runs on a Kubernetes cluster, and platform kubernetes uses the API of this cluster "
+        "directly; results and code need no shared storage, and other data is mounted with the field volumes"
     )
 
     @model_validator(mode="after")

@@ -22,9 +22,10 @@ _NOTHING = "nothing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One difference. ``nni`` continues a sentence that begins with "NNI", and ``here`` one with "nnimgr".
+    """Difference between NNI and nnimgr in one field of a configuration.
 
-    "{value}" in these texts is replaced by the field's value.
+    ``nni`` continues a sentence that begins with "NNI", and ``here`` a sentence that begins with "nnimgr".
+    "{value}" in these texts is replaced by the field's value. ``todo``: what the user has to do.
     """
 
     name: str
@@ -84,7 +85,7 @@ _FORMAT: Sequence[Entry] = (
         name="v1",
         find=find.first_format("trainingServicePlatform"),
         nni="converts this first format (v1), and names the converted fields in errors",
-        here="converts it, too, and names the lines and fields of this file in errors",
+        here="converts the first format (v1), too, and names the lines and fields of this file in errors",
         todo="nothing; to keep the second format (v2), save what nnictl create --dry-run prints",
     ),
     Entry(
@@ -97,7 +98,7 @@ _FORMAT: Sequence[Entry] = (
     Entry(
         name="v1 multiPhase",
         find=find.first_format("multiPhase"),
-        nni="refuses it",
+        nni="refuses this field",
         here="lets a running trial ask for further parameter sets, as NNI 1 did",
     ),
     Entry(
@@ -110,15 +111,15 @@ _FORMAT: Sequence[Entry] = (
         name="v1 nasMode",
         find=find.first_format("trial", "nasMode"),
         nni="ignores the field",
-        here="refuses it, because it cannot search for network architectures",
+        here="refuses this field, because nnimgr cannot search for network architectures",
         todo="remove the field if the search space has only hyperparameters",
     ),
     Entry(
         name="numbers in JSON",
         find=find.numbers_in_json,
-        nni="reads a JSON file as YAML, where this is a text",
-        here="reads it as JSON, where this is the number {value}",
-        todo="nothing, unless your code expects a text; then put it in quotes",
+        nni="reads a JSON file as YAML, so this value is a text",
+        here="reads a JSON file as JSON, so this value is the number {value}",
+        todo="nothing, unless your code expects a text; then put the value in quotes",
     ),
 )
 
@@ -126,21 +127,21 @@ _GENERAL: Sequence[Entry] = (
     Entry(
         name="logLevel fatal",
         find=find.value("logLevel", equals="fatal"),
-        nni="does not start with this level",
-        here="starts, and logs nothing below it",
+        nni="does not start with the log level fatal",
+        here="starts, and logs only messages of the level fatal",
     ),
     Entry(
         name="output of trials",
         find=find.local_commands,
         nni="writes what a trial prints to trial.log, and leaves stdout empty",
-        here="writes it to stdout, unchanged",
+        here="writes what a trial prints to stdout, unchanged",
         todo="nothing, unless a script reads trial.log",
     ),
     Entry(
         name="several processes",
         find=find.parallel_commands,
         nni="records the metrics of every process, so each metric comes several times",
-        here="records those of the process of rank 0",
+        here="records only the metrics of the process of rank 0",
         todo="nothing; NNIMGR_REPORT_ALL_RANKS=1 in the command brings back all processes",
     ),
     Entry(
@@ -154,20 +155,20 @@ _GENERAL: Sequence[Entry] = (
         name="GPUs of trials",
         find=find.gpu_numbers,
         nni="counts the GPUs that trials of this experiment use",
-        here="counts those of all experiments of the server; trials wait for GPUs that others use",
+        here="counts the GPUs that all experiments of the server use; a trial waits for GPUs in use",
     ),
     Entry(
         name="no goal",
         find=find.no_goal,
         nni="takes the tuner's default direction without a message",
-        here="takes the same direction and warns",
+        here="takes the tuner's default direction and warns",
         todo="set classArgs.optimize_mode of the tuner, or goal (in the second format)",
     ),
     Entry(
         name="conflicting goals",
         find=find.conflicting_goals,
         nni="does not notice that tuner and assessor expect opposite results",
-        here="warns",
+        here="warns if tuner and assessor expect opposite results",
         todo="set classArgs.optimize_mode of both, or goal (in the second format)",
     ),
 )
@@ -183,20 +184,20 @@ _ALGORITHMS: Sequence[Entry] = (
         name="TPE defaults",
         find=find.tpe_defaults,
         nni="uses constant_liar_type best, n_startup_jobs 20, n_ei_candidates 24 and gamma 0.25 by default",
-        here="uses worst, 10, 64 and 1.0, which suit its own model",
+        here="by default uses constant_liar_type worst, n_startup_jobs 10, n_ei_candidates 64 and gamma 1.0",
         todo="nothing; give these arguments to have other values",
     ),
     Entry(
         name="TPE nested",
         find=find.spaces_of("TPE", nested=1),
         nni="fails with choices that are nested twice or deeper",
-        here="searches them",
+        here="searches all nested choices",
     ),
     Entry(
         name="TPE_legacy",
         find=find.algorithm("tuner", "TPE_legacy"),
         nni="runs hyperopt 0.1.2, which knows running trials only with parallel_optimize",
-        here="runs its own TPE with these arguments, which always knows them",
+        here="runs its own TPE with the same arguments, which always knows running trials",
     ),
     Entry(
         name="Anneal",
@@ -220,7 +221,7 @@ _ALGORITHMS: Sequence[Entry] = (
         name="GP space",
         find=find.spaces_of("GP", *_NUMERIC, "loguniform", "qloguniform", choices_of_numbers=True),
         nni="cannot search this parameter with GP",
-        here="searches it",
+        here="searches this parameter",
     ),
     Entry(
         name="Metis",
@@ -232,7 +233,7 @@ _ALGORITHMS: Sequence[Entry] = (
         name="Metis space",
         find=find.spaces_of("Metis", *_NUMERIC, choices_of_numbers=True),
         nni="cannot search this parameter with Metis",
-        here="searches it",
+        here="searches this parameter",
     ),
     Entry(
         name="SMAC",
@@ -245,7 +246,7 @@ _ALGORITHMS: Sequence[Entry] = (
         name="SMAC space",
         find=find.spaces_of("SMAC", *_NUMERIC, "loguniform"),
         nni="cannot search this parameter with SMAC",
-        here="searches it",
+        here="searches this parameter",
     ),
     Entry(
         name="PBT",
@@ -256,27 +257,27 @@ _ALGORITHMS: Sequence[Entry] = (
     Entry(
         name="Hyperband",
         find=find.algorithm("tuner", "Hyperband"),
-        nni="runs this advisor as a dispatcher of its own, which begins again when it is restarted",
-        here="runs it as a tuner, which continues; a trial without a result is the worst of its rung",
+        nni="runs this advisor in a process of its own, which begins again when it is restarted",
+        here="runs this advisor as a tuner, which continues; trials without a result are last in a rung",
     ),
     Entry(
         name="BOHB",
         find=find.algorithm("tuner", "BOHB"),
-        nni="runs this advisor as a dispatcher of its own, which begins again when it is restarted",
-        here="runs it as a tuner, which continues; a trial without a result is the worst of its rung",
+        nni="runs this advisor in a process of its own, which begins again when it is restarted",
+        here="runs this advisor as a tuner, which continues; trials without a result are last in a rung",
     ),
     Entry(
         name="left out",
         find=find.left_out,
         nni="has this tuner",
-        here="does not have it, and refuses the file",
-        todo="name another tuner; the error says which",
+        here="does not have this tuner, and refuses the file",
+        todo="name another tuner, which the error suggests",
     ),
     Entry(
         name="class of NNI",
         find=find.built_in_classes,
         nni="imports this class like any other",
-        here="runs its own built-in algorithm of that class, and checks the arguments",
+        here="runs its own built-in algorithm in place of this class, and checks the arguments",
     ),
     Entry(
         name="hyperopt class",
@@ -288,21 +289,21 @@ _ALGORITHMS: Sequence[Entry] = (
         name="registered",
         find=find.registered,
         nni="does not ask a registered algorithm's validator",
-        here="asks it before the experiment starts, and refuses wrong arguments",
-        todo="register it here, too: nnictl algo register --meta FILE",
+        here="asks a registered algorithm's validator before the start, and refuses wrong arguments",
+        todo="register the algorithm with nnimgr, too: nnictl algo register --meta FILE",
     ),
     Entry(
         name="own advisor",
         find=find.advisors_of_users,
-        nni="runs an advisor as a dispatcher with a WebSocket to the manager",
-        here="calls the same methods without a WebSocket, and restarts an advisor that has crashed",
+        nni="runs an advisor in a process with a WebSocket to the manager",
+        here="calls an advisor's methods without a WebSocket, and restarts an advisor that has crashed",
         todo="nothing, unless the class uses command_channel_url, which is ignored",
     ),
     Entry(
         name="assessor",
         find=find.algorithm("assessor"),
         nni="does not say why an assessor has stopped a trial",
-        here="shows its sentence as the trial's reason",
+        here="shows the assessor's sentence as the reason why a trial was stopped",
     ),
     Entry(
         name="Curvefitting",
@@ -319,19 +320,19 @@ _PLATFORMS: Sequence[Entry] = (
             field for field in find.value("trainingService")(file) if isinstance(field.value, list)
         ],
         nni="gives trials to one training service after the other",
-        here="places trials over all machines of all of them",
+        here="places trials over all machines of all training services",
     ),
     Entry(
         name="reuseMode",
         find=find.each_member("reuseMode", of=("local", "remote"), equals=True),
         nni="runs trials through agents that stay on the machines",
-        here="ignores the field: its keepers do that for every experiment",
+        here="ignores this field: its keepers always stay on the machines",
     ),
     Entry(
         name="remote machines",
         find=find.each_platform(*_OVER_SSH),
-        nni="installs itself on each machine with pip, and needs a route from there to the manager",
-        here="needs an SSH server and Python 3.8 or newer there, and calls go through the SSH connection",
+        nni="installs itself on each machine with pip, and needs a route from the machine to the manager",
+        here="needs an SSH server and Python 3.8 or newer on each machine; all calls go through SSH",
         todo="check the machines: nnictl doctor --config FILE",
     ),
     Entry(
@@ -344,7 +345,7 @@ _PLATFORMS: Sequence[Entry] = (
         name="remote code",
         find=find.code_directories,
         nni="copies the code once to each machine, for all its trials, up to 2000 files and 300 MB",
-        here="gives each trial a copy of its own",
+        here="gives each trial its own copy of the code",
         todo="nothing, unless trials share files through the code's directory",
     ),
     Entry(
@@ -364,14 +365,14 @@ _PLATFORMS: Sequence[Entry] = (
         name="secrets",
         find=find.secrets,
         nni="stores this secret with the experiment, and shows it",
-        here="keeps it out of what is stored and shown, in a file that only you can read",
+        here="stores this secret apart, in a file that only you can read, and never shows it",
         todo="nothing; ${env:NAME} or ${file:PATH} keeps the secret out of this file",
     ),
     Entry(
         name="nniManagerIp",
         find=find.manager_addresses,
         nni="has the machines connect to this address",
-        here="has them call it over TLS, instead of through the SSH connection",
+        here="has the machines call this address over TLS, instead of through the SSH connection",
         todo="remove the field, unless SSH servers forbid tunnels",
     ),
     Entry(
@@ -384,7 +385,7 @@ _PLATFORMS: Sequence[Entry] = (
         name="several pods",
         find=find.roles_of_several_pods,
         nni="runs trials of several pods",
-        here="refuses them: a trial is one pod",
+        here="refuses trials of several pods, because a trial is one pod",
         todo="leave one role with one pod",
     ),
     Entry(
@@ -395,26 +396,26 @@ _PLATFORMS: Sequence[Entry] = (
             find.every_role("frameworkAttemptCompletionPolicy"),
         ),
         nni="passes this field to the operator",
-        here="checks it and does not use it",
+        here="checks this field and does not use it",
     ),
     Entry(
         name="NFS of operators",
         find=find.each_member("storage", "storageType", of=_AS_JOBS, equals="nfs"),
         nni="mounts the NFS export on the manager's machine, for code and results",
-        here="needs no storage for them, and mounts the export only in the trials, at /tmp/mount",
+        here="needs no storage for code and results, and mounts the export only in trials, at /tmp/mount",
     ),
     Entry(
         name="Azure of operators",
         find=find.each_member("storage", "storageType", of=_AS_JOBS, equals="azureStorage"),
         nni="keeps code and results in the Azure share",
-        here="needs no storage for them, and refuses to mount the share",
+        here="needs no storage for code and results, and refuses to mount the share",
         todo='remove the section "storage"',
     ),
     Entry(
         name="foreign platform",
         find=find.foreign_platforms,
         nni="has had a training service for this platform",
-        here="has none, and refuses the file",
+        here="has no training service for this platform, and refuses the file",
         todo="use the section trainingService that the error shows",
     ),
     Entry(
@@ -427,22 +428,22 @@ _PLATFORMS: Sequence[Entry] = (
     Entry(
         name="shared storage",
         find=find.value("sharedStorage"),
-        nni="uses it on remote machines with reuseMode",
-        here="uses it on the platforms local and remote: NNI_OUTPUT_DIR is a folder there",
+        nni="uses the shared storage on remote machines with reuseMode",
+        here="uses the shared storage on the platforms local and remote: NNI_OUTPUT_DIR is a folder in it",
     ),
     Entry(
         name="Azure Blob",
         find=find.value("sharedStorage", "storageType", equals="AzureBlob"),
         nni="mounts the container",
-        here="refuses it",
-        todo="mount it on all machines, and write NFS and usermount",
+        here="refuses the storage type AzureBlob",
+        todo="mount the storage on all machines, and write NFS and usermount",
     ),
     Entry(
         name="nnimount",
         find=find.value("sharedStorage", "localMounted", equals="nnimount"),
         nni="mounts the storage on this machine",
-        here="refuses to mount it, which needs root",
-        todo="mount it yourself, and write usermount",
+        here="refuses to mount the storage, because that needs root",
+        todo="mount the storage yourself, and write usermount",
     ),
     Entry(
         name="fields for mounting",
@@ -450,7 +451,7 @@ _PLATFORMS: Sequence[Entry] = (
             find.value("sharedStorage", "nfsServer"), find.value("sharedStorage", "exportedDirectory")
         ),
         nni="mounts this export on each machine",
-        here="does not use the field: the machines have the storage mounted",
+        here="does not use this field: the machines have the storage mounted",
         todo="mount the storage on all machines",
     ),
 )

@@ -83,7 +83,10 @@ class NniFile:
         return None if self.first is None else self.first.inner(*path)
 
     def missing(self, name: str) -> Field:
-        """Return a field that stands for a missing one. Its place is the file as a whole."""
+        """Return a placeholder for a field that the file does not have.
+
+        Problems of the placeholder are shown as problems of the whole file.
+        """
         return Field(self._top.document, (), None, f"{name} (not given)")
 
     def algorithm(self, role: str) -> Field | None:

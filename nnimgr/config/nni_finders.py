@@ -322,7 +322,7 @@ def gpu_numbers(file: NniFile) -> Iterator[Field]:
 def code_directories(file: NniFile) -> Iterator[Field]:
     """Find the trial code directories that are copied to machines over SSH.
 
-    If such a training service has no directory, find its platform instead.
+    If a training service over SSH has no code directory, find its field ``platform`` instead.
     """
     for member, field in _shared(file, "trialCodeDirectory"):
         if _platform(member).value == "remote":

@@ -173,7 +173,9 @@ def _fill(
 
 def _check_initial(reading: Reading, config: ExperimentConfig, *, custom: bool) -> None:
     if _is_batch(config):
-        reading.fault((_INITIAL,), "Batch runs the parameter sets of its search space: put these there")
+        reading.fault(
+            (_INITIAL,), "the tuner Batch only runs sets of its search space: put initial sets there"
+        )
         return
     space = spaces.parse(config.search_space)
     constraints = Constraints(config.search_space_constraints or ())

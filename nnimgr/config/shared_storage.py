@@ -70,11 +70,13 @@ def check_shared_storage(reading: Reading, config: ExperimentConfig | None) -> N
     if found is None or len(reading.problems) > before:
         return
     if found.storage_type is StorageType.AZURE_BLOB:
-        sentence = "nnimgr does not mount it: mount it on all machines, and write NFS and usermount"
+        sentence = "nnimgr does not mount this storage: mount it on all machines, and write NFS and usermount"
         reading.fault((_AT, "storageType"), sentence)
     for member in config.members:
         if not describe(member.service).shares_storage:
-            reading.fault((_AT,), f"trials on the platform {member.platform} cannot use it: remove it")
+            reading.fault(
+                (_AT,), f"trials on {member.platform} cannot use a shared storage: remove the field"
+            )
     here = any(describe(member.service).beside_server for member in config.members)
     if found.local_mounted is LocalMounted.NNI:
         sentence = "nnimgr does not mount storage, which needs root: mount it yourself, and write usermount"

@@ -68,7 +68,8 @@ def _remote(top: Section, trial: Section, at: KeyPath) -> None:
         machine.move(_MACHINE, (*at, "machineList", number))
         if machine.take("preCommand") is not None:
             machine.fault(
-                "preCommand", "is not run; write its commands in front of the trial's: trial.command"
+                "preCommand",
+                "is not run; write its commands before the trial's own in the field trial.command",
             )
         machine.finish()
 

@@ -193,7 +193,7 @@ class Doors:
         wanted = _parse(address, said=_GIVEN)
         if (found := self._opened(wanted)) is not None:
             return found
-        # without the lock, because other experiments would wait for a slow name server as well
+        # Resolve the name before taking the lock, so that no other experiment waits for a slow name server.
         hosts = await _resolve(wanted.host, said=_GIVEN)
         async with self._opening:
             found = self._opened(wanted)
@@ -292,7 +292,9 @@ class Doors:
             context.load_cert_chain(path)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise ServiceUnavailable(f"the certificate {path} of the keepers' door: {reason}") from error
+            raise ServiceUnavailable(
+                f"the certificate {path} of the keepers' door cannot be used: {reason}"
+            ) from error
         except ValueError as error:
             raise ServiceUnavailable(
                 f"{path} no longer contains a key and its certificate; delete the file to get a new one"

@@ -50,8 +50,8 @@ _SHUTDOWN_S = 60.0  # limit for a shutdown, after which the process ends as a se
 _CUT_SHORT = 1  # exit code after a shutdown that was cut short
 _DATE_S = 1.0  # seconds; resolution of the Date header
 
-# Threads that write to databases run Python code as well. With Python's default of 5 ms, the event loop would
-# wait too long for them.
+# Threads that write to databases run Python code as well. With Python's default switch interval of 5 ms, the
+# event loop would wait too long for these threads.
 SWITCH_INTERVAL_S = 0.0005
 
 logger = logging.getLogger(__name__)

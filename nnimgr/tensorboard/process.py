@@ -51,7 +51,7 @@ class Interpreter:
 async def find_interpreter(creator: Interpreter, trying: Callable[[str], None]) -> Interpreter:
     """Return the first interpreter that has TensorBoard. Raise TensorBoardMissing.
 
-    ``trying``: gets a sentence about each interpreter before it is asked.
+    ``trying``: function that is called with a sentence before each search in an interpreter.
 
     The candidates are the Python of the experiment's creator, the server's Python, and the Python of the
     command ``tensorboard`` on the creator's PATH and on the server's PATH.
@@ -183,7 +183,10 @@ class TensorBoardProcess:
 
 
 def _short_address(path: Path, cleanup: contextlib.ExitStack) -> str:
-    """Return a path of the socket that is short enough for the kernel. It is valid until the cleanup."""
+    """Return a path of the socket that is short enough for the kernel.
+
+    The path is valid until ``cleanup`` is closed.
+    """
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     cleanup.callback(os.close, folder)
     return f"/proc/self/fd/{folder}/{path.name}"

@@ -221,7 +221,7 @@ class Task:
 
 
 class TensorBoards:
-    """All TensorBoards of the server. ``refresh_s``: seconds between two looks at files elsewhere.
+    """All TensorBoards of the server. ``refresh_s``: seconds between two looks at files on other machines.
 
     ``now``: what is done to start a TensorBoard, as a sentence without a full stop. "": nothing is done.
     """

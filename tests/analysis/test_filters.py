@@ -125,7 +125,7 @@ def test_which_trials_match(columns: Columns, text: str, found: list[int]) -> No
         ("status:DONE", 7, "expected one of WAITING, RUNNING"),
         ("act>relu", 0, "expected : or ≠ after act, which has no numbers, found >"),
         ("id>3", 0, "expected : or ≠ after id"),
-        ("loss>1", 0, "expected parameters.loss or metrics.loss: both exist"),
+        ("loss>1", 0, "expected parameters.loss or metrics.loss, because both columns exist"),
         ("lr>1; momentun:1", 6, 'there is no column "momentun"'),
         ("statuss:1", 0, 'there is no column "statuss"; did you mean status'),
     ],

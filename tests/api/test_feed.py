@@ -129,7 +129,7 @@ FACTS: list[tuple[f.Fact, str, str]] = [
             retry_of="fghij",
         ),
         "info",
-        "Trial #3 (abcde) was created: it runs trial #7 (fghij) again, which had failed.",
+        "Trial #3 (abcde) was created: it repeats trial #7 (fghij), which had failed.",
     ),
     (
         f.FurtherSuggested(trial_id="abcde", index=1, parameter_id=4, parameters="{}"),
@@ -177,7 +177,8 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     (
         f.SlotLent(trial_id="abcde"),
         "warning",
-        "The slot of trial #3 (abcde) is used by another trial until its machine is connected again.",
+        "Another trial uses the slot of trial #3 (abcde) until the machine of trial #3 (abcde) is connected "
+        "again.",
     ),
     (f.TrialNoted(trial_id="abcde", note="odd."), "warning", "Trial #3 (abcde): odd."),
     (
@@ -234,7 +235,7 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     (
         f.KeeperBound(keeper_id="local", instance="i", boot_id="b"),
         "info",
-        "The keeper on the server's machine has called for the first time since its start.",
+        "The keeper on the server's machine has called the server for the first time since it started.",
     ),
     (
         f.KeeperSilent(keeper_id="me_gpu1_22", reason="no word for 30 s"),

@@ -101,7 +101,7 @@ def test_a_list_of_algorithms_is_taken_whole_or_not_at_all(
         (META.replace(".Check", ".None"), "a_tuner_of_mine.None cannot be imported"),
         (
             META.replace("a_tuner_of_mine.Mine", "broken_of_mine.X"),
-            "division by zero.\n  Install it where nnictl is",
+            "division by zero.\n  Install the module in the Python of nnictl",
         ),
         (META.replace("a_tuner_of_mine.Mine", "no_such_module.X"), "No module named 'no_such_module'"),
         ("- 1", "an algorithm is described by a mapping with algoType, builtinName, className."),

@@ -201,7 +201,7 @@ def test_a_dry_run_shows_the_first_job(home: Home, capsys: pytest.CaptureFixture
     assert main(["create", "--config", "exp.yml", "--dry-run", "--id", "mine"]) == 0
     printed = capsys.readouterr()
     assert "s3cret" not in printed.out + printed.err
-    _, _, job = printed.out.partition("# The Job of its first trial\n")
+    _, _, job = printed.out.partition("# The Job of the experiment's first trial\n")
     manifest = yaml.safe_load(job)
     assert manifest["kind"] == "Job" and manifest["metadata"]["namespace"] == "vision"
     assert re.fullmatch("mine-[a-z0-9]{5}-1", manifest["metadata"]["name"])
@@ -212,7 +212,7 @@ def test_a_dry_run_shows_the_first_job(home: Home, capsys: pytest.CaptureFixture
 def test_a_dry_run_in_a_pool_as_json(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     in_cluster(", reuseMode: true")
     assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
-    assert "# The Job of a pod in its pool" in capsys.readouterr().out
+    assert "# The Job of the experiment's first pooled pod" in capsys.readouterr().out
     assert main(["create", "--config", "exp.yml", "--dry-run", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["manifest"]["metadata"]["name"] == "experiment-pool-000000"

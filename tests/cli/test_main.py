@@ -65,7 +65,7 @@ def test_commands_that_only_nni_has_are_told_as_such(
     assert caught.value.code == 2
     command = " ".join(arguments[: 2 if arguments[0] == "experiment" else 1])
     told = capsys.readouterr().err
-    assert f"error: nnictl {command} is a command of NNI that is not here. " in told
+    assert f"error: nnictl {command} is a command of NNI, but not of nnimgr. " in told
 
 
 def test_an_option_may_be_cut_short(home: Home, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,8 +39,9 @@ def test_differences_of_a_file_that_runs(home: Home, capsys: pytest.CaptureFixtu
         "exp.yml:6: tuner.name",
         "exp.yml:6: tuner.name",
     ]
-    assert (
-        lines[-2] == "4 differences from NNI 3.0, 1 of them with something to do. All: docs/reference/nni.md"
+    assert lines[-2] == (
+        "4 differences from NNI 3.0, 1 of them with something to change or decide. "
+        "All differences: docs/reference/nni.md"
     )
     assert lines[-1] == "nnimgr can run this file: nnictl create --config exp.yml"
     assert not home.path.exists()
@@ -54,7 +55,7 @@ def test_errors_are_those_of_a_dry_run(home: Home, capsys: pytest.CaptureFixture
     assert printed.err == capsys.readouterr().err
     assert "ERROR: exp.yml:7:" in printed.err
     assert "ERROR: exp.yml:9:" in printed.err
-    assert "exp.yml:7: tuner.name: NNI has this tuner; nnimgr does not have it" in printed.out
+    assert "exp.yml:7: tuner.name: NNI has this tuner; nnimgr does not have this tuner" in printed.out
     assert "can run" not in printed.out
 
 
@@ -75,7 +76,7 @@ def test_differences_as_json(home: Home, capsys: pytest.CaptureFixture[str]) -> 
                 "line": 3,
                 "field": "trialCommand",
                 "nni": "writes what a trial prints to trial.log, and leaves stdout empty",
-                "nnimgr": "writes it to stdout, unchanged",
+                "nnimgr": "writes what a trial prints to stdout, unchanged",
                 "todo": "nothing, unless a script reads trial.log",
                 "needsWork": False,
             }

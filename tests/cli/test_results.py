@@ -117,4 +117,4 @@ def test_the_pareto_set_is_a_table(server: FakeServer, capsys: pytest.CaptureFix
 def test_a_pareto_set_that_is_too_large(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").pareto = {**PARETO, "total": 20_000}
     assert main(["experiment", "pareto", "abc"]) == 0
-    assert "These are 2 of 20000 trials, spread evenly." in capsys.readouterr().err
+    assert "The table shows 2 of 20000 trials, spread evenly." in capsys.readouterr().err

@@ -182,7 +182,7 @@ def test_another_tuner(
     assert main(["update", "tuner", "-f", "deep/tuner.yml"]) == 0
     assert capsys.readouterr().out == (
         "INFO: Update tuner success!\n"
-        "INFO: The tuner is mine.Mine instead of Random from now on. It gets the whole history: "
+        "INFO: The tuner is mine.Mine instead of Random from now on. The new tuner gets the whole history: "
         "14 finished and 1 failed trials. 4 waiting or running trials continue.\n"
     )
     here = Path("deep").absolute()

@@ -98,7 +98,7 @@ def test_what_a_verb_waits_for_is_told(
 def test_a_pods_file_is_copied_first(server: FakeServer, told: Told) -> None:
     found = server.add("abc", platform="kubernetes")
     found.trials, found.logs = [trial("ta", 3)], {"stdout": b"hello\n"}
-    sentence = "Waiting for stdout of trial 3, which the server copies from its pod."
+    sentence = "Waiting for stdout of trial 3, which the server copies from the trial's pod."
     server.hold["GET", f"{ABC}/trials/ta/logs/stdout"] = told.event(sentence)
     assert main(["log", "trial", "abc", "-T", "ta", "--tail", "1"]) == 0
 
@@ -133,7 +133,7 @@ def test_people_are_told_what_the_doctor_does(
             return True
 
     async def examine(config: object, service: object) -> AsyncIterator[Finding]:
-        sentence = told.event("Checking the machines, where a trial is run.")
+        sentence = told.event("Checking the machines by running an empty trial on each.")
         assert await asyncio.to_thread(sentence.wait, DEADLINE_S)
         yield Finding(machine="one", check=Check.CONFIG, level=Level.OK, sentence="good")
 

@@ -87,7 +87,7 @@ def test_all_of_it_is_read_and_kept(load: Load) -> None:
         (
             "searchSpaceConstraints:\n- lower < upper\n- lower == size\n",
             [
-                "exp.yml:17:3: searchSpaceConstraints[1]: of 10,000 sets drawn at random none meets all "
+                "exp.yml:17:3: searchSpaceConstraints[1]: none of 10,000 sets drawn at random meet all "
                 "constraints (0 %, and at least 0.1 % must); {"
             ],
         ),
@@ -173,14 +173,14 @@ def test_the_options_of_batch_are_looked_at_one_by_one(load: Load, faults: Fault
     assert str(found.feasibility) == "2 of the 3 parameter sets meet the constraints"  # the last set has no b
     (fault,) = faults(batch + "searchSpaceConstraints: [a > 7]\n")
     assert fault.startswith(
-        "exp.yml:7:26: searchSpaceConstraints[0]: of the 3 parameter sets none meets all constraints (0 %, "
+        "exp.yml:7:26: searchSpaceConstraints[0]: none of the 3 parameter sets meet all constraints (0 %, "
         'and at least 0.1 % must); {"a": 5}, for instance, does not'
     )
     (fault,) = faults(batch + "searchSpaceConstraints: [c < b]\n")
     assert "has no parameter c" in fault
     (fault,) = faults(batch + "initialParameters: [{a: 1}]\n")
     assert fault.startswith(
-        "exp.yml:7:1: initialParameters: Batch runs the parameter sets of its search space"
+        "exp.yml:7:1: initialParameters: the tuner Batch only runs sets of its search space"
     )
 
 
@@ -231,5 +231,5 @@ def test_a_stored_configuration_is_checked_as_it_is_changed(load: Load) -> None:
     narrow = config.model_copy(update={"search_space_constraints": ["lower > 0.9999"]})
     with pytest.raises(ConfigError) as caught:
         check_feasibility(narrow)
-    assert "searchSpaceConstraints[0]: of 10,000 sets" in str(caught.value)
+    assert "searchSpaceConstraints[0]: 2 of 10,000 sets" in str(caught.value)
     assert feasible_share(narrow) is None

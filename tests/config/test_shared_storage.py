@@ -58,12 +58,22 @@ def test_machines_may_have_it_although_this_one_has_not(tmp_path: Path) -> None:
         (LOCAL, "usermount", "nomount", "localMounted: trials on this machine need the storage"),
         (REMOTE, "usermount", "nnimount", "localMounted: nnimgr does not mount storage, which needs root"),
         (REMOTE, "usermount", "mounted", "localMounted: "),
-        (REMOTE, "storageType: NFS", "storageType: AzureBlob", "storageType: nnimgr does not mount it"),
+        (
+            REMOTE,
+            "storageType: NFS",
+            "storageType: AzureBlob",
+            "storageType: nnimgr does not mount this storage",
+        ),
         (REMOTE, "/mnt/there/", "there", "remoteMountPoint: must be an absolute path, not 'there'"),
         (REMOTE, "  remoteMountPoint: /mnt/there/\n", "", "remoteMountPoint: "),
         (REMOTE, "nfsServer", "nfsServr", "nfsServr: "),
         (LOCAL, "localMountPoint: ", "localMountPoint: /no", "localMountPoint: there is no directory /no"),
-        ("trainingService: {platform: kubernetes, image: a}\n", "", "", "cannot use it: remove it"),
+        (
+            "trainingService: {platform: kubernetes, image: a}\n",
+            "",
+            "",
+            "cannot use a shared storage: remove the field",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused(tmp_path: Path, service: str, old: str, new: str, sentence: str) -> None:

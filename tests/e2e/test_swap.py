@@ -69,7 +69,10 @@ def test_a_swap_outlives_every_process(tmp_path: Path) -> None:
             )
             eventually(lambda: ended(found) == 12, "12 trials by Random")
             said = found.nnictl("update", "tuner", "exp", "--filename", str(tmp_path / "tuner.yml"))
-            assert "The tuner is TPE instead of Random from now on. It gets the whole history: 12" in said
+            assert (
+                "The tuner is TPE instead of Random from now on. The new tuner gets the whole history: 12"
+                in said
+            )
             assert found.profile()["config"]["tuner"] == {"name": "TPE", "classArgs": ARGUMENTS}
             (tmp_path / "go").touch()
             eventually(lambda: ended(found) >= 16, "trials by TPE")

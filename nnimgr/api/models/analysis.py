@@ -116,7 +116,9 @@ class History(Model):
 class ParetoObjective(Model):
     name: str
     mode: OptimizeMode
-    column: str = Field(description="column with the numbers of all trials; `value` for the main objective")
+    column: str = Field(
+        description="column that has this objective for all trials; `value`: the main objective"
+    )
     min: float | None = Field(description="smallest value of all trials with a result; null: there are none")
     max: float | None
 
@@ -133,11 +135,11 @@ class ParetoSet(Model):
 
     revision: int
     objectives: list[ParetoObjective] = Field(
-        description="the main objective first; without objectives: one entry with the name `default`"
+        description="objectives, the main one first; without objectives: one entry with the name `default`"
     )
     results: int = Field(description="number of trials that succeeded with a number for each objective")
     total: int = Field(description="number of trials in the set; equal trials are all in it")
-    trials: list[ParetoTrial] = Field(description="sorted, the best in the main objective first")
+    trials: list[ParetoTrial] = Field(description="trials of the set, the best in the main objective first")
 
 
 # ---- early stops

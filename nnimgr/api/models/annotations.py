@@ -21,7 +21,7 @@ TrialTag = Annotated[
     Field(
         max_length=40,
         pattern=_TAG_CHARACTERS,
-        description="without commas, and without blanks at its ends",
+        description="tag without commas, and without blanks at its ends",
     ),
 ]
 Note = Annotated[str, AfterValidator(sober), Field(max_length=4000, pattern=_NOTE_CHARACTERS)]
@@ -64,7 +64,7 @@ class TagCount(Model):
 
 
 class Tags(Model):
-    tags: list[TagCount] = Field(description="sorted, the most frequent first; at most 1000")
+    tags: list[TagCount] = Field(description="the most frequent tags first; at most 1000 tags")
 
 
 Text = Annotated[str, AfterValidator(sober)]

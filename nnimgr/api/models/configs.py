@@ -54,8 +54,8 @@ class ConfigProblem(Model):
 
 class ChangedByText(Model):
     problems: list[ConfigProblem] = Field(
-        description="errors, with lines in the text of the field that each of them names; empty: the fields "
-        "are changed"
+        description="errors, each with its field and the line in that field's text; empty: the fields are "
+        "changed"
     )
 
 
@@ -93,7 +93,7 @@ class ExperimentPlan(Model):
     assessor: str | None
     optimize_mode: str = Field(description="direction in which results are better: maximize or minimize")
     goal_stated: bool = Field(
-        description="false: the configuration states no direction, so NNI's default applies"
+        description="true: the configuration states the direction of results; false: NNI's default applies"
     )
     limits: LimitsModel
     parameters: list[PlannedParameter]
@@ -106,6 +106,6 @@ class ExperimentPlan(Model):
 
 class Validated(Model):
     problems: list[ConfigProblem] = Field(
-        description="sorted by file and line; empty: the configuration is valid"
+        description="problems, sorted by file and line; empty: the configuration is valid"
     )
     plan: ExperimentPlan | None = Field(description="null if there are problems")

@@ -118,19 +118,21 @@ class _AnyExperiment(Model):
 
 class ExperimentSummary(_AnyExperiment):
     status: str = Field(
-        description="status; read from the index file of all experiments if it is not open on this server"
+        description="status; if the experiment is not open on this server: read from the index of experiments"
     )
     best_trial_id: str | None
     best_value: float | None
     owner: str | None = Field(description="user who owns the experiment's folder")
     tags: list[str]
     archived: bool
-    max_trial_number: int | None = Field(description="null: unlimited, or the database cannot be read")
-    trial_concurrency: int | None = Field(description="null: the database cannot be read")
+    max_trial_number: int | None = Field(
+        description="limit of the number of trials; null: unlimited, or the database cannot be read"
+    )
+    trial_concurrency: int | None = Field(description="number of slots; null: the database cannot be read")
     optimize_mode: str | None
     objectives: dict[str, str] = Field(
         description="direction (maximize or minimize) by objective name; bestValue is a value of the first "
-        "objective; empty: a result is one number"
+        "objective; empty: the experiment has no objectives, and a result is one number"
     )
 
 
@@ -167,7 +169,7 @@ class Pace(Model):
     """Rate at which a running experiment creates trials, and the expected time when a limit ends it."""
 
     trials_per_minute: float | None = Field(
-        description="computed from the latest 30 trials; null: too few trials yet"
+        description="rate of the latest 30 trials; null: there are too few trials yet"
     )
     remaining_s: float | None = Field(
         description="seconds until a limit ends the experiment, at this pace; null: unknown"
@@ -195,10 +197,12 @@ class Experiment(_AnyExperiment):
     best_trial: BestTrial | None
     optimize_mode: str = Field(description="maximize or minimize")
     goal_stated: bool = Field(
-        description="false: the configuration states no direction, so NNI's default applies"
+        description="true: the configuration states the direction of results; false: NNI's default applies"
     )
     limits: LimitsModel
-    pace: Pace | None = Field(description="null: the experiment does not run on this server")
+    pace: Pace | None = Field(
+        description="rate of new trials; null: the experiment does not run on this server"
+    )
     now: str = Field(description="one sentence: current activity, or why there is none")
     config: dict[str, Any]
     search_space: dict[str, Any]

@@ -23,7 +23,9 @@ class HostTrial(Model):
 
     experiment_id: str
     trial_id: str
-    sequence: int | None = Field(description="null: the trial has ended, and its attempt is being cleaned up")
+    sequence: int | None = Field(
+        description="number of the trial; null: the trial has ended, and its attempt is being cleaned up"
+    )
     attempt: int
     gpus: list[int]
     gpu_share: float | None = Field(
@@ -49,7 +51,9 @@ class Host(Model):
     disk_free_mb: int | None = Field(
         description="free disk space when a keeper on the machine first called the server"
     )
-    gpus: list[HostGpu] | None = Field(description="null: no experiment on this server uses GPUs")
+    gpus: list[HostGpu] | None = Field(
+        description="GPUs of the machine; null: no experiment on this server uses GPUs"
+    )
     gpu_trouble: str | None = Field(description="one sentence: problem with the GPUs")
     experiments: list[HostMember]
     trials: list[HostTrial]

@@ -10,7 +10,7 @@ from nnimgr.api.models.base import Model
 class LogEntry(Model):
     name: str
     about: str = Field(description="one sentence: content of the log")
-    size: int | None = Field(description="bytes; null: the log is on another machine")
+    size: int | None = Field(description="size in bytes; null: the log is on another machine")
     modified_at: AwareDatetime | None
     follows: bool = Field(description="true: the log can be followed")
 

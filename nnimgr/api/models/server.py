@@ -28,7 +28,9 @@ class ServerProfile(Model):
     port: int
     started_at: datetime
     url_prefix: str = Field(description="prefix of NNI's routes; empty: no prefix")
-    needs_token: bool = Field(description="false: all users of its machine have full access")
+    needs_token: bool = Field(
+        description="false: all users of the server's machine have full access, without a token"
+    )
 
 
 class LoginAddress(Model):

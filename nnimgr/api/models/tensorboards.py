@@ -36,4 +36,4 @@ class TensorBoard(Model):
 
 class RunningTensorBoards(Model):
     tensorboards: list[TensorBoard]
-    now: str = Field(description="what is done to start another TensorBoard; empty: nothing")
+    now: str = Field(description="current step of starting another TensorBoard; empty: none is being started")

@@ -62,7 +62,9 @@ class ParameterSet(Model):
     parameter_id: int | None
     parameters: Any
     final_value: float | None
-    final_text: str | None = Field(description="JSON text of the set's final metric, as the trial wrote it")
+    final_text: str | None = Field(
+        description="JSON text of the parameter set's final metric, as the trial wrote it"
+    )
 
 
 class Trial(Model):
@@ -115,14 +117,14 @@ class Job(Model):
 class Checkpoint(Model):
     """Saved state of a trial."""
 
-    attempt: int = Field(description="number of the attempt that has saved it")
+    attempt: int = Field(description="number of the attempt that has saved the checkpoint")
     number: int = Field(description="number of the checkpoint in its attempt, from 1")
     step: int | None = Field(description="the trial's own count of its progress")
-    size: int = Field(description="bytes of all its files")
+    size: int = Field(description="size in bytes of all files of the checkpoint")
     files: int
     at: AwareDatetime
     state: str = Field(
-        description="saved; deleted, because newer ones are kept; or unusable, because no attempt can "
+        description="saved; deleted, because newer checkpoints are kept; or unusable, because no attempt can "
         "continue from a checkpoint on this platform"
     )
 
@@ -131,7 +133,7 @@ class TrialDetail(Trial):
     """Trial with all its attempts and checkpoints."""
 
     jobs: list[Job]
-    checkpoints: list[Checkpoint] = Field(description="in the order in which they were saved")
+    checkpoints: list[Checkpoint] = Field(description="checkpoints, in the order in which they were saved")
 
 
 class Trials(Model):
@@ -165,7 +167,7 @@ class TrialCurve(Model):
     If there are too many metrics, only some of them are returned.
     """
 
-    attempt: int = Field(description="0: no attempt has reported metrics")
+    attempt: int = Field(description="number of the attempt; 0: no attempt has reported metrics")
     total: int = Field(description="number of intermediate metrics that the attempt has reported")
     after: int = Field(description="value of `after` with which `/metrics` returns newer metrics")
     metrics: list[Metric]
@@ -182,7 +184,7 @@ class TrialFile(Model):
 class TrialFiles(Model):
     attempt: int
     files: list[TrialFile]
-    complete: bool = Field(description="false: the list was cut, there are more files")
+    complete: bool = Field(description="true: the list has all files; false: it was cut")
 
 
 class ExportedTrial(Model):

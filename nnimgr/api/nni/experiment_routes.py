@@ -131,7 +131,10 @@ async def imported_data(request: Request) -> Response:
 
 
 async def statistics(request: Request) -> Response:
-    """Return the number of trials of each status. The statuses are sorted by their first trials."""
+    """Return the number of trials of each status.
+
+    A status comes before another status if its first trial is older.
+    """
     about = target(request)
     runner = about.runner
     cancelled = about.condemned()

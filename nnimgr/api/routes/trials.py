@@ -58,7 +58,7 @@ Search = Annotated[
     str,
     Query(
         max_length=200,
-        description="part of an id, the parameters, a user's note or a tag, or the number of a trial",
+        description="text to search in ids, parameters, users' notes and tags, or the number of a trial",
     ),
 ]
 WithoutResult = Annotated[
@@ -222,7 +222,7 @@ async def lose_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.
 async def _change(
     change: Callable[[str], Awaitable[None]], reader: ExperimentReader, trial_id: str
 ) -> models.Done:
-    """Change one trial. Refuse the change with the trial's end if the trial has ended."""
+    """Change one trial. If the trial has ended, raise RequestRefused with the status of its end."""
     try:
         await change(trial_id)
     except UnknownTrial:

@@ -65,7 +65,9 @@ class Parser(argparse.ArgumentParser):
         near = _nearest(str(value), names)
         if isinstance(action, argparse._SubParsersAction):
             if value in _NNIS_ALONE:
-                self.error(f"{self.prog} {value} is a command of NNI that is not here. {_NNIS_ALONE[value]}")
+                self.error(
+                    f"{self.prog} {value} is a command of NNI, but not of nnimgr. {_NNIS_ALONE[value]}"
+                )
             hint = "" if near is None else f'; did you mean "{self.prog} {near}"?'
             self.error(f"there is no command {value!r}{hint}")
         hint = "" if near is None else f'; did you mean "{near}"?'
@@ -126,7 +128,7 @@ def add_verb(
 
 
 def add_group(verbs: Verbs[Parser], name: str, summary: str) -> Verbs[Parser]:
-    """Add a verb that only groups other verbs, such as ``nnictl trial``. Return the object to add them to."""
+    """Add a verb that only groups other verbs, such as ``nnictl trial``. Return the parent of these verbs."""
     group = verbs.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
     return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 

@@ -173,7 +173,7 @@ def _archives(group: Verbs[Parser]) -> None:
         "-c",
         "--codeDir",
         metavar="DIR",
-        help="directory to which the trial code is written, and from which it is used",
+        help="directory for the trial code, from which trials will run",
     )
     loaded.add_argument(
         "-l", "--logDir", metavar="DIR", help="the folder in which the experiment's folder is created"

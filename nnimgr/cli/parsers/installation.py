@@ -54,7 +54,7 @@ def add(verbs: Verbs[Parser]) -> None:
         "completion",
         "completion:completion",
         "print the shell code that completes commands and ids",
-        about="Add one of the examples to the file that your shell reads at its start.",
+        about="Add the line for your shell to the file that this shell reads at its start.",
         examples=(
             'eval "$(nnictl completion bash)"      # in ~/.bashrc',
             'eval "$(nnictl completion zsh)"       # in ~/.zshrc',
@@ -86,7 +86,7 @@ def _machine(group: Verbs[Parser]) -> None:
     more.add_argument("--host", help="a name or an address, or a host of ~/.ssh/config")
     more.add_argument("--user", help="the account on that machine")
     more.add_argument(
-        "--ssh-port", type=port, metavar="PORT", help="the port of its SSH server (default: 22)"
+        "--ssh-port", type=port, metavar="PORT", help="the port of the machine's SSH server (default: 22)"
     )
     more.add_argument("--ssh-key-file", metavar="FILE", help="a private key of yours")
     drain = add_verb(
