@@ -192,9 +192,10 @@ class Maker:
 
         return dict(eventually(look, f"trial {sequence}")[0])
 
-    def trial(self, known: dict[str, Any]) -> dict[str, Any]:
-        """Return the trial as it is now."""
-        return dict(self.call("GET", f"/trials/{known['id']}"))
+    def reports(self, trial: dict[str, Any], number: int) -> None:
+        """Wait until the trial has reported this number of intermediate results."""
+        path = f"/trials/{trial['id']}"
+        eventually(lambda: self.call("GET", path)["intermediates"] == number, f"{number} results")
 
     def trials(self, status: str, number: int = 1) -> list[dict[str, Any]]:
         """Wait until at least this many trials have the status and have reported something; return them."""

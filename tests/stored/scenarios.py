@@ -295,7 +295,7 @@ def saved(made: Maker) -> None:
     made.create(SPACE, trialConcurrency=3, maxTrialNumber=3, initialParameters=sets("save", "save", "save"))
     first, second, _ = made.trials("RUNNING", 3)
     for trial in (first, second):
-        eventually(lambda trial=trial: made.trial(trial)["intermediates"] == 3, "three results")
+        made.reports(trial, 3)
         made.call("POST", f"/trials/{trial['id']}/pause")
     made.trials("PAUSED", 2)
     made.call("POST", f"/trials/{first['id']}/resume")

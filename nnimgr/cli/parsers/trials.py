@@ -60,8 +60,8 @@ def _act(group: Verbs[Parser]) -> None:
         "pause",
         "trials:pause",
         "pause a trial: it saves its state, and its processes end",
-        about="A paused trial holds no slot and no resources. It continues from its last checkpoint\n"
-        "(nni.save_checkpoint), or from its beginning if it has saved none.",
+        about="A paused trial holds no slot and no resources. It continues from its last\n"
+        "checkpoint (nni.save_checkpoint), or from its beginning if it has saved none.",
         examples=("nnictl trial pause -T 12",),
     )
     add_id(pause)
