@@ -153,9 +153,12 @@ def _checkpoint_row(key: str, at: datetime, fact: f.CheckpointReported) -> Row:
 
 
 def _continued_row(key: str, fact: f.AttemptDue, origin: f.Origin) -> Row:
-    """Build the values that move the metrics up to the origin to the new attempt, from the attempt before."""
-    before = (key, fact.trial_id, fact.attempt)
-    return (fact.attempt, key, fact.trial_id, *before, origin.position)
+    """Build the values that move the metrics up to the origin to the new attempt, from the attempt before.
+
+    Attempts before the origin's attempt are on another branch, so their metrics stay with them.
+    """
+    branch = (key, fact.trial_id, origin.attempt, fact.attempt)
+    return (fact.attempt, key, fact.trial_id, *branch, origin.position)
 
 
 def _reused_row(key: str, number: int, at: datetime, fact: f.ResultReused) -> Row:

@@ -82,7 +82,7 @@ _DELETED = (
 _CONTINUED = (
     "UPDATE metrics SET ran_in = coalesce(ran_in, attempt), attempt = ? "
     "WHERE experiment_id = ? AND trial_id = ? AND attempt = (SELECT max(attempt) FROM metrics "
-    "WHERE experiment_id = ? AND trial_id = ? AND attempt < ?) AND position < ?"
+    "WHERE experiment_id = ? AND trial_id = ? AND attempt >= ? AND attempt < ?) AND position < ?"
 )
 _NOTE = "UPDATE trials SET note = ? WHERE experiment_id = ? AND trial_id = ?"
 _EXPERIMENT = (

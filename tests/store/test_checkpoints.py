@@ -67,6 +67,22 @@ async def test_a_trial_that_continues_has_one_curve(tmp_path: Path, writer: Expe
         assert reader.facts(limit=1000) == saving.life.log
 
 
+async def test_results_of_an_abandoned_attempt_are_not_taken_over(
+    tmp_path: Path, writer: ExperimentWriter
+) -> None:
+    saving = Saving(StoredLife, max_lost_attempts=5)
+    saving.report(0.1, 0.2)
+    saving.lose()
+    saving.start()  # from the beginning
+    saving.save(1)
+    saving.save(2)
+    saving.lose()
+    saving.start()
+    saving.report(0.11)
+    await store(saving, writer)
+    assert curve(tmp_path, saving) == [(0, 0.11)]
+
+
 async def test_the_log_folds_back(tmp_path: Path, writer: ExperimentWriter) -> None:
     saving = twice_lost()
     await store(saving, writer)
