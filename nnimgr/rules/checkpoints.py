@@ -71,6 +71,8 @@ def continue_from(trial: TrialState, origin: f.Origin | None) -> None:
     trial.intermediates = 0 if point is None else point.origin.reports
     trial.latest_value = None if point is None else point.latest_value
     trial.latest_text = None if point is None else point.latest_text
+    trial.final_value = None if point is None else point.final_value
+    trial.final_text = None if point is None else point.final_text
     trial.stranded = False
 
 
@@ -158,6 +160,8 @@ def _checkpoint(
         size=fact.size,
         latest_value=trial.latest_value,
         latest_text=trial.latest_text,
+        final_value=trial.final_value,
+        final_text=trial.final_text,
     )
 
 

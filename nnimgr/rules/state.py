@@ -66,7 +66,8 @@ class CheckpointState:
     """Checkpoint of a live trial, which a later attempt can continue from.
 
     ``origin``: its place and its progress. ``instance``: the life of the keeper's directory that has the
-    files. ``latest_value`` and ``latest_text``: the trial's latest intermediate result when it was saved.
+    files. ``latest_value`` and ``latest_text``: the trial's latest intermediate result when it was saved;
+    ``final_value`` and ``final_text``: its final result, if it had reported one.
     """
 
     origin: Origin
@@ -74,6 +75,8 @@ class CheckpointState:
     size: int = 0
     latest_value: float | None = None
     latest_text: str | None = None
+    final_value: float | None = None
+    final_text: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
