@@ -51,7 +51,9 @@ def _opened(state: ExperimentState, fact: f.ExperimentOpened, r: f.Recorded) -> 
         state.crashes = {}
         for trial in [state.trials[trial_id] for trial_id in state.paused]:
             if trial.parked:
-                trial.target, trial.target_reason, trial.parked = None, "", False
+                trial.parked = False
+                if trial.target is f.StopKind.PAUSE:  # else it was to be stopped meanwhile
+                    trial.target, trial.target_reason = None, ""
                 reindex(state, trial)
     elif state.active_since is not None and not state.jobs and state.last_at is not None:
         # No trial ran while no server ran, so the time without a server does not count towards
@@ -191,8 +193,10 @@ def _verdict(state: ExperimentState, fact: f.Verdict, r: f.Recorded) -> None:
 def _user_stop(state: ExperimentState, fact: f.StopRequested, r: f.Recorded) -> None:
     paused = fact.kind is f.StopKind.PAUSE
     trial = state.trials[fact.trial_id]
-    if not paused and trial.unknown_since is not None:
-        trial.target = None  # a user's stop replaces stops that wait for the silent host
+    if not paused and (trial.unknown_since is not None or trial.target is f.StopKind.CUT):
+        # A user's stop replaces stops that wait for the silent host. It also replaces the stop of the whole
+        # experiment, which would let the trial continue after the experiment's resume.
+        trial.target = None
     _aim(state, fact, fact.kind, "a user paused it" if paused else "a user stopped it")
 
 
@@ -217,7 +221,6 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
     trial.attempt, trial.due_at = fact.attempt, fact.due_at
     trial.reason = f"waits for a new attempt: {fact.reason}"
     trial.closed_job = trial.started_at = trial.running_since = None
-    trial.final_value = trial.final_text = None
     continue_from(trial, fact.origin)
     if fact.origin is None:
         trial.ran = timedelta(0)

@@ -55,7 +55,7 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     """
     if trial.status is f.TrialStatus.PAUSED:
         return _again(state, trial, "its pause has ended", due_at=now)
-    if trial.stranded:
+    if trial.stranded and trial.target is None:
         return _again(state, trial, "its checkpoint cannot be used any more", due_at=now)
     job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
     end = job.ended if job else None

@@ -278,3 +278,46 @@ def test_multi_phase_trials_start_from_the_beginning() -> None:
     saving = Saving(multi_phase=True)
     saving.save(1)
     assert saving.trial.checkpoints == [] and due(saving.lose()).origin is None
+
+
+def test_a_result_before_the_checkpoint_counts_in_the_attempt_that_continues() -> None:
+    saving = Saving()
+    saving.life.take(f.MetricReported(saving.job_id, 0, "FINAL", 0, "0", 0.5, "0.5"))
+    saving.save(9)
+    saving.lose()
+    saving.start()
+    assert (saving.trial.final_value, saving.trial.final_text) == (0.5, "0.5")
+    saving.end(0)
+    assert saving.life.ended()[saving.life.trial(0)] == (S.SUCCEEDED, "exited with code 0")
+
+
+def test_a_stop_by_a_user_wins_over_the_stop_of_the_experiment() -> None:
+    saving = Saving()
+    life = saving.life
+    saving.save(1)
+    life.take(f.ExperimentStopRequested())
+    life.take(f.StopRequested(trial_id=life.trial(0)))
+    saving.end(None, f.EndReason.STOPPED)
+    assert life.ended()[life.trial(0)] == (S.USER_CANCELED, "a user stopped it")
+
+
+def test_a_verdict_on_a_parked_trial_is_not_taken_back_by_the_resume() -> None:
+    saving = Saving()
+    life = saving.life
+    saving.save(1)
+    life.take(f.ExperimentStopRequested())
+    saving.end(None, f.EndReason.STOPPED)
+    verdict = f.Verdict(trial_id=life.trial(0), attempt=1, position=0)
+    life.take(verdict, f.ExperimentOpened(m_epoch=2, resumed=True))
+    assert life.ended()[life.trial(0)][0] is S.EARLY_STOPPED
+
+
+def test_a_stopped_trial_whose_checkpoint_became_unusable_gets_no_further_attempt() -> None:
+    saving = Saving()
+    life = saving.life
+    saving.save(1)
+    life.wait_reason = "its machine is busy"
+    saving.lose()
+    facts = life.take(f.StopRequested(trial_id=life.trial(0)), f.MachineDrained(keeper_id="local"))
+    assert not [fact for fact in facts if isinstance(fact, f.AttemptDue)]
+    assert life.ended()[life.trial(0)][0] is S.USER_CANCELED
