@@ -17,6 +17,19 @@ FLUSH_S = 8.0  # longest time in seconds for which the shim leaves metrics unflu
 
 
 @dataclass(slots=True)
+class Saved:
+    """Folder of a checkpoint. ``step``: the trial's next step; ``state``: the state before it, None if torn.
+
+    ``flushed``: its files are durable; ``named``: its name is durable.
+    """
+
+    step: int
+    state: int | None
+    flushed: bool = False
+    named: bool = False
+
+
+@dataclass(slots=True)
 class Files:
     """Content of the directory of one attempt."""
 
@@ -25,6 +38,10 @@ class Files:
     metrics: bytes = b""
     grace: float | None = None
     parameters: dict[int, str] = field(default_factory=dict)  # further parameter sets, as their records
+    asks: bool = False  # the trial looks for requests to save its state
+    save: bool = False  # it was asked to, and has not answered
+    asked_at: float | None = None  # time of the request
+    checkpoints: dict[int, Saved] = field(default_factory=dict)
     # sizes of the metrics file: (time, bytes)
     _sizes: list[tuple[float, int]] = field(default_factory=lambda: [(0.0, 0)])
 
@@ -52,6 +69,10 @@ class Files:
     def write(self, content: bytes, now: float) -> None:
         self.metrics += content
         self._sizes.append((now, len(self.metrics)))
+
+    def free_number(self) -> int:
+        """Return the number of the next checkpoint."""
+        return 1 + max(self.checkpoints, default=0)
 
     def read(self, order: fx.Read) -> fx.Chunk:
         piece = self.metrics[order.offset : order.offset + PIECE]
@@ -82,4 +103,17 @@ class Files:
             kernel.fault("metrics torn", "disk")
         self.metrics = self.metrics[:kept]
         self._sizes = [(0.0, len(self.metrics))]
+        if self.checkpoints:
+            self._lose_saved(kernel)
         return lost
+
+    def _lose_saved(self, kernel: Kernel) -> None:
+        """Tear checkpoints whose files were not flushed, and remove some whose names were not."""
+        for number, saved in list(self.checkpoints.items()):
+            if not saved.flushed and kernel.random.random() < 0.7:
+                kernel.fault("checkpoint torn", "disk")
+                saved.state = None
+            if not saved.named and kernel.random.random() < 0.7:
+                kernel.fault("checkpoint without a name", "disk")
+                del self.checkpoints[number]
+            saved.flushed = saved.named = True

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nnimgr.rules import facts as f
+from tests.simulation.curve import Curve
 from training_services.base import Place
 
 if TYPE_CHECKING:
@@ -20,16 +21,22 @@ class Attempt:
 
     execs: int = 0
     frames: list[bytes] = field(default_factory=list)  # complete frames that were written
+    steps: list[int | None] = field(default_factory=list)  # for each frame: the trial's step, or None
     exit: tuple[int | None, int | None] | None = None  # exit code and signal, as its shim saw them
     shim_killed: bool = False
     unrecorded: bool = False  # it was placed, and then the database was replaced by an older copy
     spoiled: bool = False  # its claim was removed or overwritten
     exec_failed: bool = False
     lapsed: bool = False  # its shim has ended it, or not started it, because of its lease
+    parked: bool = False  # its trial was paused by a stop of the experiment, and will continue
     forsaken: bool = False  # given up without proof at a user's request: it may still run, or start
     sealed: str | None = None  # reason of its end in its keeper's record
     place: Place | None = None  # this field and the following ones are recorded
     recorded: int = 0
+    base: int = 0  # number of its first frame
+    reports: int = 0  # number of intermediate results before it
+    saved: int = 0  # number of its last checkpoint
+    left: bool = False  # it has saved its state when asked, and reported no result since
     stop: f.StopOrdered | None = None
     over: str | None = None  # reason of its end for the server
 
@@ -43,6 +50,9 @@ class Trial:
     stopped: bool = False  # stop requested by a user, durably
     attempt: int = 1
     declared: bool = False  # declared lost by a user, durably
+    paused: bool = False
+    exited: f.JobEnded | None = None  # its last attempt exited with code 0, and nothing followed yet
+    curve: Curve = field(default_factory=Curve)
     sets: dict[int, tuple[int | None, str | None]] = field(
         default_factory=dict
     )  # further parameter sets: id -> parameters
@@ -58,10 +68,12 @@ class Evidence:
         self.trials: dict[str, Trial] = {}
         self.reported: dict[tuple[str, str | None], list[str]] = collections.defaultdict(list)
         self.leased = False  # the experiment has a lease
+        self.saving = False  # trials save their state
         self.phased: random.Random | None = None  # decides how many parameter sets trials request
         self.older = False  # the database was replaced by an older copy
         self.stopped = False  # a user has stopped the experiment
         self.silent: set[str] = set()  # ids of silent keepers
+        self.instances: dict[str, str] = {}  # keeper id -> its directory
 
     def forget_records(self) -> None:
         """Forget the recorded facts, because an older copy replaces the database."""
@@ -69,10 +81,12 @@ class Evidence:
         self.trials.clear()
         self.reported.clear()
         self.silent.clear()
+        self.instances.clear()
         for attempt in self.attempts.values():
             attempt.unrecorded = attempt.unrecorded or attempt.place is not None
             attempt.place = attempt.stop = attempt.over = None
-            attempt.recorded = 0
+            attempt.recorded = attempt.base = attempt.reports = attempt.saved = 0
+            attempt.left = False
 
     def fenced(self, attempt: Attempt) -> bool:
         """Return True if the attempt's boot or directory is gone, so that nothing of it runs."""

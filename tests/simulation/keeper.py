@@ -5,8 +5,10 @@ from __future__ import annotations
 import collections
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation import saves
 from tests.simulation.kernel import Violation
 from trial_keeper.attempt import claim
 from trial_keeper.core import core as product
@@ -58,6 +60,7 @@ class SimKeeper:
             fx.Watch: self._watch, fx.Unwatch: self._unwatch, fx.Read: self._read, fx.Count: self._count,
             fx.Update: self._update, fx.Send: self._send, fx.Extend: self._extend, fx.Survey: self._survey,
             fx.Say: self._say, fx.Leave: self._leave,
+            fx.AskSave: partial(saves.ask_save, self), fx.Prune: partial(saves.prune, self),
         }  # fmt: skip
 
     def begin(self) -> None:
@@ -205,6 +208,8 @@ class SimKeeper:
     # ---- attempts -----------------------------------------------------------------------------------------
 
     def _spawn(self, effect: fx.Spawn) -> list[fx.Effect]:
+        if (sentence := saves.missing_origin(self, effect.start)) is not None:
+            return self.core.origin_missing(self.now, effect.job, sentence)
         self.kernel.say(self.host.name, "spawns a shim for %s", effect.job)
         self.host.spawn(self, effect)
         if effect.lease is not None and self.kernel.likely(VANISHING):
@@ -251,6 +256,8 @@ class SimKeeper:
             return self.core.signal_failed(self.now, effect, "input/output error")
         if shim is not None:
             self.kernel.say(self.host.name, "signals %s", effect.job)
+            held, files = self.core.attempts.get(effect.job), self.host.files(effect.directory)
+            self.host.witness.checkpoints.signalled(effect.job, files, held)
             shim.terminate()
         if self.host.full:
             return self.core.signal_failed(self.now, effect, "no space left on device")

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_of_job
+from tests.simulation.checkpoint_check import CheckpointCheck
 from tests.simulation.evidence import Attempt, Evidence, Trial
 from tests.simulation.kernel import Kernel
 from training_services.frames import read_frame
@@ -15,8 +16,8 @@ from training_services.frames import read_frame
 class LogCheck:
     """Check of each fact that becomes durable."""
 
-    def __init__(self, kernel: Kernel, evidence: Evidence) -> None:
-        self._kernel, self._evidence = kernel, evidence
+    def __init__(self, kernel: Kernel, evidence: Evidence, checkpoints: CheckpointCheck) -> None:
+        self._kernel, self._evidence, self._checkpoints = kernel, evidence, checkpoints
         self.number = 0
         self._at: datetime | None = None  # time of the last fact
 
@@ -26,26 +27,38 @@ class LogCheck:
             if number != self.number + 1 or (self._at is not None and at < self._at):
                 self._kernel.fail(f"fact {number} of {at} follows fact {self.number} of {self._at}")
             self.number, self._at = number, at
-            if isinstance(fact, f.MetricReported | f.FrameSkipped | f.ParametersWanted):
+            if isinstance(
+                fact, f.MetricReported | f.FrameSkipped | f.ParametersWanted | f.CheckpointReported
+            ):
                 self._frame(fact)
             else:
                 self._fact(fact)
 
-    def _frame(self, fact: f.MetricReported | f.FrameSkipped | f.ParametersWanted) -> None:
+    def _frame(
+        self, fact: f.MetricReported | f.FrameSkipped | f.ParametersWanted | f.CheckpointReported
+    ) -> None:
         job, fail = fact.job_id, self._kernel.fail
         attempt = self._evidence.attempts[job]
         if attempt.over is not None:
             fail(f"frame {fact.position} of {job} was recorded after its end: {attempt.over}")
-        if fact.position != attempt.recorded:
+        index, trial_id = fact.position - attempt.base, trial_of_job(job)[0]
+        if index != attempt.recorded:
             fail(f"frame {fact.position} of {job} was recorded as number {attempt.recorded}")
         attempt.recorded += 1
-        if fact.position >= len(attempt.frames):
+        if index >= len(attempt.frames):
             fail(f"frame {fact.position} of {job} was recorded, {len(attempt.frames)} were written")
             return
-        payload = attempt.frames[fact.position]
-        written = read_frame(job, trial_of_job(job)[0], position=fact.position, payload=payload)
+        written = read_frame(
+            job, trial_id, position=fact.position, payload=attempt.frames[index], reports=attempt.reports
+        )
         if fact != written:
             fail(f"frame {fact.position} of {job} was recorded as {fact}, not {written}")
+        self._checkpoints.frame(trial_id, fact, attempt.steps[index])
+        if isinstance(fact, f.CheckpointReported):
+            self._checkpoints.reported(fact)
+            attempt.left = fact.asked
+        elif isinstance(fact, f.MetricReported):
+            attempt.left = False
         if self._evidence.phased is not None and isinstance(fact, f.MetricReported) and fact.type == "FINAL":
             self._evidence.reported[trial_of_job(job)[0], fact.parameter_id].append(fact.text)
 
@@ -65,8 +78,10 @@ class LogCheck:
             case f.JobStarted():
                 if self._evidence.attempts[fact.job_id].execs == 0:
                     fail(f"attempt {fact.job_id} is recorded as started and was not")
-            case f.KeeperSilent() | f.KeeperHeard():
+            case f.KeeperSilent() | f.KeeperHeard() | f.KeeperBound():
                 self._heard(fact)
+            case f.ExperimentCreated() | f.ConfigChanged() | f.CheckpointsPruned():
+                self._checkpoints.fact(fact)
             case f.JobEnded():
                 self._ended(fact)
             case f.JobLost():
@@ -75,13 +90,21 @@ class LogCheck:
                 self._wished(fact)
             case f.AttemptDue():
                 self._due(fact)
-            case f.TrialEnded():
-                trial = self._evidence.trials[fact.trial_id]
-                if trial.ended is not None:
-                    fail(f"trial {fact.trial_id} was {trial.ended} and is {fact.status}")
-                trial.ended = fact.status
+            case f.TrialEnded() | f.TrialPaused():
+                self._decided(fact)
             case f.ExperimentMoved(status=f.ExperimentStatus.ERROR):
                 fail(f"the experiment is ERROR: {fact.reason}")
+
+    def _decided(self, fact: f.TrialEnded | f.TrialPaused) -> None:
+        trial = self._evidence.trials[fact.trial_id]
+        self._checkpoints.decided(fact, trial)
+        trial.paused = isinstance(fact, f.TrialPaused)
+        if isinstance(fact, f.TrialPaused):
+            self._checkpoints.paused(fact)
+            return
+        if trial.ended is not None:
+            self._kernel.fail(f"trial {fact.trial_id} was {trial.ended} and is {fact.status}")
+        trial.ended = fact.status
 
     def _stop_ordered(self, fact: f.StopOrdered) -> None:
         attempt = self._evidence.attempts[fact.job_id]
@@ -89,8 +112,10 @@ class LogCheck:
         if fact.cmd_seq is None:
             attempt.over = "it was never placed"
 
-    def _heard(self, fact: f.KeeperSilent | f.KeeperHeard) -> None:
-        if isinstance(fact, f.KeeperSilent):
+    def _heard(self, fact: f.KeeperSilent | f.KeeperHeard | f.KeeperBound) -> None:
+        if isinstance(fact, f.KeeperBound):
+            self._evidence.instances[fact.keeper_id] = fact.instance
+        elif isinstance(fact, f.KeeperSilent):
             self._evidence.silent.add(fact.keeper_id)
         else:
             self._evidence.silent.discard(fact.keeper_id)
@@ -123,8 +148,10 @@ class LogCheck:
         follows = fact.attempt > trial.attempt if self._evidence.older else fact.attempt == trial.attempt + 1
         if not follows or trial.ended is not None:
             self._kernel.fail(f"trial {fact.trial_id} ({trial.ended}) gets attempt {fact.attempt}")
+        self._checkpoints.decided(fact, trial)
+        self._checkpoints.due(fact, trial)
         trial.attempt = fact.attempt
-        trial.declared = False
+        trial.declared = trial.paused = False
 
     def _placed(self, fact: f.JobPlaced) -> None:
         attempt = self._evidence.attempts[fact.job_id]
@@ -132,9 +159,10 @@ class LogCheck:
         trial = self._evidence.trials[trial_id]
         if attempt.place is not None:
             self._kernel.fail(f"attempt {fact.job_id} was placed twice")
-        if trial.ended is not None or trial.attempt != number:
+        if trial.ended is not None or trial.paused or trial.attempt != number:
             self._kernel.fail(f"attempt {fact.job_id} was placed, but {trial}")
         attempt.place = fact.place
+        attempt.base, attempt.reports = len(trial.curve.frames), trial.curve.reports
 
     def _ends(self, job: str, how: str) -> Attempt:
         attempt = self._evidence.attempts[job]
@@ -150,6 +178,8 @@ class LogCheck:
             fail(f"attempt {job} ended with {fact.metrics} frames, {attempt.recorded} are recorded")
         if not self._evidence.fenced(attempt) and attempt.recorded != len(attempt.frames):
             fail(f"attempt {job} wrote {len(attempt.frames)} frames, {attempt.recorded} are recorded")
+        if fact.reason is f.EndReason.EXITED and fact.exit_code == 0:
+            self._evidence.trials[trial_of_job(job)[0]].exited = fact
         match fact.reason:
             case f.EndReason.NEVER_STARTED:
                 justified = attempt.execs == 0 and (attempt.exec_failed or attempt.stop is not None)
@@ -157,6 +187,8 @@ class LogCheck:
                 justified = attempt.stop is not None and (attempt.execs == 1 or attempt.shim_killed)
             case f.EndReason.LEASE:
                 justified = attempt.lapsed
+            case f.EndReason.CHECKPOINT_LOST:
+                justified = attempt.execs == 0 and self._evidence.older
             case _:
                 justified = attempt.execs == 1 or attempt.shim_killed
         if fact.exit_code is None and fact.signal is None:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from tests.simulation.host import Host
 from training_services.addresses import Reach
 from training_services.base import ExperimentContext, TrialJobSpec
-from training_services.keepers.host import JobFiles, KeeperHost
+from training_services.keepers.host import JobFiles, KeeperHost, start_order
 from training_services.keepers.jobs import StartOrder
 from training_services.machines.service import MachineService
 from training_services.placement import ledger as placement
@@ -22,8 +22,8 @@ UNREACHABLE_S = 1.0
 class SimKeeperHost(KeeperHost):
     """Simulated machine as a server reaches it, similar to SSH."""
 
-    def __init__(self, host: Host, tools: ServiceTools) -> None:
-        self._tools = tools
+    def __init__(self, host: Host, context: ExperimentContext, tools: ServiceTools) -> None:
+        self._context, self._tools = context, tools
         self.keeper_id = host.name
         self.host = placement.Host(id=host.name, name=host.name)
         self._machine = host
@@ -69,16 +69,7 @@ class SimKeeperHost(KeeperHost):
             machine.keeper.exit()
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
-        return {
-            "trial_id": job.trial_id,
-            "attempt": job.attempt,
-            "directory": f"trials/{job.trial_id}/{job.attempt}",
-            "command": "true",
-            "cwd": "/",
-            "environment": {},
-            "parameter": job.parameter_text,
-            "log_cap": 1 << 20,
-        }
+        return {**start_order(self._context, job, gpus, platform="local"), "environment": {}}
 
     async def read_log(
         self, job: JobFiles, name: str, *, follow: bool, tail: int | None = None
@@ -91,4 +82,4 @@ class SimService(MachineService):
     """Platform with simulated machines."""
 
     def __init__(self, context: ExperimentContext, tools: ServiceTools, hosts: Sequence[Host]) -> None:
-        super().__init__(context, tools, [SimKeeperHost(host, tools) for host in hosts])
+        super().__init__(context, tools, [SimKeeperHost(host, context, tools) for host in hosts])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tests.simulation.curve import link, shown
 from tests.simulation.kernel import Kernel
+from tests.simulation.saves import Saver
 from trial_keeper.attempt import claim
 from trial_keeper.attempt.deadline import GRACE_S
 from trial_keeper.core import effects as fx
@@ -32,6 +34,9 @@ class Conduct:
     bad: bool  # the assessor will stop it
     junk: bool  # writes bytes that are not a frame
     sets: int = 1  # parameter sets that it requests, with a final result for each
+    saves: float = 0.0  # probability that it saves its state before a step
+    asks: bool = False  # it looks for requests to save its state
+    leaves: bool = False  # it exits with code 0 after such a save
 
     @classmethod
     def draw(cls, kernel: Kernel) -> Conduct:
@@ -47,6 +52,17 @@ class Conduct:
             junk=chance.random() < 0.05,
         )
 
+    def saving(self, kernel: Kernel) -> Conduct:
+        """Return the same behaviour for a trial that saves its state."""
+        chance = kernel.random
+        return replace(
+            self,
+            frames=ENDLESS if self.frames == ENDLESS else self.frames + chance.randint(0, 10),
+            saves=chance.choice([0.0, 0.2, 0.5]),
+            asks=chance.random() < 0.6,
+            leaves=chance.random() < 0.5,
+        )
+
 
 class Output:
     """Metric frames that the processes of an attempt write. ``half``: the last frame is incomplete."""
@@ -57,20 +73,38 @@ class Output:
         self._files = host.files(order.start["directory"])
         self._parameter_id = json.loads(order.start["parameter"])["parameter_id"]
         self._readable = True
+        self._reports = 0
 
-    def metric(self, frame: int, conduct: Conduct) -> bytes:
-        """Return the content of this frame with its header: a metric, or sometimes bytes that are none."""
+    def metric(self, frame: int, conduct: Conduct, state: int) -> bytes:
+        """Return the content of this frame with its header: a metric, or sometimes bytes that are none.
+
+        ``state``: the trial's state after this step, which the metric shows.
+        """
         chance = self._host.kernel.random
         if chance.random() < 0.05:
             return framed(chance.choice([b"", b"no metric", b'{"type": "PERIODICAL"}', b"\xff\xfe"]))
         final = frame == conduct.frames - 1 or frame < conduct.sets > 1
-        value = (-1.0 if conduct.bad and frame >= 2 else 1.0) * (frame + 1)
+        value = (-1.0 if conduct.bad and frame >= 2 else 1.0) * shown(state, frame)
         record = {
             "parameter_id": self._parameter_id,
             "trial_job_id": self._trial_id,
             "type": "FINAL" if final else "PERIODICAL",
-            "sequence": 0 if final else frame,
+            "sequence": 0 if final else self._reports,
             "value": json.dumps(value),
+        }
+        self._reports += not final
+        return framed(json.dumps(record).encode())
+
+    def checkpoint(self, number: int, step: int, *, asked: bool) -> bytes:
+        """Return the frame that reports a checkpoint, with its header."""
+        record = {
+            "type": "CHECKPOINT",
+            "trial_job_id": self._trial_id,
+            "sequence": number,
+            "step": step,
+            "size": 10,
+            "files": 1,
+            "asked": asked,
         }
         return framed(json.dumps(record).encode())
 
@@ -101,11 +135,14 @@ class Output:
         self._host.kernel.fault("half a frame", self._host.name, "of %s", self._job)
         self._files.write(part, self._host.kernel.now)
 
-    def write(self, content: bytes, *, begun: int = 0) -> None:
-        """Write a frame, of which the first ``begun`` bytes are written already."""
+    def write(self, content: bytes, *, begun: int = 0, step: int | None = None) -> None:
+        """Write a frame, of which the first ``begun`` bytes are written already.
+
+        ``step``: the step of the trial that the frame is about, if it is about one.
+        """
         self.half = False
         self._files.write(content[begun:], self._host.kernel.now)
-        self._host.witness.wrote(self._job, content[HEADER_BYTES:], readable=self._readable)
+        self._host.witness.wrote(self._job, content[HEADER_BYTES:], readable=self._readable, step=step)
         self._host.grown(self._job)
 
 
@@ -132,7 +169,7 @@ class Shim:
         self._stopping = False
         self._reluctant = self.kernel.likely(0.1)  # its processes survive the first SIGKILL for a while
         self.files = host.files(order.start["directory"])
-        self._output = Output(host, order)
+        self.output = Output(host, order)
         chance = self.kernel.random
         slow = self.kernel.likely(0.9 if host.busy else 0.15)
         longest = 0.02 if not slow else 8.0 if host.busy else 20.0 if order.lease is None else 30.0
@@ -234,7 +271,8 @@ class Shim:
         if self.kernel.likely(0.03):
             self.kernel.at(self.kernel.random.uniform(0.0, 1.0), self.spoil_claim)
         self._mind_lease()
-        self._live(0)
+        self._saver = Saver(self)
+        self._live(self._saver.load())
 
     # ---- its lease ----------------------------------------------------------------------------------------
 
@@ -274,23 +312,23 @@ class Shim:
     # ---- the command --------------------------------------------------------------------------------------
 
     def _live(self, frame: int) -> None:
-        if not self.main:
+        if not self.main or self._saver.begins():
             return
         conduct, chance = self.conduct, self.kernel.random
         if 0 < frame < min(conduct.sets, conduct.frames) and frame not in self._asked:
             self._asked.add(frame)
-            self._output.request(frame)
+            self.output.request(frame)
             self._wait(frame)
             return
         if frame >= conduct.frames:
             self.kernel.at(chance.choice([0.0, 0.1]), self._main_ends, conduct.code, None)
             return
-        content = self._output.metric(frame, conduct)
+        content = self.output.metric(frame, conduct, link(self._saver.state, frame))
         if conduct.junk and frame == 3:
-            self._output.junk()
+            self.output.junk()
         if self.kernel.likely(0.15):
             cut = chance.randrange(1, len(content))
-            self._output.begin(content[:cut])
+            self.output.begin(content[:cut])
             self.kernel.at(chance.choice([0.0, 0.3, 2.0]), self._finish, frame, content, cut)
         else:
             self._finish(frame, content, 0)
@@ -305,14 +343,23 @@ class Shim:
             return
         found = json.loads(record)
         self.host.witness.given(self.job, index, found)
-        self._output.take(found)
+        self.output.take(found)
         self._live(index)
 
     def _finish(self, frame: int, content: bytes, begun: int) -> None:
         """Write the remaining bytes of a frame, and schedule the next frame."""
         if self.main:
-            self._output.write(content, begun=begun)
-            self.kernel.at(self.kernel.random.uniform(0.0, self.conduct.gap), self._live, frame + 1)
+            self.output.write(content, begun=begun, step=frame)
+            self._saver.advance()
+            self.goes_on()
+
+    def goes_on(self) -> None:
+        """Let the command continue with its next step after a while."""
+        self.kernel.at(self.kernel.random.uniform(0.0, self.conduct.gap), self._live, self._saver.step)
+
+    def ends(self, code: int) -> None:
+        """Let the command exit with this code."""
+        self._main_ends(code, None)
 
     def _main_ends(self, code: int | None, signal: int | None) -> None:
         if not self.main:
@@ -331,8 +378,8 @@ class Shim:
         """Let a child of the command write until it is killed or has finished."""
         if self.strays <= 0:
             return
-        if not self._output.half:
-            self._output.write(framed(b'{"stray": %d}' % self.strays))
+        if not self.output.half:
+            self.output.write(framed(b'{"stray": %d}' % self.strays))
         self.strays -= 1
         self.kernel.at(self.kernel.random.uniform(0.02, 0.3), self._stray)
 

@@ -11,15 +11,7 @@ from nnimgr.rules.fold import apply
 from nnimgr.rules.state import ExperimentState, Touched, trial_of_job
 from nnimgr.store.errors import StoreError, StoreLocked
 from nnimgr.store.high_water import HighWater
-from nnimgr.store.rows import (
-    Row,
-    batch,
-    from_us,
-    read_fact,
-    read_metric,
-    read_snapshot,
-    snapshot_row,
-)
+from nnimgr.store.rows import Row, read_snapshot, snapshot_row
 from tests.simulation.kernel import Kernel
 from tests.simulation.witness import Witness
 
@@ -38,10 +30,12 @@ class Store:
         self.mark: HighWater | None = None  # stored in its own file
         self.holder: SimWriter | None = None
         self.writing = False  # a turn is being written to the disk
+        self._ends: list[int] = []  # number of facts after each turn
         self._snapshot: tuple[int, Row] | None = None  # number of its last fact, and its row
 
     def commit(self, state: ExperimentState, turn: Sequence[f.Recorded]) -> None:
         self.log += turn
+        self._ends.append(len(self.log))
         self.m_epoch = state.m_epoch
         self.mark = HighWater(state.number, state.m_epoch, state.next_sequence)
         self.witness.log.committed(turn)
@@ -54,13 +48,20 @@ class Store:
 
     def restore_older(self) -> None:
         """Replace the database by an older copy."""
-        lost = min(len(self.log) - 3, self.kernel.random.randint(1, 40))
-        if lost > 0:
+        if lost := self.cut(self.kernel.random.randint(1, 40)):
             self.kernel.fault("older database", "store", "%d facts are gone", lost)
-            del self.log[-lost:]
             self._snapshot = None
+
+    def cut(self, facts: int) -> int:
+        """Remove the last turns, with at least so many facts, but not the first turn. Return their facts."""
+        before = len(self.log)
+        while len(self._ends) > 1 and before - len(self.log) < facts:
+            self._ends.pop()
+            del self.log[self._ends[-1] :]
+        if lost := before - len(self.log):
             self.m_epoch = self.fold().m_epoch
             self.witness.log.replay(self.log)
+        return lost
 
     def fold(self) -> ExperimentState:
         """Return the state that results from the log."""
@@ -85,17 +86,6 @@ class Store:
     def save(self, state: ExperimentState) -> None:
         """Keep a snapshot, as a clean close does."""
         self._snapshot = (state.number, snapshot_row(state))
-
-    def reread(self) -> list[f.Recorded]:
-        """Return the log as it is read back from the rows of the tables."""
-        state = self.fold()
-        rows = batch(state, self.log, Touched())
-        found = [read_metric(state.id, (*row[1:5], *row[5:])) for row in rows.metrics]
-        for _, number, at, kind, _, _, payload in rows.facts:
-            instant = from_us(at)
-            assert instant is not None
-            found.append(f.Recorded(number, instant, read_fact(kind, payload)))
-        return sorted(found, key=lambda recorded: recorded.number)
 
 
 class SimWriter:
@@ -182,6 +172,14 @@ def _brief(recorded: f.Recorded) -> str:
             more = f" seq {fact.cmd_seq}"
         case f.MetricReported() | f.FrameSkipped():
             more = f" {fact.position}"
+        case f.CheckpointReported():
+            more = f" {fact.position}: number {fact.number}, step {fact.step}, asked={fact.asked}"
+        case f.CheckpointsPruned():
+            more = f" up to {fact.up_to}, except {fact.keep}"
+        case f.AttemptDue(origin=f.Origin() as origin):
+            more = f" from {origin.attempt}/{origin.number}: {fact.reason}"
+        case f.TrialPaused():
+            more = f" parked={fact.parked}: {fact.reason}"
         case f.JobEnded():
             more = f" {fact.reason} {fact.exit_code} {fact.signal} n={fact.metrics} acked={fact.acked_cmd}"
         case f.TrialEnded() | f.ExperimentMoved():

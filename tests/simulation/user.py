@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nnimgr.core.running import requests
-from nnimgr.core.running.requests import RequestRefused
+from nnimgr.core.running.requests import RequestRefused, UnknownTrial
 from nnimgr.core.running.runner import LIVE, ExperimentRunner
 from nnimgr.rules import facts as f
 
@@ -23,7 +23,8 @@ class User:
         self._world, self._kernel = world, world.kernel
         self.wants_it = True
         chance = self._kernel.random
-        for _ in range(chance.randint(1, 8)):
+        acts = chance.randint(1, 8)
+        for _ in range(acts + 8 if world.saving else acts):
             self._kernel.at(chance.uniform(1.0, world.chaos_s), self._act)
         self._kernel.at(PAUSE_S, self._tend)
 
@@ -34,9 +35,11 @@ class User:
 
     def job_placed(self, trial_id: str) -> None:
         """Perhaps stop the trial, because its shim is about to start."""
-        if self._kernel.likely(0.5 if trial_id in self._world.witness.endless() else 0.1):
+        saving = self._world.saving
+        if self._kernel.likely(0.5 if saving or trial_id in self._world.witness.endless() else 0.1):
             delay = self._kernel.random.choice([0.0, 0.02, 0.5, 2.0, 8.0])
-            self._kernel.at(delay, self._stop_trial, trial_id)
+            pauses = saving and self._kernel.random.random() < 0.8
+            self._kernel.at(delay, self._pause_trial if pauses else self._stop_trial, trial_id)
 
     def _ask(self, what: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         server = self._world.server
@@ -45,7 +48,7 @@ class User:
         async def ask() -> None:
             try:
                 await work()
-            except RequestRefused as refusal:
+            except (RequestRefused, UnknownTrial) as refusal:
                 self._kernel.say("user", "%s is refused: %s", what, refusal)
             else:
                 self._kernel.say("user", "%s is accepted", what)
@@ -68,7 +71,8 @@ class User:
         if self._world.far and self._world.lease_s is None and chance.random() < 0.5:
             self._lose_some_trial(runner)
             return
-        act = chance.choice(["stop", "stop", "pause", "pause", "add", "config", "space", "limit", "end"])
+        acts = ["stop", "stop", "pause", "pause", "add", "config", "space", "limit", "end"]
+        act = chance.choice([*acts, *["pause", "end"] * 3] if self._world.saving else acts)
         match act:
             case "stop":
                 self._stop_some_trial()
@@ -125,16 +129,17 @@ class User:
 
     def _pause_some_trial(self, runner: ExperimentRunner) -> None:
         if runner.state.trials:
-            trial_id = self._kernel.random.choice(list(runner.state.trials))
-            pause = requests.stop_trial(trial_id, kind=f.StopKind.PAUSE)
-            self._ask(f"pauses trial {trial_id}", lambda: runner.request(pause))
+            self._pause_trial(self._kernel.random.choice(list(runner.state.trials)))
+
+    def _pause_trial(self, trial_id: str) -> None:
+        if (runner := self._runner) is not None:
+            self._ask(f"pauses trial {trial_id}", lambda: runner.pause_trial(trial_id))
 
     def _resume_trials(self, runner: ExperimentRunner) -> None:
         """Resume all paused trials."""
         for trial in runner.state.trials.values():
             if trial.target is f.StopKind.PAUSE:
-                resumed = f.ResumeRequested(trial_id=trial.id)
-                self._request(runner, f"resumes trial {trial.id}", resumed)
+                self._ask(f"resumes trial {trial.id}", partial(runner.resume_trial, trial.id))
 
     def _tend(self) -> None:
         """Resume the experiment if it must run; at the end, stop the trials that never end by themselves."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_of_job
+from tests.simulation.checkpoint_check import CheckpointCheck
 from tests.simulation.evidence import Evidence
 from tests.simulation.kernel import Kernel
 from tests.simulation.log_check import LogCheck
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 class Witness:
     """Observer of a simulated run. A broken promise ends the run.
 
-    ``log`` checks what the database records.
+    ``log`` checks what the database records, ``checkpoints`` checks what is said of checkpoints.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self.evidence = Evidence()
-        self.log = LogCheck(kernel, self.evidence)
+        self.checkpoints = CheckpointCheck(kernel, self.evidence)
+        self.log = LogCheck(kernel, self.evidence, self.checkpoints)
         self._conducts: dict[str, Conduct] = {}
         self._epochs: dict[str, int] = {}  # instance -> epoch of the last server that it obeyed
 
@@ -39,7 +41,8 @@ class Witness:
             drawn = Conduct.draw(self._kernel)
             sets = 1 if self.evidence.phased is None else self.evidence.phased.choice([1, 2, 3, 5])
             # Requests after junk are not read, so such a trial would wait forever for further sets.
-            self._conducts[trial_id] = replace(drawn, sets=1 if drawn.junk else sets)
+            drawn = replace(drawn, sets=1 if drawn.junk else sets)
+            self._conducts[trial_id] = drawn.saving(self._kernel) if self.evidence.saving else drawn
         return self._conducts[trial_id]
 
     def endless(self) -> list[str]:
@@ -65,7 +68,7 @@ class Witness:
                 old = self.evidence.attempts[shim.job]
                 excused = (
                     (old.unrecorded and old.place is None)
-                    or old.forsaken
+                    or (old.forsaken and not old.parked)
                     or attempt.forsaken
                     or (self.evidence.leased and old.shim_killed)
                 )  # a shim with a lease can have been killed
@@ -79,6 +82,8 @@ class Witness:
             return
         if attempt.place.boot_id != host.boot_id or attempt.place.keeper_id != host.name:
             fail(f"attempt {job} was started in {host.boot_id}, but its place is {attempt.place}")
+        if trial.paused:
+            fail(f"attempt {job} was started, and its trial is paused")
         if attempt.over is not None and not attempt.forsaken:
             fail(f"attempt {job} was started after its end was recorded: {attempt.over}")
         if trial.parameters not in start["parameter"]:
@@ -99,11 +104,12 @@ class Witness:
             if shim.main and shim.job != job and other is not None and set(place.gpus) & set(other.gpus):
                 self._kernel.fail(f"attempts {shim.job} and {job} share a GPU of {host.name}")
 
-    def wrote(self, job: str, payload: bytes, *, readable: bool) -> None:
+    def wrote(self, job: str, payload: bytes, *, readable: bool, step: int | None) -> None:
         """Record a complete frame; not ``readable``: bytes without a header precede it."""
         attempt = self.evidence.attempts[job]
         if readable:
             attempt.frames.append(payload)
+            attempt.steps.append(step)
         if attempt.sealed is not None:
             self._kernel.fail(f"attempt {job} wrote frame {len(attempt.frames)} after its end was sealed")
 
@@ -158,7 +164,7 @@ class Witness:
         if status not in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED):
             fail(f"the experiment is {status} in the end")
         for trial_id, trial in self.evidence.trials.items():
-            if trial.ended is None:
+            if trial.ended is None and not (trial.paused and status is f.ExperimentStatus.STOPPED):
                 fail(f"trial {trial_id} has not ended: {trial}")
             final = (f.TrialStatus.USER_CANCELED, f.TrialStatus.SUCCEEDED, f.TrialStatus.FAILED)
             if trial.stopped and trial.ended not in (*final, *_OTHER_STOPS):

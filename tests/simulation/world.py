@@ -11,6 +11,7 @@ from datetime import timedelta
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
 from tests.simulation.chaos import Chaos
+from tests.simulation.database import stored
 from tests.simulation.dispatcher import Health
 from tests.simulation.host import Host
 from tests.simulation.kernel import Clock, Kernel
@@ -41,6 +42,7 @@ class World:
         if seed % 4 == 1:
             self.silent_after_s = 5.0
             self.lease_s = chance.choice([5.0, 10.0, 20.0])
+        self.saving = seed // 4 % 2 == 1  # trials save their state
         self.gpus = 1 if seed % 4 == 0 else None  # GPUs that each trial requests
         self.clock = Clock(self.kernel)  # clock of the server's machine
         self.witness = Witness(self.kernel)
@@ -53,7 +55,8 @@ class World:
             random.Random(seed) if phased else None
         )  # its own random source, so that other lives do not change
         self.witness.evidence.leased = self.lease_s is not None
-        self.created = _experiment(self.kernel, phased=phased, far=self.far)
+        self.witness.evidence.saving = self.saving
+        self.created = _experiment(self.kernel, phased=phased, far=self.far, saving=self.saving)
         self._servers: list[Server] = []
         self.user = User(self)
         network.greeted = self.user.keeper_greets
@@ -140,8 +143,10 @@ class World:
         assert runner is not None
         self.witness.check_end(runner.state.status)
         self.check_log(runner.state)
-        if self.store.reread() != self.store.log:
+        log, curves = stored(runner.state, self.store.log)
+        if log != self.store.log:
             self.kernel.fail("the log changes when it is read from its rows")
+        self.witness.checkpoints.stored(curves)
 
     def check_log(self, state: ExperimentState) -> None:
         """Check that the state in memory equals the state from the log."""
@@ -149,10 +154,13 @@ class World:
             self.kernel.fail("the state from the log differs from the server's")
 
 
-def _experiment(kernel: Kernel, *, phased: bool, far: bool) -> f.ExperimentCreated:
+def _experiment(kernel: Kernel, *, phased: bool, far: bool, saving: bool) -> f.ExperimentCreated:
     chance = kernel.random
     concurrency, number = chance.randint(1, 5), chance.randint(6, 12)
     fail_fast = 1 if number % 3 == 0 else 0
+    kept, within, retries = 2, 30, 0
+    if saving:
+        kept, within, retries = chance.choice([1, 1, 2, 3]), chance.choice([2, 10, 30]), chance.choice([0, 2])
     config = {
         "trialCommand": "true",
         "trialCodeDirectory": "/",
@@ -162,6 +170,8 @@ def _experiment(kernel: Kernel, *, phased: bool, far: bool) -> f.ExperimentCreat
         "trialConcurrency": concurrency,
         "maxTrialNumber": number,
         "failFast": fail_fast,
+        "checkpoints": {"keepLast": kept, "saveWithin": f"{within}s"},
+        "maxRetries": {"userError": retries},
         **({"multiPhase": True} if phased else {}),
     }
     return f.ExperimentCreated(
@@ -173,6 +183,9 @@ def _experiment(kernel: Kernel, *, phased: bool, far: bool) -> f.ExperimentCreat
             max_trial_number=number,
             multi_phase=phased,
             fail_fast=fail_fast,
+            max_failed_attempts=retries,
+            checkpoints_kept=kept,
+            save_within=timedelta(seconds=within),
             slot_held_for=timedelta(seconds=chance.choice([10, 40, 600]) if far else 600),
         ),
         traits=f.TunerTraits(),

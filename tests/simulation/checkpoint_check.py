@@ -1,0 +1,216 @@
+"""Checks of checkpoints: what hosts keep and attempts load, against what is recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import trial_of_job
+from tests.simulation.curve import Mark, beginning, link, shown
+from tests.simulation.database import Shown
+from tests.simulation.disk import Files, Saved
+from tests.simulation.evidence import Attempt, Evidence, Trial
+from tests.simulation.kernel import Kernel
+from training_services.keepers.host import attempt_folder
+from trial_keeper import wire
+from trial_keeper.core.attempt import Attempt as Held
+
+if TYPE_CHECKING:
+    from tests.simulation.host import Host
+
+CLOCKS = 0.9  # a host's clock may be faster than the world's
+
+
+class CheckpointCheck:
+    """Check of the promises about checkpoints."""
+
+    def __init__(self, kernel: Kernel, evidence: Evidence) -> None:
+        self._kernel, self._evidence = kernel, evidence
+        self._kept = 0  # newest checkpoints of each trial that are kept, as configured
+        self._states: dict[str, list[int]] = {}  # trial -> its state before each step
+        self._deletable: set[tuple[str, str, int]] = set()  # keeper, folder and number: ordered to be deleted
+
+    def _state(self, trial_id: str, step: int) -> int:
+        """Return the state before this step in a run of the trial without interruption."""
+        states = self._states.setdefault(trial_id, [beginning(trial_id)])
+        while len(states) <= step:
+            states.append(link(states[-1], len(states) - 1))
+        return states[step]
+
+    # ---- on the hosts -------------------------------------------------------------------------------------
+
+    def loaded(
+        self, job: str, host: Host, instance: str | None, start: wire.Start, saved: Saved | None
+    ) -> None:
+        """Check that an attempt starts from its recorded origin. ``saved``: what its program has found."""
+        trial_id, number = trial_of_job(job)
+        attempt, trial = self._evidence.attempts[job], self._evidence.trials.get(trial_id)
+        if attempt.place is None or trial is None or trial.attempt != number:
+            return
+        origin = trial.curve.origin
+        if origin is None or "origin" not in start:
+            if origin is not None or "origin" in start:
+                self._kernel.fail(f"attempt {job} starts from {start.get('origin')}, recorded is {origin}")
+            return
+        named = start["origin"]["directory"], start["origin"]["number"]
+        if named != (_folder(trial_id, origin.attempt), origin.number):
+            self._kernel.fail(f"attempt {job} starts from {named}, recorded is {origin}")
+        elif saved is None and (instance != host.instance or self._evidence.older):
+            return
+        elif saved is None or (saved.step, saved.state) != (origin.step, self._state(trial_id, origin.step)):
+            self._kernel.fail(f"attempt {job} continues from {saved}, recorded is {origin}")
+
+    def power_lost(self, host: Host) -> None:
+        """Check that the power loss has left all recorded checkpoints whole."""
+        for trial_id, trial in self._evidence.trials.items():
+            for mark in trial.curve.marks:
+                self._check_whole(trial_id, mark, host)
+
+    def deleted(self, host: Host, directory: str, number: int) -> None:
+        """Check that the deletion of a checkpoint was recorded first."""
+        if (host.name, directory, number) not in self._deletable and not self._evidence.older:
+            self._kernel.fail(f"checkpoint {number} of {directory} was deleted on {host.name} without order")
+        self._kernel.counts["checkpoint deleted"] += 1
+
+    def signalled(self, job: str, files: Files, held: Held | None) -> None:
+        """Check that a trial that was asked to save has had the time for it."""
+        stop = self._evidence.attempts[job].stop
+        if stop is None or stop.save_within is None or held is None or not files.save:
+            return
+        if held.orphaned or held.evicted or held.doomed or files.asked_at is None:
+            return
+        waited = self._kernel.now - files.asked_at
+        if waited < CLOCKS * stop.save_within.total_seconds():
+            self._kernel.fail(f"attempt {job} is stopped {waited:.1f} s after it was asked to save")
+
+    def _check_whole(self, trial_id: str, mark: Mark, host: Host) -> None:
+        if host.name != mark.keeper_id or host.instance != mark.instance or self._evidence.older:
+            return
+        saved = host.files(_folder(trial_id, mark.attempt)).checkpoints.get(mark.number)
+        if saved is None or (saved.step, saved.state) != (mark.step, self._state(trial_id, mark.step)):
+            self._kernel.fail(f"checkpoint {mark} of trial {trial_id} is {saved} on {host.name}")
+
+    # ---- what is recorded ---------------------------------------------------------------------------------
+
+    def frame(self, trial_id: str, fact: f.Fact, step: int | None) -> None:
+        """Check that a frame continues the trial's curve. ``step``: the trial's step that has written it."""
+        curve = self._evidence.trials[trial_id].curve
+        if step is not None and step != curve.step:
+            self._kernel.fail(f"trial {trial_id} shows step {step} in place of step {curve.step}: {fact}")
+        elif isinstance(fact, f.MetricReported):
+            expected = shown(self._state(trial_id, curve.step + 1), curve.step)
+            if abs(float(fact.text)) != expected:
+                self._kernel.fail(f"trial {trial_id} shows {fact.text} in place of {expected}: {fact}")
+            phased = self._evidence.phased is not None
+            if fact.type == "PERIODICAL" and fact.sequence != curve.reports and not phased:
+                self._kernel.fail(f"trial {trial_id} shows {fact} as number {curve.reports}")
+        curve.take(fact if isinstance(fact, f.MetricReported) else None, step)
+
+    def reported(self, fact: f.CheckpointReported) -> None:
+        """Check a checkpoint that becomes durable: it is on its host. Its frame was taken."""
+        trial_id, number = trial_of_job(fact.job_id)
+        attempt, curve = self._evidence.attempts[fact.job_id], self._evidence.trials[trial_id].curve
+        assert attempt.place is not None
+        if fact.number <= attempt.saved:
+            self._kernel.fail(f"attempt {fact.job_id} has saved number {fact.number} again: {fact}")
+        if fact.step != curve.step:
+            self._kernel.fail(f"trial {trial_id} has saved step {fact.step} in place of {curve.step}: {fact}")
+        attempt.saved = fact.number
+        place = attempt.place
+        mark = Mark(
+            number, fact.number, place.keeper_id, place.instance, len(curve.frames), curve.reports, curve.step
+        )
+        curve.marks.append(mark)
+        self._check_whole(trial_id, mark, self._evidence.hosts[place.keeper_id])
+
+    def fact(self, fact: f.ExperimentCreated | f.ConfigChanged | f.CheckpointsPruned) -> None:
+        if isinstance(fact, f.CheckpointsPruned):
+            self._pruned(fact)
+        else:
+            self._kept = fact.limits.checkpoints_kept
+
+    def _pruned(self, fact: f.CheckpointsPruned) -> None:
+        """Check that nothing is ordered to be deleted that a live trial may need."""
+        trial_id, attempt = trial_of_job(fact.job_id)
+        trial = self._evidence.trials[trial_id]
+        curve = trial.curve
+        needed = {*curve.marks[-self._kept :], curve.origin}
+        for mark in list(curve.marks):
+            if mark.attempt != attempt or mark.number > fact.up_to or mark.number in fact.keep:
+                continue
+            curve.marks.remove(mark)
+            if mark in needed:
+                self._kernel.fail(f"trial {trial_id} needs {mark}, which is to be deleted: {fact}")
+        origin = curve.origin
+        if origin is not None and (origin.attempt, origin.keeper_id) == (attempt, fact.keeper_id):
+            if origin.number <= fact.up_to and origin.number not in fact.keep:
+                self._kernel.fail(f"trial {trial_id} continues from {origin}, which is to be deleted: {fact}")
+        folder = _folder(trial_id, attempt)
+        self._deletable |= {
+            (fact.keeper_id, folder, number) for number in range(1, fact.up_to + 1) if number not in fact.keep
+        }
+
+    def due(self, fact: f.AttemptDue, trial: Trial) -> None:
+        """Check where a new attempt starts: from the newest checkpoint that is usable."""
+        curve, evidence = trial.curve, self._evidence
+        usable = [
+            mark for mark in curve.marks if evidence.instances.get(mark.keeper_id) == mark.instance
+        ] if evidence.phased is None else []  # fmt: skip
+        newest = usable[-1] if usable else None
+        origin = None
+        if fact.origin is not None:
+            key = fact.origin.attempt, fact.origin.number
+            origin = next((mark for mark in usable if (mark.attempt, mark.number) == key), None)
+            if origin is None:
+                self._kernel.fail(f"trial {fact.trial_id} continues from an unusable checkpoint: {fact}")
+        silent = newest is not None and newest.keeper_id in evidence.silent
+        if origin != newest and not (origin is None and silent) and not evidence.older:
+            self._kernel.fail(f"trial {fact.trial_id} does not continue from {newest}: {fact}")
+        if origin is not None and fact.origin is not None:
+            recorded = fact.origin.position, fact.origin.reports, fact.origin.step, fact.origin.keeper_id
+            if recorded != (origin.position, origin.reports, origin.step, origin.keeper_id):
+                self._kernel.fail(f"trial {fact.trial_id} continues from {fact.origin}, saved was {origin}")
+        before = curve.reports
+        curve.go_back(origin)
+        if fact.rolled_back != before - curve.reports:
+            self._kernel.fail(f"{before - curve.reports} results of {fact.trial_id} no longer count: {fact}")
+
+    def decided(self, fact: f.AttemptDue | f.TrialPaused | f.TrialEnded, trial: Trial) -> None:
+        """Check what follows the end of an attempt whose command has exited with code 0."""
+        if (end := trial.exited) is None:
+            return
+        trial.exited = None
+        attempt = self._evidence.attempts[end.job_id]
+        succeeded = isinstance(fact, f.TrialEnded) and fact.status is f.TrialStatus.SUCCEEDED
+        if succeeded == attempt.left:
+            self._kernel.fail(f"attempt {end.job_id} exited with code 0, left={attempt.left}: {fact}")
+        if isinstance(fact, f.TrialEnded) and succeeded and self._evidence.phased is None:
+            if trial.curve.final != (fact.reason == "exited with code 0"):
+                self._kernel.fail(f"trial {fact.trial_id} has a final result: {trial.curve.final}; {fact}")
+
+    def paused(self, fact: f.TrialPaused) -> None:
+        """Check that a paused trial holds nothing."""
+        for job, attempt in self._evidence.attempts.items():
+            if trial_of_job(job)[0] == fact.trial_id and attempt.place is not None:
+                if attempt.over is None:
+                    self._kernel.fail(f"trial {fact.trial_id} is paused, and attempt {job} holds its place")
+                attempt.parked = attempt.parked or fact.parked
+                if self._evidence.runs(job) and not self._excused(attempt):
+                    self._kernel.fail(f"trial {fact.trial_id} is paused, and attempt {job} runs")
+        self._kernel.counts["parked" if fact.parked else "paused"] += 1
+
+    def stored(self, curves: Shown) -> None:
+        """Check the metrics that readers of the database find for the last attempt of each trial."""
+        for trial_id, trial in self._evidence.trials.items():
+            found = [(at, text) for attempt, at, text in curves.get(trial_id, ()) if attempt == trial.attempt]
+            shown = [(at, each.text) for at, each in enumerate(trial.curve.frames) if each is not None]
+            if found != shown:
+                self._kernel.fail(f"trial {trial_id} shows {found} in place of {shown}")
+
+    def _excused(self, attempt: Attempt) -> bool:
+        """Return True if the attempt was given up without proof, or its shim was killed under a lease."""
+        return attempt.forsaken or (self._evidence.leased and attempt.shim_killed)
+
+
+def _folder(trial_id: str, attempt: int) -> str:
+    return "/".join(attempt_folder(trial_id, attempt))

@@ -1,0 +1,70 @@
+"""A trial's state as a hash chain, and the results that a trial's present attempt shows."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+
+from nnimgr.rules import facts as f
+
+
+def beginning(trial_id: str) -> int:
+    """Return the state of a trial before its first step."""
+    return zlib.crc32(trial_id.encode())
+
+
+def link(state: int, step: int) -> int:
+    """Return the state after this step, which depends on all steps before."""
+    return zlib.crc32(b"%d %d" % (state, step))
+
+
+def shown(state: int, step: int) -> float:
+    """Return the positive value that a report after this step shows: it names the step and the state."""
+    return step + 1 + state % 10**6 / 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Recorded checkpoint. ``position``, ``reports``, ``step``: progress of the trial when it was saved."""
+
+    attempt: int
+    number: int
+    keeper_id: str
+    instance: str
+    position: int
+    reports: int
+    step: int
+
+
+@dataclass(slots=True)
+class Curve:
+    """Recorded frames of a trial's present attempt, after those of earlier attempts that led to its origin.
+
+    ``step``: number of the trial's next step. ``marks``: the checkpoints on this branch, oldest first.
+    """
+
+    frames: list[f.MetricReported | None] = field(default_factory=list)  # None: a frame that is no metric
+    reports: int = 0  # number of intermediate results
+    step: int = 0
+    marks: list[Mark] = field(default_factory=list)
+    origin: Mark | None = None
+
+    @property
+    def final(self) -> bool:
+        return any(frame is not None and frame.type == "FINAL" for frame in self.frames)
+
+    def take(self, fact: f.MetricReported | None, step: int | None) -> None:
+        """Add a frame. ``step``: the step of the trial that has written it, or None."""
+        self.frames.append(fact)
+        self.reports += fact is not None and fact.type == "PERIODICAL"
+        self.step += step is not None
+
+    def go_back(self, origin: Mark | None) -> None:
+        """Remove what came after a checkpoint, or everything."""
+        self.origin = origin
+        if origin is None:
+            self.frames, self.reports, self.step, self.marks = [], 0, 0, []
+            return
+        del self.frames[origin.position :]
+        self.reports, self.step = origin.reports, origin.step
+        self.marks = [mark for mark in self.marks if mark.position <= origin.position]

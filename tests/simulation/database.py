@@ -1,0 +1,44 @@
+"""Tables of the product, in memory, with the log of a life: what readers find there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, StaticPool, create_engine
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState, Touched
+from nnimgr.store import schema, writer
+from nnimgr.store.rows import batch
+
+Shown = dict[str, list[tuple[int, int, str]]]  # trial -> attempt, position and text of each metric
+
+_ENGINE = create_engine("sqlite://", poolclass=StaticPool)  # one for all lives: making it takes longest
+_SHOWN = (
+    "SELECT trial_id, attempt, position, text FROM metrics AS m WHERE attempt = "
+    "(SELECT max(attempt) FROM metrics WHERE trial_id = m.trial_id) ORDER BY trial_id, position"
+)
+
+
+def stored(state: ExperimentState, log: Sequence[f.Recorded]) -> tuple[list[f.Recorded], Shown]:
+    """Store the log. Return it as it is read back, and the metrics of each trial's last attempt."""
+    with _ENGINE.connect() as connection:
+        schema.metadata.create_all(connection, tables=[schema.facts, schema.metrics])
+        _insert(connection, state, log)
+        found = list(writer.read_log(connection, state.id, after=0))
+        curves: Shown = {}
+        for trial_id, *metric in connection.exec_driver_sql(_SHOWN):
+            curves.setdefault(trial_id, []).append((metric[0], metric[1], metric[2]))
+        connection.rollback()
+    return found, curves
+
+
+def _insert(connection: Connection, state: ExperimentState, log: Sequence[f.Recorded]) -> None:
+    rows = batch(state, log, Touched())
+    for statement, values in (
+        (writer._FACT, rows.facts),
+        (writer._METRIC, rows.metrics),
+        (writer._CONTINUED, rows.continued),
+    ):
+        if values:
+            connection.exec_driver_sql(statement, values)
