@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.kernel import Violation
-from tests.simulation.planted import PLANTED
+from tests.simulation.planted_checkpoints import PLANTED
 from tests.simulation.world import World
 
 SEEDS = 400

@@ -1,0 +1,203 @@
+"""Bugs to plant about checkpoints, beside those in ``planted``.
+
+One rule is not here, because another rule backs it up: a checkpoint is built under another name and renamed.
+Only a frame makes a checkpoint, and the frame comes last, so a half-built folder with a number is never used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+from nnimgr.rules import checkpoints, fold, fold_jobs
+from nnimgr.rules import facts as f
+from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState
+from nnimgr.store import writer
+from tests.simulation.disk import Files
+from tests.simulation.planted import PLANTED, planted
+from tests.simulation.saves import Saver
+from training_services.frames import read_frames
+from training_services.keepers import job as keepers_job
+from training_services.keepers.link import KeeperLink
+from trial_keeper.core import recovery
+from trial_keeper.core.attempt import Attempt
+
+__all__ = ["PLANTED"]
+
+
+# ---- on the host ------------------------------------------------------------------------------------------
+
+
+@planted
+def frame_before_files() -> Iterator[None]:
+    """A checkpoint is reported before its files are durable."""
+    with patch.object(Saver, "ORDER", ("build", "name", "flush_parent", "report", "flush", "answer")):
+        yield
+
+
+@planted
+def parent_not_flushed() -> Iterator[None]:
+    """The name of a checkpoint is not durable when it is reported."""
+    with patch.object(Saver, "ORDER", ("build", "flush", "name", "report", "answer")):
+        yield
+
+
+@planted
+def numbers_reused() -> Iterator[None]:
+    """A checkpoint gets the lowest free number, which a deleted one may have had."""
+
+    def lowest(self: Files) -> int:
+        return next(number for number in range(1, 1000) if number not in self.checkpoints)
+
+    with patch.object(Files, "free_number", lowest):
+        yield
+
+
+@planted
+def save_forgotten_by_a_new_keeper() -> Iterator[None]:
+    """A keeper that was started again stops a trial at once, although it may save its state first."""
+    restore = recovery._restore_attempt
+
+    def hasty(attempt: Attempt, record: Any) -> None:
+        restore(attempt, record)
+        attempt.save = None
+
+    with patch.object(recovery, "_restore_attempt", hasty):
+        yield
+
+
+# ---- between the two --------------------------------------------------------------------------------------
+
+
+@planted
+def prune_beyond_the_known() -> Iterator[None]:
+    """The order to delete checkpoints names more of them than the recorded fact."""
+    order = KeeperLink.order_prune
+
+    def greedy(self: KeeperLink, directory: str, up_to: int, keep: tuple[int, ...]) -> None:
+        order(self, directory, up_to + 3, keep)
+
+    with patch.object(KeeperLink, "order_prune", greedy):
+        yield
+
+
+@planted
+def steps_from_zero() -> Iterator[None]:
+    """The results of an attempt that continues are numbered from 0."""
+
+    def unshifted(*args: Any, reports: int, **kwargs: Any) -> Any:
+        return read_frames(*args, **kwargs)
+
+    with patch.object(keepers_job, "read_frames", unshifted):
+        yield
+
+
+# ---- in the core and the database -------------------------------------------------------------------------
+
+
+@planted
+def unpinned_at_start() -> Iterator[None]:
+    """A checkpoint is deleted although the running attempt has started from it."""
+
+    def retain(state: ExperimentState, trial: TrialState) -> None:
+        excess = [each.origin for each in trial.checkpoints[: -state.limits.checkpoints_kept]]
+        trial.pruned += excess
+        trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
+
+    def needed(trial: TrialState) -> list[f.Origin]:
+        return [each.origin for each in trial.checkpoints]
+
+    with patch.object(checkpoints, "_retain", retain), patch.object(checkpoints, "_needed", needed):
+        yield
+
+
+@planted
+def off_branch_taken() -> Iterator[None]:
+    """Checkpoints that are later than the origin of an attempt may be used by the next attempt."""
+    step = fold._STEPS[f.AttemptDue]
+
+    def hoarding(state: ExperimentState, fact: f.AttemptDue, recorded: f.Recorded) -> None:
+        trial = state.trials[fact.trial_id]
+        before = list(trial.checkpoints)
+        step(state, fact, recorded)
+        trial.checkpoints, trial.pruned = before, []
+
+    with patch.dict(fold._STEPS, {f.AttemptDue: hoarding}):
+        yield
+
+
+@planted
+def other_instances_path() -> Iterator[None]:
+    """A checkpoint counts as usable although its directory was wiped since then."""
+
+    def usable(state: ExperimentState, checkpoint: CheckpointState) -> bool:
+        return checkpoint.origin.keeper_id in state.keepers
+
+    with patch.object(checkpoints, "_is_usable", usable):
+        yield
+
+
+@planted
+def exit_zero_is_success() -> Iterator[None]:
+    """A trial that leaves with exit code 0 after it was asked to save counts as finished."""
+    step = fold._STEPS[f.CheckpointReported]
+
+    def unasked(state: ExperimentState, fact: f.CheckpointReported, recorded: f.Recorded) -> None:
+        step(state, fact, recorded)
+        state.jobs[fact.job_id].left = False
+
+    with patch.dict(fold._STEPS, {f.CheckpointReported: unasked}):
+        yield
+
+
+@planted
+def left_survives_frames() -> Iterator[None]:
+    """A trial that has saved when asked, and then has finished, counts as paused."""
+    step = fold._STEPS[f.MetricReported]
+
+    def left(state: ExperimentState, fact: f.MetricReported, recorded: f.Recorded) -> None:
+        job = state.jobs[fact.job_id]
+        before = job.left
+        step(state, fact, recorded)
+        job.left = before
+
+    with patch.dict(fold._STEPS, {f.MetricReported: left}):
+        yield
+
+
+@planted
+def not_rolled_back() -> Iterator[None]:
+    """Results after the origin of an attempt still count."""
+    step = fold._STEPS[f.AttemptDue]
+
+    def counting(state: ExperimentState, fact: f.AttemptDue, recorded: f.Recorded) -> None:
+        trial = state.trials[fact.trial_id]
+        before = trial.intermediates
+        step(state, fact, recorded)
+        trial.intermediates = before
+
+    with patch.dict(fold._STEPS, {f.AttemptDue: counting}):
+        yield
+
+
+@planted
+def slot_freed_before_the_end() -> Iterator[None]:
+    """A trial counts as paused as soon as its stop is ordered."""
+    step = fold._STEPS[f.StopOrdered]
+
+    def hasty(state: ExperimentState, fact: f.StopOrdered, recorded: f.Recorded) -> None:
+        step(state, fact, recorded)
+        job = state.jobs.get(fact.job_id)
+        if job is not None and fact.cmd_seq is not None and fact.save_within is not None:
+            fold_jobs._close(state, job, state.trials[job.trial_id], recorded)
+
+    with patch.dict(fold._STEPS, {f.StopOrdered: hasty}):
+        yield
+
+
+@planted
+def abandoned_results_taken_over() -> Iterator[None]:
+    """Readers find results of an earlier attempt, which has not led to the origin, in an attempt's curve."""
+    with patch.object(writer, "_CONTINUED", writer._CONTINUED.replace("attempt >= ?", "0 <= ?")):
+        yield
