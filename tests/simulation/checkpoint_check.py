@@ -60,8 +60,8 @@ class CheckpointCheck:
         elif saved is None or (saved.step, saved.state) != (origin.step, self._state(trial_id, origin.step)):
             self._kernel.fail(f"attempt {job} continues from {saved}, recorded is {origin}")
 
-    def power_lost(self, host: Host) -> None:
-        """Check that the power loss has left all recorded checkpoints whole."""
+    def host(self, host: Host) -> None:
+        """Check that all recorded checkpoints on the host are whole, as after a power loss."""
         for trial_id, trial in self._evidence.trials.items():
             for mark in trial.curve.marks:
                 self._check_whole(trial_id, mark, host)

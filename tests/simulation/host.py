@@ -151,7 +151,7 @@ class Host:
         self.journal.lose_power(self.kernel)
         for files in self._files.values():
             files.lose_power(self.kernel)
-        self.witness.checkpoints.power_lost(self)
+        self.witness.checkpoints.host(self)
         if wipe:
             self.wipe()
         self.kernel.at(self.kernel.random.uniform(1.0, 10.0), self.boot)

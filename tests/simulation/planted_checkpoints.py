@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from nnimgr.rules import checkpoints, fold, fold_jobs
 from nnimgr.rules import facts as f
+from nnimgr.rules.indexes import reindex
 from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState
 from nnimgr.store import writer
 from tests.simulation.disk import Files
@@ -122,6 +123,7 @@ def off_branch_taken() -> Iterator[None]:
         before = list(trial.checkpoints)
         step(state, fact, recorded)
         trial.checkpoints, trial.pruned = before, []
+        reindex(state, trial)
 
     with patch.dict(fold._STEPS, {f.AttemptDue: hoarding}):
         yield

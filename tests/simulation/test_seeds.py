@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from tests.simulation.runs import run
 from tests.simulation.world import CERTAIN, World
 
 CHUNK = 20
+SAVING = 20  # first of four lives with checkpoints
 
 
 @pytest.mark.parametrize("first", range(0, 200, CHUNK))
@@ -44,6 +46,16 @@ def test_a_seed_replays_identically_in_any_process() -> None:
     world.run()
     digests.add(world.kernel.digest() + "\n")
     assert len(digests) == 1
+
+
+def test_lives_with_checkpoints_meet_all_that_can_happen_to_them() -> None:
+    counts: collections.Counter[str] = collections.Counter()
+    for seed in range(SAVING, SAVING + 4):
+        world = World(seed)
+        world.run()
+        counts += world.kernel.counts
+    kinds = ("saved", "saved when asked", "left", "paused", "parked", "continued", "checkpoint deleted")
+    assert all(counts[kind] for kind in kinds), counts
 
 
 def test_seeds_differ() -> None:

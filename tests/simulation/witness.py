@@ -175,6 +175,8 @@ class Witness:
                 fail(f"set {parameter_id} of trial {trial_id} has {texts}; not the first was taken")
         for leftover in self.evidence.leftovers():
             fail(leftover)
+        for host in self.evidence.hosts.values():
+            self.checkpoints.host(host)
         for job, attempt in self.evidence.attempts.items():
             if attempt.place is not None and attempt.over is None:
                 fail(f"attempt {job} is open in the end: {attempt}")
