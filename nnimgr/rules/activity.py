@@ -13,7 +13,7 @@ from nnimgr.rules.facts import ExperimentStatus, TrialStatus
 from nnimgr.rules.fold_jobs import silence
 from nnimgr.rules.state import ExperimentState
 
-__all__ = ["best_so_far", "happening", "sentence_of"]
+__all__ = ["happening", "sentence_of"]
 
 E = ExperimentStatus
 _REASONS = 2  # number of different reasons shown for waiting trials
@@ -56,10 +56,6 @@ def sentence_of(status: ExperimentStatus, reason: str) -> str:
             return f"ended by an error: {reason}"
         case _:
             return reason or f"it is {status}"
-
-
-def best_so_far(value: float, sequence: int) -> str:
-    return f"best {value:.6g}, trial {sequence}"
 
 
 def _work(state: ExperimentState) -> Iterator[str]:

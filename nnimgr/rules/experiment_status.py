@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.phrases import in_seconds
 from nnimgr.rules.state import (
     ExperimentState,
 )
+from nnimgr.rules.stop_rules import rule_that_holds
 
 _NO_COMMAND = ("126/", "127/")  # the shell could not execute the command, or did not find it
 
@@ -88,13 +90,10 @@ def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None,
         limit = state.limits.max_experiment_duration
         assert limit is not None
         return f.DrainReason.BUDGET, f"exceeded maxExperimentDuration ({in_seconds(limit)})"
+    if (rule := rule_that_holds(state, now)) is not None:
+        return f.DrainReason.RULE, rule
     if state.budget == 0 and not state.interrupted:
         return f.DrainReason.BUDGET, f"{state.counted} of {state.limits.max_trial_number} trials"
     if state.exhausted and not state.interrupted:
         return f.DrainReason.TUNER, "the tuner has no more parameter sets"
     return None, ""
-
-
-def in_seconds(duration: timedelta) -> str:
-    """Return the duration in seconds as text for a sentence, for example "60 s"."""
-    return f"{duration.total_seconds():g} s"

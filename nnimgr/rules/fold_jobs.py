@@ -17,7 +17,7 @@ from nnimgr.rules.state import (
     trial_of_job,
 )
 from nnimgr.rules.steps import Steps
-from nnimgr.rules.transitions import job_touched, move, note, stopping_reason, trial_touched
+from nnimgr.rules.transitions import job_touched, meter_trial_time, move, note, stopping_reason, trial_touched
 
 JOB_STEPS = Steps()
 
@@ -61,6 +61,7 @@ def _waiting(state: ExperimentState, fact: f.JobWaiting, r: f.Recorded) -> None:
 def _started(state: ExperimentState, fact: f.JobStarted, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     trial = trial_touched(state, job.trial_id, fact)
+    meter_trial_time(state, r.at)
     job.started_at, job.pid = fact.started_at, fact.pid
     trial.started_at, trial.running_since = fact.started_at, r.at
     trial.note = None  # the note explained why the start was delayed
@@ -149,6 +150,7 @@ def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Record
         job.lost, job.ended_at = "never placed", r.at
     trial.closed_job, trial.job_id = job.id, None
     if trial.running_since is not None:
+        meter_trial_time(state, r.at)
         trial.ran += r.at - trial.running_since
         trial.running_since = None
     trial.wants.clear()

@@ -19,6 +19,7 @@ from nnimgr.rules.state import (
     TrialState,
 )
 from nnimgr.rules.steps import Steps
+from nnimgr.rules.stop_rules import count_end, forget_improvements
 from nnimgr.rules.transitions import move, note, stopping_reason, trial_touched
 
 EXPERIMENT_STEPS = Steps()
@@ -47,7 +48,7 @@ def _opened(state: ExperimentState, fact: f.ExperimentOpened, r: f.Recorded) -> 
         state.stop_requested = state.detached = False
         state.stop_requested_at = None
         state.failed = None
-        state.first_failures = 0
+        state.first_failures = state.failures = 0
         state.crashes = {}
         for trial in [state.trials[trial_id] for trial_id in state.paused]:
             if trial.parked:
@@ -66,6 +67,7 @@ def _config_changed(state: ExperimentState, fact: f.ConfigChanged, r: f.Recorded
     state.config.update(fact.changes)
     state.config = {key: value for key, value in state.config.items() if value is not None}
     state.limits = fact.limits
+    forget_improvements(state)
     state.traits = fact.traits or state.traits
     if "tuner" in fact.changes:
         state.tuner_number, state.exhausted = r.number, False
@@ -277,6 +279,7 @@ def _ended(state: ExperimentState, fact: f.TrialEnded, r: f.Recorded) -> None:
     value = trial.final_value
     _count_fruitless(state, trial)
     _count_first_failures(state, fact)
+    better = False
     if fact.status is f.TrialStatus.SUCCEEDED and value is not None:
         better = state.best is None or (
             value < state.best.value if state.minimises else value > state.best.value
@@ -287,6 +290,7 @@ def _ended(state: ExperimentState, fact: f.TrialEnded, r: f.Recorded) -> None:
         state.worst = value if state.worst is None else worse(state.worst, value)
         if state.objectives:
             _note_worst(state, trial)
+    count_end(state, trial, better=better)
 
 
 def _count_fruitless(state: ExperimentState, trial: TrialState) -> None:

@@ -14,9 +14,10 @@ from datetime import datetime, timedelta
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoints import prune
 from nnimgr.rules.commands import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob
-from nnimgr.rules.experiment_status import in_seconds, move_status, time_is_up
+from nnimgr.rules.experiment_status import move_status, time_is_up
 from nnimgr.rules.indexes import is_unsettled
 from nnimgr.rules.phases import is_due, parameter_record
+from nnimgr.rules.phrases import in_seconds
 from nnimgr.rules.reuse import reuse_result
 from nnimgr.rules.silent_hosts import give_up_overdue, give_up_silent, given_up_at, lent_at, overdue_at
 from nnimgr.rules.state import (
@@ -24,6 +25,7 @@ from nnimgr.rules.state import (
     TrialState,
     job_id_of,
 )
+from nnimgr.rules.stop_rules import end_trials, rule_due_at
 from nnimgr.rules.trial_ends import REMOVED, end_unplaced, settle, take_results
 from training_services.base import TRIAL_GRACE
 
@@ -106,6 +108,7 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
             if unplaced and trial.target in (None, f.StopKind.PAUSE) and not is_unsettled(trial):
                 reason = "the first trials had all failed alike"
                 yield f.TargetMoved(trial_id=trial.id, kind=f.StopKind.CUT, reason=reason)
+    yield from end_trials(state)
     if time_is_up(state, now):
         for trial_id in state.queued:
             trial = state.trials[trial_id]
@@ -218,6 +221,8 @@ def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:
     limit = state.limits.max_experiment_duration
     if limit is not None and state.active_since is not None and not time_is_up(state, now):
         due.append(state.active_since + limit - state.active)
+    rule_due = rule_due_at(state, now)
+    due += [] if rule_due is None else [rule_due]
     for trial_id in state.unknown:
         trial = state.trials[trial_id]
         if trial.job_id is not None:

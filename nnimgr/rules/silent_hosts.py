@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.experiment_status import in_seconds
 from nnimgr.rules.fold_jobs import silence
+from nnimgr.rules.phrases import in_seconds
 from nnimgr.rules.state import (
     ExperimentState,
     JobState,

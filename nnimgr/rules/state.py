@@ -223,6 +223,13 @@ class Best:
     value: float
 
 
+class Improvement(NamedTuple):
+    """Result that was better than all before. ``finished``: number of trials that had finished with it."""
+
+    finished: int
+    value: float
+
+
 @dataclass(slots=True)
 class Touched:
     """Trials, jobs and keepers that the facts of one turn have changed. Their rows in the database must be
@@ -275,6 +282,13 @@ class ExperimentState:
     first_failures: int | None = 0
     first_failure: str = ""  # failure of the first trials, as in TrialEnded.failure
     first_failure_reason: str = ""
+    finished: int = 0  # number of trials that ended SUCCEEDED or EARLY_STOPPED, for the plateau of stopWhen
+    # the newest improvements of the best result, oldest first, as far as the plateau of stopWhen needs them
+    improvements: list[Improvement] = field(default_factory=list)
+    failures: int = 0  # number of consecutive trials that failed
+    latest_failure: str = ""  # trial and reason of the latest of them
+    trial_time: timedelta = timedelta(0)  # running time of all attempts, up to trial_time_at
+    trial_time_at: datetime | None = None
     missing: int = 0  # number of facts that were lost when the database was replaced by an older one
     reruns: int = 0  # number of trials that replace failed trials
     counts: dict[TrialStatus, int] = field(default_factory=dict)  # number of all trials ever, by status
@@ -369,6 +383,17 @@ class ExperimentState:
     def active_for(self, now: datetime) -> timedelta:
         """Return the total time that the experiment has been running up to ``now``."""
         return self.active + (now - self.active_since if self.active_since else timedelta(0))
+
+    def trial_time_for(self, now: datetime) -> timedelta:
+        """Return the running time of all attempts together, up to ``now``."""
+        if self.trial_time_at is None:
+            return self.trial_time
+        return self.trial_time + self.trials_running * (now - self.trial_time_at)
+
+    @property
+    def trials_running(self) -> int:
+        """Return the number of trials whose attempt was started and has not ended."""
+        return len(self.running) + len(self.continued)
 
     @property
     def fails_fast(self) -> bool:

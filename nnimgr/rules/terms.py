@@ -13,8 +13,11 @@ __all__ = [
     "Limits",
     "MetricType",
     "OnFailure",
+    "Plateau",
     "Role",
+    "RunningTrials",
     "StopKind",
+    "StopWhen",
     "SuggestionSource",
     "TrialStatus",
     "TunerTraits",
@@ -81,6 +84,7 @@ class DrainReason(StrEnum):
     TUNER = "tuner"  # NNI: TUNER_NO_MORE_TRIAL
     USER = "user"  # NNI: STOPPING
     FAILURES = "failures"  # the first trials all failed alike
+    RULE = "rule"  # a rule of stopWhen holds; NNI: NO_MORE_TRIAL
 
 
 class StopKind(StrEnum):
@@ -89,6 +93,7 @@ class StopKind(StrEnum):
     USER = "user"  # USER_CANCELED
     ASSESSOR = "assessor"  # EARLY_STOPPED
     DURATION = "duration"  # EARLY_STOPPED
+    RULE = "rule"  # EARLY_STOPPED, by stopWhen
     SYSTEM = "system"  # SYS_CANCELED
     # SYS_CANCELED, because the experiment was stopped; a resume of the experiment runs the trial again
     CUT = "cut"
@@ -115,6 +120,34 @@ class OnFailure(StrEnum):
     VALUE = "value"  # the value given in the configuration
 
 
+class RunningTrials(StrEnum):
+    """What happens to running trials when a rule of stopWhen holds."""
+
+    FINISH = "finish"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plateau:
+    """Rule: the best result has not improved by at least ``improvement`` within the last ``trials`` finished
+    trials.
+    """
+
+    trials: int
+    improvement: float = 0.0  # 0: any better result is an improvement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWhen:
+    """Rules from the configuration that end the experiment. None: the experiment does not have this rule."""
+
+    metric: float | None = None  # a result that is good enough
+    plateau: Plateau | None = None
+    total_trial_time: timedelta | None = None  # running time of all attempts together
+    failures: int | None = None  # number of trials in a row that have failed
+    running_trials: RunningTrials = RunningTrials.FINISH
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits from the configuration that the server enforces. None: unlimited."""
@@ -132,6 +165,7 @@ class Limits:
     slot_held_for: timedelta = timedelta(minutes=10)  # then the slot of a silent trial is lent
     checkpoints_kept: int = 2  # newest checkpoints of each trial whose files are kept, at least 1
     save_within: timedelta = timedelta(seconds=30)  # for a trial to save its state before it is paused
+    stop_when: StopWhen = StopWhen()
     fail_fast: int = 0  # number of first trials that stop the experiment if all fail alike; 0: never
 
 

@@ -5,6 +5,7 @@ has changed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState, JobState, TrialState
@@ -61,6 +62,11 @@ def move(state: ExperimentState, trial: TrialState, status: f.TrialStatus) -> No
     trial.status = status
     if status is not U:
         trial.unknown_since, trial.slot_lent, trial.declared_lost = None, False, False
+
+
+def meter_trial_time(state: ExperimentState, at: datetime) -> None:
+    """Add the running time of the trials up to ``at``. Call before a trial starts to run, or ends."""
+    state.trial_time, state.trial_time_at = state.trial_time_for(at), at
 
 
 def stopping_reason(trial: TrialState) -> str:

@@ -27,6 +27,7 @@ _LAST_STATUS = {
     f.StopKind.USER: f.TrialStatus.USER_CANCELED,
     f.StopKind.ASSESSOR: f.TrialStatus.EARLY_STOPPED,
     f.StopKind.DURATION: f.TrialStatus.EARLY_STOPPED,
+    f.StopKind.RULE: f.TrialStatus.EARLY_STOPPED,
     f.StopKind.SYSTEM: f.TrialStatus.SYS_CANCELED,
     f.StopKind.CUT: f.TrialStatus.SYS_CANCELED,
 }

@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.activity import best_so_far, happening, sentence_of
+from nnimgr.rules.activity import happening, sentence_of
+from nnimgr.rules.phrases import best_so_far
 from tests.rules.driver import Life
 
 E = f.ExperimentStatus

@@ -11,6 +11,13 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.state import JobState, trial_of_job
 from tests.rules.driver import PLACE, Life, refold
 
+RULES = (
+    f.StopWhen(),
+    f.StopWhen(plateau=f.Plateau(trials=2), running_trials=f.RunningTrials.STOP),
+    f.StopWhen(total_trial_time=timedelta(seconds=60), failures=2),
+    f.StopWhen(metric=0.9, running_trials=f.RunningTrials.STOP),
+)
+
 
 def frame(life: Life, draw: random.Random, job_id: str, position: int) -> f.Fact:
     """Return a frame of a trial's metrics file, whose position may be wrong."""
@@ -98,6 +105,7 @@ def test_a_random_life_stays_valid_and_ends(seed: int) -> None:
         max_trial_number=draw.randint(3, 12),
         max_trial_duration=draw.choice([None, timedelta(seconds=30)]),
         multi_phase=seed % 2 == 1,
+        stop_when=RULES[seed % 4],
     )
     stopping = draw.random() < 0.5
     for _ in range(150):

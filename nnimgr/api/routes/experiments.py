@@ -24,8 +24,9 @@ from nnimgr.config import feasible_share, read_canonical
 from nnimgr.config.model import platform_of
 from nnimgr.core.managing.manager import ExperimentSummary, NewExperiment
 from nnimgr.goal import is_stated, optimize_mode
-from nnimgr.rules.activity import best_so_far, sentence_of
+from nnimgr.rules.activity import sentence_of
 from nnimgr.rules.facts import DrainReason, ExperimentStatus, Limits, TrialStatus
+from nnimgr.rules.phrases import best_so_far
 from nnimgr.store.reader import ExperimentReader, ExperimentRow, TrialRow, TrialSet
 
 _AT_ONCE = 200  # records of an import that are checked before other tasks may run

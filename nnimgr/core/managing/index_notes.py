@@ -83,6 +83,7 @@ class Draining(StrEnum):
     TUNER = "TUNER_NO_MORE_TRIAL"
     USER = "STOPPING"
     FAILURES = "STOPPING"
+    RULE = "NO_MORE_TRIAL"
 
 
 def nni_status(status: f.ExperimentStatus, drain: f.DrainReason | None) -> str:

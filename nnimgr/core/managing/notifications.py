@@ -23,7 +23,8 @@ from nnimgr.config.notification import Event, NotificationConfig
 from nnimgr.config.references import ReferenceUnresolved
 from nnimgr.core.running.notices import Notice
 from nnimgr.rules import facts as f
-from nnimgr.rules.activity import best_so_far, sentence_of
+from nnimgr.rules.activity import sentence_of
+from nnimgr.rules.phrases import best_so_far
 from nnimgr.rules.state import ExperimentState
 
 __all__ = ["Notifier", "Receiver"]

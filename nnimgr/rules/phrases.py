@@ -1,0 +1,16 @@
+"""Phrases that several sentences of the rules have in common."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+__all__ = ["best_so_far", "in_seconds"]
+
+
+def best_so_far(value: float, sequence: int) -> str:
+    return f"best {value:.6g}, trial {sequence}"
+
+
+def in_seconds(duration: timedelta) -> str:
+    """Return the duration in seconds as text for a sentence, for example "60 s"."""
+    return f"{duration.total_seconds():g} s"
