@@ -6,7 +6,6 @@ and sent over REST.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,6 +28,8 @@ from pydantic.alias_generators import to_camel
 
 from nnimgr.builtins import Builtin, built_in
 from nnimgr.config.notification import NotificationConfig
+from nnimgr.config.stop_when import StopWhenConfig
+from nnimgr.config.values import Duration, Positive, finite, whole
 from nnimgr.goal import is_stated, optimize_mode, stated_goal
 from nnimgr.rules.facts import Limits, OnFailure
 from training_services.base import SILENT_AFTER
@@ -78,11 +79,6 @@ class Duplicates(StrEnum):
     REPLICATE = "replicate"  # the set is run like any other set
 
 
-def _duration(value: Any) -> str | int:
-    parse_duration(value)
-    return value  # type: ignore[no-any-return]
-
-
 def _size(value: Any) -> str | int:
     if isinstance(value, bool):
         raise ValueError(f"{value!r} is not an amount of memory; write 512mb or 8gb")
@@ -90,20 +86,10 @@ def _size(value: Any) -> str | int:
     return value  # type: ignore[no-any-return]
 
 
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, bool) else value  # true becomes 1, as in NNI
-
-
 def _failure_value(value: Any) -> float | dict[str, float]:
     if isinstance(value, Mapping):
-        return {str(name): _finite(number) for name, number in value.items()}
-    return _finite(value)
-
-
-def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"must be a finite number, not {value!r}")
-    return value
+        return {str(name): finite(number) for name, number in value.items()}
+    return finite(value)
 
 
 def _fail_fast(value: Any) -> Any:
@@ -119,10 +105,8 @@ def _command(value: str) -> str:
 
 
 Command = Annotated[str, AfterValidator(_command)]
-_Whole = Annotated[int, BeforeValidator(_whole)]
-_Positive = Annotated[int, BeforeValidator(_whole), Field(gt=0)]
-_Natural = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
-_Duration = Annotated[str | int, PlainValidator(_duration)]  # the value stays in the user's notation
+_Whole = Annotated[int, BeforeValidator(whole)]
+_Natural = Annotated[int, BeforeValidator(whole), Field(ge=0)]
 GpuNumber = Annotated[int | float, PlainValidator(parse_gpu_number)]
 CpuNumber = Annotated[int | float, PlainValidator(parse_cpu_number)]
 MemorySize = Annotated[str | int, PlainValidator(_size)]  # the value stays in the user's notation
@@ -153,8 +137,8 @@ class Retries(_Model):
 class Checkpoints(_Model):
     """How the saved states of trials are kept."""
 
-    keep_last: _Positive = _USUAL.checkpoints_kept  # newest checkpoints of each trial whose files are kept
-    save_within: _Duration = "30s"  # time that a trial has to save its state before it is paused
+    keep_last: Positive = _USUAL.checkpoints_kept  # newest checkpoints of each trial whose files are kept
+    save_within: Duration = "30s"  # time that a trial has to save its state before it is paused
 
 
 class AlgorithmConfig(_Model):
@@ -212,13 +196,13 @@ class ExperimentConfig(_Model):
     duplicates: Annotated[Duplicates, Field(strict=False)] | None = None
     trial_command: Command
     trial_code_directory: Path
-    trial_concurrency: Annotated[_Positive, Field(le=_MOST_AT_ONCE)]
+    trial_concurrency: Annotated[Positive, Field(le=_MOST_AT_ONCE)]
     trial_gpu_number: GpuNumber | None = None
     trial_cpu_number: CpuNumber | None = None
     trial_memory_size: MemorySize | None = None
-    max_experiment_duration: _Duration | None = None
-    max_trial_number: _Positive | None = None
-    max_trial_duration: _Duration | None = None
+    max_experiment_duration: Duration | None = None
+    max_trial_number: Positive | None = None
+    max_trial_duration: Duration | None = None
     nni_manager_ip: str | None = None
     use_annotation: Literal[False] = False
     debug: bool = False
@@ -234,15 +218,16 @@ class ExperimentConfig(_Model):
     training_service_overrides: dict[str, Any] = Field(default_factory=dict, exclude=True)
     shared_storage: dict[str, Any] | None = None
     suggestions_ahead: Annotated[_Natural, Field(le=_MOST_AT_ONCE)] | None = None
-    silent_after: _Duration | None = None
-    slot_held_for: _Duration | None = None
-    lease: _Duration | None = None
+    silent_after: Duration | None = None
+    slot_held_for: Duration | None = None
+    lease: Duration | None = None
     multi_phase: bool = False
     max_retries: Retries | None = None
     checkpoints: Checkpoints | None = None
     on_failure: Annotated[OnFailure, Field(strict=False)] | None = None
     failure_value: _FailureValue | None = None
     fail_fast: _FailFast | None = None
+    stop_when: StopWhenConfig | None = None
     notify: list[NotificationConfig] | None = None
     objectives: dict[str, Literal["maximize", "minimize"]] | None = None
 
@@ -336,6 +321,7 @@ class ExperimentConfig(_Model):
             on_failure=self.on_failure or OnFailure.SKIP,
             failure_value=self.failure_value,
             fail_fast=FAIL_FAST if self.fail_fast is None else self.fail_fast,
+            stop_when=_USUAL.stop_when if self.stop_when is None else self.stop_when.rules(),
             checkpoints_kept=checkpoints.keep_last,
             save_within=parse_duration(checkpoints.save_within),
             slot_held_for=_timedelta(self.slot_held_for) or _USUAL.slot_held_for,

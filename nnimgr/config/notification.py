@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic.alias_generators import to_camel
 
+from nnimgr.config.values import Duration
 from training_services.units import parse_duration
 
 __all__ = ["Event", "NotificationConfig"]
@@ -20,11 +21,6 @@ class Event(StrEnum):
     ERROR = "error"  # the experiment has ended with an error, or because its first trials all failed alike
     BEST = "best"  # a trial has a better result than all trials before
     IDLE = "idle"  # no event has happened for some time
-
-
-def _duration(value: Any) -> str | int:
-    parse_duration(value)
-    return value  # type: ignore[no-any-return]
 
 
 class NotificationConfig(BaseModel):
@@ -41,7 +37,7 @@ class NotificationConfig(BaseModel):
     webhook: SecretStr | None = None
     command: str | None = None
     # The value is kept as the user wrote it, such as "30m".
-    idle_after: Annotated[str | int, PlainValidator(_duration)] = "30m"
+    idle_after: Duration = "30m"
 
     @model_validator(mode="after")
     def _receiver(self) -> Self:

@@ -11,6 +11,7 @@ from nnimgr.config.load import check_algorithm
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
 from nnimgr.config.parsing import Reading, match_key, parse, plain, validate
 from nnimgr.config.problems import ConfigError, Problem, dotted, nearest
+from nnimgr.config.stop_when import StopWhenConfig
 from training_services.units import parse_duration
 
 __all__ = ["UPDATABLE", "apply_update", "apply_updates", "read_tuner"]
@@ -20,6 +21,7 @@ UPDATABLE = (
     "maxTrialNumber",
     "maxExperimentDuration",
     "maxTrialDuration",
+    "stopWhen",
     "searchSpace",
     "searchSpaceConstraints",
     "tuner",
@@ -64,6 +66,8 @@ def apply_updates(
         _refuse_advisors(config.tuner, tuner)
         values["tuner"] = _with_direction(tuner, config)
     reading = Reading()
+    if isinstance(values.get("stopWhen"), Mapping):
+        values["stopWhen"] = parse(reading, values["stopWhen"], StopWhenConfig, ("stopWhen",))
     changed: ExperimentConfig = validate(reading, ExperimentConfig, {**config.field_values(), **values})
     if reading.problems:
         raise ConfigError(reading.problems)

@@ -237,9 +237,23 @@ async def test_change(lab: Lab) -> None:
     assert lifted.json()["limits"]["maxTrialNumber"] is None
 
 
+async def test_rules_are_changed_and_removed(lab: Lab) -> None:
+    rules = {"metric": 0.9, "plateau": {"trials": 20, "improvement": 0.001}, "runningTrials": "stop"}
+    answer = await lab.client.patch(EXPERIMENT, json={"stopWhen": rules})
+    assert (answer.status_code, answer.json()["config"]["stopWhen"]) == (200, rules)
+    lifted = await lab.client.patch(EXPERIMENT, json={"stopWhen": None})
+    assert "stopWhen" not in lifted.json()["config"]
+
+
 @pytest.mark.parametrize(
     ("changes", "status"),
-    [({"maxTrialNumber": -1}, 400), ({"trialCommand": "rm"}, 400), ({"x": float("inf")}, 422), ([], 422)],
+    [
+        ({"maxTrialNumber": -1}, 400),
+        ({"stopWhen": {}}, 400),
+        ({"trialCommand": "rm"}, 400),
+        ({"x": float("inf")}, 422),
+        ([], 422),
+    ],
 )
 async def test_changes_that_are_refused(lab: Lab, changes: Any, status: int) -> None:
     answer = await lab.client.patch(

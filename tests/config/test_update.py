@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nnimgr.config import ConfigError, ExperimentConfig, apply_update, apply_updates, read_canonical
+from nnimgr.rules.terms import Plateau, StopWhen
 
 
 @pytest.fixture
@@ -41,6 +42,17 @@ def test_limits_change(config: ExperimentConfig) -> None:
     assert config.limits().trial_concurrency == 2
 
 
+def test_rules_change(config: ExperimentConfig) -> None:
+    rules = {"Total_Trial_Time": "2h", "plateau": {"trials": 20, "improvement": 0.001}}
+    changed = apply_update(config, "stop_when", value=rules)
+    assert changed.limits().stop_when == StopWhen(
+        total_trial_time=timedelta(hours=2), plateau=Plateau(trials=20, improvement=0.001)
+    )
+    assert read_canonical(changed.canonical()).limits() == changed.limits()
+    assert changed.canonical()["stopWhen"]["totalTrialTime"] == "2h"
+    assert apply_update(changed, "stopWhen", value=None).limits().stop_when == StopWhen()
+
+
 def test_the_search_space_changes(config: ExperimentConfig) -> None:
     space = {"y": {"_type": "uniform", "_value": [0, 1]}}
     assert apply_update(config, "searchSpace", value=space).search_space == space
@@ -56,6 +68,9 @@ def test_the_search_space_changes(config: ExperimentConfig) -> None:
         ("maxTrialNumber", 1.5, "maxTrialNumber: must be a whole number, not 1.5"),
         ("maxExperimentDuration", "30", "maxExperimentDuration: '30' is not a number with one of the units"),
         ("maxExperimentDuration", "1s", "maxExperimentDuration: the experiment has already run for 5 s"),
+        ("stopWhen", {"plateau": {"trials": 0}}, "stopWhen.plateau.trials: must be greater than 0, not 0"),
+        ("stopWhen", {"failure": 2}, "stopWhen.failure: unknown field; did you mean 'failures'?"),
+        ("stopWhen", 5, "stopWhen: must be a mapping of keys to values, not 5"),
         ("searchSpace", [], "searchSpace: must be a mapping of names to parameters"),
         ("searchSpace", {"x": {"_type": "bad", "_value": []}}, "searchSpace.x._type: must be one of"),
         ("maxTrialNumbr", 1, "cannot be changed while an experiment runs; did you mean 'maxTrialNumber'?"),

@@ -301,6 +301,23 @@ async def test_a_done_experiment_goes_on_when_its_limit_is_raised(lab: Lab) -> N
         await until_status(runner, E.DONE)
 
 
+async def test_a_rule_that_holds_ends_an_experiment_until_the_rule_is_changed(lab: Lab) -> None:
+    rules = f.StopWhen(plateau=f.Plateau(trials=2))
+    async with lab.runner(trial_concurrency=1, stop_when=rules) as runner:
+        await until_status(runner, E.DONE)
+        assert runner.state.counts == {S.SUCCEEDED: 3}
+        with pytest.raises(RequestRefused, match="no more trials are created: the best result has not"):
+            await runner.add_trial({"x": 0.5})
+        with pytest.raises(RequestRefused, match="nnictl update stopwhen"):
+            await runner.rerun(list)
+        await runner.change_config({"stopWhen": {"plateau": {"trials": 4}}})
+        await until(runner, lambda: runner.state.counts.get(S.SUCCEEDED) == 5)
+        await until_status(runner, E.DONE)
+        await runner.change_config({"stopWhen": None, "maxTrialNumber": 6})
+        await until(runner, lambda: runner.state.counts.get(S.SUCCEEDED) == 6)
+        await until_status(runner, E.DONE)
+
+
 async def test_detach_lets_trials_run_on_and_resume_adopts_them(lab: Lab) -> None:
     lab.service.script(trial(0), [started(), hold(), metric(0.5, final=True), ended(0)])
     async with lab.runner(trial_concurrency=1, max_trial_number=1) as runner:

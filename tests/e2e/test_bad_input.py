@@ -39,7 +39,8 @@ FIELDS = (
     "nniManagerIp, useAnnotation, debug, logLevel, experimentWorkingDirectory, tunerGpuIndices, goal, "
     "tuner, "
     "assessor, trainingService, sharedStorage, suggestionsAhead, silentAfter, slotHeldFor, lease, "
-    "multiPhase, maxRetries, onFailure, failureValue, failFast, notify, objectives, advisor"
+    "multiPhase, maxRetries, checkpoints, onFailure, failureValue, failFast, stopWhen, notify, objectives, "
+    "advisor"
 )
 
 FAULTS = {  # what is replaced, by what, and what is said

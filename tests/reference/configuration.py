@@ -26,6 +26,8 @@ Descriptions = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by class and fie
 _VALIDATED = {  # function that validates a field -> the type as a user writes it
     "_duration": "duration",
     "_size": "memory",
+    "finite": "number",
+    "_improvement": "number, at least 0",
     "_failure_value": "number, or mapping to numbers",
     "parse_gpu_number": "number",
     "parse_cpu_number": "number",

@@ -27,6 +27,7 @@ from nnimgr.dispatcher.history import CONSTRAINTS, constraints_of
 from nnimgr.goal import optimize_mode
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import AddedTrial, ExperimentState, trial_id_of
+from nnimgr.rules.stop_rules import rule_that_holds
 from nnimgr.traits import traits_of
 
 
@@ -72,6 +73,7 @@ class TrialAddition:
         complaint = _constraints(constraints_of(state.config) or ()).complaint(self._parameters)
         if complaint is not None:
             raise RequestRefused(complaint)
+        _check_rules(state)
         if state.budget is not None and state.budget <= self._outstanding:
             raise BudgetSpent(
                 f"maxTrialNumber ({state.limits.max_trial_number}) is reached: raise it to add a trial"
@@ -120,6 +122,7 @@ def rerun(trials: Sequence[FailedTrial]) -> Builder:
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         _check_open(state)
+        _check_rules(state)
         return [
             f.Suggested(
                 trial_id=state.trial_id(sequence),
@@ -317,3 +320,13 @@ def _check_open(state: ExperimentState) -> None:
         raise RequestRefused(f"the experiment is {state.status}: resume it first")
     if state.stop_requested:
         raise RequestRefused("the experiment is being stopped")
+
+
+def _check_rules(state: ExperimentState) -> None:
+    """Raise RequestRefused if a rule of stopWhen holds, because it would cancel a new trial at once."""
+    rule = None if state.last_at is None else rule_that_holds(state, state.last_at)
+    if rule is not None:
+        raise RequestRefused(
+            f"no more trials are created: {rule}; change or remove stopWhen to continue "
+            "(nnictl update stopwhen)"
+        )
