@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import Terminal
-from nnimgr.cli.update import read_file
+from nnimgr.cli.update import located, read_file
 from nnimgr.client.calls import ApiError
 from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import waiting
@@ -40,7 +40,7 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
         with waiting(f"waiting until the server has checked and replaced the tuner of {entry.id}"):
             after = client.call("PATCH", "experiments", entry.id, body={"tuner": tuner}, timeout_s=None)
     except ApiError as error:
-        problems = [_located(document, path, problem) for problem in error.problems]
+        problems = [located(document, path, problem, field="tuner") for problem in error.problems]
         lines = [str(problem) for problem in problems] or error.lines
         plain = [problem.plain() for problem in problems]
         raise ClientError(*lines, "Update tuner failed!", problems=plain, mend=error.mend) from error
@@ -63,25 +63,6 @@ def _section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]
     except ConfigError as error:
         problems = [problem.plain() for problem in error.problems]
         raise ClientError(str(error), problems=problems) from error
-
-
-def _located(document: Document, path: KeyPath, problem: Mapping[str, Any]) -> Any:
-    """Return a problem that the server reports about the tuner, with the line of the file where it is."""
-    import re
-
-    field = str(problem.get("field") or "")
-    inner: KeyPath = tuple(
-        int(part) if part.isdigit() else part
-        for part in re.split(r"[.\[\]]+", field.removeprefix("tuner"))
-        if part
-    )
-    return document.problem(
-        (*path, *inner),
-        str(problem["message"]),
-        valid=tuple(problem.get("valid") or ()),
-        nearest=problem.get("nearest"),
-        field=field,
-    )
 
 
 def _sentence(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

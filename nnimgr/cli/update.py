@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +17,20 @@ from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 
 if TYPE_CHECKING:
-    from nnimgr.config.document import Document
+    from nnimgr.config.document import Document, KeyPath
     from nnimgr.config.problems import Problem
 
-__all__ = ["concurrency", "constraints", "duration", "read_file", "read_plain", "searchspace", "trialnum"]
+__all__ = [
+    "concurrency",
+    "constraints",
+    "duration",
+    "located",
+    "read_file",
+    "read_plain",
+    "searchspace",
+    "stopwhen",
+    "trialnum",
+]
 
 _MOST_CONCURRENT = 1000
 _MOST_TRIALS = 999_999_999
@@ -30,13 +42,17 @@ def searchspace(args: argparse.Namespace, terminal: Terminal) -> int:
     changes, rules = {"searchSpace": space}, None
     if args.constraints is not None:
         rules, changes["searchSpaceConstraints"] = read_file(Path(args.constraints))
-    return _update(args, terminal, changes, title="search space", source=document, rules=rules)
+    return _update(
+        args, terminal, changes, title="search space", source=document, placed=partial(_placed, rules)
+    )
 
 
 def constraints(args: argparse.Namespace, terminal: Terminal) -> int:
     """Change the constraints on the search space of an experiment. Running trials continue."""
     rules, texts = read_file(Path(args.filename))
-    return _update(args, terminal, {"searchSpaceConstraints": texts}, title="constraints", rules=rules)
+    return _update(
+        args, terminal, {"searchSpaceConstraints": texts}, title="constraints", placed=partial(_placed, rules)
+    )
 
 
 def concurrency(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -61,6 +77,23 @@ def trialnum(args: argparse.Namespace, terminal: Terminal) -> int:
     """Change the maximum number of trials. A finished experiment continues if the number is larger."""
     count = _whole(args.value, most=_MOST_TRIALS)
     return _update(args, terminal, {"maxTrialNumber": count}, title="trialnum")
+
+
+def stopwhen(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Change the rules that end an experiment. A finished experiment continues if no rule holds any more."""
+    from nnimgr.config.parsing import match_key
+
+    document, rules = read_file(Path(args.filename))
+    path: KeyPath = ()
+    for key in rules if isinstance(rules, Mapping) else ():
+        if match_key(key) == "stopwhen":
+            path, rules = (key,), rules[key]
+            break
+
+    def placed(told: Mapping[str, Any]) -> dict[str, Any]:
+        return located(document, path, told, field="stopWhen").plain()
+
+    return _update(args, terminal, {"stopWhen": rules or None}, title="stopWhen", placed=placed)
 
 
 def read_plain(file: Path) -> Any:
@@ -110,7 +143,22 @@ def _faults_of(space: Document) -> list[Problem]:
     return []
 
 
-def _placed(told: dict[str, Any], rules: Document | None) -> dict[str, Any]:
+def located(document: Document, path: KeyPath, problem: Mapping[str, Any], *, field: str) -> Problem:
+    """Return a problem that the server reports about a field, with its line in the file.
+
+    ``path``: place of the field in the file.
+    """
+    inner = re.split(r"[.\[\]]+", str(problem.get("field") or "").removeprefix(field))
+    return document.problem(
+        (*path, *(int(part) if part.isdigit() else part for part in inner if part)),
+        str(problem["message"]),
+        valid=tuple(problem.get("valid") or ()),
+        nearest=problem.get("nearest"),
+        field=str(problem.get("field") or ""),
+    )
+
+
+def _placed(rules: Document | None, told: dict[str, Any]) -> dict[str, Any]:
     """Return a problem that the server reports. Add the line in the file if it concerns a constraint."""
     constraint = re.fullmatch(r"searchSpaceConstraints(?:\[(\d+)\])?", told.get("field") or "")
     if constraint is None:
@@ -129,11 +177,11 @@ def _update(
     *,
     title: str,
     source: Document | None = None,
-    rules: Document | None = None,
+    placed: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> int:
     """Send the changes of an experiment to the server.
 
-    ``source`` and ``rules``: files of the search space and of the constraints. Errors name their lines.
+    ``source``: file of the search space. ``placed``: function that adds its line to a problem.
     """
     home = Home.find()
     entry = select(home, args.id, port=args.port)
@@ -142,7 +190,7 @@ def _update(
         profile = client.call("PATCH", "experiments", entry.id, body=changes)
     except ApiError as error:
         faults = _faults_of(source) if source is not None and error.problems else []
-        problems = [fault.plain() for fault in faults] or [_placed(told, rules) for told in error.problems]
+        problems = [fault.plain() for fault in faults] or [placed(told) for told in error.problems]
         lines = [problem_line(problem) for problem in problems] or error.lines
         mend = f"Correct {args.filename}, then repeat: {{command}}" if faults else error.mend
         raise ClientError(*lines, f"Update {title} failed!", problems=problems, mend=mend) from error

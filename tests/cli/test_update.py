@@ -25,6 +25,9 @@ SPACE = {"y": {"_type": "choice", "_value": [1, 2]}}
         (["duration", "-v", "45"], {"maxExperimentDuration": 45}, "duration"),
         (["searchspace", "-f", "space.json"], {"searchSpace": SPACE}, "search space"),
         (["constraints", "-f", "list.yml"], {"searchSpaceConstraints": ["y < 2"]}, "constraints"),
+        (["stopwhen", "-f", "rules.yml"], {"stopWhen": {"metric": 0.9}}, "stopWhen"),
+        (["stopwhen", "-f", "exp.yml"], {"stopWhen": {"metric": 0.8}}, "stopWhen"),
+        (["stopwhen", "-f", "empty.yml"], {"stopWhen": None}, "stopWhen"),
         (
             ["searchspace", "-f", "space.json", "--constraints", "list.yml"],
             {"searchSpace": SPACE, "searchSpaceConstraints": ["y < 2"]},
@@ -42,6 +45,9 @@ def test_what_is_sent(
     server.add("abc")
     Path("space.json").write_text(json.dumps(SPACE))
     Path("list.yml").write_text("- y < 2\n")
+    Path("rules.yml").write_text("metric: 0.9\n")
+    Path("exp.yml").write_text("trialConcurrency: 2\nstop_when: {metric: 0.8}\n")
+    Path("empty.yml").write_text("")
     assert main(["update", *words]) == 0
     assert capsys.readouterr().out == f"INFO: Update {title} success!\n"
     assert server.requests[-1] == ("PATCH", "experiments/abc", changes)
@@ -152,6 +158,20 @@ def test_a_refused_constraint_is_shown_with_its_line(
         assert capsys.readouterr().err.startswith(told)
     assert main(["update", "searchspace", "-f", "space.json"]) == 1
     assert "parameter yy; --constraints FILE replaces the constraints, too" in capsys.readouterr().err
+
+
+def test_a_refused_rule_is_shown_with_its_line(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    Path("exp.yml").write_text("trialConcurrency: 2\nstopWhen:\n  plateau: {trials: 0}\n")
+    fault = {"field": "stopWhen.plateau.trials", "message": "must be greater than 0, not 0"}
+    server.refuse["experiments/abc"] = Refused(422, "The configuration is wrong.", problems=[fault])
+    assert main(["update", "stopwhen", "-f", "exp.yml"]) == 1
+    assert capsys.readouterr().err.startswith(
+        "ERROR: exp.yml:3:13: stopWhen.plateau.trials: must be greater than 0, not 0\n"
+        "ERROR: Update stopWhen failed!\n"
+    )
 
 
 def test_which_experiment_is_meant(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

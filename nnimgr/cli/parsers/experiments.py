@@ -216,6 +216,21 @@ def _update(group: Verbs[Parser]) -> None:
     tuner.add_argument(
         "-f", "--filename", required=True, metavar="FILE", help="the new tuner, or an exp.yml that has it"
     )
+    rules = add_verb(
+        group,
+        "stopwhen",
+        "update:stopwhen",
+        "change the rules that end the experiment",
+        examples=("nnictl update stopwhen --filename exp.yml",),
+    )
+    add_id(rules)
+    rules.add_argument(
+        "-f",
+        "--filename",
+        required=True,
+        metavar="FILE",
+        help="the new stopWhen, or an exp.yml that has it; an empty file removes all rules",
+    )
     for name, summary, value, help in (
         ("concurrency", "change how many trials run at the same time", "4", "the number of slots"),
         ("duration", "change the limit of the running time", "2h", "the limit, such as 30m or 2h"),
