@@ -213,6 +213,8 @@ def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[st
         ),
         ("Started", f"{when(profile['createdAt'])}, has run for {duration_text(profile['durationS'])}"),
     ]
+    if rules := config.get("stopWhen"):
+        fields.insert(1, ("Stops when", _rules_text(rules)))
     if profile["endedAt"] is not None:
         fields.append(("Ended", when(profile["endedAt"])))
     for title, key in (("Tuner", "tuner"), ("Assessor", "assessor")):
@@ -226,6 +228,22 @@ def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[st
         ("See also", f"nnictl trial ls {entry.id}, nnictl config show {entry.id}"),
     ]
     return fields
+
+
+def _rules_text(rules: Mapping[str, Any]) -> str:
+    """Return the rules that end an experiment (stopWhen) as one line."""
+    parts = []
+    if (metric := rules.get("metric")) is not None:
+        parts.append(f"a result reaches {metric:g}")
+    if plateau := rules.get("plateau"):
+        least = f" of {plateau['improvement']:g}" if plateau.get("improvement") else ""
+        parts.append(f"no improvement{least} in {plateau['trials']} trials")
+    if time := rules.get("totalTrialTime"):
+        parts.append(f"{time} s of trial time" if isinstance(time, int) else f"{time} of trial time")
+    if failures := rules.get("failures"):
+        parts.append(f"{failures} failures in a row")
+    ending = "; stops running trials" if rules.get("runningTrials") == "stop" else ""
+    return " or ".join(parts) + ending
 
 
 def _show_lines(terminal: Terminal, fields: Sequence[tuple[str, str]]) -> None:

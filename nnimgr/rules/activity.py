@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from nnimgr.rules.facts import ExperimentStatus, TrialStatus
 from nnimgr.rules.fold_jobs import silence
+from nnimgr.rules.phrases import trial_count
 from nnimgr.rules.state import ExperimentState
 
 __all__ = ["happening", "sentence_of"]
@@ -61,21 +62,21 @@ def sentence_of(status: ExperimentStatus, reason: str) -> str:
 def _work(state: ExperimentState) -> Iterator[str]:
     silent = state.counts.get(TrialStatus.UNKNOWN, 0)
     if silent:
-        yield f"{_trials(silent)} {_are(silent)} on machines that do not answer"
+        yield f"{trial_count(silent)} {_are(silent)} on machines that do not answer"
     starting = sum(job.started_at is None for job in state.jobs.values() if job.placed and not job.closed)
     if starting:
-        yield f"{_trials(starting)} {_are(starting)} being started"
+        yield f"{trial_count(starting)} {_are(starting)} being started"
     reasons = Counter(
         job.waiting for job in state.jobs.values() if job.placed is None and not job.closed and job.waiting
     )
     for reason, count in reasons.most_common(_REASONS):
-        yield f"{_trials(count)} {'has' if count == 1 else 'have'} no place yet: {reason}"
+        yield f"{trial_count(count)} {'has' if count == 1 else 'have'} no place yet: {reason}"
     if (others := reasons.total() - sum(count for _, count in reasons.most_common(_REASONS))) > 0:
-        yield f"{_trials(others)} {'has' if others == 1 else 'have'} no place for other reasons"
+        yield f"{trial_count(others)} {'has' if others == 1 else 'have'} no place for other reasons"
     if paused := len(state.paused):
-        yield f"{_trials(paused)} {_are(paused)} paused (to continue: nnictl trial resume)"
+        yield f"{trial_count(paused)} {_are(paused)} paused (to continue: nnictl trial resume)"
     if queued := len(state.queued):
-        yield f"{_trials(queued)} {_are(queued)} queued"
+        yield f"{trial_count(queued)} {_are(queued)} queued"
 
 
 def _wishes(state: ExperimentState, searching: bool, outstanding: int) -> Iterator[str]:
@@ -95,12 +96,19 @@ def _progress(state: ExperimentState, at: datetime) -> str:
         finished = max(0, state.counted - len(state.trials))
         parts.append(f"{finished} of {limits.max_trial_number} finished")
     if limits.max_experiment_duration is not None:
-        active = state.active_for(at).total_seconds()
-        whole = limits.max_experiment_duration.total_seconds()
-        fitting = (each for each in _UNITS if whole >= 2 * each[0] and not whole % each[0])
-        length, unit = next(fitting, _UNITS[-1])
-        parts.append(f"{min(active, whole) / length:.0f} of {whole / length:g} {unit}")
+        parts.append(_elapsed(state.active_for(at), limits.max_experiment_duration))
+    if limits.stop_when.total_trial_time is not None:
+        elapsed = _elapsed(state.trial_time_for(at), limits.stop_when.total_trial_time)
+        parts.append(f"{elapsed} of trial time")
     return ", ".join(parts)
+
+
+def _elapsed(duration: timedelta, limit: timedelta) -> str:
+    """Return the duration and its limit in the largest unit that fits, for example "2 of 40 min"."""
+    whole = limit.total_seconds()
+    fitting = (each for each in _UNITS if whole >= 2 * each[0] and not whole % each[0])
+    length, unit = next(fitting, _UNITS[-1])
+    return f"{min(duration.total_seconds(), whole) / length:.0f} of {whole / length:g} {unit}"
 
 
 def _awaited(state: ExperimentState) -> str:
@@ -115,10 +123,6 @@ def _awaited(state: ExperimentState) -> str:
     rest = f" and {len(trials) - _NAMED} more" if len(trials) > _NAMED else ""
     noun = "trial" if len(trials) == 1 else f"{len(trials)} trials"
     return f"the stop waits for {noun} to end: {', '.join(named)}{rest}"
-
-
-def _trials(number: int) -> str:
-    return "1 trial" if number == 1 else f"{number} trials"
 
 
 def _are(number: int) -> str:

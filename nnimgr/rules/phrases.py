@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-__all__ = ["best_so_far", "in_seconds"]
+__all__ = ["best_so_far", "in_seconds", "trial_count"]
 
 
 def best_so_far(value: float, sequence: int) -> str:
@@ -14,3 +14,7 @@ def best_so_far(value: float, sequence: int) -> str:
 def in_seconds(duration: timedelta) -> str:
     """Return the duration in seconds as text for a sentence, for example "60 s"."""
     return f"{duration.total_seconds():g} s"
+
+
+def trial_count(number: int) -> str:
+    return "1 trial" if number == 1 else f"{number} trials"

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.indexes import is_unsettled
-from nnimgr.rules.phrases import best_so_far, in_seconds
+from nnimgr.rules.phrases import best_so_far, in_seconds, trial_count
 from nnimgr.rules.state import ExperimentState, Improvement, TrialState
 
 __all__ = ["count_end", "end_trials", "forget_improvements", "rule_due_at", "rule_that_holds"]
@@ -29,10 +29,12 @@ def rule_that_holds(state: ExperimentState, now: datetime) -> str | None:
     if rules.plateau is not None and best is not None and _is_flat(state, rules.plateau):
         least = f" by {rules.plateau.improvement:g}" if rules.plateau.improvement else ""
         return (
-            f"the best result has not improved{least} in {rules.plateau.trials} trials "
+            f"the best result has not improved{least} in {trial_count(rules.plateau.trials)} "
             f"({best_so_far(best.value, best.sequence)})"
         )
     if rules.failures is not None and state.failures >= rules.failures:
+        if state.failures == 1:
+            return f"a trial has failed: {state.latest_failure}"
         return f"{state.failures} trials in a row have failed, the latest is {state.latest_failure}"
     if rules.total_trial_time is not None and state.trial_time_for(now) >= rules.total_trial_time:
         return f"exceeded stopWhen.totalTrialTime ({in_seconds(rules.total_trial_time)})"

@@ -110,6 +110,22 @@ def test_an_experiment(busy: FakeServer) -> None:
     assert json.loads(in_a_pipe("experiment", "status").text)["status"] == "RUNNING"
 
 
+def test_the_rules_that_end_an_experiment(server: FakeServer) -> None:
+    rules = {
+        "metric": 0.95,
+        "plateau": {"trials": 20, "improvement": 0.001},
+        "totalTrialTime": "100h",
+        "failures": 3,
+        "runningTrials": "stop",
+    }
+    server.add("abc", config={"trialCommand": "true", "stopWhen": rules})
+    text = " ".join(in_a_terminal("experiment", "show", columns=200).text.split())
+    assert (
+        "Stops when a result reaches 0.95 or no improvement of 0.001 in 20 trials or 100h of trial time or 3 "
+        "failures in a row; stops running trials" in text
+    )
+
+
 def test_lists_of_experiments(busy: FakeServer) -> None:
     seen = in_a_terminal("experiment", "list")
     assert seen.lines[0].split() == ["ID", "NAME", "STATUS", "TRIALS", "BEST", "STARTED"]

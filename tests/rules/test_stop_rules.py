@@ -11,6 +11,7 @@ import pytest
 from nnimgr import codec
 from nnimgr.core.managing.index_notes import nni_status
 from nnimgr.rules import facts as f
+from nnimgr.rules.activity import happening
 from nnimgr.rules.indexes import rebuild
 from nnimgr.rules.state import ExperimentState
 from tests.rules.driver import Life, refold
@@ -195,6 +196,16 @@ def test_failures_in_a_row() -> None:
     assert life.state.status is E.RUNNING  # the resume counts from zero
 
 
+def test_one_of_each() -> None:
+    life = living(failures=1)
+    fail(life, 0)
+    assert life.state.reason == "a trial has failed: trial 0: exited with code 1"
+    change(life, plateau=f.Plateau(trials=1))
+    succeed(life, 1, 0.5)
+    succeed(life, 2, 0.5)
+    assert life.state.reason == "the best result has not improved in 1 trial (best 0.5, trial 1)"
+
+
 def test_the_time_of_all_attempts_is_added() -> None:
     life = living(trial_concurrency=2, total_trial_time=60 * SECOND)
     life.start(0)
@@ -202,6 +213,8 @@ def test_the_time_of_all_attempts_is_added() -> None:
     life.start(1)
     life.take(after=5 * SECOND)
     assert life.state.trial_time_for(life.now) == 20 * SECOND
+    activity = happening(life.state, life.now, searching=True, outstanding=0, service_trouble=None)
+    assert activity == "2 of 2 slots busy, 20 of 60 s of trial time"
     life.take(f.JobLost(job_id=life.job(1), reason="its machine was restarted"))
     life.start(1, attempt=2)
     life.take(after=10 * SECOND)

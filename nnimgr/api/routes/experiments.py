@@ -335,7 +335,8 @@ def _now(row: ExperimentRow, known: _Known, best: TrialRow | None) -> str:
     else:
         told = f"the experiment is not open on this server; its stored status is {row.status}: {row.reason}"
     if best is not None and row.best_value is not None:
-        told += f"; {best_so_far(row.best_value, best.sequence)}"
+        shown = best_so_far(row.best_value, best.sequence)
+        told += "" if shown in told else f"; {shown}"
     return f"{told[:1].upper()}{told[1:].rstrip('.')}."
 
 

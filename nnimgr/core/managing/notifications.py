@@ -282,8 +282,9 @@ def _message(event: Event, state: ExperimentState, idle_s: float) -> dict[str, A
             told = sentence_of(state.status, state.reason)
     best = state.best
     text = f"Experiment {name}: {told}"
-    if best is not None:
-        text += f"; {best_so_far(best.value, best.sequence)}"
+    shown = "" if best is None else best_so_far(best.value, best.sequence)
+    if shown not in text:
+        text += f"; {shown}"
     return {
         "event": event.value,
         "experimentId": state.id,
