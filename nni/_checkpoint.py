@@ -34,13 +34,13 @@ def save_checkpoint(source: Source, *, step: int | None = None, metric: Any = No
     """Save the state of the trial, so that it can continue from here on after a pause or a failure.
 
     ``source``: a dict, which is pickled; bytes; or the path of a file or a folder, which is copied. ``step``:
-    the trial's own count, for example the number of its epochs, which people see. ``metric``: an intermediate
+    the trial's own count, for example of its epochs, which is shown to users. ``metric``: an intermediate
     result that belongs to this state. Use it in place of ``nni.report_intermediate_result``: then the result
     and the state are never recorded without each other.
 
     Return False if nothing was saved: in the processes of a distributed trial other than the first, and
     outside an experiment, unless NNI_CHECKPOINT_DIR is set. Raise OSError, for example if the disk is full;
-    the checkpoints before are still there then, and ``metric`` was not reported::
+    the earlier checkpoints are then kept, and ``metric`` is not reported::
 
         state = nni.load_checkpoint() or {"epoch": 0}
         for epoch in range(state["epoch"], 100):

@@ -1,6 +1,6 @@
 """Functions for trials, such as ``nni.get_next_parameter``.
 
-They exchange files with the experiment, as in NNI. Every trial imports this module, so that it avoids slow
+They exchange files with the experiment, as in NNI. Every trial imports this module, so the module avoids slow
 imports such as ``json`` and ``re``. The environment variables ``NNI_*`` are read when a function is called.
 If ``NNI_PLATFORM`` is not set, the trial runs outside an experiment: it gets no parameters, and its results
 go to standard output.

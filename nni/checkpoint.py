@@ -4,7 +4,8 @@
     python3 -m nni.checkpoint load                    print the path to continue from
     python3 -m nni.checkpoint asked                   exit with 0 if the trial should save now
 
-``load`` exits with 1 and prints nothing if the trial starts from the beginning, ``asked`` if nobody asks.
+``load`` exits with 1 and prints nothing if the trial starts from the beginning. ``asked`` exits with 1 if the
+trial need not save now.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class Experiment:
         debug: bool = False,
         run_mode: RunMode = RunMode.Background,
     ) -> Any:
-        """Continue this experiment, which was stopped or is done, and wait as ``run`` does.
+        """Continue this experiment, which was stopped or is done, and wait for its end.
 
         ``Experiment.resume("id")``, as in NNI 2, returns the experiment if ``wait_completion`` is False.
         """
@@ -180,7 +180,7 @@ class Experiment:
         debug: bool = False,
         run_mode: RunMode = RunMode.Background,
     ) -> bool | None:
-        """Resume the experiment if one with its id exists, otherwise run it. Return as ``run`` does."""
+        """Resume the experiment if it exists, else run it. Return False on error, None without a wait."""
         if self.has_checkpoint():
             found: bool | None = self.resume(port, wait_completion, debug, run_mode)
             return found
@@ -321,7 +321,7 @@ class Experiment:
         _say("Web portal URLs: %s", client.post("server", "login-code")["url"])
 
     def _wait(self) -> bool | None:
-        """Wait for the end of the experiment, and log it. Return the value that ``run`` returns."""
+        """Wait for the experiment's end and log it. Return False on error, None after Ctrl-C, else True."""
         assert self.port is not None
         try:
             with _readable():

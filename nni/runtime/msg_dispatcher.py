@@ -127,7 +127,7 @@ class MsgDispatcher(MsgDispatcherBase):
     def handle_add_customized_trial(self, data: Any) -> None:
         """Store the earlier parameter sets of an experiment that is resumed.
 
-        New parameter ids continue after theirs.
+        New parameter ids are higher than the ids of these sets.
         """
         global _next_parameter_id
         _next_parameter_id = self.recover_parameter_id(data) + 1

@@ -49,7 +49,7 @@ class Calls:
         without sending it.
 
         sys.exit in user code is reported as fatal, and ends the process. ``call``: name of the method, for
-        messages. ``meanwhile``: see ``Channel.calling``.
+        messages. ``meanwhile`` is called with each new message while user code seems to wait.
         """
         try:
             if self.channel.in_call:

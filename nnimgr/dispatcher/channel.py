@@ -53,7 +53,7 @@ class _Call:
 class Channel:
     """Connection of a child process to the server.
 
-    Only the main thread creates and uses a channel, but any thread may call ``send``.
+    Only the main thread creates and uses the connection, but any thread may call ``send``.
     """
 
     def __init__(self, read_fd: int, write_fd: int) -> None:

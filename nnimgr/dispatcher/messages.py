@@ -1,8 +1,8 @@
 """Messages between the server and a dispatcher child: frozen records, each sent as one line of JSON.
 
 A child hosts ONE tuner or assessor and processes the lines strictly in order, so a result always comes before
-its trial's end. The past is never sent in lines. ``Start`` and ``CatchUp`` make the child read the database
-itself, read-only, up to a fact number; the lines that follow continue from there.
+its trial's end. The server sends only new events. ``Start`` and ``CatchUp`` make the child read earlier
+events from the database, up to a fact number; the next lines continue from there.
 
 Standard library only: a child is started with every experiment, and its start has to be fast.
 """
@@ -96,8 +96,8 @@ class TrialFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultReported:
-    """Message to a tuner: result of one parameter set of a running multi-phase trial. For the fields, see
-    TrialFinished.
+    """Message to a tuner: result of one parameter set of a running multi-phase trial. ``text``: JSON
+    text of the result.
     """
 
     number: int
@@ -168,7 +168,7 @@ class RolledBack:
     """Message to an assessor: the trial continues from a checkpoint, as attempt ``attempt``.
 
     Of its intermediate results, only the first ``reports`` still count. The trial reports the others again.
-    ``position``: number of frames up to the checkpoint, with which the new attempt's metrics are numbered on.
+    ``position``: number of frames up to the checkpoint, from which the new attempt's frames are counted.
     """
 
     trial_id: str
@@ -237,8 +237,8 @@ class Answered:
     """Message of a tuner: all suggestions for an Ask that are ready have been sent.
 
     ``missing``: ids without a suggestion. ``exhausted``: the tuner raised NoMoreTrialError. Otherwise the
-    tuner may send the missing sets later, and ``why`` may explain the wait. An assessor sends one
-    empty message after its first judgement. For ``fed_to``, see Suggestion.
+    tuner may send the missing sets later, and ``why`` may explain the wait. ``fed_to``: number of
+    the last fact that the tuner knew. An assessor sends one empty message after its first judgement.
     """
 
     missing: tuple[int, ...]
@@ -251,7 +251,8 @@ class Answered:
 class Judged:
     """Message of an assessor or advisor: the trial is judged bad at this metric.
 
-    No message is sent for a trial that is judged good. For the other fields, see ``facts.Verdict``.
+    No message is sent for a trial that is judged good. ``attempt``, ``position``: the metric. ``reason``: one
+    sentence, or "". ``rung``: the step at which trials were compared. ``better``: some better trials.
     """
 
     trial_id: str

@@ -237,7 +237,7 @@ class Years:
     def as_one(self) -> list[Event]:
         """All events of the past, for a tuner with ``recall``.
 
-        The present tuner's search space applies from the start, and states of other tuners are left out.
+        The present tuner's search space applies from the start. States of other tuners are removed.
         """
         told: list[Event] = []
         for event in self.before:

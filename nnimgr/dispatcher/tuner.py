@@ -283,7 +283,9 @@ class TunerHost:
         The tuner calls this function under NNI's name ``st_callback``.
         """
         if parameter_id not in self._open:
-            raise ValueError(f"st_callback was given parameter id {parameter_id}, for which no set is wanted")
+            raise ValueError(
+                f"the tuner called st_callback for parameter id {parameter_id}, for which no set is requested"
+            )
         if (admitted := self._enforcement.admits(parameter_id, parameters)) is False:
             trial_id = self._open[parameter_id]
             self._refused[parameter_id] = Ask(

@@ -162,7 +162,7 @@ class TunerFeed:
             )
         if fault is not None and not self.calls.collecting:
             note = f"its final result {fault}: the tuner treats the trial as failed"
-            note += f" and is given {text} for a result" if text is not None else ""
+            note += f" and gets the result {text} instead" if text is not None else ""
             self.calls.channel.send(Noted(trial_id=trial_id, note=note))
         return fault is None
 
@@ -170,7 +170,8 @@ class TunerFeed:
         good, faults = self.results.usable(records)
         if faults and not self.calls.collecting:
             sentence = (
-                f"{len(faults)} of {len(records)} imported results were left out: the first {faults[0]}"
+                f"the tuner does not get {len(faults)} of {len(records)} imported results: "
+                f"the first {faults[0]}"
             )
             self.calls.channel.send(Failed(call="import_data", sentence=sentence, traceback=""))
         self.import_data(good)

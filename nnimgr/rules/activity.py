@@ -42,7 +42,7 @@ def happening(
         case _:
             return sentence_of(state.status, state.reason)
     if service_trouble is not None:
-        parts.append(f"its training service is not open: {service_trouble}")
+        parts.append(f"the training service is not open: {service_trouble}")
     return "; ".join(parts)
 
 
@@ -83,7 +83,7 @@ def _wishes(state: ExperimentState, searching: bool, outstanding: int) -> Iterat
     if state.free_slots <= len(state.queued):
         return
     if not searching:
-        yield "its tuner is being started"
+        yield "the tuner is being started"
     elif outstanding:
         what = "a parameter set" if outstanding == 1 else f"{outstanding} parameter sets"
         yield f"the tuner was asked for {what}"

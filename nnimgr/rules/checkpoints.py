@@ -1,8 +1,7 @@
 """Checkpoints of live trials: which one an attempt continues from, and which are deleted.
 
-A trial's list of checkpoints is one branch: the attempts that led to its present state, in order. When an
-attempt becomes due from a checkpoint, the later checkpoints leave the list, as they belong to results that no
-longer count.
+A trial's list contains, in order, only the checkpoints that led to its present state. When the trial goes
+back to a checkpoint, the later checkpoints leave the list, because their results no longer count.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ def where_it_continues(trial: TrialState, point: CheckpointState | None) -> str:
     """Return the sentence about where the trial continues, and how much it has to do again."""
     if point is None:
         if not trial.checkpoints:
-            return "it has saved no checkpoint, and will start from the beginning"
-        return "no host has a usable checkpoint of it any more: it will start from the beginning"
+            return "the trial has saved no checkpoint, and will start from the beginning"
+        return "no host has a usable checkpoint of the trial any more: it will start from the beginning"
     step = point.origin.step
-    sentence = f"it will continue from {'its last checkpoint' if step is None else f'step {step}'}"
+    sentence = f"the trial will continue from {'its last checkpoint' if step is None else f'step {step}'}"
     again = trial.intermediates - point.origin.reports
     if again > 0:
         sentence += f", and report {again} {'result' if again == 1 else 'results'} again"
@@ -166,7 +165,7 @@ def _checkpoint(
 
 
 def _retain(state: ExperimentState, trial: TrialState) -> None:
-    """Keep the newest checkpoints of the trial and its origin, and mark the others to be deleted."""
+    """Keep the newest checkpoints and the one that the trial continued from. Mark all others for deletion."""
     others = [each.origin for each in trial.checkpoints if each != trial.origin]
     excess = others[: -state.limits.checkpoints_kept]
     trial.pruned += excess

@@ -18,7 +18,7 @@ class SubmitJob:
 class CancelJob:
     """Command to stop a job. Its processes have the time ``grace`` to end by themselves.
 
-    ``save_within``: time that the trial first has to save its state; None: it is not asked.
+    ``save_within``: time that the trial first has to save its state; None: the trial is not asked to save.
     """
 
     job_id: str

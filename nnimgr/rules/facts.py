@@ -209,8 +209,8 @@ class FurtherSuggested:
     """Fact: a running multi-phase trial gets parameter set number ``index``, which has an id of its own.
 
     The trial's first set has number 0. ``parameters``: None if the tuner has no more sets. ``late``: the
-    trial had ended before the set arrived, so the set is not used. ``fed_to`` and ``tuner_state``: as in
-    Suggested.
+    trial had ended before the set arrived, so the set is not used. ``fed_to``: number of the last fact that
+    the tuner knew when it suggested the set. ``tuner_state``: the result of its ``dump_state`` after that.
     """
 
     trial_id: str

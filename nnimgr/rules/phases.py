@@ -58,7 +58,8 @@ def take_final(state: ExperimentState, trial: TrialState, metric: f.MetricReport
     index = _index_of(trial, metric.parameter_id)
     if index is None:
         trial.note = (
-            f"reported a final result for parameter id {metric.parameter_id}, which the trial was not given"
+            f"the trial reported a final result for parameter id {metric.parameter_id}, "
+            "which it was not given"
         )
         return
     if trial.final_text is None or _better(state, metric.value, trial.final_value):
@@ -99,14 +100,12 @@ def _wanted(state: ExperimentState, fact: f.ParametersWanted, r: f.Recorded) -> 
     trial = trial_touched(state, job.trial_id, fact)
     if 0 < fact.index < trial.parameter_sets or fact.index in trial.wants:
         return  # the set was already sent or requested
-    asked = f"asked for parameter set {fact.index + 1}"
+    asked = f"the trial asked for parameter set {fact.index + 1}"
     if fact.index > trial.parameter_sets:
-        trial.note = f"{asked}, but set {trial.parameter_sets + 1} is the next"
+        trial.note = f"{asked}, but set {trial.parameter_sets + 1} is the next one"
         return
     if fact.index and not state.limits.multi_phase:
-        trial.note = (
-            f"{asked}, but the experiment gives one per trial (multiPhase is not set): the trial gets None"
-        )
+        trial.note = f"{asked}, but each trial gets only one (multiPhase is not set): the trial gets None"
     trial.wants.append(fact.index)
     _say_why(state, trial, job)
 
@@ -129,7 +128,8 @@ def _further(state: ExperimentState, fact: f.FurtherSuggested, r: f.Recorded) ->
     trial.sets.append(ParameterSet(parameter_id=fact.parameter_id, parameters=fact.parameters))
     if fact.parameters is None:
         trial.note = (
-            f"asked for parameter set {fact.index + 1}, but the tuner has no more: the trial gets None"
+            f"the trial asked for parameter set {fact.index + 1}, but the tuner has no more: "
+            "the trial gets None"
         )
 
 

@@ -65,9 +65,10 @@ class AddedTrial(NamedTuple):
 class CheckpointState:
     """Checkpoint of a live trial, which a later attempt can continue from.
 
-    ``origin``: its place and its progress. ``instance``: the life of the keeper's directory that has the
-    files. ``latest_value`` and ``latest_text``: the trial's latest intermediate result when it was saved;
-    ``final_value`` and ``final_text``: its final result, if it had reported one.
+    ``origin``: the host that has the files, and the trial's progress up to the checkpoint. ``instance``: the
+    life of the directory that has the files. ``latest_value`` and ``latest_text``: the trial's latest
+    intermediate result when the checkpoint was saved; ``final_value`` and
+    ``final_text``: its final result, if it had reported one.
     """
 
     origin: Origin
@@ -435,7 +436,8 @@ class ExperimentState:
 def next_attempt(trial: TrialState) -> int:
     """Return the number for the trial's next attempt.
 
-    No attempt has had this number, not even an attempt whose facts were lost with a newer database.
+    No attempt has had this number, not even one whose facts are missing because the database was
+    replaced by an older copy.
     """
     return max(trial.attempt, trial.forgotten) + 1
 
@@ -453,8 +455,8 @@ def trial_id_of(experiment_id: str, sequence: int) -> str:
         digits += 1
         size = 26 * 36**digits
     key = int.from_bytes(experiment_id.encode(), "big")
-    # The number of ids of one length has only the prime factors 2, 3 and 13. The factor is coprime to all of
-    # them.
+    # The number of ids with the same number of characters has only the prime factors 2, 3 and 13. The factor
+    # is coprime to these three.
     factor = 2 * 3 * 13 * (key % 104_729 + 7_919) + 1
     at = ((sequence - start) * factor + key) % size
     tail = []

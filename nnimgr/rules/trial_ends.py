@@ -109,9 +109,9 @@ def _failed(
 ) -> f.TrialEnded:
     stand_in = _stand_in(state)
     if stand_in is not None:
-        reason += f"; the tuner is given {stand_in} for a result"
+        reason += f"; the tuner gets the result {stand_in} instead"
     elif state.limits.on_failure is not f.OnFailure.SKIP:
-        reason += "; the tuner is given no penalty, since there is no result yet"
+        reason += "; the tuner gets no penalty (the worst result so far), since there is no result yet"
     return f.TrialEnded(
         trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason, stand_in=stand_in, failure=failure
     )

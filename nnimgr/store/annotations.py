@@ -91,7 +91,7 @@ def retag(
         for trial_id, annotation in after.items():
             if len(annotation.tags) > most:
                 raise ValueError(
-                    f"Trial {trial_id} would have {len(annotation.tags)} tags, the most is {most}."
+                    f"Trial {trial_id} would have {len(annotation.tags)} tags; the limit is {most}."
                 )
         changed = {trial_id: after[trial_id] for trial_id in ids if after[trial_id] != before[trial_id]}
         _write(connection, experiment_id, changed)
@@ -105,8 +105,8 @@ class AnnotationQueries(DatabaseReader):
     """
 
     def annotations(self, trial_ids: Sequence[str]) -> dict[str, Annotation]:
-        """Return the notes and tags of these trials, by trial id. Trials without an annotation are left
-        out.
+        """Return the notes and tags of these trials, by trial id. The result lacks trials that have
+        neither.
         """
         table = schema.trial_annotations
         if not trial_ids or not self._has_table(table):

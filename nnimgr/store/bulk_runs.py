@@ -116,14 +116,14 @@ class RunQueries:
         return int(at or 0)
 
     def metric_points(self, *, after: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield pages of intermediate metrics with numbers above ``after``, in order. For the columns, see
-        MetricPoint.
+        """Yield pages of intermediate metrics with numbers above ``after``, in order. Each row has
+        the fields of MetricPoint.
         """
         return self._pages(_POINTS, (self._id, after))
 
     def metric_objects(self, *, after: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield pages of intermediate metrics that are objects. For the columns, see MetricPoint; the
-        value is JSON text.
+        """Yield pages of intermediate metrics that are objects. Each row has the fields of MetricPoint,
+        with the value as JSON text.
         """
         return self._pages(_OBJECTS, (self._id, after))
 
@@ -134,7 +134,7 @@ class RunQueries:
         return [text for (text,) in self._connection.execute(_LATEST_OBJECTS, (self._id, limit))]
 
     def attempts(self, trial_ids: Iterable[str] | None = None) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield pages of attempts, in no particular order. For the columns, see Attempt.
+        """Yield pages of attempts, in no particular order. Each row has the fields of Attempt.
 
         ``trial_ids``: only attempts of these trials; None: all attempts.
         """

@@ -16,7 +16,7 @@ __all__ = ["CheckpointQueries", "CheckpointRow"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRow:
-    """Saved state of a trial: checkpoint ``number`` of an attempt. ``state``: see the table's schema."""
+    """Checkpoint ``number`` of an attempt. ``state``: "saved", "deleted", or "unusable" for attempts."""
 
     attempt: int
     number: int

@@ -1,6 +1,6 @@
 """Queries for metrics as NNI shows them: only the metrics of each trial's latest attempt.
 
-NNI has no attempts, so metrics of earlier attempts are left out. The queries are fast even for many metrics.
+NNI has no attempts, so the queries ignore metrics of earlier attempts. They are fast even for many metrics.
 """
 
 from __future__ import annotations

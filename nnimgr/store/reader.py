@@ -210,7 +210,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, CheckpointQueries, Vie
         return total, self.trials_at(sequences)
 
     def trials_at(self, sequences: Sequence[int]) -> list[TrialRow]:
-        """Return the trials with these sequence numbers, in the given order. Unknown numbers are left out."""
+        """Return the trials with these sequence numbers, in the given order. Ignore unknown numbers."""
         table = schema.trials
         query = self._by(_BY_SEQUENCE, self._of(table).where(table.c.sequence.in_(sequences)), table)
         found = {row.sequence: row for row in self._rows(query, _trial)}
@@ -222,7 +222,7 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, CheckpointQueries, Vie
         return rows[0] if rows else None
 
     def trials_of(self, trial_ids: Collection[str]) -> dict[str, TrialRow]:
-        """Return the rows of these trials by id. Unknown ids are left out."""
+        """Return the rows of these trials by id. Ignore unknown ids."""
         table = schema.trials
         rows = self._rows(self._of(table).where(table.c.trial_id.in_(trial_ids)), _trial)
         return {row.trial_id: row for row in rows}
@@ -234,8 +234,8 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, CheckpointQueries, Vie
         return self._rows(query, lambda row: JobRow(**_convert(row)))
 
     def keepers(self, rows: Sequence[TrialRow]) -> dict[str, str]:
-        """Return trial id -> id of the keeper of the trial's latest attempt. Attempts without a place are
-        left out.
+        """Return trial id -> id of the keeper of the trial's latest attempt. Ignore attempts that have
+        no place yet.
 
         A keeper is the agent beside the trials on one machine.
         """
@@ -431,8 +431,8 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, CheckpointQueries, Vie
         return self._rows(query, _trial)
 
     def first_sequences(self, statuses: Sequence[str]) -> dict[str, int]:
-        """Return status -> lowest sequence number of a trial with this status. Unused statuses are left
-        out.
+        """Return status -> lowest sequence number of a trial with this status. Ignore statuses that
+        no trial has.
         """
         table = schema.trials
         query = select(func.min(table.c.sequence)).where(table.c.experiment_id == self._id)

@@ -153,7 +153,7 @@ def _checkpoint_row(key: str, at: datetime, fact: f.CheckpointReported) -> Row:
 
 
 def _continued_row(key: str, fact: f.AttemptDue, origin: f.Origin) -> Row:
-    """Build the values that move the metrics up to the origin to the new attempt, from the attempt before.
+    """Build the values of an UPDATE by which the new attempt takes over the metrics up to its checkpoint.
 
     Attempts before the origin's attempt are on another branch, so their metrics stay with them.
     """

@@ -90,5 +90,6 @@ def _lock(descriptor: int, path: Path) -> None:
         if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
             raise
         raise StoreLocked(
-            f"{path.parent.parent.name} is open in a server of an earlier version: restart that server first"
+            f"experiment {path.parent.parent.name} is open in a server of an earlier version: "
+            "restart that server first"
         ) from error

@@ -172,7 +172,8 @@ class ExperimentWriter:
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
-            raise StoreLocked(f"{self.path.parent.parent.name} is open in another server") from error
+            name = self.path.parent.parent.name
+            raise StoreLocked(f"experiment {name} is open in another server") from error
         self._mark = HighWaterFile(self.path.with_suffix(".mark"))
         os.close(open_private(self.path, os.O_RDWR | os.O_CREAT))  # SQLite gives its own files the same mode
         for beside in ("-wal", "-shm"):

@@ -27,9 +27,9 @@ class AnnealTuner(PointTuner):
     """Tuner that draws each parameter set near one of the best sets so far.
 
     Better sets are chosen more often. If n results contain a parameter, a number is drawn from 1 / (1 + n /
-    10) of its range around the good value. A choice is drawn again with this probability. With
-    ``parallel_optimize``, unfinished trials count as results whose loss is the smallest, largest or mean loss
-    so far (``constant_liar_type``).
+    10) of its range around the good value. A choice is drawn again with the probability 1 / (1 + n / 10).
+    With ``parallel_optimize``, unfinished trials count as results whose loss is the smallest, largest or mean
+    loss so far (``constant_liar_type``).
     """
 
     def __init__(

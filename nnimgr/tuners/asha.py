@@ -72,7 +72,7 @@ class _Rung:
 class _Run:
     """Running trial: its rung and configuration.
 
-    ``origin``: for a promoted trial, the rung below and the trial's entry there.
+    ``origin``: for a promoted trial, the rung from which it was promoted, and its entry in that rung.
     """
 
     rung: _Rung

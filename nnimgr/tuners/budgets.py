@@ -137,8 +137,8 @@ class BudgetTuner(LearningTuner):
         configuration, budget = split(parameters)
         slot = self._schedule.next()
         if not _fits(slot, configuration, budget):
-            # The schedule's next trial is another one, so when this trial was suggested, the schedule could
-            # not begin new configurations.
+            # The schedule would now begin another trial. So when this trial was suggested, the schedule
+            # could not begin new configurations.
             self._schedule.no_more_new()
             slot = self._schedule.next()
         if slot is None or slot.configuration is None:

@@ -24,7 +24,7 @@ class PointTuner(LearningTuner):
     """Base of tuners that store results and unfinished trials as points. Points are in the order of
     arrival.
 
-    A result is left out if it is not finite or its parameter set is not in the search space.
+    A result is ignored if it is not finite or its parameter set is not in the search space.
     """
 
     def __init__(self, optimize_mode: str = "minimize", seed: int | None = None) -> None:

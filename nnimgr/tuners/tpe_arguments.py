@@ -12,7 +12,7 @@ class TpeArguments:
     """NNI's ``tpe_args``. Their defaults differ from NNI's, and suit a model of all parameters together.
 
     ``constant_liar_type``: the assumed result of running trials, the ``best``, ``worst`` or ``mean`` result
-    so far. Running trials never count as good; with None, they are left out. ``n_startup_jobs``: the number
+    so far. Running trials never count as good; with None, they are ignored. ``n_startup_jobs``: the number
     of results before the model is used. ``n_ei_candidates``: the number of parameter sets that are drawn for
     a suggestion, of which the best one is used. ``gamma``: of n results, the best ceil(gamma * sqrt(n)) count
     as good, but at most ``linear_forgetting``. ``linear_forgetting``: the number of worst results that have

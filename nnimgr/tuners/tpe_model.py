@@ -53,7 +53,7 @@ class Model:
             self._root.learn(parameters, loss)
 
     def open(self, parameter_id: int, parameters: Any) -> None:
-        """Add an unfinished trial, unless these are left out (``constant_liar_type`` None)."""
+        """Add an unfinished trial, unless the model ignores such trials (``constant_liar_type`` None)."""
         if self._liar is not None and isinstance(parameters, Mapping):
             self._open[parameter_id] = parameters
 
@@ -193,8 +193,8 @@ class _Branch:
         Candidates are drawn from the density of good trials. The candidate with the largest ratio of the
         density of good trials to that of bad ones is chosen.
 
-        Candidates near unfinished trials are left out; the more such trials, the more candidates. It is not
-        enough that unfinished trials count as bad: with many parameters, this does not keep many trials
+        Candidates near unfinished trials are not used. More unfinished trials exclude more candidates. It is
+        not enough that unfinished trials count as bad: with many parameters, this does not keep many trials
         apart.
         """
         axes = self._axes

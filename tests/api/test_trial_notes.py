@@ -100,7 +100,7 @@ async def test_tags_of_several_trials(four: Lab) -> None:
     }
     many = [str(number) for number in range(19)]
     refused = await send(lab, "POST", "tags", {"trialIds": ids, "add": many}, status=409)
-    assert refused["error"]["message"] == f"Trial {ids[0]} would have 21 tags, the most is 20."
+    assert refused["error"]["message"] == f"Trial {ids[0]} would have 21 tags; the limit is 20."
     await send(lab, "POST", "tags", {"trialIds": [*ids, "nobody"], "add": ["x"]}, status=404)
     assert [tag["tag"] for tag in (await send(lab, "GET", "tags"))["tags"]] == ["new", "kept"]
 

@@ -52,7 +52,7 @@ def test_tags_that_are_refused(two: FakeServer, capsys: pytest.CaptureFixture[st
         "ERROR: The tag 'a' is given to both --add and --remove.\n"
         "  Give the tag to only one of the two. See: nnictl trial tag --help\n"
     )
-    two.refuse["experiments/abc/tags"] = Refused(409, "Trial ta would have 21 tags, the most is 20.")
+    two.refuse["experiments/abc/tags"] = Refused(409, "Trial ta would have 21 tags; the limit is 20.")
     assert main(["trial", "tag", "-T", "0", "--add", "a"]) == 1
     assert capsys.readouterr().err.endswith(
         "Remove tags with the same command: nnictl trial tag -T TRIAL --add TAG --remove TAG\n"

@@ -110,13 +110,16 @@ def test_a_penalty_is_the_worst_result_so_far(mode: str, worst: str) -> None:
     life.end(0, 1)
     first = ended(life, 0)
     assert first.stand_in is None
-    assert first.reason == ("exited with code 1; the tuner is given no penalty, since there is no result yet")
+    assert first.reason == (
+        "exited with code 1; "
+        "the tuner gets no penalty (the worst result so far), since there is no result yet"
+    )
     for sequence, value in ((1, 3.0), (2, -2.5), (3, 7.0)):
         succeed(life, sequence, value)
     life.start(4)
     life.end(4, 1)
     assert ended(life, 4).stand_in == worst
-    assert ended(life, 4).reason == f"exited with code 1; the tuner is given {worst} for a result"
+    assert ended(life, 4).reason == f"exited with code 1; the tuner gets the result {worst} instead"
     assert ended(life, 3).stand_in is None
     again = codec.decode(ExperimentState, codec.loads(codec.dumps(codec.encode(life.state))))
     assert again.worst == life.state.worst == float(worst)

@@ -73,7 +73,7 @@ async def test_the_end_and_each_better_result_are_sent(tmp_path: Path) -> None:
         best, done = await there.next(), await there.next()
         await told.close()
     assert (best["event"], best["experimentId"], best["best"]["value"]) == ("best", "exp", 0.5)
-    assert best["text"] == "Experiment exp: has a better result; best 0.5, trial 0."
+    assert best["text"] == "Experiment exp: it has a better result; best 0.5, trial 0."
     assert (done["event"], done["status"]) == ("done", "DONE")
     assert done["text"] == "Experiment exp: finished: 2 of 2 trials; best 0.5, trial 0."
     assert there.posted.empty()
@@ -163,7 +163,7 @@ async def test_an_experiment_in_which_nothing_happens_is_told_once(tmp_path: Pat
         again = await there.next()
         await told.close()
     assert idle["text"] == again["text"]
-    assert idle["text"].startswith("Experiment exp: is RUNNING, but nothing has happened for 0.0167 min")
+    assert idle["text"].startswith("Experiment exp: it is RUNNING, but nothing has happened for 0.0167 min")
 
 
 async def test_first_trials_that_all_fail_are_an_error(tmp_path: Path) -> None:

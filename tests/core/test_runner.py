@@ -453,7 +453,7 @@ async def test_a_tuner_that_has_no_more_ends_a_multi_phase_trial(lab: Lab) -> No
     async with lab.runner(trial_concurrency=1, multi_phase=True) as runner:
         await until_status(runner, E.DONE)
     (row,) = lab.reader().trials()[1]
-    assert row.note == "asked for parameter set 3, but the tuner has no more: the trial gets None"
+    assert row.note == "the trial asked for parameter set 3, but the tuner has no more: the trial gets None"
 
 
 async def test_a_set_that_comes_after_its_trial_has_ended_is_recorded_and_discarded(lab: Lab) -> None:

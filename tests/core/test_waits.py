@@ -137,7 +137,7 @@ async def test_a_service_that_opens_slowly_is_shown(lab: Lab) -> None:
 
     lab.service = Slow()
     async with lab.runner(max_trial_number=1) as runner:
-        waits = "its training service has been opening for 0 s"
+        waits = "the training service has been opening for 0 s"
         await eventually(lambda: waits in sentences(runner))
         assert runner.now().endswith(f"; {waits}")
         opens.set()
@@ -150,7 +150,8 @@ async def test_a_restart_of_the_tuner_is_in_the_sentence(lab: Lab, monkeypatch: 
     lab.dies = 1
     async with lab.runner(trial_concurrency=1) as runner:
         await until(runner, lambda: bool(lab.reader().failures()))
-        assert runner.now().endswith("; waits for the tuner, which restarts after an error (attempt 2)")
+        waits = "; the experiment waits for the tuner, which restarts after an error (attempt 2)"
+        assert runner.now().endswith(waits)
 
 
 async def test_the_sentence_about_a_restart_ends_with_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,7 +246,7 @@ async def test_exhaustion_and_late_suggestions(host: Host) -> None:
     late = await tuner.expect(m.Suggestion)
     assert (late.parameter_id, late.parameters, late.fed_to) == (3, '{"late": true}', 5)
     tuner.send(finished(6, 1, "3"))
-    assert "for which no set is wanted" in (await tuner.expect(m.Failed)).sentence
+    assert "for which no set is requested" in (await tuner.expect(m.Failed)).sentence
     tuner.ask(8, fed_to=6)
     assert await tuner.expect(m.Answered) == m.Answered(missing=(8,), exhausted=False, fed_to=6)
     tuner.ask(9, fed_to=6)
@@ -260,7 +260,7 @@ async def test_imported_results_that_are_not_finite_are_left_out_and_told(host: 
         m.Imported(number=3, records='[{"parameter": 1, "value": NaN}, {"parameter": 2, "value": 5}, 8]')
     )
     failed = await tuner.expect(m.Failed)
-    assert failed.sentence.startswith("2 of 3 imported results were left out") and not failed.fatal
+    assert failed.sentence.startswith("the tuner does not get 2 of 3 imported results") and not failed.fatal
     tuner.ask(0, fed_to=3)
     calls = json.loads((await tuner.suggestions(1))[0])["calls"]
     assert calls[1:] == [["import", [{"parameter": 2, "value": 5}]]]
@@ -288,7 +288,7 @@ async def test_a_failed_trial_may_come_with_a_result_in_its_stead(host: Host) ->
     assert await tuner.expect(m.Noted) == m.Noted(
         trial_id="t6",
         note="its final result is nan, which is not finite: the tuner treats the trial as failed "
-        "and is given -1.5 for a result",
+        "and gets the result -1.5 instead",
     )
     tuner.ask(3)
     calls = json.loads((await tuner.suggestions(1))[0])["calls"]
@@ -329,7 +329,7 @@ async def test_a_tuner_is_told_of_objectives_and_gets_results_as_they_are(host: 
     tuner.send(m.Imported(number=8, records=json.dumps(records)))
     failed = await tuner.expect(m.Failed)
     assert failed.sentence.startswith(
-        "1 of 2 imported results were left out: the first is 1, which is not a map"
+        "the tuner does not get 1 of 2 imported results: the first is 1, which is not a map"
     )
     tuner.ask(3)
     calls = json.loads((await tuner.suggestions(1))[0])["calls"]

@@ -56,7 +56,7 @@ def test_failures_from_first_to_last(tmp_path: Path) -> None:
         first, second, third = here.done()
         assert [trial["status"] for trial in (first, second, third)] == ["SUCCEEDED", "FAILED", "SUCCEEDED"]
         assert second["reason"] == (
-            "exited with code 3; it has failed 2 times; the tuner is given 0.25 for a result"
+            "exited with code 3; it has failed 2 times; the tuner gets the result 0.25 instead"
         )
         assert third["parameters"] == {"told": [[0, 0.25], [0, True], [1, 0.25], [1, False]]}
         assert (third["attempt"], third["finalValue"]) == (2, 0.75)

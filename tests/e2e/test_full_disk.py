@@ -143,7 +143,9 @@ def test_the_home_has_no_room(tmp_path: Path) -> None:
         assert not (tmp_path / "work" / "other").exists()
         go.touch()
         here.done()
-        eventually(lambda: f"not brought up to date for exp: {sentence}" in here.server.said, "the log")
+        eventually(
+            lambda: f"entry of experiment exp was not updated: {sentence}" in here.server.said, "the log"
+        )
         home.free()
         index = Index(here.server.home)
         eventually(

@@ -162,7 +162,7 @@ def test_our_own_sdk_has_the_experiment_say_it_on_the_trial(tmp_path: Path) -> N
         (trial,) = here.done()
         assert (trial["status"], trial["note"]) == (
             "SUCCEEDED",
-            "asked for parameter set 2, but the experiment gives one per trial (multiPhase is not set): "
+            "the trial asked for parameter set 2, but each trial gets only one (multiPhase is not set): "
             "the trial gets None",
         )
 

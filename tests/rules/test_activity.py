@@ -34,7 +34,7 @@ def test_what_is_waited_for() -> None:
     life.start(1)
     told = "3 of 3 slots busy; 1 trial is being started; 1 trial has no place yet: no GPU is free"
     assert now(life) == told
-    trouble = "; its training service is not open: no sshd"
+    trouble = "; the training service is not open: no sshd"
     assert now(life, service_trouble="no sshd") == told + trouble
 
 
@@ -42,7 +42,7 @@ def test_a_tuner_that_is_slow() -> None:
     life = Life(tuner=False, trial_concurrency=2)
     assert now(life, outstanding=2) == "0 of 2 slots busy; the tuner was asked for 2 parameter sets"
     assert now(life, outstanding=1).endswith("the tuner was asked for a parameter set")
-    assert now(life, searching=False).endswith("its tuner is being started")
+    assert now(life, searching=False).endswith("the tuner is being started")
 
 
 def test_machines_that_are_silent() -> None:

@@ -67,7 +67,7 @@ def test_a_pause_asks_for_a_save_and_the_resume_continues() -> None:
     saving.save(2, asked=True)
     saving.end(0)  # the trial leaves by itself after it was asked
     trial = saving.trial
-    assert (trial.status, trial.reason) == (S.PAUSED, "a user paused it; it will continue from step 2")
+    assert (trial.status, trial.reason) == (S.PAUSED, "a user paused it; the trial will continue from step 2")
     assert saving.life.state.open_jobs == 0
     again = due(saving.resume())
     assert again.origin is not None and again.rolled_back == 0
@@ -100,7 +100,7 @@ def test_a_pause_without_a_save_says_what_is_done_again() -> None:
     saving.pause()
     saving.end(None, f.EndReason.STOPPED)
     assert saving.trial.reason == (
-        "a user paused it; it will continue from step 1, and report 2 results again"
+        "a user paused it; the trial will continue from step 1, and report 2 results again"
     )
 
 
@@ -110,7 +110,7 @@ def test_a_trial_without_a_checkpoint_starts_from_the_beginning() -> None:
     saving.pause()
     saving.end(None, f.EndReason.STOPPED)
     assert saving.trial.reason == (
-        "a user paused it; it has saved no checkpoint, and will start from the beginning"
+        "a user paused it; the trial has saved no checkpoint, and will start from the beginning"
     )
     assert due(saving.resume()).origin is None
     assert saving.trial.intermediates == 0
@@ -122,7 +122,8 @@ def test_a_pause_that_was_taken_back_continues_at_once() -> None:
     saving.pause()
     saving.resume()
     again = due(saving.end(None, f.EndReason.STOPPED))
-    assert again.reason == "a user resumed the trial while it was being paused; it will continue from step 1"
+    paused = "a user resumed the trial while it was being paused"
+    assert again.reason == f"{paused}; the trial will continue from step 1"
 
 
 def test_only_paused_trials_can_be_resumed_and_ending_ones_not_paused() -> None:
@@ -162,7 +163,7 @@ def test_a_stopped_experiment_parks_trials_with_checkpoints_and_its_resume_conti
     assert life.state.status is E.STOPPED
     trial = saving.trial
     assert (trial.status, trial.parked) == (S.PAUSED, True)
-    assert trial.reason == "the experiment was stopped; it will continue from step 7"
+    assert trial.reason == "the experiment was stopped; the trial will continue from step 7"
     assert life.ended() == {life.trial(1): (S.SYS_CANCELED, "the experiment was stopped")}
     facts = life.take(f.ExperimentOpened(m_epoch=2, resumed=True))
     assert due(facts).trial_id == life.trial(0) and not saving.trial.parked
@@ -209,7 +210,7 @@ def test_a_recreated_keeper_directory_has_no_checkpoints() -> None:
     again = due(saving.resume())
     assert again.origin is None
     assert again.reason == (
-        "its pause has ended; no host has a usable checkpoint of it any more: it will start from the "
+        "its pause has ended; no host has a usable checkpoint of the trial any more: it will start from the "
         "beginning"
     )
 

@@ -104,7 +104,7 @@ def test_a_tuner_that_has_no_more_is_told_to_the_trial(life: Life) -> None:
     life.further_set(0, 1, None)
     assert json.loads(life.records[0])["parameters"] is None
     trial = life.state.trials[life.trial(0)]
-    assert trial.note == "asked for parameter set 2, but the tuner has no more: the trial gets None"
+    assert trial.note == "the trial asked for parameter set 2, but the tuner has no more: the trial gets None"
     life.want(0, 2)
     assert life.further[-1] == (trial.id, 2)
 
@@ -126,13 +126,13 @@ def test_the_first_set_is_written_again_if_it_is_gone(life: Life) -> None:
 def test_a_set_out_of_turn_is_not_given_and_the_trial_says_so(life: Life) -> None:
     life.want(0, 7)
     trial = life.state.trials[life.trial(0)]
-    assert trial.note == "asked for parameter set 8, but set 2 is the next" and not trial.wants
+    assert trial.note == "the trial asked for parameter set 8, but set 2 is the next one" and not trial.wants
 
 
 def test_a_result_for_a_set_that_was_never_given_is_noted(life: Life) -> None:
     assert results(life.final(0, 0.5, 7)) == []
     trial = life.state.trials[life.trial(0)]
-    assert trial.note == "reported a final result for parameter id 7, which the trial was not given"
+    assert trial.note == "the trial reported a final result for parameter id 7, which it was not given"
     assert trial.final_text is None
 
 
@@ -166,7 +166,7 @@ def test_one_set_per_trial_is_the_rule_and_the_trial_says_so() -> None:
     }
     trial = life.state.trials[life.trial(0)]
     assert trial.note == (
-        "asked for parameter set 2, but the experiment gives one per trial (multiPhase is not set): "
+        "the trial asked for parameter set 2, but each trial gets only one (multiPhase is not set): "
         "the trial gets None"
     )
     assert not life.further and trial.reason is None

@@ -105,7 +105,7 @@ async def test_tags_of_several_trials_change_together_or_not_at_all(
     retag(tmp_path, ids, add=["x", "y"], remove=[], most=2)
     found = retag(tmp_path, ids[:2], add=["z"], remove=["x", "unknown"], most=2)
     assert found == dict.fromkeys(ids[:2], Annotation("", ("y", "z")))
-    with pytest.raises(ValueError, match=f"Trial {ids[0]} would have 3 tags, the most is 2"):
+    with pytest.raises(ValueError, match=f"Trial {ids[0]} would have 3 tags; the limit is 2"):
         retag(tmp_path, ids, add=["w"], remove=["x"], most=2)
     with pytest.raises(MissingTrial):
         retag(tmp_path, [*ids, "nobody"], add=[], remove=["y"], most=2)

@@ -253,7 +253,7 @@ def _fits(value: Any, hint: Any) -> bool:
 def _plain(value: Any) -> Any:
     """Convert a configuration, or a value in it, to plain JSON values.
 
-    Configuration fields with the value None are left out. Plain dicts keep all their keys.
+    Omit configuration fields with the value None. Plain dicts keep all their keys.
     """
     if isinstance(value, ConfigBase):
         return {camel_case(k): _plain(v) for k, v in vars(value).items() if v is not None and k[0] != "_"}

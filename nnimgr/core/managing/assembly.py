@@ -69,7 +69,7 @@ class Assembly:
         self._tools.ledger.expect(experiment_ids)
 
     def holds_nothing(self, experiment_id: str) -> None:
-        """Record that an expected experiment has no jobs, or none that others should wait for."""
+        """Record that other experiments need not wait for this one, as it submits no earlier jobs again."""
         self._tools.ledger.rebuilt(experiment_id)
 
     def service(self, state: ExperimentState, directory: Path, config: ExperimentConfig) -> TrainingService:

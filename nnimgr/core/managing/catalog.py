@@ -78,7 +78,7 @@ class Catalog:
         try:
             found = await asyncio.to_thread(self._index.entries)
         except HomeError as error:
-            logger.error("changes of the index by other programs could not be read: %s", error)
+            logger.error("changes of the list of experiments by other programs could not be read: %s", error)
             self._stamp = stamp  # report the error only once
             return
         for experiment_id, entry in self.entries.items():
@@ -116,7 +116,7 @@ class Catalog:
         try:
             await asyncio.to_thread(change)
         except HomeError as error:
-            logger.error("the index could not be corrected after a failed change: %s", error)
+            logger.error("the list of experiments could not be corrected after a failed request: %s", error)
 
     async def label(self, experiment_id: str, *, tags: Sequence[str] | None, archived: bool | None) -> None:
         """Write an experiment's tags and archive mark to the index file. Raise UnknownExperiment or

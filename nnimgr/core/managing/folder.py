@@ -173,6 +173,6 @@ def _locked(database: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise RequestRefused(f"{database.parent.name} is open in another server") from None
+        raise RequestRefused(f"experiment {database.parent.name} is open in another server") from None
     finally:
         os.close(descriptor)

@@ -60,9 +60,9 @@ class IndexNotes:
                 await asyncio.to_thread(self._index.update, experiment_id, **changes)
                 entry = await asyncio.to_thread(self._index.get, experiment_id)
             except KeyError:
-                logger.error("the index file no longer lists experiment %s", experiment_id)
+                logger.error("the list of experiments no longer has experiment %s", experiment_id)
             except (OSError, HomeError) as error:
-                logger.error("the index was not brought up to date for %s: %s", experiment_id, error)
+                logger.error("the list entry of experiment %s was not updated: %s", experiment_id, error)
                 if self._closing:
                     return
                 self._changes[experiment_id] = changes | self._changes.get(experiment_id, {})

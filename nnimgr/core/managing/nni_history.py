@@ -180,7 +180,7 @@ class NniHistory:
             self._end_if_complete(trial)
 
     def _begun(self, trial_id: str) -> _Trial | None:
-        """Begin all trials up to the trial with this id. Return this trial, or None if it has ended."""
+        """Record the starts of all trials up to this one. Return this trial; None if it has ended."""
         while trial_id in self._waiting:
             self._begin(next(iter(self._waiting.values())))
         return self._running.get(trial_id)
@@ -254,8 +254,8 @@ class NniHistory:
 
 
 def _trials(experiment_id: str, events: Sequence[NniEvent], counts: dict[str, int]) -> list[_Trial]:
-    """Return the trials of NNI's events in the order of their numbers. A number that is used twice is
-    replaced.
+    """Return the trials in NNI's events, sorted by number. A trial whose number is used already gets the next
+    free number.
     """
     found: dict[str, _Trial] = {}
     for event in events:
@@ -286,8 +286,8 @@ def _trials(experiment_id: str, events: Sequence[NniEvent], counts: dict[str, in
 def _config(params: dict[str, Any]) -> tuple[dict[str, Any], f.Limits, Surroundings]:
     """Return the canonical configuration, its limits, and the environment with the secrets.
 
-    If nnimgr cannot run the configuration, for example because it lacks the platform, the fields of the
-    training service are left out. Such an experiment can be viewed and exported, but not resumed.
+    If nnimgr cannot run the configuration, for example because it lacks the platform, keep only the
+    training service's platform name. Such an experiment can be viewed and exported, but not resumed.
     """
     cwd = params.get("trialCodeDirectory")
     around = Surroundings.of_creator(environ=None, cwd=cwd if isinstance(cwd, str) else None, python=None)

@@ -275,9 +275,9 @@ def _message(event: Event, state: ExperimentState, idle_s: float) -> dict[str, A
     name = str(state.config.get("experimentName") or state.id)
     match event:
         case Event.BEST:
-            told = "has a better result"
+            told = "it has a better result"
         case Event.IDLE:
-            told = f"is {state.status}, but nothing has happened for {idle_s / 60:.3g} min"
+            told = f"it is {state.status}, but nothing has happened for {idle_s / 60:.3g} min"
         case _:
             told = sentence_of(state.status, state.reason)
     best = state.best

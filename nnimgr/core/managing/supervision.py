@@ -187,7 +187,7 @@ class Supervision:
         if held is not None:
             self._on_turn(held, state)
             if not state.jobs or (state.detached and state.stop_requested):
-                # No jobs will be submitted again, so other experiments need not wait for them.
+                # This experiment submits no earlier jobs again, so other experiments need not wait for it.
                 self._assembly.holds_nothing(state.id)
             if held.notifier is not None:
                 held.notifier.turned(state)

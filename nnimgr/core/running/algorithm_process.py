@@ -71,7 +71,8 @@ class AlgorithmProcess:
         """Return a sentence about a restart that is not over yet, or None."""
         if not self._restarting:
             return None
-        return f"waits for the {self.role}, which restarts after an error (attempt {self._deaths + 1})"
+        attempt = self._deaths + 1
+        return f"the experiment waits for the {self.role}, which restarts after an error (attempt {attempt})"
 
     async def begin(self) -> None:
         """Start a child process, in which the algorithm rebuilds its state from all committed facts."""

@@ -77,7 +77,7 @@ class _Turn:
 class ExperimentRunner(TakesRequests):
     """Runs one experiment until ``close`` is called. ``opening``: facts to record in the first turn.
 
-    ``check_tuner``: see ``TakesRequests``.
+    ``check_tuner`` raises ConfigError for a tuner that the experiment's Python cannot create.
     """
 
     def __init__(

@@ -24,8 +24,9 @@ __all__ = ["Search"]
 class Search:
     """Tuner and assessor of one experiment.
 
-    ``post`` puts facts or builders of facts into the runner's mailbox. ``new_tuner``: see ``TunerProcess``.
-    ``pending_metrics``: see ``AssessorProcess``.
+    ``post`` puts facts or builders of facts into the runner's mailbox. ``new_tuner`` returns the start
+    message of a tuner that a user has chosen. ``pending_metrics`` returns the metrics that are not committed
+    yet.
     """
 
     def __init__(

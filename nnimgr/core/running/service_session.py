@@ -73,7 +73,7 @@ class ServiceSession:
         self.service: TrainingService | None = None
         self.closing: TrainingService | None = None
         self.trouble: str | None = None
-        self.opening = Wait("its training service has been opening")
+        self.opening = Wait("the training service has been opening")
         self.left: Sequence[str] = ()
         self._state, self._database, self._make_service = state, database, make_service
         self._mailbox, self._search = mailbox, search
@@ -147,7 +147,7 @@ class ServiceSession:
             await self._close(self._pump)
         elif self._keepers_left and not needed and not self._state.detached:
             self._keepers_left = False
-            # not in this turn, because the machines may take long to answer
+            # Ask the keepers to leave in a separate task, because their machines may take long to answer.
             self._dismissal = spawn(self._dismiss_keepers(), "dismissal")
 
     def interrupt(self) -> None:

@@ -135,7 +135,7 @@ class TunerProcess(AlgorithmProcess):
     def _awake(self) -> Child | None:
         """Return the tuner's child process, or None if no child process runs now.
 
-        If the tuner rests, start a child process. The runner plans again once the child runs.
+        If the idle tuner's process was ended, start another one. The runner plans again once it runs.
         """
         if self._resting:
             self._resting = False
@@ -196,7 +196,7 @@ class TunerProcess(AlgorithmProcess):
         if message.missing and not message.exhausted:
             number = len(message.missing)
             owed = "a parameter set" if number == 1 else f"{number} parameter sets"
-            why = message.why or "the tuner may send what is missing later, by calling st_callback"
+            why = message.why or "the tuner may send missing parameter sets later"
             self._notices["tuner owes"] = Notice(subject=f"the tuner owes {owed}: {why}")
         if message.exhausted:
             for parameter_id in message.missing:

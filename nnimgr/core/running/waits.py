@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 class Wait:
     """Wait that is shown and logged when it lasts longer than ``SHOWN_AFTER_S``.
 
-    ``subject``: what is waited for, before the duration, as in "the disk has not taken a commit".
+    ``subject``: the notice without the duration, for example "the disk has not completed a commit".
     """
 
     def __init__(self, subject: str) -> None:

@@ -134,7 +134,7 @@ def test_a_trial_is_paused_and_resumed_on_its_page(view: View, furnished: Stage)
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("main").get_by_text("PAUSED").first).to_be_visible()
     expect(page.get_by_role("main")).to_contain_text(
-        "a user paused it; it has saved no checkpoint, and will start from the beginning"
+        "a user paused it; the trial has saved no checkpoint, and will start from the beginning"
     )
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("main").get_by_text("RUNNING").first).to_be_visible()
