@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from training_services.events import (
+    Cause,
     CheckpointReported,
     CheckpointsPruned,
     EndReason,
@@ -54,6 +55,7 @@ from training_services.events import (
 
 __all__ = [
     "Capabilities",
+    "Cause",
     "CheckpointReported",
     "CheckpointsPruned",
     "EndReason",

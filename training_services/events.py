@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 __all__ = [
+    "Cause",
     "CheckpointReported",
     "CheckpointsPruned",
     "EndReason",
@@ -53,6 +54,16 @@ class EndReason(StrEnum):
     LEASE = "lease"  # the host was without contact to the server for longer than the lease
     # the checkpoint from which the command was to continue is no longer on the host
     CHECKPOINT_LOST = "checkpoint_lost"
+
+
+class Cause(StrEnum):
+    """Cause for which an attempt failed or was lost. The number of retries depends on it."""
+
+    USER_ERROR = "user_error"  # the command failed, or could not be executed
+    OUT_OF_MEMORY = "out_of_memory"  # the kernel or the platform killed the command for lack of memory
+    PREEMPTED = "preempted"  # the platform ended the host, because it needed the resources or the machine
+    INFRASTRUCTURE = "infrastructure"  # the host, its keeper or the attempt's files were lost
+    TIMEOUT = "timeout"  # the attempt exceeded a time limit of the platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +212,8 @@ class JobEnded:
 
     None of its processes run, all its metrics have been reported, and no event about it follows. ``metrics``:
     number of frames in its metrics file; ``acked_cmd``: highest number of a command that its keeper has
-    carried out; ``message``: a sentence if there is more to report than the exit code.
+    carried out; ``message``: a sentence if there is more to report than the exit code; ``cause``: cause of
+    the failure if the exit code does not show it.
     """
 
     job_id: str
@@ -212,9 +224,10 @@ class JobEnded:
     acked_cmd: int
     ended_at: datetime
     message: str | None = None
+    cause: Cause | None = None
 
 
-def never_started(job_id: str, message: str) -> JobEnded:
+def never_started(job_id: str, message: str, cause: Cause | None = None) -> JobEnded:
     """Return the fact that ends a job that never got a place. ``message``: a sentence that says why."""
     return JobEnded(
         job_id=job_id,
@@ -225,6 +238,7 @@ def never_started(job_id: str, message: str) -> JobEnded:
         acked_cmd=0,
         ended_at=datetime.now(UTC),
         message=message,
+        cause=cause,
     )
 
 
@@ -239,6 +253,7 @@ class JobLost:
 
     job_id: str
     reason: str
+    cause: Cause = Cause.INFRASTRUCTURE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -383,14 +383,15 @@ class _Shim:
         message = f"{self._dropped} bytes of output could not be written" if self._dropped else ""
         if code and not self._stopping:
             message = message or self._last_words()
-        if not self._stopping and _SIGKILL in (number, (code or 0) - 128):
-            if cgroup.oom_kills() > self._oom_kills:
-                message = cgroup.out_of_memory()
+        killed = not self._stopping and _SIGKILL in (number, (code or 0) - 128)
+        out_of_memory = killed and cgroup.oom_kills() > self._oom_kills
+        if out_of_memory:
+            message = cgroup.out_of_memory()
         self._append(
             claim.Exit(
                 code, number, os.fstat(self._metrics).st_size,
-                signalled=self._stopping, lapsed=self._lapsed, at=self._booted_at + _up(),
-                survivors=survivors, message=message,
+                signalled=self._stopping, lapsed=self._lapsed, out_of_memory=out_of_memory,
+                at=self._booted_at + _up(), survivors=survivors, message=message,
             ).line()
         )  # fmt: skip
 

@@ -37,7 +37,8 @@ files, in the order of ``attempts`` and, within an attempt, of its ``events``::
          "started": null | {"at": float, "pid": int},     unix seconds of the host
          "note": null | str,     one sentence on the attempt (repeated until the attempt is done)
          "final": null | {"reason": EndReason value or "host_lost", "code": int | null, "signal": int | null,
-                          "n": int, "at": float, "message": str | null}}}}
+                          "n": int, "at": float, "message": str | null,
+                          "cause": Cause value}}}}    left out: nothing is known beyond reason and exit
 
 A call has at most MAX_BYTES of payloads and MAX_EVENTS frames, but may always have one frame. ``final`` is
 the end of the attempt, which is sent only with or after the last frame. ``n`` is the number of frames in the
@@ -171,15 +172,18 @@ if TYPE_CHECKING:
         at: float
         pid: int
 
-    class Final(TypedDict):
-        """How an attempt ended, as the keeper reports it."""
-
+    class _Final(TypedDict):
         reason: str | None
         code: int | None
         signal: int | None
         n: int
         at: float
         message: str | None
+
+    class Final(_Final, total=False):
+        """How an attempt ended, as the keeper reports it."""
+
+        cause: str
 
     ReportedAttempt = TypedDict(
         "ReportedAttempt",
@@ -258,6 +262,11 @@ MAX_BODY = 8 << 20
 HOST_LOST = "host_lost"
 LEASE = "lease"
 CHECKPOINT_LOST = "checkpoint_lost"
+
+# causes of an attempt's end that only the keeper can know
+OUT_OF_MEMORY = "out_of_memory"
+PREEMPTED = "preempted"
+INFRASTRUCTURE = "infrastructure"
 
 FILE, LISTING = "file", "list"  # kinds of reads
 DATA, WORD, END = b"d", b"w", b"e"  # kinds of pieces

@@ -238,6 +238,7 @@ def test_a_trial_for_which_there_is_no_memory_says_so(pod: Pod) -> None:
     pod.attempt("e-a-1", "head -c 1000000000 /dev/zero | tail")
     final = pod.server.ended("e-a-1", POD_S).final
     assert final is not None and final["message"] == "killed for lack of memory: the limit is 128 MiB"
+    assert final["cause"] == "out_of_memory"
     assert pod.dismissed() == 128 + signal.SIGKILL
 
 
@@ -250,3 +251,4 @@ def test_a_deleted_pod_tells_everything_first(pod: Pod) -> None:
     assert pod.server.ended("e-a-1", POD_S).frames == [b"1\n", b"last\n"]
     assert told.final is not None
     assert (told.final["reason"], told.final["message"]) == ("host_lost", "its pod was stopped")
+    assert told.final["cause"] == "preempted"

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from training_services.base import (
+    Cause,
     JobEnded,
     JobEvent,
     JobLost,
@@ -26,7 +27,7 @@ from training_services.kubernetes.pod import COMING
 from training_services.kubernetes.pods import Acts, OwnPods, PodQueue, SharedPods
 
 GONE = HostGone("the pod was evicted from ash")
-BROKEN = HostGone("the image has no python3", failed=True)
+BROKEN = HostGone("the image has no python3", Cause.USER_ERROR)
 
 
 @dataclass(eq=False)
@@ -146,6 +147,7 @@ def test_a_job_whose_pod_is_gone_is_tried_anew_or_has_failed() -> None:
     lost, failed = rig.put
     assert lost == JobLost(job_id="exp-aaaa1-1", reason=str(GONE))
     assert isinstance(failed, JobEnded) and failed.message == str(BROKEN)
+    assert (lost.cause, failed.cause) == (Cause.INFRASTRUCTURE, Cause.USER_ERROR)
     assert list(rig.queue) == []
 
 

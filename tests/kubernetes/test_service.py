@@ -15,6 +15,7 @@ from tests.kubernetes.fake_api import NAMESPACE, FakeApi, Reply
 from tests.training_services.fleet import FakeMachine
 from training_services.addresses import NoDoors, Reach
 from training_services.base import (
+    Cause,
     EndReason,
     ExperimentContext,
     JobEnded,
@@ -122,6 +123,11 @@ class Lab:
         return [fact.reason for fact in self.core.of(job) if isinstance(fact, JobWaiting)]
 
 
+def terminated(reason: str) -> dict[str, Any]:
+    state = {"terminated": {"exitCode": 137, "reason": reason}}
+    return {"phase": "Failed", "containerStatuses": [{"name": "trial", "state": state}]}
+
+
 @pytest.fixture
 async def lab(tmp_path: Path, fake: FakeApi) -> AsyncIterator[Lab]:
     made = Lab(tmp_path, fake)
@@ -191,6 +197,25 @@ async def test_refusals_and_broken_watches_are_outlived(lab: Lab) -> None:
     lost = await lab.core.seen(JobLost, other)
     assert lost.reason.startswith(f"the pod {other}-") and lost.reason.endswith(" was deleted")
     assert len(lab.fake.objects("jobs")) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        (terminated("OOMKilled"), Cause.OUT_OF_MEMORY),
+        ({"phase": "Failed", "reason": "Preempting"}, Cause.PREEMPTED),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, Cause.TIMEOUT),
+        ({"phase": "Failed", "reason": "Evicted"}, Cause.INFRASTRUCTURE),
+        ({"phase": "Failed", "reason": "NodeLost"}, Cause.INFRASTRUCTURE),
+    ],
+)
+async def test_the_end_of_a_pod_has_a_cause(lab: Lab, status: dict[str, Any], cause: Cause) -> None:
+    await lab.open()
+    job, _ = await lab.start("aaaa1")
+    lab.fake.set_pod(job, status)
+    failed = cause in (Cause.OUT_OF_MEMORY, Cause.TIMEOUT)
+    end = await (lab.core.seen(JobEnded, job) if failed else lab.core.seen(JobLost, job))
+    assert end.cause is cause
 
 
 async def test_a_cluster_that_answers_late_holds_up_jobs_only(lab: Lab) -> None:

@@ -161,9 +161,17 @@ def target(reason: str, message: str) -> dict[str, Any]:
             "the pod job-x7k2p was refused by node-1: Node didn't have enough resource: cpu",
         ),
         (
+            ended(137, **target("TerminationByKubelet", "The node was low on resource: memory."))
+            | {"reason": "Evicted", "message": NODE_PRESSURE},
+            {},
+            Cause.PREEMPTED,
+            137,
+            f"the pod job-x7k2p was evicted from node-1: {NODE_PRESSURE}",
+        ),
+        (
             ended(143, **target("PreemptionByScheduler", "default-scheduler: preempting")),
             {"deletionTimestamp": DELETED_AT},
-            Cause.EVICTED,
+            Cause.PREEMPTED,
             143,
             "the pod job-x7k2p made room for a more important pod on node-1: default-scheduler: preempting",
         ),
@@ -174,7 +182,7 @@ def target(reason: str, message: str) -> dict[str, Any]:
                 "message": "Preempted in order to admit critical pod",
             },
             {},
-            Cause.EVICTED,
+            Cause.PREEMPTED,
             None,
             "the pod job-x7k2p made room for a more important pod on node-1: "
             "Preempted in order to admit critical pod",

@@ -106,3 +106,37 @@ def test_a_command_is_watched_and_stopped_while_the_disk_is_full(tmp_path: Path)
         timeout=30,
     )
     assert said.stdout == "True 3 True 200000\n"
+
+
+# A kill by the kernel is counted in the control group, for which a file stands in.
+OOM = """
+import _signal, os, sys
+from trial_keeper import shim
+from trial_keeper.attempt import claim
+from trial_keeper.machine import cgroup
+folder, counts = sys.argv[1], sys.argv[2]
+for number in (_signal.SIGTERM, _signal.SIGCHLD):
+    _signal.signal(number, lambda number, frame: None)
+cgroup._events.append(f"{folder}.events")
+with open(cgroup._events[0], "w") as file:
+    file.write("oom_kill 3\\n")
+command = f"echo 'oom_kill {counts}' > {folder}.events; kill -KILL $$"
+fields = ["e-a-1", "boot", folder, command, "/", "{}", "1000000", f"{folder}/", ""]
+attempt = shim._Shim([field.encode() for field in fields], os.open(os.devnull, os.O_WRONLY))
+attempt.take_signals(())
+attempt.run(dict(os.environb))
+found = claim.read(f"{folder}/")
+print(found.exit.signal, found.exit.out_of_memory, found.exit.message.partition(":")[0])
+"""
+
+
+@pytest.mark.parametrize(("counts", "said"), [(4, "9 True killed for lack of memory\n"), (3, "9 False \n")])
+def test_a_kill_for_lack_of_memory_is_told_from_other_kills(tmp_path: Path, counts: int, said: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", OOM, str(tmp_path / "attempt"), str(counts)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert found.stdout == said

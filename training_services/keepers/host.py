@@ -18,11 +18,11 @@ from training_services.base import (
     ExperimentContext,
     FileListing,
     Origin,
-    ServiceError,
     ServiceUnavailable,
     TrialJobSpec,
 )
 from training_services.code import CodeArchive
+from training_services.keepers.gone import HostGone
 from training_services.keepers.jobs import StartOrder
 from training_services.logs import check_log_name
 from training_services.placement.needs import Host, Wants
@@ -39,18 +39,6 @@ __all__ = [
 ]
 
 LOG_CAP = 1 << 30  # bytes of output kept per trial
-
-
-class HostGone(ServiceError):
-    """Error: the host no longer exists, and neither do the jobs that ran on it.
-
-    ``failed``: True if the jobs caused this themselves, for example because they used too much memory. Then a
-    retry on another host would not help.
-    """
-
-    def __init__(self, reason: str, *, failed: bool = False) -> None:
-        super().__init__(reason)
-        self.failed = failed
 
 
 class KeeperFiles(Protocol):
@@ -173,8 +161,8 @@ class KeeperHost(abc.ABC):
         """
         return None
 
-    def verdict(self) -> str | None:
-        """Return a sentence that says why the host ends, if the job on it has caused this; else None.
+    def verdict(self) -> HostGone | None:
+        """Return why the host ends, if the job on it has caused this; else None.
 
         Such a job counts as failed, not as lost.
         """

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from training_services.base import (
+    Cause,
     EndReason,
     JobEnded,
     JobEvent,
@@ -146,9 +147,10 @@ class Job:
             acked_cmd=acked_cmd,
             ended_at=final.at,
             message=final.message,
+            cause=final.cause,
         )
 
-    def lose(self, reason: str) -> JobLost:
+    def lose(self, reason: str, cause: Cause) -> JobLost:
         """Record that the job was lost, so that its end will not be reported. Return the event."""
         self.end, self.lost = End.TOLD, True
-        return JobLost(job_id=self.id, reason=reason)
+        return JobLost(job_id=self.id, reason=reason, cause=cause)

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from training_services.base import (
+    Cause,
     EndReason,
     JobEvent,
     JobPlaced,
@@ -23,6 +24,7 @@ from training_services.base import (
 )
 from training_services.keepers.caller import Caller
 from training_services.keepers.commands import Commands
+from training_services.keepers.gone import HostGone
 from training_services.keepers.inventory import Inventory
 from training_services.keepers.job import End, Job
 from training_services.keepers.request import Attempt, Final, Request
@@ -59,7 +61,7 @@ class Jobs:
         *,
         backlog: Backlog,
         leased: bool,
-        verdict: Callable[[], str | None],
+        verdict: Callable[[], HostGone | None],
     ) -> None:
         self.untold = 0
         self.fresh: dict[str, None] = {}
@@ -139,19 +141,20 @@ class Jobs:
         self._commands.put(job, orders.last + 1, "stop", _stop_body(order))
         return order
 
-    def give_up(self, reason: str) -> list[JobEvent]:
+    def give_up(self, reason: str, cause: Cause = Cause.INFRASTRUCTURE) -> list[JobEvent]:
         """Count every job without an end as lost, and return the events.
 
         The jobs no longer run, and their starts are no longer sent.
         """
-        return [event for job in self.by_id.values() if job.is_open for event in self.lose(job, reason)]
+        jobs = [job for job in self.by_id.values() if job.is_open]
+        return [event for job in jobs for event in self.lose(job, reason, cause)]
 
-    def fail(self, reason: str, at: datetime) -> list[JobEvent]:
+    def fail(self, gone: HostGone, at: datetime) -> list[JobEvent]:
         """End every job without an end as failed, and return the events.
 
         Call this when the jobs themselves have caused the end of their host.
         """
-        final = Final(reason=EndReason.EXITED, code=None, signal=None, frames=0, message=reason, at=at)
+        final = Final(EndReason.EXITED, None, None, frames=0, message=str(gone), cause=gone.cause, at=at)
         return [
             event
             for job in self.by_id.values()
@@ -227,16 +230,18 @@ class Jobs:
     def _seal(self, job: Job, final: Final) -> list[JobEvent]:
         events = job.missing(final)
         if final.reason is None and (verdict := self._verdict()) is not None:
-            final = final._replace(reason=EndReason.EXITED, code=None, signal=None, message=verdict)
+            message, cause = str(verdict), verdict.cause
+            final = Final(EndReason.EXITED, None, None, final.frames, final.at, message, cause)
         if final.reason is None:
-            return events + self.lose(job, final.message or "the host was restarted while the job ran")
+            lost = final.message or "the host was restarted while the job ran"
+            return events + self.lose(job, lost, final.cause or Cause.INFRASTRUCTURE)
         self.ended.append(job.id)
         return [*events, job.finish(final, final.reason, acked_cmd=self._commands.acked)]
 
-    def lose(self, job: Job, reason: str) -> list[JobEvent]:
+    def lose(self, job: Job, reason: str, cause: Cause = Cause.INFRASTRUCTURE) -> list[JobEvent]:
         """Count a job that has not ended as lost, and return the events."""
         self.ended.append(job.id)
-        return [job.lose(reason), *self._acknowledged(job)]
+        return [job.lose(reason, cause), *self._acknowledged(job)]
 
     def _acknowledged(self, job: Job) -> list[JobEvent]:
         """Return the fact KeeperAcknowledged if the keeper has carried out all commands for the lost job."""

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from training_services.base import JobEvent, KeeperAcknowledged, KeeperBound, KnownKeeper
 from training_services.keepers.caller import Caller, Key, Refused
 from training_services.keepers.commands import Commands
+from training_services.keepers.gone import HostGone
 from training_services.keepers.inventory import Inventory
 from training_services.keepers.job import End
 from training_services.keepers.jobs import Backlog, Jobs
@@ -64,7 +65,7 @@ class KeeperLink:
         reads_gpus: bool = False,
         lease: timedelta | None = None,
         restored: bool = False,
-        verdict: Callable[[], str | None] = lambda: None,
+        verdict: Callable[[], HostGone | None] = lambda: None,
     ) -> None:
         self.caller = Caller(known, db_id=db_id, m_epoch=m_epoch)
         self.commands = Commands(known.instance, last=known.last_cmd, restored=restored)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from training_services.base import EndReason
+from training_services.base import Cause, EndReason
 from training_services.placement.needs import Capacity, Gpu, GpuProcess, GpuReading
 from trial_keeper import wire
 from trial_keeper.wire import WireError
@@ -32,6 +32,7 @@ class Final(NamedTuple):
     frames: int
     at: datetime
     message: str | None
+    cause: Cause | None = None
 
 
 class Attempt(NamedTuple):
@@ -118,7 +119,7 @@ def _attempt(raw: Any, payloads: list[bytes]) -> Attempt:
 
 
 def _final(raw: Any) -> Final:
-    reason = raw["reason"]
+    reason, cause = raw["reason"], raw.get("cause")
     return Final(
         reason=None if reason == wire.HOST_LOST else EndReason(reason),
         code=_optional_int(raw["code"]),
@@ -126,6 +127,7 @@ def _final(raw: Any) -> Final:
         frames=_natural(raw["n"]),
         at=_instant(raw["at"]),
         message=_optional_text(raw.get("message")),
+        cause=None if cause is None else Cause(cause),
     )
 
 

@@ -185,7 +185,8 @@ class KeeperService(FilesOfJobs):
 
     def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
         jobs = seat.link.jobs
-        self._outbox.put(jobs.fail(str(gone), datetime.now(UTC)) if gone.failed else jobs.give_up(str(gone)))
+        ended = jobs.fail(gone, datetime.now(UTC)) if gone.failed else jobs.give_up(str(gone), gone.cause)
+        self._outbox.put(ended)
         for job_id in seat.jobs:
             self._placed.release(job_id, seat)
             self._ends.came(job_id)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from training_services import base
 from training_services.addresses import Reach
 from training_services.base import ExperimentContext, ServiceError, ServiceUnavailable, TrialJobSpec
 from training_services.keepers.host import HostGone, KeeperHost, start_order
@@ -25,8 +26,12 @@ RETRY_S = 5.0  # seconds before the cluster is asked again after a failure
 LEAVE_S = 30.0  # longest wait for a pod's end after the order to exit
 # causes of a pod's end for which the error message quotes the last lines of the keeper's output
 _MUTE = {Cause.COMPLETED, Cause.FAILED, Cause.NEVER_RAN}
-# causes of a pod's end after which a retry of the trial would end in the same way
-_OF_ITS_OWN = {Cause.OUT_OF_MEMORY, Cause.DEADLINE}
+# the same causes in the terms of the core; all others are losses of the infrastructure
+_CAUSES = {
+    Cause.OUT_OF_MEMORY: base.Cause.OUT_OF_MEMORY,
+    Cause.DEADLINE: base.Cause.TIMEOUT,
+    Cause.PREEMPTED: base.Cause.PREEMPTED,
+}
 
 
 class PodHost(KeeperHost):
@@ -97,7 +102,7 @@ class PodHost(KeeperHost):
             try:
                 await asyncio.shield(self._creating)
             except ImpossibleJob as error:
-                raise HostGone(str(error), failed=True) from error
+                raise HostGone(str(error), base.Cause.USER_ERROR) from error
         self.over = over = await self._end()
         reason = over.reason
         if over.cause in _MUTE and not self.spoken:
@@ -105,28 +110,30 @@ class PodHost(KeeperHost):
             said = None if pod is None else await self._site.last_words(pod)
             reason = f"{reason}, before its keeper had called"
             # A keeper that exited normally may have found no server. Then the trial has not failed.
-            failed = over.cause is not Cause.COMPLETED
-            raise HostGone(reason if said is None else f"{reason}; its last output: {said}", failed=failed)
-        raise HostGone(reason, failed=over.cause in _OF_ITS_OWN)
+            completed = over.cause is Cause.COMPLETED
+            cause = base.Cause.INFRASTRUCTURE if completed else base.Cause.USER_ERROR
+            raise HostGone(reason if said is None else f"{reason}; its last output: {said}", cause)
+        raise HostGone(reason, _CAUSES.get(over.cause, base.Cause.INFRASTRUCTURE))
 
     def heard(self) -> None:
         """Record that the pod's keeper has called."""
         self.spoken = True
 
-    def verdict(self) -> str | None:
-        """Return a sentence that says by how much the pod's trial exceeded ``activeDeadline``, or None.
+    def verdict(self) -> HostGone | None:
+        """Return by how much the pod's trial exceeded ``activeDeadline``, or None.
 
         The server may know this before the cluster reports it.
         """
         if (ending := self._seen().ending) is not None:
-            return ending.reason
+            return HostGone(ending.reason, base.Cause.TIMEOUT)
         limit = self._config.deadline
         if limit is None or self._made_at is None:
             return None
         seconds = limit.total_seconds()
         if asyncio.get_running_loop().time() - self._made_at < seconds:
             return None
-        return f"the Job {self.keeper_id} ran longer than its activeDeadlineSeconds of {math.ceil(seconds)} s"
+        allowed = f"its activeDeadlineSeconds of {math.ceil(seconds)} s"
+        return HostGone(f"the Job {self.keeper_id} ran longer than {allowed}", base.Cause.TIMEOUT)
 
     async def _end(self) -> Over:
         """Wait until the pod has ended, and return how it ended."""

@@ -194,9 +194,9 @@ class OwnPods(PodQueue):
             self._take(job_id)
             self._put(
                 [
-                    never_started(job_id, str(gone))
+                    never_started(job_id, str(gone), gone.cause)
                     if gone.failed
-                    else JobLost(job_id=job_id, reason=str(gone))
+                    else JobLost(job_id=job_id, reason=str(gone), cause=gone.cause)
                 ]
             )
 
@@ -290,7 +290,7 @@ class SharedPods(PodQueue):
         if self._failed >= FAILURES and self._jobs:
             job_id = next(iter(self._jobs))
             self._take(job_id)
-            self._put([never_started(job_id, str(gone))])
+            self._put([never_started(job_id, str(gone), gone.cause)])
             self._failed = 0
         self.explain(keeper_id, f"waits for another pod: {gone}")
         if self._pause is None:

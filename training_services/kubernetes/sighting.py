@@ -40,14 +40,17 @@ LONGEST = 500  # characters of a message that are shown
 UNPULLED = {"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError"}
 BACKED_OFF = {"ImagePullBackOff"}  # its message is less informative than that of the failure before
 UNSTARTED = {"StartError", "ContainerCannotRun"}
-# reasons in a pod's status which say that kubelet or the control plane has ended the pod -> text for users
-EVICTED = {
-    "Evicted": "was evicted from",
+# reasons in a pod's status which say that the pod had to leave a working node -> text for users
+PREEMPTED = {
     "Preempting": "made room for a more important pod on",
     "Preempted": "made room for a more important pod on",
     "Terminated": "was ended by the shutdown of",
     "Shutdown": "was ended by the shutdown of",
     "NodeShutdown": "was ended by the shutdown of",
+}
+# reasons in a pod's status which say that kubelet or the control plane has ended the pod -> text for users
+EVICTED = PREEMPTED | {
+    "Evicted": "was evicted from",
     "NodeAffinity": "was refused by",
     "NodePorts": "was refused by",
     "UnexpectedAdmissionError": "was refused by",
@@ -71,7 +74,8 @@ class Cause(enum.Enum):
     COMPLETED = "completed"
     FAILED = "failed"  # its container ended by itself with an exit code other than 0
     OUT_OF_MEMORY = "out of memory"
-    EVICTED = "evicted"  # the node or the cluster needed its resources, or refused it
+    PREEMPTED = "preempted"  # the cluster ended a sound pod, because it needed the resources or the node
+    EVICTED = "evicted"  # the node refused it, or ended it for exceeding a limit of its own
     DELETED = "deleted"
     DEADLINE = "deadline"
     NODE_LOST = "node lost"
@@ -328,9 +332,11 @@ def _taken(name: str, node: str | None, status: Mapping[str, Any]) -> Over | Non
         return Over(Cause.NODE_LOST, _said(f"the pod {name} was lost with {place}", said))
     if reason in EVICTED or reason.startswith("OutOf"):
         how = EVICTED.get(reason, "was refused by")
-        return Over(Cause.EVICTED, _said(f"the pod {name} {how} {place}", status))
+        # Since Kubernetes 1.26, kubelet does not set the condition if the pod exceeded a limit of its own.
+        cause = Cause.PREEMPTED if target or reason in PREEMPTED else Cause.EVICTED
+        return Over(cause, _said(f"the pod {name} {how} {place}", status))
     left = DISRUPTED.get(_text(target.get("reason")))
-    return None if left is None else Over(Cause.EVICTED, _said(f"the pod {name} {left} {place}", target))
+    return None if left is None else Over(Cause.PREEMPTED, _said(f"the pod {name} {left} {place}", target))
 
 
 def _waiting(node: str | None, status: Mapping[str, Any], before: PodSight | None) -> tuple[str, bool]:

@@ -9,8 +9,9 @@ The file has these lines::
 
     shim <pid> <start time> <boot id>          or: aborted <boot id>
     started <pid of the command> <unix seconds> <seconds since the boot>
-    exit <code or -> <signal or -> <bytes in .nni/metrics> <1: a stop has ended it, 2: its lease, or 0> \
-<unix seconds> <pids that could not be killed, with commas, or -> <one sentence, or nothing>
+    exit <code or -> <signal or -> <bytes in .nni/metrics> <1: a stop has ended it, 2: its lease, \
+3: the kernel, for lack of memory, or 0> <unix seconds> <pids that could not be killed, with commas, or -> \
+<one sentence, or nothing>
 or  failed <unix seconds> <why the command could not be started>
 
 The times of one attempt come from a steady clock that was set to the host's time when the shim began. Later
@@ -42,20 +43,23 @@ class Exit:
     """How the command of an attempt ended.
 
     ``signalled``: a stop has ended the command. ``lapsed``: the command was ended because its lease had
-    expired.
+    expired. ``out_of_memory``: the kernel has killed the command for lack of memory.
     """
 
-    __slots__ = ("at", "code", "lapsed", "message", "signal", "signalled", "size", "survivors")
+    __slots__ = (
+        "at", "code", "lapsed", "message", "out_of_memory", "signal", "signalled", "size", "survivors",
+    )  # fmt: skip
 
     def __init__(
         self, code: int | None, signal: int | None, size: int, *, signalled: bool, at: float,
-        lapsed: bool = False, survivors: tuple[int, ...] = (), message: str = "",
+        lapsed: bool = False, out_of_memory: bool = False, survivors: tuple[int, ...] = (), message: str = "",
     ) -> None:  # fmt: skip
         self.code = code
         self.signal = signal
         self.size = size
         self.signalled = signalled
         self.lapsed = lapsed
+        self.out_of_memory = out_of_memory
         self.at = at
         self.survivors = survivors
         self.message = message
@@ -67,7 +71,7 @@ class Exit:
             "-" if self.code is None else str(self.code),
             "-" if self.signal is None else str(self.signal),
             str(self.size),
-            "2" if self.lapsed else "1" if self.signalled else "0",
+            "3" if self.out_of_memory else "2" if self.lapsed else "1" if self.signalled else "0",
             f"{self.at:.6f}",
             ",".join(map(str, self.survivors)) or "-",
             message,
@@ -208,6 +212,7 @@ def _add(claim: Claim, line: str) -> None:
             int(words[2]),
             signalled=words[3] == "1",
             lapsed=words[3] == "2",
+            out_of_memory=words[3] == "3",
             at=float(words[4]),
             survivors=() if words[5] == "-" else tuple(map(int, words[5].split(","))),
             message=words[6],

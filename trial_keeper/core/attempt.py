@@ -165,6 +165,24 @@ class Attempt:
         ``size``: number of bytes in the metrics file. ``at``: time of the end if the claim file does not
         state it. ``here``: the attempt ran in the present boot of the host, so the metrics file is complete.
         """
+        final = self._end(size=size, at=at, here=here)
+        cause = self._cause_of(final["reason"])
+        if cause is not None:
+            final["cause"] = cause
+        return final
+
+    def _cause_of(self, reason: str | None) -> str | None:
+        """Return the cause of an end with this reason; None if the reason and the exit code show it."""
+        if self.evicted and reason == wire.HOST_LOST:
+            return wire.PREEMPTED
+        found = self.exit
+        if found is None or reason != "exited":
+            return None
+        if found.out_of_memory:
+            return wire.OUT_OF_MEMORY
+        return wire.INFRASTRUCTURE if found.signalled else None  # somebody else has stopped the shim
+
+    def _end(self, *, size: int, at: float, here: bool) -> Final:
         found = self.exit
         final: Final = {
             "reason": self.verdict,
@@ -216,7 +234,7 @@ class Attempt:
         final = self.final
         if final is not None and self.position < final["n"] and self.acked < final["n"]:
             self.final = {
-                **final, "reason": wire.HOST_LOST, "n": self.position,
+                **final, "reason": wire.HOST_LOST, "n": self.position, "cause": wire.INFRASTRUCTURE,
                 "message": f"{final['n'] - self.position} metrics were lost on disk after the attempt's end",
             }  # fmt: skip
 

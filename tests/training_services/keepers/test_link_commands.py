@@ -52,7 +52,7 @@ def test_a_directory_made_anew_loses_the_jobs_of_the_old_one(rig: Rig) -> None:
     rig.sync()
     rig.acknowledge(0)
     events, answer = rig.sync(instance="i2", all=True)
-    assert [type(event) for event in events] == [JobLost, JobLost, KeeperBound]
+    assert tuple(map(type, events)) == (JobLost, JobLost, KeeperBound)
     assert answer["cmds"] == []
     placed = rig.link.jobs.order_start("x-ccccc-1", "ccccc", gpus=(), start=START)
     assert (placed.cmd_seq, placed.place.instance) == (1, "i2")

@@ -15,6 +15,7 @@ from tests.training_services.keepers.link_rig import (
     payload,
 )
 from training_services.base import (
+    Cause,
     EndReason,
     FrameSkipped,
     JobEnded,
@@ -88,6 +89,16 @@ def test_an_end_with_fewer_frames_than_are_here_is_taken_with_a_note(rig: Rig) -
     rig.sync({job: attempt(frames=[payload(0), payload(1)])})
     events, _ = rig.sync({job: attempt(first=1, final=final(1))})
     assert [type(event) for event in events] == [JobNoted, JobEnded]
+
+
+def test_the_keepers_cause_is_in_the_end(rig: Rig) -> None:
+    job, other = rig.start().job_id, rig.start("x-bbbbb-1").job_id
+    rig.acknowledge(2)
+    killed = {**final(0, code=137), "cause": wire.OUT_OF_MEMORY}
+    evicted = {**final(0, wire.HOST_LOST, None), "cause": wire.PREEMPTED}
+    events, _ = rig.sync({job: attempt(final=killed), other: attempt(final=evicted)})
+    found = [event.cause for event in events if isinstance(event, JobEnded | JobLost)]
+    assert found == [Cause.OUT_OF_MEMORY, Cause.PREEMPTED]
 
 
 def test_a_lost_host_is_a_lost_job(rig: Rig) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.trial_keeper.core.rig import JOB, Rig, final, report, running, start, stop
@@ -82,6 +84,30 @@ def test_a_sealed_file_that_has_shrunk(rig: Rig, acked: int, reason: str) -> Non
     rig.start()
     rig.greet(acks={JOB: acked})
     assert final(rig)["reason"] == reason
+    assert final(rig).get("cause") == (wire.INFRASTRUCTURE if reason == wire.HOST_LOST else None)
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        ({"code": 1}, None),
+        ({"code": 137, "out_of_memory": True}, wire.OUT_OF_MEMORY),
+        ({"code": None, "signalled": True}, wire.INFRASTRUCTURE),  # not by the keeper
+    ],
+)
+def test_an_exit_has_the_cause_that_only_the_keeper_knows(
+    rig: Rig, how: dict[str, Any], cause: str | None
+) -> None:
+    running(rig)
+    rig.exit(JOB, **how)
+    assert (final(rig)["reason"], final(rig).get("cause")) == ("exited", cause)
+
+
+def test_an_ordered_stop_has_no_cause(rig: Rig) -> None:
+    running(rig)
+    rig.order(stop(2, JOB))
+    rig.exit(JOB, None, signalled=True)
+    assert "cause" not in final(rig)
 
 
 def test_a_stop_before_the_claim_aborts_it(rig: Rig) -> None:

@@ -97,6 +97,9 @@ def test_on_a_host_that_ends_everything_is_stopped_and_counts_as_lost(rig: Rig) 
         "exp-stopped-1": ("stopped", None),
         "exp-over-1": ("exited", None),
     }
+    finals = [record["final"] for record in rig.journal if record["k"] == "final"]
+    assert {each.get("cause") for each in finals if each["reason"] == "host_lost"} == {"preempted"}
+    assert {each.get("cause") for each in finals if each["reason"] != "host_lost"} == {None}
     while rig.left is None:
         entries = rig.call()["attempts"]
         rig.answer(done=[job for job, entry in entries.items() if entry["final"] is not None])
