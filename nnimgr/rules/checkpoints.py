@@ -136,7 +136,7 @@ def _reported(state: ExperimentState, fact: f.CheckpointReported, r: f.Recorded)
     job.recorded += 1
     job.left = fact.asked
     trial = trial_touched(state, job.trial_id, fact)
-    trial.lost_attempts = 0  # the trial makes progress in spite of its losses
+    trial.lost_attempts = trial.preempted_attempts = 0  # the trial makes progress in spite of its losses
     if fact.usable and job.placed is not None and not state.limits.multi_phase:
         trial.checkpoints.append(_checkpoint(trial, job, job.placed.place, fact))
         _retain(state, trial)

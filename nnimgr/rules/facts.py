@@ -28,6 +28,7 @@ from nnimgr.rules.terms import (
     TunerTraits,
 )
 from training_services.base import (
+    Cause,
     CheckpointReported,
     CheckpointsPruned,
     EndReason,
@@ -60,6 +61,7 @@ __all__ = [
     "AlgorithmFailed",
     "AlgorithmRecovered",
     "AttemptDue",
+    "Cause",
     "CheckpointReported",
     "CheckpointsPruned",
     "ConfigChanged",
@@ -351,8 +353,9 @@ class AttemptDue:
     """Fact: the trial gets another attempt at ``due_at``. ``reason``: why the previous attempt does not
     count.
 
-    ``lost``: the previous attempt was lost with its machine. ``failed``: the command of the previous attempt
-    failed. A trial has limited numbers of lost and of failed attempts. ``origin``: checkpoint from which the
+    ``cause``: cause of the previous attempt's failure or loss; None: it neither failed nor was lost.
+    ``lost``, ``failed``: the retry counts as one after a loss, or as one after a user error. A trial has
+    limited numbers of both. Any other retry counts for its cause alone. ``origin``: checkpoint from which the
     new attempt continues; None: it starts from the beginning. ``rolled_back``: number of intermediate results
     after the origin, which no longer count because the attempt reports them again.
     """
@@ -365,6 +368,7 @@ class AttemptDue:
     failed: bool = False
     origin: Origin | None = None
     rolled_back: int = 0
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -422,6 +426,7 @@ class TrialEnded:
     ``stand_in``: JSON text of the result that the tuner gets, because the trial has no usable result.
     ``untried``: the system canceled the trial, not a user, so its parameter set may be suggested again.
     ``failure``: how the command failed, without details; equal texts mean that two trials failed alike.
+    ``cause``: cause of the last attempt's failure or loss if the trial has failed.
     """
 
     trial_id: str
@@ -430,6 +435,7 @@ class TrialEnded:
     stand_in: str | None = None
     untried: bool = False
     failure: str | None = None
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

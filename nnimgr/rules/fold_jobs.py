@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.causes import cause_of
 from nnimgr.rules.checkpoints import drop_origin, give_up_host
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.phases import take_final, waiting_reason
@@ -122,7 +123,7 @@ def _stop_ordered(state: ExperimentState, fact: f.StopOrdered, r: f.Recorded) ->
 def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     trial = trial_touched(state, job.trial_id, fact)
-    job.ended = fact
+    job.ended, job.cause = fact, cause_of(fact, stopped=job.stop is not None)
     if fact.reason is f.EndReason.CHECKPOINT_LOST:
         drop_origin(trial)
     job.ended_at = max(fact.ended_at, job.started_at or fact.ended_at)  # a host's clock can be set back
@@ -139,7 +140,7 @@ def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
 def _job_lost(state: ExperimentState, fact: f.JobLost, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     trial = trial_touched(state, job.trial_id, fact)
-    job.lost, job.ended_at = fact.reason, r.at
+    job.lost, job.cause, job.ended_at = fact.reason, fact.cause, r.at
     if job.started_at is not None and trial.running_since is not None:
         job.ended_at = job.started_at + (r.at - trial.running_since)  # by the clock of the host
     _close(state, job, trial, r)

@@ -220,6 +220,9 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
     trial = trial_touched(state, fact.trial_id, fact)
     trial.lost_attempts += fact.lost
     trial.failed_attempts += fact.failed
+    if not (fact.lost or fact.failed):
+        trial.memory_attempts += fact.cause is f.Cause.OUT_OF_MEMORY
+        trial.preempted_attempts += fact.cause is f.Cause.PREEMPTED
     trial.attempt, trial.due_at = fact.attempt, fact.due_at
     trial.reason = f"waits for a new attempt: {fact.reason}"
     trial.closed_job = trial.started_at = trial.running_since = None

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from nnimgr.objectives import objectives_of
 from nnimgr.rules.facts import (
+    Cause,
     DrainReason,
     ExperimentStatus,
     JobEnded,
@@ -106,6 +107,7 @@ class JobState:
     )
     ended: JobEnded | None = None
     lost: str | None = None
+    cause: Cause | None = None  # of the attempt's failure or loss
     ended_at: datetime | None = None
 
     @property
@@ -153,6 +155,8 @@ class TrialState:
     due_at: datetime | None = None
     lost_attempts: int = 0
     failed_attempts: int = 0
+    memory_attempts: int = 0  # retries after a lack of memory, unless they count as failed attempts
+    preempted_attempts: int = 0
     job_id: str | None = None  # job of the open attempt
     closed_job: str | None = None  # job of an ended attempt, until the next step is decided
     target: StopKind | None = None

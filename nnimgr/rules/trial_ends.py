@@ -10,6 +10,7 @@ from signal import Signals
 
 from nnimgr.objectives import DEFAULT, fault_of
 from nnimgr.rules import facts as f
+from nnimgr.rules.causes import LOSSES, counted_as, retries
 from nnimgr.rules.checkpoints import recovery_point, where_it_continues
 from nnimgr.rules.experiment_status import time_is_up
 from nnimgr.rules.state import (
@@ -60,9 +61,9 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
         return _again(state, trial, "its checkpoint cannot be used any more", due_at=now)
     job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
     end = job.ended if job else None
-    if end is not None and end.reason is f.EndReason.EXITED:
-        if not (job is not None and job.left and end.exit_code == 0):
-            return _exited(state, trial, end, now)
+    if job is not None and end is not None and end.reason is f.EndReason.EXITED and job.cause not in LOSSES:
+        if not (job.left and end.exit_code == 0):
+            return _exited(state, trial, end, job.cause, now)
     if trial.target is not None:
         reason = trial.target_reason
         if job is not None and job.lost is not None:
@@ -70,18 +71,20 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
         return _interrupted(state, trial, trial.target, reason)
     if job is not None and job.placed is not None and job.placed.place.keeper_id in state.forsaken:
         return _again(state, trial, REMOVED, due_at=now)
-    if end is not None and end.reason in (f.EndReason.STOPPED, f.EndReason.EXITED):
-        return _again(state, trial, "a user resumed the trial while it was being paused", due_at=now)
-    if end is not None and end.reason is f.EndReason.CHECKPOINT_LOST:
+    if job is None or end is None or job.cause in LOSSES:
+        return _retry(state, trial, job, now)
+    if end.reason is f.EndReason.CHECKPOINT_LOST:
         return _again(state, trial, end.message or "its checkpoint is missing", due_at=now)
-    if end is not None and end.reason is not f.EndReason.LEASE:
-        reason = end.message or "its command could not be started"
-        return _failed(state, trial, reason, failure=reason)
-    return _retry(state, trial, job, now)
+    if job.cause is None:
+        return _again(state, trial, "a user resumed the trial while it was being paused", due_at=now)
+    reason = end.message or "its command could not be started"
+    return _failed(state, trial, reason, job.cause, failure=reason)
 
 
-def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded, now: datetime) -> f.Fact:
-    if end.exit_code == 0:
+def _exited(
+    state: ExperimentState, trial: TrialState, end: f.JobEnded, cause: f.Cause | None, now: datetime
+) -> f.Fact:
+    if cause is None:
         fault = fault_of_result(state, trial)
         unusable = trial.final_text is not None and trial.final_value is None
         return f.TrialEnded(
@@ -90,22 +93,28 @@ def _exited(state: ExperimentState, trial: TrialState, end: f.JobEnded, now: dat
             reason="exited with code 0" if fault is None else fault,
             stand_in=_stand_in(state) if unusable else None,
         )
-    reason = _cause(state, end)
-    again = trial.failed_attempts < state.limits.max_failed_attempts
+    reason = _sentence(state, end)
+    before, most = retries(state.limits, trial, cause)
+    again = most is None or before < most
     if again and trial.target is None and not time_is_up(state, now):
-        due_at = now + _pause(trial.failed_attempts)
-        return _again(state, trial, reason, due_at=due_at, failed=True)
+        return _again(state, trial, reason, due_at=now + _pause(before), cause=cause)
     if again and trial.target is f.StopKind.PAUSE:
         why = f"{trial.target_reason}; its attempt failed meanwhile: {reason}"
         return _interrupted(state, trial, trial.target, why)
-    if trial.failed_attempts:
-        reason += f"; it has failed {trial.failed_attempts + 1} times"
+    if before:
+        own = counted_as(state.limits, cause) is f.Cause.OUT_OF_MEMORY
+        reason += f"; it {'ran out of memory' if own else 'has failed'} {before + 1} times"
     message, _, _ = (end.message or "").partition(":")  # only the type of an exception, not its details
-    return _failed(state, trial, reason, failure=f"{end.exit_code}/{end.signal}/{message}")
+    return _failed(state, trial, reason, cause, failure=f"{end.exit_code}/{end.signal}/{message}")
 
 
 def _failed(
-    state: ExperimentState, trial: TrialState, reason: str, *, failure: str | None = None
+    state: ExperimentState,
+    trial: TrialState,
+    reason: str,
+    cause: f.Cause | None,
+    *,
+    failure: str | None = None,
 ) -> f.TrialEnded:
     stand_in = _stand_in(state)
     if stand_in is not None:
@@ -113,7 +122,12 @@ def _failed(
     elif state.limits.on_failure is not f.OnFailure.SKIP:
         reason += "; the tuner gets no penalty (the worst result so far), since there is no result yet"
     return f.TrialEnded(
-        trial_id=trial.id, status=f.TrialStatus.FAILED, reason=reason, stand_in=stand_in, failure=failure
+        trial_id=trial.id,
+        status=f.TrialStatus.FAILED,
+        reason=reason,
+        stand_in=stand_in,
+        failure=failure,
+        cause=cause,
     )
 
 
@@ -133,7 +147,7 @@ def _stand_in(state: ExperimentState) -> str | None:
     return None if value is None else json.dumps(value)
 
 
-def _cause(state: ExperimentState, end: f.JobEnded) -> str:
+def _sentence(state: ExperimentState, end: f.JobEnded) -> str:
     """Return why an attempt failed, as a sentence with its exit code or signal and the last line of its
     stderr.
     """
@@ -186,11 +200,16 @@ def _signal_name(number: int) -> str:
 
 
 def _retry(state: ExperimentState, trial: TrialState, job: JobState | None, now: datetime) -> f.Fact:
+    cause = (job.cause if job else None) or f.Cause.INFRASTRUCTURE
     why = (job.lost if job else None) or "its host ended the trial because the server was silent for too long"
-    if trial.lost_attempts >= state.limits.max_lost_attempts:
-        times = "once" if not trial.lost_attempts else f"{trial.lost_attempts + 1} times, the last time"
-        return _failed(state, trial, f"its infrastructure was lost {times}: {why}")
-    return _again(state, trial, why, due_at=now + _pause(trial.lost_attempts), lost=True)
+    if job is not None and job.ended is not None and job.ended.reason is not f.EndReason.LEASE:
+        why = _sentence(state, job.ended)
+    before, most = retries(state.limits, trial, cause)
+    if most is not None and before >= most:
+        times = "once" if not before else f"{before + 1} times, the last time"
+        what = "it was preempted" if cause is f.Cause.PREEMPTED else "its infrastructure was lost"
+        return _failed(state, trial, f"{what} {times}: {why}", cause)
+    return _again(state, trial, why, due_at=now + _pause(before), cause=cause)
 
 
 def _again(
@@ -199,10 +218,13 @@ def _again(
     reason: str,
     *,
     due_at: datetime,
-    lost: bool = False,
-    failed: bool = False,
+    cause: f.Cause | None = None,
 ) -> f.AttemptDue:
-    """Return the trial's next attempt, which continues from its newest usable checkpoint."""
+    """Return the trial's next attempt, which continues from its newest usable checkpoint.
+
+    ``cause``: cause of the previous attempt's failure or loss; None: the retry is not counted.
+    """
+    counted = None if cause is None else counted_as(state.limits, cause)
     point = recovery_point(state, trial)
     if trial.checkpoints or trial.origin is not None:
         reason += f"; {where_it_continues(trial, point)}"
@@ -211,8 +233,9 @@ def _again(
         attempt=next_attempt(trial),
         due_at=due_at,
         reason=reason,
-        lost=lost,
-        failed=failed,
+        lost=counted is f.Cause.INFRASTRUCTURE,
+        failed=counted is f.Cause.USER_ERROR,
+        cause=cause,
         origin=None if point is None else point.origin,
         rolled_back=trial.intermediates - (0 if point is None else point.origin.reports),
     )

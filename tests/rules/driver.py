@@ -164,6 +164,8 @@ class Life:
         reason: f.EndReason = f.EndReason.EXITED,
         signal: int | None = None,
         acked: int | None = None,
+        message: str | None = None,
+        cause: f.Cause | None = None,
     ) -> list[f.Fact]:
         return self.take(
             f.JobEnded(
@@ -174,6 +176,8 @@ class Life:
                 metrics=0,
                 acked_cmd=self.cmd_seq if acked is None else acked,
                 ended_at=self.now,
+                message=message,
+                cause=cause,
             )
         )
 

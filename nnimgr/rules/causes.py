@@ -1,0 +1,45 @@
+"""Causes for which attempts fail or are lost, and the number of retries that a trial has for each cause."""
+
+from __future__ import annotations
+
+from nnimgr.rules.facts import Cause, EndReason, JobEnded, Limits
+from nnimgr.rules.state import TrialState
+
+__all__ = ["LOSSES", "cause_of", "counted_as", "retries"]
+
+# The command is not to blame, so the tuner hears of the trial only when no retry is left.
+LOSSES = frozenset({Cause.INFRASTRUCTURE, Cause.PREEMPTED})
+
+
+def cause_of(end: JobEnded, *, stopped: bool) -> Cause | None:
+    """Return the cause of an attempt's failure; None if the attempt has not failed.
+
+    ``stopped``: the core had ordered the attempt to stop.
+    """
+    match end.reason:
+        case EndReason.EXITED if end.exit_code != 0:
+            return end.cause or Cause.USER_ERROR
+        case EndReason.NEVER_STARTED if not stopped:
+            return end.cause or Cause.USER_ERROR
+        case EndReason.LEASE:
+            return Cause.INFRASTRUCTURE
+    return None
+
+
+def counted_as(limits: Limits, cause: Cause) -> Cause:
+    """Return the cause whose number of retries also limits the retries for ``cause``."""
+    if cause is Cause.TIMEOUT or (cause is Cause.OUT_OF_MEMORY and limits.max_memory_attempts is None):
+        return Cause.USER_ERROR
+    return cause
+
+
+def retries(limits: Limits, trial: TrialState, cause: Cause) -> tuple[int, int | None]:
+    """Return the number of retries that the trial has had for this cause, and the maximum; None: no limit."""
+    match counted_as(limits, cause):
+        case Cause.PREEMPTED:
+            return trial.preempted_attempts, limits.max_preempted_attempts
+        case Cause.INFRASTRUCTURE:
+            return trial.lost_attempts, limits.max_lost_attempts
+        case Cause.OUT_OF_MEMORY:
+            return trial.memory_attempts, limits.max_memory_attempts
+    return trial.failed_attempts, limits.max_failed_attempts
