@@ -391,8 +391,7 @@ class _Shim:
             claim.Exit(
                 code, number, os.fstat(self._metrics).st_size,
                 signalled=self._stopping, lapsed=self._lapsed, out_of_memory=out_of_memory,
-                at=self._booted_at + _up(), survivors=survivors, message=message,
-            ).line()
+                at=self._booted_at + _up(), survivors=survivors, message=message).line()
         )  # fmt: skip
 
     def _last_words(self) -> str:

@@ -15,11 +15,12 @@ from pydantic.alias_generators import to_camel
 
 from nnimgr.api import models
 from nnimgr.api.trial_paths import TrialPaths
-from nnimgr.rules.facts import MetricReported, Recorded
+from nnimgr.rules.facts import MetricReported, Recorded, TrialStatus
 from nnimgr.rules.state import trial_of_job
 from nnimgr.store.annotations import NO_ANNOTATION
 from nnimgr.store.checkpoints import CheckpointRow
-from nnimgr.store.reader import ExperimentReader, JobRow, TrialRow, TrialSet
+from nnimgr.store.jobs import JobRow
+from nnimgr.store.reader import ExperimentReader, TrialRow, TrialSet
 from nnimgr.store.trial_metrics import MetricRow
 from nnimgr.store.without_result import is_without_result
 
@@ -42,17 +43,19 @@ def trials_fields(
     config = reader.experiment().config
     sets, keepers = reader.sets(rows), trial_paths.keepers(reader, rows)
     annotations = reader.annotations([row.trial_id for row in rows])
+    causes = reader.causes({row.trial_id: row.attempt for row in rows if row.status is TrialStatus.FAILED})
     for row in rows:
         annotation = annotations.get(row.trial_id, NO_ANNOTATION)
         yield _trial_fields(row, sets[row.trial_id], config) | {
             "log_path": trial_paths.log_path(row, keepers.get(row.trial_id)),
             "user_note": annotation.note,
             "tags": list(annotation.tags),
+            "cause": causes.get(row.trial_id),
         }
 
 
 def _trial_fields(row: TrialRow, sets: Sequence[TrialSet], config: Mapping[str, Any]) -> dict[str, Any]:
-    derived = ("id", "sets", "log_path", "no_result", "user_note", "tags")
+    derived = ("id", "sets", "log_path", "no_result", "user_note", "tags", "cause")
     fields = {name: getattr(row, name) for name in models.Trial.model_fields if name not in derived}
     several = [_set_of(held) for held in sets] if len(sets) > 1 else None
     without = is_without_result(

@@ -22,7 +22,8 @@ from nnimgr.api.shutdown import Shutdown
 from nnimgr.api.trial_paths import TrialPaths
 from nnimgr.core.managing.manager import NNIManager
 from nnimgr.core.running.runner import ExperimentRunner
-from nnimgr.store.reader import ExperimentReader, JobRow
+from nnimgr.store.jobs import JobRow
+from nnimgr.store.reader import ExperimentReader
 from nnimgr.tensorboard.tasks import TensorBoards
 from training_services.base import FileListing, TrainingService
 from training_services.keepers.host import KeeperFiles, attempt_folder

@@ -15,7 +15,8 @@ from nnimgr.api.trial_paths import TrialPaths
 from nnimgr.config import read_canonical
 from nnimgr.config.shared_storage import shared_folder
 from nnimgr.core.managing.folder import Surroundings
-from nnimgr.store.reader import ExperimentReader, JobRow, TrialRow
+from nnimgr.store.jobs import JobRow
+from nnimgr.store.reader import ExperimentReader, TrialRow
 from nnimgr.tensorboard.process import Interpreter
 from nnimgr.tensorboard.tasks import MOST_TRIALS, Place, Task, TensorBoardRefused
 from nnimgr.tensorboard.trials import FOLDERS, LoggedTrial

@@ -46,11 +46,12 @@ def _create_annotations_and_views(connection: Connection) -> None:
         table.create(connection, checkfirst=True)
 
 
-def _add_checkpoints(connection: Connection) -> None:
+def _add_checkpoints_and_causes(connection: Connection) -> None:
     checkpoints.create(connection, checkfirst=True)
-    columns = {row[1] for row in connection.exec_driver_sql("PRAGMA table_info(metrics)")}
-    if "ran_in" not in columns:
-        connection.exec_driver_sql("ALTER TABLE metrics ADD COLUMN ran_in INTEGER")
+    for table, column, kind in (("metrics", "ran_in", "INTEGER"), ("jobs", "cause", "VARCHAR(16)")):
+        columns = {row[1] for row in connection.exec_driver_sql(f"PRAGMA table_info({table})")}
+        if column not in columns:
+            connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
 
 
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (
@@ -59,7 +60,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _index_further_sets,
     _index_facts_by_trial,
     _create_annotations_and_views,
-    _add_checkpoints,
+    _add_checkpoints_and_causes,
 )
 
 

@@ -22,6 +22,7 @@ from nnimgr.store.bulk import like_pattern
 from nnimgr.store.checkpoints import CheckpointQueries
 from nnimgr.store.counted_metrics import CountedMetrics, Final
 from nnimgr.store.errors import empty_database
+from nnimgr.store.jobs import JobQueries
 from nnimgr.store.older import reason_of
 from nnimgr.store.rows import from_us, read_fact
 from nnimgr.store.trial_metrics import MetricRow
@@ -75,24 +76,6 @@ class TrialRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow:
-    job_id: str
-    trial_id: str
-    attempt: int
-    keeper_id: str | None
-    gpus: list[int] | None
-    placed_at: datetime | None
-    started_at: datetime | None
-    pid: int | None
-    ended_at: datetime | None
-    end_reason: str | None
-    exit_code: int | None
-    signal: int | None
-    frames: int
-    message: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSet:
     """Parameter set of a trial. Only multi-phase trials have several sets. ``parameters``: JSON text.
 
@@ -136,17 +119,16 @@ _CONVERT: Mapping[str, Any] = {
     "config": json.loads,
     "search_space": json.loads,
     "counts": json.loads,
-    "gpus": lambda text: None if text is None else json.loads(text),
     "drain": lambda text: None if text is None else f.DrainReason(text),
     "source": f.SuggestionSource,
     **dict.fromkeys(
-        ("created_at", "ended_at", "started_at", "placed_at", "active_since", "at"),
+        ("created_at", "ended_at", "started_at", "active_since", "at"),
         from_us,
     ),
 }
 
 
-class ExperimentReader(CountedMetrics, AnnotationQueries, CheckpointQueries, ViewQueries):
+class ExperimentReader(CountedMetrics, AnnotationQueries, CheckpointQueries, JobQueries, ViewQueries):
     """Queries of one experiment's database. Thread-safe.
 
     The methods raise FileNotFoundError if there is no database, and StoreError if it cannot be read.
@@ -226,12 +208,6 @@ class ExperimentReader(CountedMetrics, AnnotationQueries, CheckpointQueries, Vie
         table = schema.trials
         rows = self._rows(self._of(table).where(table.c.trial_id.in_(trial_ids)), _trial)
         return {row.trial_id: row for row in rows}
-
-    def jobs(self, trial_id: str) -> list[JobRow]:
-        """Return the attempts of a trial, oldest first."""
-        table = schema.jobs
-        query = self._of(table).where(table.c.trial_id == trial_id).order_by(table.c.attempt)
-        return self._rows(query, lambda row: JobRow(**_convert(row)))
 
     def keepers(self, rows: Sequence[TrialRow]) -> dict[str, str]:
         """Return trial id -> id of the keeper of the trial's latest attempt. Ignore attempts that have

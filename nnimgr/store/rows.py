@@ -267,6 +267,7 @@ def _job_row(key: str, job: JobState) -> Row:
         end.signal if end else None,
         job.recorded - job.base,
         end.message if end else job.lost or job.waiting,
+        str(job.cause) if job.cause else None,
     )
 
 

@@ -171,6 +171,7 @@ jobs = _table(
     Column("signal", Integer),
     Column("frames", Integer, nullable=False),
     Column("message", Text),
+    Column("cause", String(16)),  # of a failure or loss; NULL also if an earlier version has stored it
     PrimaryKeyConstraint("experiment_id", "job_id"),
     Index("job_by_trial", "experiment_id", "trial_id", "attempt"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ KILLED = "killed for lack of memory: the limit is 512 MiB"
 EVICTED = "the pod made room for a more important pod"
 
 
-def life_of_one(**limits: int) -> Life:
+def life_of_one(**limits: Any) -> Life:
     life = Life(trial_concurrency=1, max_trial_number=1, **limits)
     life.start(0)
     return life

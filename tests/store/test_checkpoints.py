@@ -119,12 +119,14 @@ async def test_a_database_of_the_version_before_is_read_and_then_migrated(
     await writer.close()
     with contextlib.closing(sqlite3.connect(database_path(tmp_path))) as database:
         database.executescript(
-            "DROP TABLE checkpoints; ALTER TABLE metrics DROP COLUMN ran_in; PRAGMA user_version = 5;"
+            "DROP TABLE checkpoints; ALTER TABLE metrics DROP COLUMN ran_in; "
+            "ALTER TABLE jobs DROP COLUMN cause; PRAGMA user_version = 5;"
         )
     with contextlib.closing(ExperimentReader(tmp_path)) as reader:
         assert reader.checkpoints(life.trial(0)) == []
         assert reader.facts(limit=1000) == life.log
         assert [row.value for row in reader.metrics()] == [0.5]
+        assert [row.cause for row in reader.jobs(life.trial(0))] == [None]
     again = ExperimentWriter(tmp_path)
     assert await again.open() == life.state
     life.take(f.JobLost(job_id=life.job(0), reason="gone"))
@@ -132,3 +134,4 @@ async def test_a_database_of_the_version_before_is_read_and_then_migrated(
     await again.close()
     with contextlib.closing(ExperimentReader(tmp_path)) as reader:
         assert reader.facts(limit=1000) == life.log
+        assert [row.cause for row in reader.jobs(life.trial(0))][:1] == [f.Cause.INFRASTRUCTURE]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, Field
 
 from nnimgr.api.models.base import First, JsonObject, Model, Request
-from nnimgr.rules.facts import SuggestionSource, TrialStatus
+from nnimgr.rules.facts import Cause, SuggestionSource, TrialStatus
 
 
 class Order(StrEnum):
@@ -85,6 +85,7 @@ class Trial(Model):
     user_note: str = Field(description="text that a user has added; empty: none")
     tags: list[str] = Field(description="tags that a user has added")
     no_result: str | None = Field(description="one sentence: why the trial SUCCEEDED without a usable result")
+    cause: Cause | None = Field(description="cause for which the trial has FAILED; null: unknown, not failed")
     final_value: float | None
     final_text: str | None = Field(description="JSON text of the final metric, as the trial wrote it")
     latest_value: float | None
@@ -112,6 +113,7 @@ class Job(Model):
     signal: int | None
     frames: int = Field(description="number of entries of the metrics file that the server has recorded")
     message: str | None
+    cause: Cause | None = Field(description="cause of the failure or loss; null: unknown, or none of both")
 
 
 class Checkpoint(Model):

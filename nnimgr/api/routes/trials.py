@@ -30,7 +30,8 @@ from nnimgr.api.models import Order
 from nnimgr.api.streams import TrialStream, until, whole
 from nnimgr.core.running.requests import FailedTrial, RequestRefused, UnknownTrial
 from nnimgr.rules.facts import TrialStatus
-from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader, JobRow, TrialRow
+from nnimgr.store.jobs import JobRow
+from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader, TrialRow
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
