@@ -51,7 +51,7 @@ class Progress:
     status: str = ""
     reason: str = ""
     best: float | None = None
-    failed: Mapping[str, Any] | None = None  # the last failed trial: sequence, id, reason
+    failed: Mapping[str, Any] | None = None  # the last failed trial: sequence, id, reason, cause
     stale: bool = False  # True: events have arrived that the profile does not include
     # Number of trials by status that have ended since the server sent ``profile``.
     ended_since: Counter[str] = field(default_factory=Counter)
@@ -216,7 +216,8 @@ class Progress:
         text = f"{name} {fields['status']}"
         if fields["status"] == "FAILED":
             sequence = "" if trial is None else trial.sequence
-            self.failed = {"sequence": sequence, "id": fields["trialId"], "reason": fields["reason"]}
+            shown = {"reason": fields["reason"], "cause": fields.get("cause")}
+            self.failed = {"sequence": sequence, "id": fields["trialId"], **shown}
         if fields["status"] != "SUCCEEDED":
             return f"{text}: {fields['reason']}"
         if trial is None or trial.final_text is None:

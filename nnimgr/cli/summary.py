@@ -14,6 +14,7 @@ from nnimgr.client.errors import ClientError
 __all__ = [
     "best_line",
     "best_with_time",
+    "cause_suffix",
     "counts_text",
     "failure_lines",
     "goal_of",
@@ -85,10 +86,16 @@ def last_failure(client: Client, profile: Mapping[str, Any]) -> Mapping[str, Any
     return dict(found[0]) if found else None
 
 
+def cause_suffix(trial: Mapping[str, Any]) -> str:
+    """Return the cause of a trial's failure for the text after its status; "" for a user error or none."""
+    cause = trial.get("cause")  # a server of an earlier version does not report it
+    return "" if cause in (None, "user_error") else f" ({cause.replace('_', ' ')})"
+
+
 def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
     """Return a line that says why a trial failed, and a line with the command that prints its output."""
     return [
-        f"Trial {trial['sequence']} ({trial['id']}) FAILED: {trial['reason']}",
+        f"Trial {trial['sequence']} ({trial['id']}) FAILED{cause_suffix(trial)}: {trial['reason']}",
         f"  See: nnictl log trial {experiment_id} -T {trial['sequence']} --file stderr",
     ]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from nnimgr.cli.progress import parameters_text
 from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.summary import best_with_time, counts_text, goal_of, result_text
+from nnimgr.cli.summary import best_with_time, cause_suffix, counts_text, goal_of, result_text
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, confirmed, shown_time
 from nnimgr.cli.times import duration_text
@@ -102,7 +102,8 @@ def _cause_lines(trials: list[dict[str, Any]], experiment_id: str) -> list[str]:
     by_cause: dict[tuple[str, str], list[int]] = {}
     for trial in reversed(trials):
         if trial["status"] == "FAILED" or trial.get("noResult"):
-            by_cause.setdefault((trial["status"], trial["reason"]), []).append(trial["sequence"])
+            status = f"{trial['status']}{cause_suffix(trial)}"
+            by_cause.setdefault((status, trial["reason"]), []).append(trial["sequence"])
     if not by_cause:
         return []
     lines = []

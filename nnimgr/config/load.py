@@ -169,7 +169,7 @@ def _build(reading: Reading, fields: dict[str, Any], service: Service | None) ->
     if fields.get("useAnnotation") is True:
         reading.fault(("useAnnotation",), "annotations in the trial's source are not supported since NNI 3.0")
         del fields["useAnnotation"]
-    if type(retries := fields.get("maxRetries")) is int:  # a single number applies to both causes of failures
+    if type(retries := fields.get("maxRetries")) is int:  # a single number is for both main causes
         fields["maxRetries"] = {"infrastructure": retries, "userError": retries}
     for role in ("tuner", "assessor"):
         arguments = _algorithm(fields, role).get("classArgs")

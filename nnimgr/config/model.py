@@ -132,6 +132,8 @@ class Retries(_Model):
 
     infrastructure: _Natural = _USUAL.max_lost_attempts  # retries after a machine or its keeper was lost
     user_error: _Natural = _USUAL.max_failed_attempts  # retries after the command failed
+    out_of_memory: _Natural | None = None  # retries after a lack of memory; None: they count as user errors
+    preempted: _Natural | None = None  # retries after the platform took the host away; None: unlimited
 
 
 class Checkpoints(_Model):
@@ -318,6 +320,8 @@ class ExperimentConfig(_Model):
             multi_phase=self.multi_phase,
             max_lost_attempts=retries.infrastructure,
             max_failed_attempts=retries.user_error,
+            max_memory_attempts=retries.out_of_memory,
+            max_preempted_attempts=retries.preempted,
             on_failure=self.on_failure or OnFailure.SKIP,
             failure_value=self.failure_value,
             fail_fast=FAIL_FAST if self.fail_fast is None else self.fail_fast,

@@ -161,7 +161,7 @@ class Limits:
     multi_phase: bool = False
     max_failed_attempts: int = 0  # most new attempts of a trial after its command failed
     max_memory_attempts: int | None = None  # after it ran out of memory; None: as after any other failure
-    max_preempted_attempts: int | None = None  # after its host was preempted
+    max_preempted_attempts: int | None = None  # after the platform took its host away
     on_failure: OnFailure = OnFailure.SKIP
     failure_value: float | Mapping[str, float] | None = None  # result for VALUE, or one per objective
     slot_held_for: timedelta = timedelta(minutes=10)  # then the slot of a silent trial is lent

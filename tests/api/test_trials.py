@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -27,6 +28,21 @@ async def trials(lab: Lab, query: str = "") -> tuple[int, list[dict[str, Any]]]:
     answer = await lab.client.get(f"{EXPERIMENT}/trials{query}")
     assert answer.status_code == 200, answer.text
     return answer.json()["total"], answer.json()["trials"]
+
+
+async def test_a_failed_trial_and_its_attempts_have_causes(lab: Lab) -> None:
+    limits = replace(lab.life.state.limits, max_failed_attempts=1)
+    lab.life.take(f.ConfigChanged(changes={}, limits=limits))
+    lab.life.start(0)
+    lab.life.end(0, None, signal=9, cause=f.Cause.OUT_OF_MEMORY)
+    lab.life.start(0, 2)
+    lab.life.end(0, 1, attempt=2)
+    await lab.runner.commit()
+    answer = (await lab.client.get(f"{EXPERIMENT}/trials/{lab.life.trial(0)}")).json()
+    assert [job["cause"] for job in answer["jobs"]] == ["out_of_memory", "user_error"]
+    assert answer["cause"] == "user_error"
+    _, (first, second) = await trials(lab, "?limit=2")
+    assert (first["cause"], second["cause"]) == ("user_error", None)
 
 
 @pytest.mark.parametrize(

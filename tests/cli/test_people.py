@@ -86,6 +86,20 @@ def test_trials(busy: FakeServer) -> None:
     assert [each["trialJobId"] for each in found] == ["k0000", "k0001", "k0002", "k0003"]
 
 
+def test_failures_are_listed_by_cause(server: FakeServer) -> None:
+    failed: dict[str, Any] = {"status": "FAILED", "reason": "was killed by signal 9 (SIGKILL)"}
+    server.add("abc").trials = [
+        trial("ta", 0, **failed, cause="out_of_memory"),
+        trial("tb", 1, **failed, cause="user_error"),
+        trial("tc", 2, **failed, cause="out_of_memory"),
+    ]
+    assert in_a_terminal("trial", "ls", "abc").lines[-3:] == [
+        "Trials 2, 0 FAILED (out of memory): was killed by signal 9 (SIGKILL)",
+        "Trial 1 FAILED: was killed by signal 9 (SIGKILL)",
+        "  See: nnictl log trial abc -T 2 --file stderr",
+    ]
+
+
 def test_tags_of_trials_have_a_column_once_there_are_any(busy: FakeServer) -> None:
     assert in_a_terminal("trial", "tag", "-T", "1", "--add", "keep,check").code == 0
     seen = in_a_terminal("trial", "ls")

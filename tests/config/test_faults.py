@@ -176,6 +176,7 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         ("trialGpuNumber: 1.5", "trialGpuNumber: must be a whole number, or a fraction below 1 of one GPU"),
         ("maxRetries: soon", "maxRetries: must be a mapping of keys to values, not 'soon'"),
         ("maxRetries: {userError: -1}", "maxRetries.userError: must be at least 0, not -1"),
+        ("maxRetries: {preempted: -1}", "maxRetries.preempted: must be at least 0, not -1"),
         ("onFailure: guess", "onFailure: unknown value 'guess' (valid: skip, penalty, value)"),
         ("onFailure: value", "'onFailure: value' and 'failureValue' go together: give both or neither"),
         ("failureValue: 1", "'onFailure: value' and 'failureValue' go together: give both or neither"),

@@ -167,7 +167,11 @@ def test_what_becomes_of_failures(load: Load) -> None:
     assert (plain["onFailure"], plain["failureValue"]) == ("value", -1)
     again = read_canonical(plain)
     assert again == config and again.limits().failure_value == -1.0
+    limits = load(MINIMAL + "maxRetries: {outOfMemory: 2, preempted: 0}\n").config.limits()
+    assert (limits.max_memory_attempts, limits.max_preempted_attempts) == (2, 0)
+    assert (limits.max_lost_attempts, limits.max_failed_attempts) == (3, 0)
     limits = load(MINIMAL + "maxRetries: 5\nonFailure: penalty\n").config.limits()
+    assert (limits.max_memory_attempts, limits.max_preempted_attempts) == (None, None)
     assert (limits.max_lost_attempts, limits.max_failed_attempts, limits.on_failure) == (5, 5, "penalty")
 
 

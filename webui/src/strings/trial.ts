@@ -108,6 +108,13 @@ export const trial = {
     waiting: "waits to start",
     exit: (code: number) => `exit code ${code}`,
     signal: (signal: number) => `signal ${signal}`,
+    cause: {
+      user_error: null, // the exit code and the message say it
+      out_of_memory: "out of memory",
+      preempted: "preempted",
+      infrastructure: "infrastructure",
+      timeout: "timeout",
+    },
     pid: (pid: number) => `process ${pid}`,
   },
   timeline: {

@@ -77,6 +77,7 @@ function howEnded(job: Job): string {
     job.endReason,
     job.exitCode === null ? null : text.exit(job.exitCode),
     job.signal === null ? null : text.signal(job.signal),
+    job.cause === null ? null : text.cause[job.cause],
   ].filter((part) => part !== null);
   return [parts.join(", "), job.message].filter((part) => part !== null && part !== "").join(": ");
 }

@@ -18,6 +18,7 @@ const JOB: Schemas["Job"] = {
   signal: null,
   frames: 0,
   message: null,
+  cause: null,
 };
 
 const TRIAL: Schemas["TrialDetail"] = {
@@ -38,6 +39,7 @@ const TRIAL: Schemas["TrialDetail"] = {
   userNote: "",
   tags: [],
   noResult: null,
+  cause: null,
   finalValue: null,
   finalText: null,
   latestValue: null,
