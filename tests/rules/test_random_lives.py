@@ -66,9 +66,10 @@ def step(life: Life, draw: random.Random, *, stopping: bool) -> None:
             metrics=position,
             acked_cmd=draw.choice([life.cmd_seq, life.cmd_seq, 0]),
             ended_at=now,
+            cause=draw.choice([None, *f.Cause]),
         )
     elif choice < 0.8:
-        event = f.JobLost(job_id=job_id, reason="gone")
+        event = f.JobLost(job_id=job_id, reason="gone", cause=draw.choice(list(f.Cause)))
     elif choice < 0.85:
         event = f.StopRequested(
             trial_id=trial_id, kind=draw.choice([f.StopKind.USER, f.StopKind.USER, f.StopKind.PAUSE])
