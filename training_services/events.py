@@ -346,8 +346,8 @@ class MachineDrained:
 class MachineRemoved:
     """Fact: a user has ordered the removal of the machine. No more jobs are placed there.
 
-    The machine's keeper exits after the last job. ``force``: restart the trials that run there on other
-    machines.
+    The machine's keeper exits after the last job. ``force``: stop the trials that still run there, and
+    restart them on other machines.
     """
 
     keeper_id: str

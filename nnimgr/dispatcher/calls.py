@@ -67,8 +67,8 @@ class Calls:
     def report(self, call: str, run: Callable[[], T], *, trial_id: str | None = None) -> T | Failed:
         """Call ``run`` and return its result.
 
-        If ``run`` raises an exception, send a message about it (or collect its sentence, see ``collect``) and
-        return that message.
+        If ``run`` raises an exception, return a message about the exception, and send this message to the
+        server. Within ``collect``, add the message's text to the list there instead of sending it.
         """
         result = self.attempt(call, run, trial_id=trial_id)
         if isinstance(result, Failed):

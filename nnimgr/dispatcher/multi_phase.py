@@ -38,7 +38,10 @@ class FurtherSets:
         self._trials.setdefault(trial_id, Phases()).sets[parameter_id] = parameters
 
     def hear(self, event: Event) -> None:
-        """Update the further parameter sets after a new or past event."""
+        """Record what an event means for the parameter sets that running trials have got beyond their first.
+
+        Events of the experiment's past are passed here again when the tuner is rebuilt.
+        """
         match event:
             case PastSuggestion(further=True):
                 self.add(event.trial_id, event.parameter_id, event.parameters)

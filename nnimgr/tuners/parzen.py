@@ -59,9 +59,10 @@ class Axes:
         return found
 
     def distances(self, ours: Floats, theirs: Floats) -> Floats:
-        """Return distances between rows of codes, shape (ours, theirs).
+        """Return the distance of each point in ``ours`` from each in ``theirs``, one row for each of ``ours``.
 
-        Two options are as far apart as the ends of a number.
+        A point is a row of numbers between 0 and 1. Two different options of a choice have the distance 1, as
+        the smallest and the largest value of a numeric parameter have.
         """
         gaps = ours[:, None, self.columns] - theirs[None, :, self.columns]
         squares: Floats = (np.nan_to_num(gaps) ** 2).sum(axis=2)

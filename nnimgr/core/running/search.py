@@ -109,8 +109,9 @@ class Search:
     # ---- telling ------------------------------------------------------------------------------------------
 
     def committed(self, turn: Sequence[f.Recorded], touched: Touched, state: ExperimentState) -> None:
-        """Report the committed facts to tuner and assessor, and restart their processes after committed
-        failures.
+        """Report the committed facts to tuner and assessor.
+
+        If one of the facts is a failure of a tuner's or an assessor's process, restart this process.
         """
         for number, _, fact in turn:
             match fact:

@@ -31,6 +31,7 @@ from training_services.base import (
     Origin,
     StopOrdered,
 )
+from training_services.keepers.gone import HostGone
 from training_services.keepers.host import attempt_folder
 from trial_keeper import wire
 
@@ -123,7 +124,7 @@ def test_frames_that_the_host_has_lost_are_counted_without_those_before_the_job(
 def test_a_host_that_ends_fails_its_job_without_a_note_of_losses(rig: Rig) -> None:
     rig.start(origin=ORIGIN)
     rig.sync({JOB: attempt(frames=[payload(0)])})
-    (end,) = rig.link.jobs.fail("its pod was killed", datetime(2024, 1, 1, tzinfo=UTC))
+    (end,) = rig.link.jobs.fail(HostGone("its pod was killed"), datetime(2024, 1, 1, tzinfo=UTC))
     assert isinstance(end, JobEnded) and end.metrics == 1
 
 
