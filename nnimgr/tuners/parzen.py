@@ -59,7 +59,7 @@ class Axes:
         return found
 
     def distances(self, ours: Floats, theirs: Floats) -> Floats:
-        """Return the distance of each point in ``ours`` from each in ``theirs``, one row for each of ``ours``.
+        """Return the distances of the points in ``ours`` (rows) from those in ``theirs`` (columns).
 
         A point is a row of numbers between 0 and 1. Two different options of a choice have the distance 1, as
         the smallest and the largest value of a numeric parameter have.
