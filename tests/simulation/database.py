@@ -15,8 +15,10 @@ Shown = dict[str, list[tuple[int, int, str]]]  # trial -> attempt, position and 
 
 _ENGINE = create_engine("sqlite://", poolclass=StaticPool)  # one for all lives: making it takes longest
 _SHOWN = (
-    "SELECT trial_id, attempt, position, text FROM metrics AS m WHERE attempt = "
-    "(SELECT max(attempt) FROM metrics WHERE trial_id = m.trial_id) ORDER BY trial_id, position"
+    "SELECT m.trial_id, m.attempt, m.position, m.text FROM metrics AS m JOIN (SELECT trial_id, "
+    "max(attempt) AS attempt FROM metrics WHERE experiment_id = ? GROUP BY trial_id) AS newest "
+    "ON m.experiment_id = ? AND m.trial_id = newest.trial_id AND m.attempt = newest.attempt "
+    "ORDER BY m.trial_id, m.position"
 )
 
 
@@ -27,8 +29,9 @@ def stored(state: ExperimentState, log: Sequence[f.Recorded]) -> tuple[list[f.Re
         _insert(connection, state, log)
         found = list(writer.read_log(connection, state.id, after=0))
         curves: Shown = {}
-        for trial_id, *metric in connection.exec_driver_sql(_SHOWN):
-            curves.setdefault(trial_id, []).append((metric[0], metric[1], metric[2]))
+        rows = connection.exec_driver_sql(_SHOWN, (state.id, state.id))
+        for trial_id, attempt, position, text in rows:
+            curves.setdefault(trial_id, []).append((attempt, position, text))
         connection.rollback()
     return found, curves
 
