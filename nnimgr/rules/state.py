@@ -423,9 +423,10 @@ class ExperimentState:
     def unfinished(self) -> int:
         """Return the number of trials that the experiment waits for before it ends.
 
-        A stopped experiment does not wait for paused trials, which continue after its resume.
+        A stopped experiment does not wait for paused trials, which continue after its resume. An experiment
+        that has created all its trials ends as DONE, even if the first ones have failed alike.
         """
-        stops = self.stop_requested or self.fails_fast
+        stops = self.stop_requested or (self.fails_fast and self.budget != 0)
         return len(self.trials) - (len(self.paused) if stops else 0)
 
     def trial_id(self, sequence: int) -> str:

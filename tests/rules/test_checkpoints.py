@@ -322,3 +322,17 @@ def test_a_stopped_trial_whose_checkpoint_became_unusable_gets_no_further_attemp
     facts = life.take(f.StopRequested(trial_id=life.trial(0)), f.MachineDrained(keeper_id="local"))
     assert not [fact for fact in facts if isinstance(fact, f.AttemptDue)]
     assert life.ended()[life.trial(0)][0] is S.USER_CANCELED
+
+
+def test_an_experiment_with_all_trials_waits_for_a_paused_one_though_the_first_have_failed() -> None:
+    saving = Saving(trial_concurrency=2, max_trial_number=2, fail_fast=1)
+    life = saving.life
+    life.start(1)
+    saving.pause()
+    saving.end(None, f.EndReason.STOPPED)
+    life.end(1, 1)
+    assert (saving.trial.status, life.state.status) == (S.PAUSED, E.DRAINING)
+    saving.resume()
+    saving.start()
+    saving.end(0)
+    assert life.state.status is E.DONE
