@@ -306,7 +306,7 @@ class _Compiler:
             return lambda p: call(only(p))
         return lambda p: call(*[argument(p) for argument in arguments])
 
-    # Compilation of the parameters in a constraint
+    # Methods that turn the names of parameters in a constraint into functions
 
     def _path(self, node: ast.expr) -> _Path | None:
         """Return the names that lead to the parameter in this expression, or None if it is no parameter."""

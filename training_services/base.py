@@ -350,9 +350,9 @@ class TrainingService(abc.ABC):
     ) -> StopOrdered | None:
         """Queue the stop of a job, and return the fact to commit.
 
-        The job gets SIGTERM, and SIGKILL after ``grace``. ``save_within``: time that the job has before that
-        to save its state, if it looks for such requests. Return None if the job is unknown, has ended, or was
-        stopped before.
+        The job gets SIGTERM, and SIGKILL after ``grace``. ``save_within``: longest wait before SIGTERM, in
+        which the job is asked to save its state. Return None if the job is unknown, has ended, or was stopped
+        before.
         """
 
     @abc.abstractmethod

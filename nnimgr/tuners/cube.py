@@ -64,10 +64,10 @@ class Cube(Encoding):
         return self.settled(rng.random((count, self.width)))
 
     def varied(self, points: Floats, scale: float | Floats, rng: np.random.Generator) -> Floats:
-        """Return a random neighbour of each point.
+        """Return a random neighbour of each point: some of its columns are changed by the method ``moved``.
 
-        Some columns, at least one that is in use, are changed as by ``moved``. Columns that come into use by
-        the change are drawn at random.
+        At least one changed column counts in the point. If a changed choice has another option now, the
+        columns of this option are drawn at random.
         """
         if not self.width:
             return points

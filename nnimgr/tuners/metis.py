@@ -67,7 +67,7 @@ class MetisTuner(GaussianTuner):
     def _doubtful(self, model: Posterior) -> dict[str, Any] | None:
         """Return the parameter set whose result differs most from the model's prediction.
 
-        Return None if no result differs much, or if these sets were tried often enough.
+        Return None if no result differs much, or if each set whose result differs was tried often enough.
         """
         points = self.points[self.modelled()]
         odd = np.abs(model.left_out())

@@ -181,7 +181,7 @@ class Site:
         await self._write(keeper_id)
 
     def dismiss(self, keeper_id: str) -> None:
-        """Remove the keeper's ``manager.json`` from the Secret, together with the next write."""
+        """Mark the keeper's ``manager.json``, so that the next write of the Secret removes it."""
         self._entries[keeper_id] = None
 
     async def create(self, keeper_id: str, *, wants: Wants, trial: tuple[str, int] | None) -> None:
