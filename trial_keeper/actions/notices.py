@@ -22,10 +22,11 @@ class Notices:
         self._core = core
 
     def read(self) -> list[Effect]:
-        """Read the messages that shims have sent; return the effects that the keeper's core orders in response.
+        """Read the messages that shims have sent; return the effects that the keeper's core orders then.
 
-        Each message has the job id of an attempt and the lines of its claim file. After very many messages the
-        pipe may have been full, so that further shims could not send theirs. Then all attempts are checked.
+        Each message has the job id of an attempt and the lines of its claim file. After very many messages,
+        the pipe may have been full, so that further shims could not send theirs. Then all attempts are
+        checked.
         """
         effects = []
         lines = dict.fromkeys(self._lines.lines())
