@@ -159,7 +159,7 @@ def _band(lines: Lines, rows: Array, points: int) -> dict[str, Array]:
 
 
 def _places(steps: Array, points: int) -> tuple[Array, Array]:
-    """Return the x values of the band, and for each step the index of its x value."""
+    """Return at most ``points`` x values for these steps, and for each step the index of its x value."""
     if not len(steps):
         return np.empty(0), np.empty(0, np.int64)
     low, high = steps.min(), steps.max()

@@ -50,7 +50,7 @@ def tag(args: argparse.Namespace, terminal: Terminal) -> int:
     if both := [tag for tag in add if tag in remove]:
         raise ClientError(
             f"The tag {both[0]!r} is given to both --add and --remove.",
-            mend="Give the tag to only one of the two. See: nnictl trial tag --help",
+            mend="Give each tag to --add or to --remove. See: nnictl trial tag --help",
         )
     if add or remove:
         body = {"trialIds": list(trials), "add": add, "remove": remove}

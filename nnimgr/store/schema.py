@@ -82,7 +82,8 @@ metrics = _table(
     # The attempt whose curve shows the metric. An attempt that continues from a checkpoint takes over the
     # metrics that led to the checkpoint; ``ran_in`` then has the attempt that reported the metric.
     Column("attempt", Integer, nullable=False),
-    # number of the metric's frame, counted from the trial's start over all attempts that led to the metric
+    # Number of the metric's frame in the attempt. An attempt that continues from a checkpoint counts on from
+    # the frames of the earlier attempts up to the checkpoint.
     Column("position", Integer, nullable=False),
     Column("parameter_id", Text),  # JSON text; NULL for null
     Column("type", String(10), nullable=False),  # PERIODICAL, FINAL

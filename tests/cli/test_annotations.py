@@ -50,7 +50,7 @@ def test_tags_that_are_refused(two: FakeServer, capsys: pytest.CaptureFixture[st
     assert main(["trial", "tag", "-T", "0", "--add", "a", "--remove", "a"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: The tag 'a' is given to both --add and --remove.\n"
-        "  Give the tag to only one of the two. See: nnictl trial tag --help\n"
+        "  Give each tag to --add or to --remove. See: nnictl trial tag --help\n"
     )
     two.refuse["experiments/abc/tags"] = Refused(409, "Trial ta would have 21 tags; the limit is 20.")
     assert main(["trial", "tag", "-T", "0", "--add", "a"]) == 1

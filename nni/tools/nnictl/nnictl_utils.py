@@ -296,9 +296,9 @@ def convert_time_stamp_to_date(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def get_time_interval(time1: Any, time2: Any) -> str:
-    """Return the difference of two times in milliseconds since 1970, such as "0d 1h 2m 3s".
+    """Return the time between two times as a text such as "0d 1h 2m 3s", or "N/A" if one is unknown.
 
-    Return "N/A" if one of the times is unknown.
+    Both are given in milliseconds since 1970.
     """
     try:
         seconds = int((time2 - time1) / 1000)

@@ -78,8 +78,9 @@ class Remains:
 
 
 def _hosts(service: TrainingService, state: ExperimentState) -> Sequence[KeeperHost]:
-    """Return the machines of a stopped experiment, whose training service is not open. Raise
-    ServiceUnavailable.
+    """Return the machines of an experiment that is stopped, so that its training service is not open.
+
+    Raise ServiceUnavailable if the service cannot tell its machines.
     """
     if not isinstance(service, MachineService):
         return ()
