@@ -195,7 +195,7 @@ def check_space(role: str, name: str, space: Mapping[str, Any]) -> None:
     fault = None if builtin.space is None else builtin.space(space)
     for name in builtin.adds:
         if name in space:
-            fault = f"{name} cannot be a parameter, since {builtin.name} adds it to the parameters itself"
+            fault = f"{name} cannot be a parameter, since {builtin.name} adds a parameter of this name"
     if fault is not None:
         raise AlgorithmError(fault)
 

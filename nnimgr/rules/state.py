@@ -411,8 +411,8 @@ class ExperimentState:
     def over(self) -> bool:
         """Return whether all trials have ended and no job is left to wait for.
 
-        A job on a silent host does not count once its end is recorded. Its processes, if they still run, are
-        ended when the host answers again.
+        A job on a silent host does not count if it was given up. Its processes, if they still run, are ended
+        when the host answers again.
         """
         return not self.unfinished and all(
             job.closed and job.placed is not None and self.keepers[job.placed.place.keeper_id].silent

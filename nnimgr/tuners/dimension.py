@@ -118,7 +118,10 @@ class Number:
         return rounded
 
     def reaches(self, codes: Floats) -> Floats | float:
-        """Return, for each code, the distance to the farthest code that is rounded to the same value."""
+        """Return how far each code may be from another code that is rounded to the same value.
+
+        A code is a parameter's value as a number between 0 and 1.
+        """
         spec = self._spec
         if self._integers:
             return 0.5 / self._integers

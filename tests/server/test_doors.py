@@ -187,7 +187,7 @@ async def test_the_network_door_is_known_by_its_fingerprint(tmp_path: Path) -> N
             await asyncio.to_thread(call, reach, tmp_path, fingerprint="0" * 64)
         with pytest.raises(connections.CallFailed, match="no fingerprint"):
             await asyncio.to_thread(call, reach, tmp_path, fingerprint=None)
-        with pytest.raises(connections.CallFailed, match="at which no server can be identified"):
+        with pytest.raises(connections.CallFailed, match="at which a server proves who it is"):
             plain = Reach(["http" + reach.urls[0].removeprefix("https")])
             await asyncio.to_thread(call, plain, tmp_path, fingerprint=None)
 

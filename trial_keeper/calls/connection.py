@@ -91,8 +91,8 @@ def connect(manager: str, *, turn: int, timeout_s: float) -> Server:
         connection = _connect_remote(url, said, timeout_s)
     else:
         raise CallFailed(
-            f"{manager} names an address at which no server can be identified: it has to begin with "
-            f"{local_http.SCHEME}:// or https://host"
+            f"{manager} has an address that does not begin with {local_http.SCHEME}:// or https://, the only "
+            "kinds at which a server proves who it is"
         )
     return Server(connection, slash + path, {"Authorization": f"Bearer {said['token']}"})
 
