@@ -257,7 +257,8 @@ class SimKeeper:
         if shim is not None:
             self.kernel.say(self.host.name, "signals %s", effect.job)
             held, files = self.core.attempts.get(effect.job), self.host.files(effect.directory)
-            self.host.witness.checkpoints.signalled(effect.job, files, held)
+            if self.host.ending is None:  # a host that ends leaves no time for a save
+                self.host.witness.checkpoints.signalled(effect.job, files, held)
             shim.terminate()
         if self.host.full:
             return self.core.signal_failed(self.now, effect, "no space left on device")
