@@ -30,7 +30,7 @@ def test_a_real_server_takes_hostile_requests(tmp_path: Path) -> None:
 
 def test_a_seed_is_one_sequence_of_requests() -> None:
     document = json.loads(json.dumps(describe()))
-    known = Known(port=1, token="t", by_name={"id": ("a",), "trialId": ("b",)})
+    known = Known(port=1, token="t", by_name={"id": ("a",), "trialId": ("b", "c")})
 
     def sent(seed: int) -> list[bytes]:
         bodies, draw = Bodies(document, {}), Random(seed)

@@ -12,7 +12,7 @@ from tests.training_services.fleet import FakeMachine, Fleet, named
 from training_services.base import JobPlaced, JobRejected, JobWaiting, Origin
 from training_services.placement import bound
 
-HAS_IT = "; it has the trial's checkpoint"
+HAS_IT = "; worker-1 has the trial's checkpoint"
 
 
 def continues(fleet: Fleet, trial: str, machine: str) -> str:
@@ -106,7 +106,7 @@ async def test_a_machine_that_is_away_is_waited_for_and_comes_back(tmp_path: Pat
     await fleet.open("worker-1")
     waiting = continues(fleet, "aaaa1", "worker-2")
     assert reason(fleet, waiting).startswith("waits until the agent (keeper) on worker-2 has started")
-    assert reason(fleet, waiting).endswith(HAS_IT)
+    assert reason(fleet, waiting).endswith(HAS_IT.replace("worker-1", "worker-2"))
     elsewhere = fleet.core.submit("bbbb2")
     assert fleet.jobs("worker-1") == ["bbbb2"] and is_placed(fleet, elsewhere)
     fleet.machines["worker-2"].unreachable = None
@@ -118,7 +118,7 @@ async def test_a_machine_that_is_away_is_waited_for_and_comes_back(tmp_path: Pat
 
 async def test_a_machine_that_the_experiment_does_not_have_is_waited_for(fleet: Fleet) -> None:
     waiting = continues(fleet, "aaaa1", "worker-9")
-    assert reason(fleet, waiting) == "waits for the machine that has its checkpoint"
+    assert reason(fleet, waiting) == "waits for the machine that has the trial's checkpoint"
     assert is_placed(fleet, fleet.core.submit("bbbb2"))
 
 
