@@ -72,7 +72,8 @@ class Past(Flag):
     SUGGESTIONS = auto()  # all suggestions
     RESULTS = auto()  # the ends of trials
     IMPORTS = auto()
-    ALL = OPEN | SUGGESTIONS | RESULTS | IMPORTS
+    INTERMEDIATES = auto()  # intermediate results, for a tuner with receive_intermediate_result
+    ALL = OPEN | SUGGESTIONS | RESULTS | IMPORTS | INTERMEDIATES
 
 
 def _anything(parameters: Any) -> bool:
@@ -140,6 +141,16 @@ class Tuner(Recoverable):
     ``take_back(parameter_id, parameters)`` is called after ``trial_end`` for every set whose trial was
     canceled before it was tried, for example because the search space was replaced. The tuner may suggest the
     set again. It is not called for trials that a user stops.
+
+    ``receive_intermediate_result(parameter_id, parameters, value, *, sequence, trial_job_id)`` is called for
+    every intermediate result of the tuner's trials, in order, once the result is recorded. ``value`` has the
+    form that ``receive_trial_result`` gets, and values that are not usable are left out. ``sequence``: number
+    of the result in its trial, from 0.
+
+    ``intermediate_rolled_back(parameter_id, trial_job_id, reports)`` is called if a trial continues from a
+    checkpoint, or starts again. Only its first ``reports`` intermediate results still count. The trial makes
+    the others again, and the tuner gets them again. Without ``receive_intermediate_result``, the method is
+    never called.
 
     A tuner with ``waits = True`` may need results of some trials before it gives more sets. Its
     ``generate_multiple_parameters`` returns fewer sets than ids, and is called again with the other ids after

@@ -44,13 +44,14 @@ class Abilities:
     suggests_many: bool  # True: one call generates sets for many ids
     waits: bool  # True: the tuner waits for results before it suggests more sets
     learns: bool
-    judges: bool  # True: it wants intermediate results, and may have trials stopped
     wants_status: bool  # True: ``trial_end`` takes the trial's last status
     set_objectives: Method | None
     obey: Method | None
     needs: Method | None
     take_back: Method | None
     why_waiting: Method | None
+    receive_intermediate_result: Method | None
+    intermediate_rolled_back: Method | None
     load_checkpoint: Method | None
 
     @classmethod
@@ -64,15 +65,21 @@ class Abilities:
             suggests_many=several is not None and several is not Tuner.generate_multiple_parameters,
             waits=bool(getattr(tuner, "waits", False)),
             learns=bool(getattr(tuner, "learns", True)),
-            judges=bool(getattr(tuner, "judges", False)),
             wants_status=bool(getattr(tuner, "wants_status", False)),
             set_objectives=_method(tuner, "set_objectives"),
             obey=_method(tuner, "obey"),
             needs=_method(tuner, "needs"),
             take_back=_method(tuner, "take_back"),
             why_waiting=_method(tuner, "why_waiting"),
+            receive_intermediate_result=_method(tuner, "receive_intermediate_result"),
+            intermediate_rolled_back=_method(tuner, "intermediate_rolled_back"),
             load_checkpoint=_method(tuner, "load_checkpoint"),
         )
+
+    @property
+    def wants_metrics(self) -> bool:
+        """True: the tuner wants intermediate results."""
+        return self.receive_intermediate_result is not None
 
 
 def _method(tuner: Any, name: str) -> Method | None:

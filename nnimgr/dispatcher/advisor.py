@@ -10,8 +10,6 @@ from typing import Any
 
 from nnimgr.advisor import Advisor, CommandType, connect
 from nnimgr.algorithm import NoMoreTrialError, Tuner
-from nnimgr.dispatcher.history import Metric
-from nnimgr.dispatcher.messages import Judged
 
 __all__ = ["AdvisorTuner"]
 
@@ -31,29 +29,19 @@ class _Sent:
 class AdvisorTuner(Tuner):
     """Tuner that passes its calls to an advisor as commands, and returns the trials that the advisor creates.
 
-    ``parameter_id_of`` returns the parameter id of a trial; None for a customised trial. ``judge`` is called
-    for each trial that the advisor wants to stop.
+    ``stop`` is called with the id of each trial that the advisor wants to stop.
     """
 
     waits = True  # sets may come during any later call
-    judges = True  # intermediate results are wanted
     wants_status = True
 
-    def __init__(
-        self,
-        advisor: Advisor,
-        *,
-        parameter_id_of: Callable[[str], int | None],
-        judge: Callable[[Judged], None],
-    ) -> None:
-        self._advisor, self._parameter_id_of, self._judge = advisor, parameter_id_of, judge
+    def __init__(self, advisor: Advisor, *, stop: Callable[[str], None]) -> None:
+        self._advisor, self._stop = advisor, stop
         self._initialized = False
         self._requested: set[int] = set()  # ids for which the advisor was asked for a trial
         self._ready: deque[_Sent] = deque()
         self._running: dict[int, _Sent] = {}  # sets that were handed out, until their trials end
         self._no_more = False  # True: the advisor has reported that no set follows its last set
-        self._trials: dict[str, int | None] = {}  # running trials with metrics -> parameter id
-        self._read: dict[str, tuple[int, int]] = {}  # trial -> attempt and position of the last metric
         connect(self._take)
 
     # ---- calls of the host (TunerHost) --------------------------------------------------------------------
@@ -95,11 +83,15 @@ class AdvisorTuner(Tuner):
         if (sent := self._running.get(parameter_id)) is not None:
             self._report(sent, trial_job_id, "FINAL", 0, json.dumps(value))
 
+    def receive_intermediate_result(
+        self, parameter_id: int, parameters: Any, value: Any, *, sequence: int, trial_job_id: str
+    ) -> None:
+        if (sent := self._running.get(parameter_id)) is not None:
+            self._report(sent, trial_job_id, "PERIODICAL", sequence, json.dumps(value))
+
     def trial_end(
         self, parameter_id: int, success: bool, *, trial_job_id: str = "", status: str = "", **_: Any
     ) -> None:
-        self._trials.pop(trial_job_id, None)
-        self._read.pop(trial_job_id, None)
         if (sent := self._running.pop(parameter_id, None)) is not None:
             self._end(sent, trial_id=trial_job_id, status=status)
 
@@ -108,19 +100,6 @@ class AdvisorTuner(Tuner):
 
     def load_checkpoint(self) -> None:
         self._advisor.load_checkpoint()
-
-    def take_metric(self, metric: Metric) -> None:
-        """Report an intermediate result to the advisor, unless it knows the result already.
-
-        Results of trials that the advisor has not created are ignored.
-        """
-        trial_id, attempt, position, sequence, text = metric
-        if trial_id not in self._trials:
-            self._trials[trial_id] = self._parameter_id_of(trial_id)
-        sent = self._running.get(-1 if (own := self._trials[trial_id]) is None else own)
-        if sent is not None and self._read.get(trial_id, (0, -1)) < (attempt, position):
-            self._read[trial_id] = attempt, position
-            self._report(sent, trial_id, "PERIODICAL", sequence, text)
 
     def _on_exit(self) -> None:
         self._advisor.stopping = True
@@ -145,9 +124,7 @@ class AdvisorTuner(Tuner):
             case CommandType.NoMoreTrialJobs:
                 self._no_more = True
             case CommandType.KillTrialJob:
-                trial_id = json.loads(data) if data.startswith('"') else data
-                attempt, position = self._read.get(trial_id, (0, -1))
-                self._judge(Judged(trial_id=trial_id, attempt=attempt, position=position))
+                self._stop(json.loads(data) if data.startswith('"') else data)
             case CommandType.Error:
                 raise RuntimeError(data)
             case CommandType.Initialized:

@@ -72,11 +72,15 @@ class Calls:
         """
         result = self.attempt(call, run, trial_id=trial_id)
         if isinstance(result, Failed):
-            if self._collected is None:
-                self.channel.send(result)
-            else:
-                self._collected.append(result.sentence)
+            self.complain(result)
         return result
+
+    def complain(self, failed: Failed) -> None:
+        """Send a message about a failed call, or collect its sentence (see ``collect``)."""
+        if self._collected is None:
+            self.channel.send(failed)
+        else:
+            self._collected.append(failed.sentence)
 
     @contextmanager
     def collect(self) -> Iterator[list[str]]:

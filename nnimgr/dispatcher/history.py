@@ -5,15 +5,17 @@ database.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from nnimgr.algorithm import Past
 from nnimgr.dispatcher.messages import (
     Imported,
     ResultReported,
+    RolledBack,
     SetDiscarded,
     SetTried,
     SpaceChanged,
@@ -22,7 +24,16 @@ from nnimgr.dispatcher.messages import (
 )
 from nnimgr.store.past import Metric, PastReader
 
-__all__ = ["CONSTRAINTS", "Event", "History", "Metric", "PastSuggestion", "Told", "constraints_of"]
+__all__ = [
+    "CONSTRAINTS",
+    "Event",
+    "History",
+    "Metric",
+    "PastSuggestion",
+    "Reported",
+    "Told",
+    "constraints_of",
+]
 
 SUCCEEDED = "SUCCEEDED"
 CUSTOMIZED = "customized"
@@ -46,13 +57,23 @@ class PastSuggestion:
     further: bool = False
 
 
-Told = TrialFinished | ResultReported | SetDiscarded | SetTried | Imported | SpaceChanged
+class Reported(NamedTuple):
+    """Intermediate result of a trial, with its number in the log."""
+
+    number: int
+    metric: Metric
+
+
+Told = (
+    TrialFinished | ResultReported | SetDiscarded | SetTried | Imported | SpaceChanged | RolledBack | Reported
+)
 Event = PastSuggestion | Told
 
 _KINDS = {
     Past.SUGGESTIONS: ("Suggested", "FurtherSuggested"),
     Past.RESULTS: ("ResultTaken",),
     Past.IMPORTS: ("DataImported",),
+    Past.INTERMEDIATES: ("AttemptDue",),
 }
 
 
@@ -84,19 +105,20 @@ class History:
                 found = [*([] if event.number <= since else found), dict(event.search_space)]
         return found
 
-    def last(self, *, up_to: int) -> int:
+    def last(self, *, up_to: int, metrics: bool = False) -> int:
         """Return the number of the last fact in the database that is not above ``up_to``.
 
-        All facts with lower numbers are in the database.
+        All facts with lower numbers are in the database. ``metrics``: metrics are facts, too.
         """
-        return self._reader.last_number(up_to=up_to)
+        return self._reader.last_number(up_to=up_to, metrics=metrics)
 
     def events(self, *, after: int, up_to: int, past: Past = Past.ALL) -> list[Event]:
         """Return the past events and suggestions of the tuner, in the order of its calls.
 
         ``past``: the kinds of events to read. Changes of the search space are always read. With suggestions
         but without results, only ends of trials that were canceled before they ran are read. A suggestion is
-        placed after the facts that the tuner knew when it suggested the set.
+        placed after the facts that the tuner knew when it suggested the set. Intermediate results are not
+        among the events, but what is rolled back is: see ``with_metrics``.
         """
         kinds = ["ConfigChanged", *(kind for part in _KINDS if part in past for kind in _KINDS[part])]
         facts = self._reader.facts(kinds, after=after, up_to=up_to)
@@ -107,6 +129,13 @@ class History:
             events += self._ends(after, up_to, untried=Past.RESULTS not in past)
         events.sort(key=_place)
         return events
+
+    def with_metrics(self, events: Iterable[Event], *, after: int, up_to: int) -> Iterator[Event]:
+        """Yield the events, and between them the intermediate results of all trials after fact ``after``.
+
+        The results are read one by one, since there may be very many.
+        """
+        return merge(events, map(Reported._make, self._reader.numbered_metrics(after, up_to)), key=_place)
 
     def _ends(self, after: int, up_to: int, *, untried: bool) -> Iterator[TrialFinished]:
         """Yield the ends of trials. ``untried``: only of trials that were canceled before they ran."""
@@ -130,9 +159,17 @@ class History:
         """Yield the intermediate results of all trials, in the order of their arrival."""
         return self._reader.metrics(after=after, up_to=up_to)
 
-    def parameter_id(self, trial_id: str) -> int | None:
-        """Return the id of the parameter set of a trial; None for a customised trial."""
-        return self._reader.parameter_id(trial_id)
+    def set_of(self, trial_id: str) -> tuple[int | None, str] | None:
+        """Return the id and the JSON text of the trial's first parameter set; None without such a trial.
+
+        The id is None for a customised trial.
+        """
+        return self._reader.set_of(trial_id)
+
+    def set_named_by(self, metric: Metric) -> str | None:
+        """Return the id of the parameter set to which the trial has assigned this metric, as JSON text."""
+        trial_id, attempt, position, _, _ = metric
+        return self._reader.set_named_by(trial_id, attempt, position)
 
     def reports_and_ends(self, *, up_to: int) -> Iterator[Metric | tuple[str, bool]]:
         """Yield all intermediate results and all ends of trials, in order. An end is (trial_id, success)."""
@@ -201,6 +238,16 @@ def _events(number: int, kind: str, trial_id: str, payload_text: str) -> Iterato
                 parameters=payload["parameters"],
                 text=payload["text"],
             )
+        case "AttemptDue":
+            origin = payload.get("origin") or {}
+            if origin or payload.get("rolled_back"):
+                yield RolledBack(
+                    number=number,
+                    trial_id=trial_id,
+                    attempt=payload["attempt"],
+                    position=origin.get("position", 0),
+                    reports=origin.get("reports", 0),
+                )
         case "DataImported":
             yield Imported(number=number, records=payload["records"])
         case _ if (space := payload.get("search_space")) is not None:

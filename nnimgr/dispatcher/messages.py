@@ -155,22 +155,26 @@ class SetTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Message to an assessor or advisor: new intermediate results.
+    """Message to an assessor or tuner: new intermediate results.
 
-    Each item is (trial_id, attempt, position, sequence, text).
+    Each item is (trial_id, attempt, position, sequence, text). ``numbers``: the items' fact numbers, for a
+    tuner; empty for an assessor, which gets the results before they are committed.
     """
 
     items: tuple[tuple[str, int, int, int, str], ...]
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolledBack:
-    """Message to an assessor: the trial continues from a checkpoint, as attempt ``attempt``.
+    """Message to an assessor or tuner: the trial continues from a checkpoint, or starts again, as attempt
+    ``attempt``.
 
     Of its intermediate results, only the first ``reports`` still count. The trial reports the others again.
     ``position``: number of frames up to the checkpoint, from which the new attempt's frames are counted.
     """
 
+    number: int
     trial_id: str
     attempt: int
     position: int
@@ -207,13 +211,13 @@ def runs_again(status: str, *, untried: bool, customised: bool) -> bool:
 class Ready:
     """Message of a child: the algorithm is constructed and its state is restored.
 
-    ``learns``: its suggestions depend on results. ``judges``: it wants intermediate results, and may have
-    trials stopped. ``note``: one sentence if the state could not be restored exactly.
+    ``learns``: its suggestions depend on results. ``wants_metrics``: the tuner wants intermediate results.
+    ``note``: one sentence if the state could not be restored exactly.
     """
 
     learns: bool
     note: str | None = None
-    judges: bool = False
+    wants_metrics: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,7 +354,8 @@ def to_child(line: bytes) -> ToChild:
     """
     fields = _parsed(line)
     if fields.kind == "Metrics":
-        return Metrics(items=tuple((t, a, p, s, x) for t, a, p, s, x in fields.values["items"]))
+        items = tuple((t, a, p, s, x) for t, a, p, s, x in fields.values["items"])
+        return Metrics(items=items, numbers=tuple(fields.values.get("numbers", ())))
     return cast("ToChild", _made(_TO_CHILD, fields))
 
 

@@ -14,13 +14,13 @@ from typing import cast
 from nnimgr.child import how_it_ended
 from nnimgr.dispatcher.forking import ORPHANED, NotForked, Zygote
 from nnimgr.dispatcher.messages import (
+    Ask,
     CatchUp,
     FromChild,
     Leave,
     Metrics,
     Start,
     ToChild,
-    TrialFinished,
     from_child,
     to_line,
 )
@@ -45,7 +45,7 @@ class DispatcherChild:
     Messages may be sent as soon as the object exists; they follow the message ``start``, in order. At most
     ``MOST_PENDING`` bytes may wait for a slow child. Beyond that, metrics are dropped and the child is
     ``behind``. It then reads the dropped metrics from the database after ``catch_up``, or before the next
-    TrialFinished.
+    message that follows them in the log.
 
     The process is forked from the ``zygote`` if possible. Otherwise it gets its own interpreter.
     """
@@ -150,11 +150,10 @@ class DispatcherChild:
         if isinstance(message, Metrics) and self._pending > MOST_PENDING:
             self._behind = True
             return False
-        if self._behind and isinstance(message, TrialFinished):
-            # The trial's end is committed, so its metrics are committed as well.
-            self._write(CatchUp(number=message.number))
         if isinstance(message, CatchUp):
             self._behind = False
+        elif self._behind and (number := _committed_before(message)):
+            self._write(CatchUp(number=number))
         self._write(message)
         return True
 
@@ -257,6 +256,14 @@ class DispatcherChild:
             self._transport.close()
         if not self._closing:
             self._on_exit(sentence)
+
+
+def _committed_before(message: ToChild) -> int:
+    """Return the number of the last committed fact that the child should know when it gets this message.
+
+    Return 0 if the message has no place in the log. All metrics up to this number are in the database.
+    """
+    return message.fed_to if isinstance(message, Ask) else getattr(message, "number", 0)
 
 
 class _Pipes(asyncio.SubprocessProtocol):

@@ -5,7 +5,7 @@ tuner.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +28,7 @@ from nnimgr.dispatcher.tuner_feed import TunerFeed
 __all__ = ["Rebuild"]
 
 Generate = Callable[[list[int], "str | None"], "tuple[dict[int, Any], bool]"]
+WithMetrics = Callable[[Sequence[Event], int], Iterable[Event]]  # adds metrics after a fact's number
 
 
 class Rebuild:
@@ -53,45 +54,64 @@ class Rebuild:
             self._feed.update_space(space)
             return None
         with closing(History(self._start.database, self._start.experiment_id)) as history:
-            last = history.last(up_to=up_to)
+            last = history.last(up_to=up_to, metrics=self._abilities.wants_metrics)
             first, constraints = history.first() or (space, self._start.constraints)
             spaces = history.spaces(up_to=last, since=self._start.since) or [space]
             needs = self._needs(spaces) | self._enforcement.needs
             events = history.events(after=0, up_to=last, past=needs)
-        years = Years.of(events, since=self._start.since, space=first, constraints=constraints)
-        self._enforcement.change(years.constraints)
-        if self._abilities.way is Way.RECALL:
-            note = self._replay(years.as_one, spaces[0])
-        else:
-            self._feed.first_own = years.first_own
-            import_ = self._abilities.way is Way.IMPORT
-            note = self._import_past(years) if import_ else self._replay_own(years)
+            years = Years.of(events, since=self._start.since, space=first, constraints=constraints)
+            self._enforcement.change(years.constraints)
+
+            def with_metrics(events: Sequence[Event], after: int) -> Iterable[Event]:
+                if Past.INTERMEDIATES not in needs:
+                    return events
+                return history.with_metrics(events, after=after, up_to=last)
+
+            with self._feed.intermediates.reading(history):
+                note = self._restore(years, spaces[0], with_metrics)
         self._feed.fed_to = last
         return note
 
-    def _needs(self, spaces: list[dict[str, Any]]) -> Past:
-        needs = self._abilities.needs
-        if self._abilities.way is not Way.RECALL or needs is None:
-            return Past.ALL
-        return self._calls.must("needs", lambda: Past(needs(spaces)))
+    def _restore(self, years: Years, space: dict[str, Any], with_metrics: WithMetrics) -> str | None:
+        """Restore the tuner's state in the way that its class allows. ``space``: the first search space of
+        the tuner.
+        """
+        if self._abilities.way is Way.RECALL:
+            return self._replay(with_metrics(years.as_one, 0), space)
+        self._feed.first_own = years.first_own
+        if self._abilities.way is Way.IMPORT:
+            return self._import_past(years)
+        return self._replay_own(years, with_metrics)
 
-    def _replay_own(self, years: Years) -> str | None:
+    def _needs(self, spaces: list[dict[str, Any]]) -> Past:
+        needs, way = self._abilities.needs, self._abilities.way
+        found = Past.ALL
+        if way is Way.RECALL and needs is not None:
+            found = self._calls.must("needs", lambda: Past(needs(spaces)))
+        if way is Way.IMPORT or not self._abilities.wants_metrics:
+            found &= ~Past.INTERMEDIATES
+        return found
+
+    def _replay_own(self, years: Years, with_metrics: WithMetrics) -> str | None:
         """Load the tuner's last recorded state, and replay the events after it.
 
         Without a recorded state, import an earlier tuner's past and replay all events since the change of
         tuners.
         """
         records = self._records_of(years.before)
-        first, state, space = 0, None, years.space
+        first, state, space, after = 0, None, years.space, self._start.since
         if self._abilities.way is Way.STATE:
-            first, state, changed = last_state(years.own)
+            first, last, changed = last_state(years.own)
             space = space if changed is None else dict(changed.search_space)
+            if last is not None:
+                state, after = last.state, max(last.fed_to, after)
         for event in years.own[:first]:
             self._enforcement.hear(event)
             self._phases.hear(event)
         if state is not None:  # the state contains these records already
             records = []
-        note = self._replay(years.own[first:], space, state=state, records=records)
+        events = with_metrics(years.own[first:], after)
+        note = self._replay(events, space, state=state, records=records)
         if note is not None or not records:
             return note
         return (
@@ -101,7 +121,7 @@ class Rebuild:
 
     def _replay(
         self,
-        events: Sequence[Event],
+        events: Iterable[Event],
         space: dict[str, Any],
         *,
         state: str | None = None,
@@ -248,17 +268,17 @@ class Years:
         return [*told, *self.own]
 
 
-def last_state(events: Sequence[Event]) -> tuple[int, str | None, SpaceChanged | None]:
-    """Return the last state of the tuner that was recorded with a suggestion.
+def last_state(events: Sequence[Event]) -> tuple[int, PastSuggestion | None, SpaceChanged | None]:
+    """Return the last suggestion with which a state of the tuner was recorded.
 
-    The result is the index of the first event after this suggestion, the state, and the last change of the
-    search space before the suggestion. Without a recorded state, return (0, None, None).
+    The result is the index of the first event after this suggestion, the suggestion, and the last change of
+    the search space before the suggestion. Without a recorded state, return (0, None, None).
     """
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
         if isinstance(event, PastSuggestion) and event.state is not None:
             changes = [past for past in events[:index] if isinstance(past, SpaceChanged)]
-            return index + 1, event.state, changes[-1] if changes else None
+            return index + 1, event, changes[-1] if changes else None
     return 0, None, None
 
 

@@ -52,6 +52,12 @@ class Results:
                 return Result(trial.text, self._given(value), None)
         return Result(stand_in, None if stand_in is None else self._given(json.loads(stand_in)), fault)
 
+    def intermediate(self, text: str) -> Result:
+        """Return an intermediate result in the form that the tuner gets, and the error in it."""
+        value = json.loads(text)
+        fault = self._fault_of(value)
+        return Result(text, self._given(value) if fault is None else None, fault)
+
     def records_of(self, trial: TrialFinished | ResultReported) -> list[dict[str, Any]]:
         """Return a trial as a list of one record in the format of NNI's import_data.
 

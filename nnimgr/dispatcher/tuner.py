@@ -9,22 +9,24 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from nnimgr.algorithm import NoMoreTrialError
+from nnimgr.algorithm import NoMoreTrialError, Past
 from nnimgr.dispatcher.abilities import Abilities
 from nnimgr.dispatcher.calls import Calls
 from nnimgr.dispatcher.channel import Channel
 from nnimgr.dispatcher.enforcement import Enforcement
-from nnimgr.dispatcher.history import Event, History, Metric, PastSuggestion
+from nnimgr.dispatcher.history import Event, History, PastSuggestion, Reported
 from nnimgr.dispatcher.messages import (
     Answered,
     Ask,
     CatchUp,
     Failed,
     Imported,
+    Judged,
     Leave,
     Metrics,
     Ready,
     ResultReported,
+    RolledBack,
     SetDiscarded,
     SetTried,
     SpaceChanged,
@@ -61,8 +63,6 @@ class TunerHost:
         # id through st_callback (NNI's function for sets that are sent later).
         self._refused: dict[int, Ask] = {}
         self._owing: Answered | None = None  # last message Answered that was sent
-        # the advisor has got all metrics up to this fact number from the database
-        self._metrics_to = start.rebuild_to
 
     def build(self) -> None:
         """Construct the tuner, restore its state, then send Ready. Raise Doomed if this process must end."""
@@ -82,10 +82,11 @@ class TunerHost:
             results=Results(self._start.objectives, builtin=self._builtin),
             enforcement=self._enforcement,
             phases=self._phases,
+            open_history=self._open_history,
         )
         note = Rebuild(self._start, self._feed, self._generate).run()
-        judges = self._abilities.judges
-        self._channel.send(Ready(learns=self._abilities.learns, note=note, judges=judges))
+        wants_metrics = self._abilities.wants_metrics
+        self._channel.send(Ready(learns=self._abilities.learns, note=note, wants_metrics=wants_metrics))
 
     def handle(self, message: ToChild) -> None:
         """Call the methods of the tuner that a message of the server requires. Raise Doomed if this process
@@ -100,21 +101,22 @@ class TunerHost:
             case Ask():
                 self._answer(message)
             case (
-                TrialFinished() | ResultReported() | SetDiscarded() | SetTried() | Imported() | SpaceChanged()
+                TrialFinished()
+                | ResultReported()
+                | SetDiscarded()
+                | SetTried()
+                | Imported()
+                | SpaceChanged()
+                | RolledBack()
             ):
                 self._feed.tell(message)
                 self._ask_again()
-            case Metrics(items=items) if self._abilities.judges:
-                self._take_metrics(items)
+            case Metrics(items=items, numbers=numbers) if self._abilities.wants_metrics:
+                for number, metric in zip(numbers, items, strict=True):
+                    self._feed.tell(Reported(number, metric))
                 self._ask_again()
             case CatchUp(number=number):
-                if self._abilities.judges:
-                    with closing(History(self._start.database, self._start.experiment_id)) as history:
-                        self._take_metrics(history.metrics(after=self._metrics_to, up_to=number))
-                    self._metrics_to = number
-                for event in self._events(up_to=number):
-                    if not isinstance(event, PastSuggestion):
-                        self._feed.tell(event)
+                self._catch_up(number)
                 self._ask_again()
             case _:
                 pass
@@ -130,20 +132,11 @@ class TunerHost:
         """Wrap a user's own advisor, so that it can be used as a tuner."""
         from nnimgr.dispatcher.advisor import AdvisorTuner  # costs time at the start of every child
 
-        def parameter_id_of(trial_id: str) -> int | None:
-            with closing(History(self._start.database, self._start.experiment_id)) as history:
-                return history.parameter_id(trial_id)
+        def stop(trial_id: str) -> None:
+            attempt, position = self._feed.intermediates.last_metric(trial_id)
+            self._channel.send(Judged(trial_id=trial_id, attempt=attempt, position=position))
 
-        return AdvisorTuner(advisor, parameter_id_of=parameter_id_of, judge=self._channel.send)
-
-    def _take_metrics(self, metrics: Iterable[Metric]) -> None:
-        """Pass intermediate results to an advisor. A result that the advisor knows already is ignored."""
-        for metric in metrics:
-            self._calls.report(
-                "handle_report_metric_data",
-                lambda metric=metric: self._tuner.take_metric(metric),  # type: ignore[misc]
-                trial_id=metric[0],
-            )
+        return AdvisorTuner(advisor, stop=stop)
 
     def _enforce(self) -> Enforcement:
         """Build the check of parameter sets.
@@ -167,14 +160,24 @@ class TunerHost:
             self._calls.must("obey", lambda: obey(found.rules), hopeless=True)
         return found
 
-    def _events(self, *, up_to: int) -> list[Event]:
-        """Return the events after the last fact that the tuner knows, up to fact ``up_to``, from the
-        database.
+    def _open_history(self) -> History:
+        return History(self._start.database, self._start.experiment_id)
+
+    def _catch_up(self, number: int) -> None:
+        """Read the events after the last fact that the tuner knows, up to fact ``number``, from the database,
+        and pass them to the tuner.
         """
-        if up_to <= self._feed.fed_to:
-            return []
-        with closing(History(self._start.database, self._start.experiment_id)) as history:
-            return history.events(after=self._feed.fed_to, up_to=up_to)
+        after = self._feed.fed_to
+        if number <= after:
+            return
+        past = Past.ALL if self._abilities.wants_metrics else Past.ALL & ~Past.INTERMEDIATES
+        with closing(self._open_history()) as history, self._feed.intermediates.reading(history):
+            events: Iterable[Event] = history.events(after=after, up_to=number, past=past)
+            if self._abilities.wants_metrics:
+                events = history.with_metrics(events, after=after, up_to=number)
+            for event in events:
+                if not isinstance(event, PastSuggestion):
+                    self._feed.tell(event)
 
     # ---- parameter sets -----------------------------------------------------------------------------------
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from nnimgr.dispatcher.abilities import Abilities, Way
 from nnimgr.dispatcher.calls import Calls
 from nnimgr.dispatcher.enforcement import Enforcement
-from nnimgr.dispatcher.history import Told
+from nnimgr.dispatcher.history import History, Reported, Told
+from nnimgr.dispatcher.intermediates import Intermediates
 from nnimgr.dispatcher.messages import (
     Failed,
     Imported,
     Noted,
     ResultReported,
+    RolledBack,
     SetDiscarded,
     SpaceChanged,
     TrialFinished,
@@ -28,7 +31,7 @@ __all__ = ["TunerFeed"]
 class TunerFeed:
     """Reports results, ends of trials, imported data and changes of the search space to one tuner.
 
-    ``enforcement`` and ``phases`` receive every event as well.
+    ``enforcement`` and ``phases`` receive every event as well. ``open_history`` opens the experiment's past.
     """
 
     def __init__(
@@ -40,12 +43,22 @@ class TunerFeed:
         results: Results,
         enforcement: Enforcement,
         phases: FurtherSets,
+        open_history: Callable[[], History],
     ) -> None:
         self.tuner, self.abilities, self.calls = tuner, abilities, calls
         self.results, self.enforcement, self.phases = results, enforcement, phases
         self.fed_to = 0  # number of the last fact that the tuner knows
         self.first_own = 0  # sets with a parameter id below this are of the replaced tuner
         self._own: dict[int, Any] = {}  # sets that this tuner object has generated, until their trials end
+        self.intermediates = Intermediates(
+            abilities,
+            calls,
+            results=results,
+            phases=phases,
+            hears_of=self._hears_of,
+            parameters_of=self._parameters_of,
+            open_history=open_history,
+        )
 
     def suggested(self, parameter_id: int, parameters: Any) -> None:
         """Remember a parameter set that the tuner has just generated."""
@@ -64,8 +77,13 @@ class TunerFeed:
         self.fed_to = event.number
         self.enforcement.hear(event)
         match event:
+            case Reported():
+                self.intermediates.receive(event.metric)
+            case RolledBack():
+                self.intermediates.roll_back(event)
             case TrialFinished():
                 self._finished(event)
+                self.intermediates.ended(event.trial_id)
             case ResultReported():
                 self._receive(event)
                 self.phases.hear(event)
@@ -120,6 +138,13 @@ class TunerFeed:
             return parameter_id in self._own
         return parameter_id >= self.first_own
 
+    def _parameters_of(self, parameter_id: int | None, text: str) -> Any:
+        """Return the parameter set with this id, as the tuner gets it with a result. ``text``: its JSON
+        text.
+        """
+        own = self._own.get(-1 if parameter_id is None else parameter_id)
+        return json.loads(text) if own is None else own
+
     def _end(self, parameter_id: int | None, trial_id: str, *, success: bool, **more: Any) -> None:
         """Call the tuner's ``trial_end`` for a parameter set. ``more``: arguments that only some tuners
         take.
@@ -151,8 +176,7 @@ class TunerFeed:
             return True
         text, value, fault = self.results.of(trial)
         if text is not None:
-            own = self._own.get(-1 if parameter_id is None else parameter_id)
-            parameters = json.loads(trial.parameters) if own is None else own
+            parameters = self._parameters_of(parameter_id, trial.parameters)
             self.calls.report(
                 "receive_trial_result",
                 lambda: self.tuner.receive_trial_result(

@@ -18,7 +18,7 @@ Metric = tuple[str, int, int, int, str]  # trial_id, attempt, position, sequence
 _CREATED = (
     "SELECT payload FROM facts WHERE experiment_id = ? AND kind = 'ExperimentCreated' ORDER BY number LIMIT 1"
 )
-_LAST = "SELECT coalesce(max(number), 0) FROM facts WHERE experiment_id = ? AND number <= ?"
+_LAST = "SELECT coalesce(max(number), 0) FROM %s WHERE experiment_id = ? AND number <= ?"
 _FACTS = """
 SELECT number, kind, trial_id, payload FROM facts
 WHERE experiment_id = ? AND number > ? AND number <= ? AND kind IN (%s)
@@ -46,6 +46,11 @@ _METRICS = """
 SELECT trial_id, attempt, position, sequence, text FROM metrics
 WHERE experiment_id = ? AND number > ? AND number <= ? AND type = 'PERIODICAL' ORDER BY number
 """
+# The attempt is the one that has reported the metric, even if a later attempt has taken over the metric.
+_NUMBERED_METRICS = """
+SELECT number, trial_id, coalesce(ran_in, attempt), position, sequence, text FROM metrics
+WHERE experiment_id = ? AND number > ? AND number <= ? AND type = 'PERIODICAL' ORDER BY number
+"""
 _TRIALS_AT_ONCE = 1_000
 # The sign before "number" makes SQLite use the index on trials. Without the sign, it would read all metrics.
 _METRICS_OF = """
@@ -61,8 +66,13 @@ SELECT number, trial_id, NULL, NULL, NULL, payload FROM facts
 WHERE experiment_id = ? AND number <= ? AND kind = 'TrialEnded'
 ORDER BY 1
 """
-_PARAMETER_ID = (
-    "SELECT parameter_id FROM trials WHERE experiment_id = ? AND trial_id = ? AND source <> 'customized'"
+_SET = (
+    "SELECT CASE source WHEN 'customized' THEN NULL ELSE parameter_id END, parameters FROM trials "
+    "WHERE experiment_id = ? AND trial_id = ?"
+)
+_NAMED_SET = (
+    "SELECT parameter_id FROM metrics "
+    "WHERE experiment_id = ? AND trial_id = ? AND attempt = ? AND position = ?"
 )
 _OTHERS = (
     "SELECT trial_id FROM trials WHERE experiment_id = ? AND trial_id NOT IN (SELECT value FROM json_each(?))"
@@ -113,9 +123,15 @@ class PastReader:
         row = self._connection.execute(_CREATED, (self._id,)).fetchone()
         return None if row is None else str(row[0])
 
-    def last_number(self, *, up_to: int) -> int:
-        """Return the number of the last fact that is not after fact ``up_to``; 0 without such a fact."""
-        return int(self._connection.execute(_LAST, (self._id, up_to)).fetchone()[0])
+    def last_number(self, *, up_to: int, metrics: bool) -> int:
+        """Return the number of the last fact that is not after fact ``up_to``; 0 without such a fact.
+
+        ``metrics``: metrics are facts, too.
+        """
+        tables = ("facts", "metrics") if metrics else ("facts",)
+        return max(
+            int(self._connection.execute(_LAST % table, (self._id, up_to)).fetchone()[0]) for table in tables
+        )
 
     def facts(self, kinds: Sequence[str], *, after: int, up_to: int) -> Iterator[PastFact]:
         """Yield the facts of these kinds after fact ``after``, up to fact ``up_to``, in order of their
@@ -163,11 +179,25 @@ class PastReader:
                 found[row[0]].append(row)
             yield from found.items()
 
-    def parameter_id(self, trial_id: str) -> int | None:
-        """Return the id of the parameter set that the tuner suggested for a trial; None for a customised
-        trial.
+    def numbered_metrics(self, after: int, up_to: int) -> Iterator[tuple[int, Metric]]:
+        """Yield the intermediate results of all trials after fact ``after``, up to fact ``up_to``, with
+        their numbers.
         """
-        row = self._connection.execute(_PARAMETER_ID, (self._id, trial_id)).fetchone()
+        for number, *metric in self._connection.execute(_NUMBERED_METRICS, (self._id, after, up_to)):
+            yield number, tuple(metric)
+
+    def set_of(self, trial_id: str) -> tuple[int | None, str] | None:
+        """Return the parameter id and the parameters of a trial; None without such a trial.
+
+        The id is None for a customised trial.
+        """
+        found: tuple[int | None, str] | None = self._connection.execute(_SET, (self._id, trial_id)).fetchone()
+        return found
+
+    def set_named_by(self, trial_id: str, attempt: int, position: int) -> str | None:
+        """Return the parameter id that the trial has reported with a metric, as JSON text."""
+        key = self._id, trial_id, attempt, position
+        row = self._connection.execute(_NAMED_SET, key).fetchone()
         return None if row is None else row[0]
 
     def metrics_and_ends(self, *, up_to: int) -> Iterator[Metric | tuple[str, str]]:

@@ -11,6 +11,7 @@ from sqlalchemy import create_engine
 from nnimgr.rules import facts as f
 from nnimgr.store.rows import fact_row
 from nnimgr.store.schema import metadata
+from nnimgr.store.writer import CONTINUED
 
 __all__ = ["RecordDatabase"]
 
@@ -23,8 +24,8 @@ _END = """
 UPDATE trials SET final_text = ?, final_value = ?, status = ? WHERE experiment_id = ? AND trial_id = ?
 """
 _METRIC = """
-INSERT INTO metrics (experiment_id, number, trial_id, attempt, position, type, sequence, at, value, text)
-VALUES (?, ?, ?, ?, ?, 'PERIODICAL', ?, 0, NULL, ?)
+INSERT INTO metrics (experiment_id, number, trial_id, attempt, position, type, sequence, at, value, text,
+parameter_id) VALUES (?, ?, ?, ?, ?, 'PERIODICAL', ?, 0, NULL, ?, ?)
 """
 
 
@@ -61,10 +62,25 @@ class RecordDatabase:
         )
         self._connection.execute(_TRIAL, row)
 
-    def add_metric(self, number: int, trial_id: str, attempt: int, position: int, text: str) -> None:
+    def add_metric(
+        self,
+        number: int,
+        trial_id: str,
+        attempt: int,
+        position: int,
+        text: str,
+        *,
+        parameter_id: int | None = None,
+    ) -> None:
         """Write an intermediate result of a trial to the database. ``text``: JSON text."""
-        row = (self._id, number, trial_id, attempt, position, position, text)
+        named = None if parameter_id is None else str(parameter_id)
+        row = (self._id, number, trial_id, attempt, position, position, text, named)
         self._connection.execute(_METRIC, row)
+
+    def continue_trial(self, trial_id: str, attempt: int, position: int) -> None:
+        """Let attempt ``attempt`` take over the trial's metrics before the frame ``position``."""
+        values = (attempt, self._id, trial_id, self._id, trial_id, attempt, position)
+        self._connection.execute(CONTINUED, values)
 
     def end_trial(self, end: f.TrialEnded, text: str | None, value: float | None) -> None:
         """Write the end of a trial to the database. ``text`` and ``value``: its final result, if any."""

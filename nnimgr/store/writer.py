@@ -79,7 +79,7 @@ _DELETED = (
     "UPDATE checkpoints SET state = 'deleted' WHERE experiment_id = ? AND trial_id = ? AND attempt = ? "
     "AND number <= ? AND number NOT IN (SELECT value FROM json_each(?))"
 )
-_CONTINUED = (
+CONTINUED = (
     "UPDATE metrics SET ran_in = coalesce(ran_in, attempt), attempt = ? "
     "WHERE experiment_id = ? AND trial_id = ? AND attempt = (SELECT max(attempt) FROM metrics "
     "WHERE experiment_id = ? AND trial_id = ? AND attempt >= ? AND attempt < ?) AND position < ?"
@@ -206,7 +206,7 @@ class ExperimentWriter:
             for statement, values in (
                 (_FACT, rows.facts),
                 (_METRIC, rows.metrics),
-                (_CONTINUED, rows.continued),
+                (CONTINUED, rows.continued),
                 (_CHECKPOINT, rows.checkpoints),
                 (_DELETED, rows.pruned),
                 (_TRIAL, rows.trials),

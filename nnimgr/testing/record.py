@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,38 @@ class Record:
         self._trials += 1
         return trial_id
 
-    def reported(self, trial_id: str, position: int, text: str, *, attempt: int = 1) -> None:
-        """Record an intermediate result of a trial."""
+    def reported(
+        self,
+        trial_id: str,
+        position: int,
+        text: str,
+        *,
+        attempt: int = 1,
+        parameter_id: int | None = None,
+    ) -> int:
+        """Record an intermediate result of a trial. Return its number.
+
+        ``parameter_id``: the set of a multi-phase trial to which the result belongs.
+        """
         self.number += 1
-        self._db.add_metric(self.number, trial_id, attempt, position, text)
+        self._db.add_metric(self.number, trial_id, attempt, position, text, parameter_id=parameter_id)
+        return self.number
+
+    def continued(self, trial_id: str, attempt: int, reports: int) -> int:
+        """Record that attempt ``attempt`` of a trial continues after the first ``reports`` intermediate
+        results, or starts again if there are none. Return the number of this fact.
+        """
+        origin = f.Origin(attempt=attempt - 1, number=1, keeper_id="host", position=reports, reports=reports)
+        due = f.AttemptDue(
+            trial_id=trial_id,
+            attempt=attempt,
+            due_at=datetime(2024, 1, 1, tzinfo=UTC),
+            reason="its machine was lost",
+            origin=origin if reports else None,
+            rolled_back=1,
+        )
+        self._db.continue_trial(trial_id, attempt, reports)
+        return self.add(due)
 
     def judged(self, trial_id: str, position: int = 0) -> None:
         self.add(f.Verdict(trial_id=trial_id, attempt=1, position=position))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nnimgr.dispatcher import messages as m
 from nnimgr.rules import facts as f
 from nnimgr.testing.record import EXPERIMENT, Record
 
@@ -78,9 +79,30 @@ class Past:
             )
         )
 
-    def reported(self, trial_id: str, *values: Any, attempt: int = 1) -> None:
-        for sequence, value in enumerate(values):
-            self._record.reported(trial_id, sequence, json.dumps(value), attempt=attempt)
+    def reported(
+        self,
+        trial_id: str,
+        *values: Any,
+        attempt: int = 1,
+        first: int = 0,
+        parameter_id: int | None = None,
+    ) -> m.Metrics:
+        """Add intermediate results, and return the message with them. ``first``: the first one's position."""
+        items, numbers = [], []
+        for sequence, value in enumerate(values, first):
+            text = json.dumps(value)
+            numbers.append(
+                self._record.reported(trial_id, sequence, text, attempt=attempt, parameter_id=parameter_id)
+            )
+            items.append((trial_id, attempt, sequence, sequence, text))
+        return m.Metrics(items=tuple(items), numbers=tuple(numbers))
+
+    def continued(self, trial_id: str, attempt: int, reports: int) -> m.RolledBack:
+        """Let another attempt continue the trial after some of its reports. Return the message about it."""
+        number = self._record.continued(trial_id, attempt, reports)
+        return m.RolledBack(
+            number=number, trial_id=trial_id, attempt=attempt, position=reports, reports=reports
+        )
 
     def ended(
         self,

@@ -79,11 +79,11 @@ async def calls_of(found: Any) -> Any:
 async def test_it_gets_what_happens_and_waits_for_results(host: Host, make_past: MakePast) -> None:
     past = make_past()
     advisor = await host(code=RECORDER, database=str(past.path))
-    assert (await advisor.expect(m.Ready)).judges
+    assert (await advisor.expect(m.Ready)).wants_metrics
     advisor.ask(0)
     assert await calls_of(advisor) == [["space", ["x"]]]
     past.suggested(0, {})
-    advisor.send(m.Metrics(items=(("t0", 1, 0, 0, "0.5"), ("t9", 1, 0, 0, "0.5"))))
+    advisor.send(m.Metrics(items=(("t0", 1, 0, 0, "0.5"), ("t9", 1, 0, 0, "0.5")), numbers=(3, 4)))
     advisor.send(end(5, 0, "2"))
     advisor.ask(1, 2, 3)
     heard = [
@@ -120,7 +120,8 @@ async def test_it_stops_a_trial(host: Host, make_past: MakePast, dropped: bool) 
     past.reported("t0", 1, -1)
     if dropped:  # the lines with the metrics did not fit into the pipe
         advisor.send(m.CatchUp(number=past.number))
-    advisor.send(m.Metrics(items=(("t0", 1, 0, 0, "1"), ("t0", 1, 1, 1, "-1"))))
+    numbers = past.number - 1, past.number
+    advisor.send(m.Metrics(items=(("t0", 1, 0, 0, "1"), ("t0", 1, 1, 1, "-1")), numbers=numbers))
     assert await advisor.expect(m.Judged) == m.Judged(trial_id="t0", attempt=1, position=1)
     advisor.send(end(past.number + 1, 0, None, status="EARLY_STOPPED"))
     advisor.ask(1)
@@ -140,7 +141,8 @@ async def test_a_new_process_gets_what_has_ended(host: Host, make_past: MakePast
         and "given 1 finished trials through import_data; the results of 1 open" in ready.note
     )
     past.reported("t1", 0.5)
-    advisor.send(m.Metrics(items=(("t1", 1, 0, 0, "0.5"),)))  # it has not sent this trial
+    items = (("t1", 1, 0, 0, "0.5"),)
+    advisor.send(m.Metrics(items=items, numbers=(past.number,)))  # it has not sent this trial
     advisor.ask(2)
     assert await calls_of(advisor) == [["space", ["x"]], ["import", [0.75]]]
     advisor.send(end(past.ended("t1", 0.25), 1, "0.25", trial_id="t1"))

@@ -73,7 +73,7 @@ async def test_histories_are_in_order_and_without_gaps(host: Host) -> None:
 async def test_a_trial_that_continues_from_a_checkpoint_has_one_history(host: Host) -> None:
     assessor = await host("assessor", code=PRINTER)
     assessor.send(metrics(("a", 0, 1), ("a", 1, 2), ("a", 2, 3)))
-    assessor.send(m.RolledBack(trial_id="a", attempt=2, position=2, reports=2))
+    assessor.send(m.RolledBack(number=9, trial_id="a", attempt=2, position=2, reports=2))
     assessor.send(metrics(("a", 3, 9)))  # a late one of the attempt before
     assessor.send(metrics(("a", 2, "bad"), attempt=2))
     assert await assessor.expect(m.Judged) == m.Judged(trial_id="a", attempt=2, position=2)

@@ -48,7 +48,7 @@ class AlgorithmProcess:
 
     def __init__(self, start: m.Start, *, spawn: Spawn, post: Post, notices: dict[str, Notice]) -> None:
         self.start, self.role = start, f.Role(start.role)
-        self.judges = False  # True: the child wants intermediate results, and may have trials stopped
+        self.wants_metrics = True  # False: the child has said that it wants no intermediate results
         self.fed_to = 0  # number of the last committed fact
         self._spawn, self._post, self._notices = spawn, post, notices
         self._child: Child | None = None
@@ -60,7 +60,8 @@ class AlgorithmProcess:
         self._deaths = 0  # number of crashes since the child last worked
         self._restarting = False  # True from a failure until the next child is ready
         self._learns = True
-        self._judging: list[tuple[str, int, int, int, str]] = []
+        self._metrics: list[tuple[str, int, int, int, str]] = []  # not sent yet
+        self._numbers: list[int] = []  # fact numbers of ``_metrics``; empty before they are committed
         self._commits_to_catch_up = 0  # number of commits until all unsent metrics are stored
         self._tasks: set[asyncio.Task[None]] = set()
         self._leaving: list[Child] = []
@@ -92,21 +93,26 @@ class AlgorithmProcess:
         if self._child is not None:
             self._child.send(message)
 
-    def judge(self, metric: f.MetricReported) -> None:
-        """Collect a new intermediate metric for the next ``flush``, if the child stops trials by their
-        metrics.
+    def collect(self, metric: f.MetricReported, *, number: int | None = None) -> None:
+        """Collect a new intermediate metric for the next ``flush``, if the child wants metrics.
+
+        ``number``: fact number of the metric; None if the metric is not committed yet.
         """
-        if self.judges and metric.type == f.MetricType.PERIODICAL:
+        if self.wants_metrics and metric.type == f.MetricType.PERIODICAL:
             trial_id, attempt = trial_of_job(metric.job_id)
-            self._judging.append((trial_id, attempt, metric.position, metric.sequence, metric.text))
+            self._metrics.append((trial_id, attempt, metric.position, metric.sequence, metric.text))
+            if number is not None:
+                self._numbers.append(number)
 
     def flush(self) -> None:
-        """Send the metrics that ``judge`` has collected to the child in one message."""
-        if not self._judging:
+        """Send the metrics that ``collect`` has collected to the child in one message."""
+        if not self._metrics:
             return
-        items, self._judging = tuple(self._judging), []
-        if self._child is not None and not self._child.send(m.Metrics(items=items)):
-            self._commits_to_catch_up = 2  # a commit that has already begun may lack these metrics
+        metrics = m.Metrics(items=tuple(self._metrics), numbers=tuple(self._numbers))
+        self._metrics, self._numbers = [], []
+        if self._child is not None and not self._child.send(metrics):
+            # a commit that has already begun may lack metrics that were not committed yet
+            self._commits_to_catch_up = 1 if metrics.numbers else 2
 
     def catch_up(self) -> None:
         """Let a slow child read from the database the metrics that were not sent to the child. Call after
@@ -193,7 +199,6 @@ class AlgorithmProcess:
                 self._notices.pop(self.role, None)
             case m.Ready():
                 self._restarting, self._ready, self._learns = False, True, message.learns
-                self.judges = self.judges or message.judges
                 if message.note:
                     self._notices[f"{self.role} rebuilt"] = Notice(subject=message.note)
                 self._post(_nothing)

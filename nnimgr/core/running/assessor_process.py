@@ -35,16 +35,15 @@ class AssessorProcess(AlgorithmProcess):
     ) -> None:
         super().__init__(start, spawn=spawn, post=post, notices=notices)
         self._pending_metrics = pending_metrics
-        self.judges = True
 
     def flush(self) -> None:
-        """Send the metrics that ``judge`` has collected to the child in one message."""
-        if self._judging and self._child is not None:
+        """Send the metrics that ``collect`` has collected to the child in one message."""
+        if self._metrics and self._child is not None:
             self._unanswered = not self._answered  # the child reports only its first good opinion
         super().flush()
 
     def _began(self) -> None:
-        self._judging = []
+        self._metrics = []
         for metric in self._pending_metrics():
-            self.judge(metric)
+            self.collect(metric)
         self.flush()

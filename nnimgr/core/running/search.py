@@ -42,8 +42,9 @@ class Search:
         self._notices: dict[str, Notice] = {}
         self._tuner = TunerProcess(tuner, spawn=spawn, post=post, notices=self._notices, new_tuner=new_tuner)
         self._processes: dict[f.Role, AlgorithmProcess] = {f.Role.TUNER: self._tuner}
+        self._assessor: AssessorProcess | None = None
         if assessor is not None:
-            self._processes[f.Role.ASSESSOR] = AssessorProcess(
+            self._processes[f.Role.ASSESSOR] = self._assessor = AssessorProcess(
                 assessor, spawn=spawn, post=post, notices=self._notices, pending_metrics=pending_metrics
             )
 
@@ -97,14 +98,14 @@ class Search:
         self._tuner.ask_further(trial_id, index, state)
 
     def judge(self, metric: f.MetricReported) -> None:
-        """Collect a new metric, which the next ``flush`` sends to the assessor or advisor."""
-        for process in self._processes.values():
-            process.judge(metric)
+        """Collect a new metric, which the next ``flush`` sends to the assessor."""
+        if self._assessor is not None:
+            self._assessor.collect(metric)
 
     def flush(self) -> None:
-        """Send the metrics that ``judge`` has collected to the assessor or advisor."""
-        for process in self._processes.values():
-            process.flush()
+        """Send the metrics that ``judge`` has collected to the assessor."""
+        if self._assessor is not None:
+            self._assessor.flush()
 
     # ---- telling ------------------------------------------------------------------------------------------
 
@@ -115,12 +116,14 @@ class Search:
         """
         for number, _, fact in turn:
             match fact:
+                case f.MetricReported():
+                    self._tuner.collect(fact, number=number)
                 case f.TrialEnded():
                     message = _finished(number, fact, touched)
                     for process in self._processes.values():
                         process.tell(message)
-                case f.AttemptDue(origin=f.Origin() as origin):
-                    self._roll_back(fact, origin)
+                case f.AttemptDue() if fact.origin is not None or fact.rolled_back:
+                    self._roll_back(number, fact)
                 case f.ResultTaken():
                     self._tuner.tell(_result(number, fact))
                 case f.FurtherSuggested(late=True, parameter_id=int(parameter_id), parameters=str(text)):
@@ -139,20 +142,24 @@ class Search:
                     self._tuner.slot_freed()
                 case f.AlgorithmFailed():
                     self._processes[fact.role].failed(fact, state)
+        self._tuner.flush()
         for process in self._processes.values():
             process.fed_to = state.number
             process.catch_up()
 
-    def _roll_back(self, fact: f.AttemptDue, origin: f.Origin) -> None:
-        """Report to the assessor that a trial continues from a checkpoint."""
-        if (assessor := self._processes.get(f.Role.ASSESSOR)) is not None:
-            rolled_back = m.RolledBack(
-                trial_id=fact.trial_id,
-                attempt=fact.attempt,
-                position=origin.position,
-                reports=origin.reports,
-            )
-            assessor.tell(rolled_back)
+    def _roll_back(self, number: int, fact: f.AttemptDue) -> None:
+        """Report that a trial continues from a checkpoint, or starts again."""
+        origin = fact.origin
+        message = m.RolledBack(
+            number=number,
+            trial_id=fact.trial_id,
+            attempt=fact.attempt,
+            position=0 if origin is None else origin.position,
+            reports=0 if origin is None else origin.reports,
+        )
+        for process in self._processes.values():
+            if process.wants_metrics:
+                process.tell(message)
 
     def _config_changed(self, number: int, fact: f.ConfigChanged, state: ExperimentState) -> None:
         if "tuner" in fact.changes:

@@ -1,5 +1,8 @@
 """Requests parameter sets from the process of the experiment's tuner, replaces the tuner, and ends an idle
 process.
+
+A tuner gets metrics after their commit, in the order of the log. So a rebuilt tuner gets the same events in
+the same order.
 """
 
 from __future__ import annotations
@@ -113,7 +116,7 @@ class TunerProcess(AlgorithmProcess):
         """
         old = self._dismiss()
         self._deaths = 0
-        self.judges = self._restarting = False
+        self._restarting = False
         self._asking.last_answer_s = 0.0
         for about in ("tuner", "tuner owes", "tuner rebuilt"):
             self._notices.pop(about, None)
@@ -124,6 +127,11 @@ class TunerProcess(AlgorithmProcess):
             self._post(f.AlgorithmFailed(role=f.Role.TUNER, call="start", sentence=sentence, hopeless=True))
         else:
             self._later(self._follow(old), f"{state.id}:replace-tuner")
+
+    def tell(self, message: m.ToChild) -> None:
+        """Send a message to the child process, after the metrics that come before it in the log."""
+        self.flush()
+        super().tell(message)
 
     def halt(self) -> list[Child]:
         """Ignore further messages of the tuner's child process, and start no other. Return the child
@@ -154,6 +162,7 @@ class TunerProcess(AlgorithmProcess):
         self._later(self._see_off(old), "rest-tuner")
 
     def _began(self) -> None:
+        self.wants_metrics = True
         self._rest_timer.began()
 
     def _gone(self) -> None:
@@ -169,6 +178,7 @@ class TunerProcess(AlgorithmProcess):
         if isinstance(message, m.Answered):
             self._took(message)
         elif isinstance(message, m.Ready):
+            self.wants_metrics = message.wants_metrics
             if self.start.name is not None and is_builtin(self.role, self.start.name):
                 self._rest_timer.ready()
 
