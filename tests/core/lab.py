@@ -51,7 +51,7 @@ class ScriptedChild:
     closed: bool = False
 
     async def start(self) -> None:
-        self.on_message(m.Ready(learns=self.lab.learns))
+        self.on_message(m.Ready(learns=self.lab.learns, wants_metrics=self.lab.wants_metrics))
 
     def send(self, message: m.ToChild) -> bool:
         self.lab.sent.append((self.start_message.role, message))
@@ -105,6 +105,7 @@ class Lab:
     directory: Path
     service: FakeService = field(default_factory=FakeService)
     learns: bool = True
+    wants_metrics: bool = False  # the tuner wants intermediate results
     suggestions: int = 1_000_000
     dies: int = 0
     assessor: bool = False

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,6 +214,31 @@ async def test_dropped_results_are_read_in_their_order(host: Host, make_past: Ma
         ["back", 0, "t0", 1],
         ["t0", 1, 5, 0, 0],
     ]
+
+
+async def test_a_slow_tuner_gets_all_results_before_what_follows_them(
+    host: Host, make_past: MakePast, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    past = make_past()
+    code = recorder().replace(
+        'if value == "bad"', f'if value == [0]: open({str(gate)!r}).read()\n            if value == "bad"'
+    )
+    tuner = await host(
+        code=code.replace("sequence, value,", "sequence, len(str(value)),"), database=str(past.path)
+    )
+    await suggest(tuner, past, 0)
+    padding = "x" * 500_000
+    sent = [tuner.send(past.reported("t0", [0]))]
+    await tuner.expect(m.Busy)
+    sent += [tuner.send(past.reported("t0", padding, first=n)) for n in range(1, 40)]
+    assert not sent[-1] and tuner.child.behind
+    number = past.imported({"parameter": 1, "value": 2})
+    tuner.send(m.Imported(number=number, records='[{"parameter": 1, "value": 2}]'))
+    gate.write_text("")
+    calls = await suggest(tuner, past, 1)
+    assert [call[1] for call in calls] == [*range(40), [2]]
 
 
 @pytest.mark.parametrize("way", WAYS)

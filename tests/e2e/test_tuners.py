@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
-from tests.e2e.scene import DEADLINE_S, Scene, scene
+from tests.e2e.processes import dispatchers
+from tests.e2e.scene import DEADLINE_S, Scene, eventually, scene
 
 REPORT = """
 import nni
@@ -98,6 +102,69 @@ def test_a_tuner_of_the_users_own(tmp_path: Path) -> None:
         assert [trial["parameters"]["x"] for trial in trials] == [0, 1, 2]
     lines = (own / "result.txt").read_text().splitlines()
     assert sorted(lines[:3]) == ["0 8", "1 8", "2 8"] and lines[3:] == ["EXIT"]
+
+
+HEARING = """
+import json, os
+from nni.tuner import Tuner
+
+folder = os.path.dirname(__file__)
+
+class Hearing(Tuner):
+    replayable = True
+    def __init__(self):
+        self.heard = []
+    def update_search_space(self, search_space):
+        pass
+    def generate_parameters(self, parameter_id, **kwargs):
+        return {"x": parameter_id, "heard": len(self.heard)}
+    def receive_trial_result(self, parameter_id, parameters, value, **kwargs):
+        self.heard.append([parameter_id, "final", value])
+    def receive_intermediate_result(self, parameter_id, parameters, value, *, sequence, trial_job_id):
+        self.heard.append([parameter_id, sequence, value])
+        with open(os.path.join(folder, "count.txt"), "w") as file:
+            file.write(str(len(self.heard)))
+    def _on_exit(self):
+        with open(os.path.join(folder, "heard.json"), "w") as file:
+            json.dump(self.heard, file)
+"""
+REPORTING = """
+import os, sys, time
+import nni
+x = nni.get_next_parameter()["x"]
+for step in range(20):
+    while step >= 10 and not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    nni.report_intermediate_result(100 * x + step)
+nni.report_final_result(x)
+"""
+
+
+def test_a_tuner_that_was_killed_gets_every_intermediate_result(tmp_path: Path) -> None:
+    """It is replayed: sets that depend on the results before them have to come out as before."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "hearing.py").write_text(dedent(HEARING))
+    gate, count = tmp_path / "gate", own / "count.txt"
+    with scene(tmp_path) as found:
+        found.create(
+            found.script(REPORTING) + f" {gate}",
+            tuner={"className": "hearing.Hearing", "codeDirectory": str(own)},
+            trialConcurrency=2,
+            maxTrialNumber=5,
+        )
+        eventually(lambda: count.exists() and count.read_text() == "20", "the first results")
+        for process in dispatchers(found.server.home.path):
+            os.kill(process.pid, signal.SIGKILL)
+        gate.touch()  # the other results come while the tuner is restarted
+        trials = sorted(found.done(), key=lambda each: each["sequence"])
+        assert [each["call"] for each in found.profile()["errors"]] == ["process"]
+    heard = json.loads((own / "heard.json").read_text())
+    for x in range(5):
+        expected = [*([x, step, 100 * x + step] for step in range(20)), [x, "final", x]]
+        assert [each for each in heard if each[0] == x] == expected
+    assert [trial["parameters"]["x"] for trial in trials] == list(range(5))
+    assert trials[2]["parameters"]["heard"] >= 21
 
 
 SEVERAL = """

@@ -83,7 +83,7 @@ class SimChild:
                     )
                 missing = tuple(message.parameter_ids[len(given) :])
                 self._say(m.Answered(missing=missing, exhausted=bool(missing), fed_to=message.fed_to))
-            case m.Metrics():
+            case m.Metrics() if self._role == "assessor":
                 for trial_id, attempt, position, _, text in message.items:
                     if float(text) < 0:
                         self._say(m.Judged(trial_id=trial_id, attempt=attempt, position=position))
