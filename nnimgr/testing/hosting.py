@@ -19,6 +19,8 @@ from nnimgr.dispatcher.messages import (
     Imported,
     Judged,
     Metrics,
+    Ready,
+    RolledBack,
     SpaceChanged,
     Start,
     Suggestion,
@@ -152,6 +154,8 @@ class HostedTuner(_Hosted):
         self.owed: set[int] = set()  # requested ids that were neither answered nor refused
         self.exhausted = False  # True: the tuner had no more sets at its last answer
         self.next_id: int = 0 if again is None else again.next_id
+        # trial id -> its present attempt and the number of its intermediate results
+        self._reports: dict[str, tuple[int, int]] = {} if again is None else dict(again._reports)
         self._builtin, self._make, self._since = builtin, make, since
         self._fed_to = record.number if up_to is None else up_to
         self._read = 0
@@ -209,6 +213,38 @@ class HostedTuner(_Hosted):
                 text=text,
                 success=success,
                 untried=untried,
+            )
+        )
+
+    @property
+    def wants_metrics(self) -> bool:
+        """True: the tuner wants intermediate results."""
+        return any(isinstance(each, Ready) and each.wants_metrics for each in self.heard.messages)
+
+    def report(self, trial: Trial, *values: Any) -> list[Trial]:
+        """Report intermediate results of a trial. Return a trial for each parameter set that the tuner gave
+        after that.
+        """
+        attempt, first = self._reports.get(trial.id, (1, 0))
+        self._reports[trial.id] = attempt, first + len(values)
+        items, numbers = [], []
+        for position, value in enumerate(values, first):
+            text = json.dumps(value)
+            self._fed_to = self.record.reported(trial.id, position, text, attempt=attempt)
+            items.append((trial.id, attempt, position, position, text))
+            numbers.append(self._fed_to)
+        return self._tell(Metrics(items=tuple(items), numbers=tuple(numbers)))
+
+    def roll_back(self, trial: Trial, reports: int) -> list[Trial]:
+        """Let a trial continue from a checkpoint after its first ``reports`` intermediate results, or start
+        again if there are none. Return a trial for each parameter set that the tuner gave after that.
+        """
+        attempt = self._reports.get(trial.id, (1, 0))[0] + 1
+        self._reports[trial.id] = attempt, reports
+        self._fed_to = self.record.continued(trial.id, attempt, reports)
+        return self._tell(
+            RolledBack(
+                number=self._fed_to, trial_id=trial.id, attempt=attempt, position=reports, reports=reports
             )
         )
 

@@ -65,10 +65,47 @@ _BY = {
     Way.STATE: "by load_state",
     Way.REPLAY: "by the same calls, because the class is replayable",
 }
+_NO_INTERMEDIATES = "the tuner has no receive_intermediate_result"
 _MOST = 60  # number of sets after which a search space counts as infinite
 
 
-class TunerConformance:
+class _IntermediateResults:
+    """Tests of a tuner that wants intermediate results. They are skipped for other tuners."""
+
+    search_space: ClassVar[Space]
+    trials: ClassVar[int]
+
+    def test_trials_report_intermediate_results(self, lab: Lab) -> None:
+        """Report intermediate results in every form, also of trials that a user has submitted."""
+        tuner = lab.tuner(self.search_space)
+        if not tuner.wants_metrics:
+            pytest.skip(_NO_INTERMEDIATES)
+        own = tuner.submit({"somewhere": "else"})
+        for number in range(self.trials):
+            tuner.ask()
+            for trial in tuner.trials[-2:]:
+                tuner.report(trial, _RESULTS[number % len(_RESULTS)], math.nan, {"default": 1}, 2)
+            if len(tuner.trials) > 3:
+                tuner.end(tuner.trials[1], [0.5, NO_RESULT][number % 2])
+        tuner.report(own, *_RESULTS)
+        run(tuner, 4)
+        lab.given(tuner)
+
+    def test_intermediate_results_are_made_again(self, lab: Lab) -> None:
+        """Let trials continue from a checkpoint, or start again, and report their results again."""
+        tuner = lab.tuner(self.search_space)
+        if not tuner.wants_metrics:
+            pytest.skip(_NO_INTERMEDIATES)
+        for trial in tuner.ask(3):
+            tuner.report(trial, 0.1, 0.2, 0.3)
+            for kept in (2, 0):
+                tuner.roll_back(trial, kept)
+                tuner.report(trial, 0.25, {"default": 0.5})
+        run(tuner, 4)
+        lab.given(tuner)
+
+
+class TunerConformance(_IntermediateResults):
     """Base class for the tests of a tuner. Override ``make`` to return the tuner.
 
     Override the search spaces too if the tuner cannot search all types of parameters. A tuner passes if it
@@ -261,6 +298,11 @@ class TunerConformance:
                     tuner.end(tuner.trials[0], NO_RESULT, success=False, untried=True)
                 case 9:
                     tuner.change_space(lab.other_space)
+            if tuner.wants_metrics and tuner.trials:
+                trial = tuner.trials[number % len(tuner.trials)]
+                tuner.report(trial, 0.5, {"default": number})
+                if number % 3 == 0:
+                    tuner.roll_back(trial, 1)
             up_to, parameter_id, owes = tuner.record.number, tuner.next_id, bool(tuner.owed)
             given = [trial.text for trial in tuner.ask() if trial.parameter_id == parameter_id]
             if not owes and number not in (1, 2):

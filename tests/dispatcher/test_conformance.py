@@ -133,6 +133,63 @@ class First(Sound):
         self.space = getattr(self, "space", search_space)
 
 
+class Hearing(Sound):
+    """Correct tuner: its sets depend on intermediate results."""
+
+    def receive_intermediate_result(
+        self, parameter_id: int, parameters: Any, value: Any, *, sequence: int, trial_job_id: str
+    ) -> None:
+        self.random.seed(str(value) + str(sequence))
+
+    def intermediate_rolled_back(self, parameter_id: int, trial_job_id: str, reports: int) -> None:
+        self.random.seed(reports)
+
+
+class Scalar(Hearing):
+    """Wrong tuner: an intermediate result may be a mapping."""
+
+    def receive_intermediate_result(
+        self, parameter_id: int, parameters: Any, value: Any, *, sequence: int, trial_job_id: str
+    ) -> None:
+        self.best = max(0.0, value)
+
+
+class Growing(Hearing):
+    """Wrong tuner: the number of a result may come again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.curves: dict[str, int] = {}
+
+    def receive_intermediate_result(
+        self, parameter_id: int, parameters: Any, value: Any, *, sequence: int, trial_job_id: str
+    ) -> None:
+        if sequence < self.curves.get(trial_job_id, 0):
+            raise RuntimeError("the curve has this point already")
+        self.curves[trial_job_id] = sequence + 1
+
+
+class Amnesiac(Hearing):
+    """Wrong tuner: its state lacks what it has learned from intermediate results."""
+
+    replayable = False
+    learned = 0
+
+    def receive_intermediate_result(
+        self, parameter_id: int, parameters: Any, value: Any, *, sequence: int, trial_job_id: str
+    ) -> None:
+        self.learned += 1
+
+    def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
+        return {name: spec["_value"][self.learned] for name, spec in self.space.items()}
+
+    def dump_state(self) -> Any:
+        return None
+
+    def load_state(self, state: Any) -> None:
+        pass
+
+
 class Few(TunerConformance):
     search_space: ClassVar[Any] = {
         "one": {"_type": "choice", "_value": list(range(1000))},
@@ -184,6 +241,9 @@ def lab_of(tmp_path: Path) -> Iterator[Callable[[TunerConformance], Lab]]:
             "1 in deep in one in parameter set 0 is nan",
         ),
         (First, TunerConformance.test_it_goes_over_to_another_space, "two"),
+        (Scalar, TunerConformance.test_trials_report_intermediate_results, "raised TypeError"),
+        (Growing, TunerConformance.test_intermediate_results_are_made_again, "has this point already"),
+        (Amnesiac, TunerConformance.test_rebuilt_it_gives_the_same_sets, "by load_state: it was "),
     ],
 )
 def test_faults_of_tuners_are_found(
@@ -192,7 +252,7 @@ def test_faults_of_tuners_are_found(
     test: Callable[[TunerConformance, Lab], None],
     told: str,
 ) -> None:
-    sound, faulty = Few(Sound), Few(kind)
+    sound, faulty = Few(Hearing if issubclass(kind, Hearing) else Sound), Few(kind)
     test(sound, lab_of(sound))
     with pytest.raises(AssertionError, match=told):
         test(faulty, lab_of(faulty))
