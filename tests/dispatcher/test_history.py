@@ -41,3 +41,13 @@ def test_metrics_of_a_trial_are_not_looked_for_in_all_of_them(past: Past) -> Non
     with closing(sqlite3.connect(past.path)) as db:
         plan = db.execute(f"EXPLAIN QUERY PLAN {stored._METRICS_OF}", (EXPERIMENT, "[]", 1)).fetchall()
     assert any("(experiment_id=? AND trial_id=?)" in row[3] for row in plan), plan
+
+
+def test_later_metrics_and_the_set_of_a_metric_are_found_by_an_index(past: Past) -> None:
+    with closing(sqlite3.connect(past.path)) as db:
+        for query, key, index in (
+            (stored._NUMBERED_METRICS, (0, 9), "number>? AND number<?"),
+            (stored._NAMED_SET, ("t", 1, 0), "trial_id=? AND attempt=? AND position=?"),
+        ):
+            plan = db.execute(f"EXPLAIN QUERY PLAN {query}", (EXPERIMENT, *key)).fetchall()
+            assert len(plan) == 1 and index in plan[0][3], plan
