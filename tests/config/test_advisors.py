@@ -55,4 +55,4 @@ def test_an_assessor_beside_an_advisor_is_not_used(load: Load) -> None:
 def test_a_parameter_that_an_advisor_adds_cannot_be_in_the_search_space(faults: Faults) -> None:
     text = MINIMAL.replace("Random", "ASHA").replace("  x:", "  TRIAL_BUDGET:")
     (found,) = faults(text)
-    assert "TRIAL_BUDGET cannot be a parameter, since ASHA adds it to the parameters itself" in found
+    assert "TRIAL_BUDGET cannot be a parameter, since ASHA adds a parameter of this name" in found
