@@ -79,7 +79,7 @@ class RecordDatabase:
 
     def continue_trial(self, trial_id: str, attempt: int, position: int) -> None:
         """Let attempt ``attempt`` take over the trial's metrics before the frame ``position``."""
-        values = (attempt, self._id, trial_id, self._id, trial_id, attempt, position)
+        values = (attempt, self._id, trial_id, self._id, trial_id, 1, attempt, position)
         self._connection.execute(CONTINUED, values)
 
     def end_trial(self, end: f.TrialEnded, text: str | None, value: float | None) -> None:

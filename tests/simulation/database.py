@@ -41,7 +41,7 @@ def _insert(connection: Connection, state: ExperimentState, log: Sequence[f.Reco
     for statement, values in (
         (writer._FACT, rows.facts),
         (writer._METRIC, rows.metrics),
-        (writer._CONTINUED, rows.continued),
+        (writer.CONTINUED, rows.continued),
     ):
         if values:
             connection.exec_driver_sql(statement, values)

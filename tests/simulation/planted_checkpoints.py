@@ -201,5 +201,5 @@ def slot_freed_before_the_end() -> Iterator[None]:
 @planted
 def abandoned_results_taken_over() -> Iterator[None]:
     """Readers find results of an earlier attempt, which has not led to the origin, in an attempt's curve."""
-    with patch.object(writer, "_CONTINUED", writer._CONTINUED.replace("attempt >= ?", "0 <= ?")):
+    with patch.object(writer, "CONTINUED", writer.CONTINUED.replace("attempt >= ?", "0 <= ?")):
         yield
