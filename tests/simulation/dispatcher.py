@@ -43,10 +43,18 @@ class SimChild:
         self._say(m.Ready(learns=self._kernel.random.random() < 0.5))
 
     def send(self, message: m.ToChild) -> bool:
+        if self._has_no_use_for(message):
+            return True
         slow = self._kernel.likely(0.1)
         delay = self._kernel.random.uniform(0.1, 3.0) if slow else 0.002
         self._loop.call_later(delay, self._take, message)
         return True
+
+    def _has_no_use_for(self, message: m.ToChild) -> bool:
+        """Return whether the message changes nothing here: metrics for the tuner, or a restart of a trial."""
+        if isinstance(message, m.RolledBack) and message.position == 0:
+            return True
+        return self._role == "tuner" and isinstance(message, m.Metrics | m.RolledBack)
 
     def catch_up(self, number: int) -> bool:
         return True

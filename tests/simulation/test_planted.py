@@ -17,7 +17,7 @@ FIRST = {  # first seed to try for bugs that few simulated lives show: saves fiv
     "claims_not_remembered": 808,
     "gpus_not_rebuilt": 40,
     "identity_by_handle": 469,
-    "late_answers_obeyed": 11_833,
+    "late_answers_obeyed": 40_377,
     "lease_in_the_keeper_only": 137,
     "lease_on_the_wall_clock": 73,
     "left_survives_frames": 132,
