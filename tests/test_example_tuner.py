@@ -44,7 +44,7 @@ def test_the_guide_shows_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for program in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         names: dict[str, Any] = {"__name__": "guide"}
         exec(compile(program, str(GUIDE), "exec"), names)
-    tests = {name for name in vars(TunerConformance) if name.startswith("test_")}
+    tests = {name for name in dir(TunerConformance) if name.startswith("test_")}
     named = set(re.findall(r"`(test_\w+)`", text))
     assert named and named <= tests
     assert all(f"`{group}`" in text for group in GROUPS.values())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["Command"]
 
-_PLACE = re.compile(r"\{prog\}|\{command(?: ([\w-]+))?\}")
+_PLACE = re.compile(r"\{prog\}|\{command(?: ([\w-]+))?\}(?= (--[\w-]+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,19 @@ class Command:
     experiment: str | None = None
 
     def filled(self, mend: str) -> str:
-        """Return the text with its placeholders replaced, which ``ClientError`` describes."""
-        return _PLACE.sub(lambda place: self._text(place[0], place[1]), mend)
+        """Return the text with its placeholders replaced, which ``ClientError`` describes.
 
-    def _text(self, place: str, experiment_id: str | None) -> str:
+        An option that the text gives right after the command replaces the one that the user gave.
+        """
+        return _PLACE.sub(lambda place: self._text(place[0], place[1], place[2]), mend)
+
+    def _text(self, place: str, experiment_id: str | None, replaced: str | None) -> str:
         if place == "{prog}":
             return self.prog
-        arguments = list(self.arguments)
+        arguments = [argument for argument in self.arguments if not argument.startswith(f"{replaced}=")]
+        if replaced in arguments:
+            at = arguments.index(replaced)
+            del arguments[at : at + 2]
         if experiment_id is not None:
             if self.experiment in arguments:
                 arguments.remove(self.experiment)

@@ -214,7 +214,7 @@ def test_a_busy_port_is_told_once_the_file_is_right(home: Home, capsys: pytest.C
         printed = capsys.readouterr()
     told, mend = printed.err.splitlines()
     assert told == f"ERROR: Port {port} is not idle (Address already in use)."
-    assert re.fullmatch(r"  Choose another port: nnictl create --port \d+", mend)
+    assert re.fullmatch(r"  Choose another port: nnictl create --config \S+ --port \d+", mend)
 
 
 def test_a_home_on_a_read_only_file_system(
