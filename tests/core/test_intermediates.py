@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from nnimgr.dispatcher import messages as m
@@ -14,13 +11,6 @@ from tests.core.lab import Lab, until_status
 from training_services.fake import ended, lost, metric, saved, started
 
 E = f.ExperimentStatus
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path)
-    yield made
-    made.close()
 
 
 def trial(sequence: int) -> str:

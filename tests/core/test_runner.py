@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
@@ -33,13 +32,6 @@ from training_services.fake import (
 
 E = f.ExperimentStatus
 S = f.TrialStatus
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path)
-    yield made
-    made.close()
 
 
 def trial(sequence: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ from training_services.fake import ended, hold, metric, started
 E = f.ExperimentStatus
 S = f.TrialStatus
 TPE = {"tuner": {"name": "TPE", "classArgs": {"seed": 3}}}
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path)
-    yield made
-    made.close()
 
 
 def swap_number(lab: Lab) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,13 +86,6 @@ async def test_nobody_waits_for_the_jobs_of_an_experiment_that_was_detached(serv
         assert server.assembly.expected == {"mine"}
         await manager.stop("mine", detach=True)
         await eventually(lambda: not server.assembly.expected)
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from nnimgr.core.running.mailbox import Builder
 from nnimgr.dispatcher.history import CONSTRAINTS, constraints_of
 from nnimgr.goal import optimize_mode
 from nnimgr.rules import facts as f
-from nnimgr.rules.state import AddedTrial, ExperimentState, trial_id_of
+from nnimgr.rules.state import AddedTrial, ExperimentState, TrialState, trial_id_of
 from nnimgr.rules.stop_rules import rule_that_holds
 from nnimgr.traits import traits_of
 
@@ -140,8 +140,7 @@ def rerun(trials: Sequence[FailedTrial]) -> Builder:
 
 def stop_trial(trial_id: str, *, kind: f.StopKind = f.StopKind.USER) -> Builder:
     def build(state: ExperimentState) -> Sequence[f.Fact]:
-        if trial_id not in state.trials:
-            raise UnknownTrial(f"trial {trial_id} has ended, or does not exist")
+        _unfinished(state, trial_id)
         return (f.StopRequested(trial_id=trial_id, kind=kind),)
 
     return build
@@ -160,9 +159,7 @@ def pause_trial(trial_id: str) -> Builder:
     """Return a builder that pauses a trial. A trial that is paused or being paused stays as it is."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
-        trial = state.trials.get(trial_id)
-        if trial is None:
-            raise UnknownTrial(f"trial {trial_id} is not alive")
+        trial = _unfinished(state, trial_id)
         _check_open(state)
         if trial.target is f.StopKind.PAUSE:
             return ()
@@ -177,9 +174,7 @@ def resume_trial(trial_id: str) -> Builder:
     """Return a builder that continues a paused trial, or takes back a pause that is not complete yet."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
-        trial = state.trials.get(trial_id)
-        if trial is None:
-            raise UnknownTrial(f"trial {trial_id} is not alive")
+        trial = _unfinished(state, trial_id)
         _check_open(state)
         if trial.target is not f.StopKind.PAUSE:
             raise RequestRefused(f"trial {trial_id} is {trial.status}: only a paused trial can be resumed")
@@ -192,9 +187,7 @@ def lose_trial(trial_id: str) -> Builder:
     """Return a builder of the fact that a trial on a silent machine is lost."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
-        trial = state.trials.get(trial_id)
-        if trial is None:
-            raise UnknownTrial(f"trial {trial_id} has ended, or does not exist")
+        trial = _unfinished(state, trial_id)
         if trial.status is not f.TrialStatus.UNKNOWN:
             raise RequestRefused(
                 f"trial {trial_id} is {trial.status}: only an UNKNOWN trial, whose machine does not answer, "
@@ -313,6 +306,13 @@ def _text(parameters: Any) -> str:
 @lru_cache(maxsize=64)
 def _constraints(texts: tuple[str, ...]) -> Constraints:
     return Constraints(texts)
+
+
+def _unfinished(state: ExperimentState, trial_id: str) -> TrialState:
+    trial = state.trials.get(trial_id)
+    if trial is None:
+        raise UnknownTrial(f"trial {trial_id} has ended, or does not exist")
+    return trial
 
 
 def _check_open(state: ExperimentState) -> None:
