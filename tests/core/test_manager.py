@@ -299,6 +299,17 @@ async def test_a_resume_is_in_the_index_before_it_is_answered(server: Server) ->
         await resuming
 
 
+async def test_an_experiment_that_is_done_again_at_once_is_done_in_the_index(server: Server) -> None:
+    async with server.manager() as manager:
+        await manager.create(server.new("mine"))
+        await until_status(manager.get("mine"), E.DONE)
+        await eventually(lambda: Index(server.home).entries()["mine"].status == "DONE")
+        await manager.resume("mine")
+        assert manager.get("mine").state.status is E.DONE
+    entry = Index(server.home).entries()["mine"]
+    assert (entry.status, entry.ended_at is None) == ("DONE", False)
+
+
 async def test_the_experiment_that_a_client_means_who_knows_of_one(server: Server) -> None:
     async with server.manager() as manager:
         assert (manager.latest, manager.served()) == (None, {})

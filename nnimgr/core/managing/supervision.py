@@ -145,6 +145,11 @@ class Supervision:
             held.task.cancel()
             await asyncio.wait({held.task})
 
+    def forget_status(self, experiment_id: str) -> None:
+        """Have the experiment's status reported after its next turn, even if it is the same as before."""
+        if experiment_id in self._held:
+            self._held[experiment_id].status = None
+
     async def release(self, experiment_id: str) -> None:
         """Close the runner and the database of a stopped experiment."""
         held = self._held.pop(experiment_id, None)
