@@ -17,10 +17,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from io import FileIO
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from nnimgr.child import how_it_ended
 from nnimgr.dispatcher.messages import Environment, Start, to_line
@@ -38,8 +37,6 @@ _INTERPRETER_VARIABLES = (
 )
 
 logger = logging.getLogger(__name__)
-
-_Transport = TypeVar("_Transport", bound=asyncio.BaseTransport)
 
 
 class NotForked(Exception):
@@ -198,7 +195,7 @@ class _Forked(asyncio.SubprocessTransport):
         self._closing = False
         self._overdue: asyncio.TimerHandle | None = None
         self._stdin: asyncio.WriteTransport | None = None
-        self._pipes: list[asyncio.BaseTransport] = []
+        self._streams: list[asyncio.BaseTransport] = []
         protocol.connection_made(self)
 
     async def begin(self, stderr: int) -> None:
@@ -206,17 +203,26 @@ class _Forked(asyncio.SubprocessTransport):
 
         Raise NotForked or OSError.
         """
-        (its_input, stdin), (stdout, its_output), (status, its_status) = _pipe(), _pipe(), _pipe()
-        with its_input, its_output, its_status:
-            self._stdin = await self._connect(self._loop.connect_write_pipe(asyncio.BaseProtocol, stdin))
-            await self._connect(self._loop.connect_read_pipe(lambda: _Output(self), stdout))
-            await self._connect(self._loop.connect_read_pipe(lambda: _Status(self), status))
-            self._zygote.request([its_input.fileno(), its_output.fileno(), stderr, its_status.fileno()])
+        # Sockets, not pipes: uvloop 0.23 closes the descriptor of a pipe twice. Meanwhile, another thread may
+        # get the same number for a file of its own, which the second call then closes.
+        with contextlib.ExitStack() as its:
+            self._stdin, its_input = await self._connect(asyncio.Protocol, its)
+            _, its_output = await self._connect(lambda: _Output(self), its)
+            _, its_status = await self._connect(lambda: _Status(self), its)
+            self._zygote.request([its_input, its_output, stderr, its_status])
 
-    async def _connect(self, connecting: Awaitable[tuple[_Transport, object]]) -> _Transport:
-        transport, _ = await connecting
-        self._pipes.append(transport)
-        return transport
+    async def _connect(
+        self, make_protocol: Callable[[], asyncio.Protocol], its: contextlib.ExitStack
+    ) -> tuple[asyncio.Transport, int]:
+        """Open a stream. Return the server's end, and the descriptor of the child's end, which ``its``
+        closes.
+        """
+        ours, theirs = socket.socketpair()
+        its.enter_context(theirs)
+        ours.setblocking(False)
+        transport, _ = await self._loop.connect_accepted_socket(make_protocol, ours)
+        self._streams.append(transport)
+        return transport, theirs.fileno()
 
     def write(self, line: bytes) -> None:
         """Write a line to the child's standard input."""
@@ -239,10 +245,10 @@ class _Forked(asyncio.SubprocessTransport):
         self._closing = True
         if self._overdue is not None:
             self._overdue.cancel()
-        for pipe in self._pipes:
-            pipe.close()
+        for stream in self._streams:
+            stream.close()
 
-    # ---- called when data arrives in the pipes ------------------------------------------------------------
+    # ---- called when data arrives in the streams ----------------------------------------------------------
 
     def received(self, output: bytes) -> None:
         """Pass output of the child on to the protocol that splits it into lines."""
@@ -323,12 +329,6 @@ class _Status(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._child.answers_ended()
-
-
-def _pipe() -> tuple[FileIO, FileIO]:
-    """Create a pipe. Return its reading end and its writing end as files."""
-    reader, writer = os.pipe()
-    return open(reader, "rb", buffering=0), open(writer, "wb", buffering=0)
 
 
 def _is_own_interpreter(python: str) -> bool:

@@ -1,10 +1,10 @@
 """The zygote: a process from which the children of built-in algorithms are forked, one for each request.
 
 ``python -m nnimgr.dispatcher.zygote N``, started by ``nnimgr.dispatcher.forking``. Descriptor N is a socket.
-A request is one byte with four descriptors: the child's input, output and log, and a pipe for its status. The
-zygote writes the child's process id into that pipe, and its wait status once the child has ended. A negative
-number instead of the process id is the error of a fork that failed. The zygote ends when the socket is
-closed.
+A request is one byte with four descriptors: the child's input, output and log, and a socket for its status.
+The zygote writes the child's process id into that socket, and its wait status once the child has ended. A
+negative number instead of the process id is the error of a fork that failed. The zygote ends when the socket
+of the requests is closed.
 
 The modules that the zygote has imported are in memory once for all children. numpy is not among them: it
 starts threads, and a process with threads cannot be forked safely.
@@ -71,7 +71,7 @@ def _serve(requests: socket.socket) -> bool:
     poll = select.poll()
     poll.register(requests, select.POLLIN)
     poll.register(pulse, select.POLLIN)
-    statuses: dict[int, int] = {}  # child -> its status pipe
+    statuses: dict[int, int] = {}  # child -> its status socket
     while True:
         for fd, _ in poll.poll():
             if fd == pulse:
@@ -115,7 +115,7 @@ def _become_child(standard: list[int]) -> None:
 
 
 def _reap(statuses: dict[int, int]) -> None:
-    """Reap the children that have ended, and write their wait statuses to their status pipes."""
+    """Reap the children that have ended, and write their wait statuses to their status sockets."""
     while statuses:
         pid, wait_status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:

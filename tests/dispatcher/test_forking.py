@@ -8,10 +8,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from nnimgr.builtins import BUILTINS
 from nnimgr.dispatcher import messages as m
@@ -232,3 +235,30 @@ def test_what_is_preloaded_is_what_needs_no_numpy() -> None:
             [sys.executable, "-c", script, module], capture_output=True, text=True, check=True
         )
         assert (done.stdout.strip() == "False") == (module in PRELOADED), module
+
+
+def test_in_the_servers_loop_no_file_of_another_thread_is_closed(tmp_path: Path) -> None:
+    """uvloop closes the descriptor of a pipe twice, and between the calls a thread may open a file."""
+    over = threading.Event()
+
+    async def children() -> None:
+        zygote = Zygote(answer_s=30.0)
+        try:
+            for _ in range(100):
+                hosted = await forked(zygote, tmp_path)
+                await hosted.child.close()
+        finally:
+            await zygote.close()
+
+    def files() -> None:
+        while not over.is_set():
+            os.close(os.open(os.devnull, os.O_RDONLY))
+
+    with ThreadPoolExecutor(2) as threads:
+        opening = [threads.submit(files) for _ in range(2)]
+        try:
+            uvloop.run(asyncio.wait_for(children(), 60.0))
+        finally:
+            over.set()
+        for each in opening:
+            each.result()
