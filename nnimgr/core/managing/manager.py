@@ -213,7 +213,6 @@ class NNIManager(Lookup):
             prefix_url=self._url_prefix,
         )
         if runner is not None:
-            # Its status may be the same after the next turn, but the index no longer has it.
             self._supervision.forget_status(experiment_id)
             await runner.request(lambda state: (f.ExperimentOpened(m_epoch=state.m_epoch, resumed=True),))
             self._latest = experiment_id

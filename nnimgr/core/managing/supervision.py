@@ -146,7 +146,10 @@ class Supervision:
             await asyncio.wait({held.task})
 
     def forget_status(self, experiment_id: str) -> None:
-        """Have the experiment's status reported after its next turn, even if it is the same as before."""
+        """Have the experiment's status reported after its next turn, even if it is the same as before.
+
+        Call it after a change of the index entry, which would otherwise keep a status that is out of date.
+        """
         if experiment_id in self._held:
             self._held[experiment_id].status = None
 
