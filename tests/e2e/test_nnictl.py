@@ -168,7 +168,7 @@ def test_resume_after_the_server_was_killed(shell: Shell) -> None:
     with open(os.pidfd_open(server.pid)) as process:
         os.kill(server.pid, 9)
         assert select.select([process], [], [], 30)[0]
-    assert "the new server has adopted it" in shell.says("resume", "exp")
+    assert "the new server has adopted the experiment." in shell.says("resume", "exp")
     assert [trial["trialJobId"] for trial in shell.trials("exp")] == before
     assert "nnictl top exp" in shell.refuses("resume", "exp")
 
@@ -235,8 +235,10 @@ def test_an_experiment_from_its_creation_to_its_deletion(shell: Shell) -> None:
 
 def updates(shell: Shell) -> None:
     """What is changed while it runs holds at once: a larger number of trials wakes what was done."""
-    assert shell.says("update", "concurrency", "-v", "2") == "INFO: Update concurrency success!\n"
-    assert shell.says("update", "duration", "-v", "1h") == "INFO: Update duration success!\n"
+    raise_it = "Raise the limit: nnictl update trialnum exp --value 4"
+    done = f"INFO: The experiment is still DONE: 2 of 2 trials. {raise_it}\n"
+    assert shell.says("update", "concurrency", "-v", "2") == f"INFO: Update concurrency success!\n{done}"
+    assert shell.says("update", "duration", "-v", "1h") == f"INFO: Update duration success!\n{done}"
     (shell.directory / "space.json").write_text(json.dumps({"x": {"_type": "choice", "_value": [7, 8, 9]}}))
     shell.says("update", "searchspace", "-f", "space.json")
     shell.says("update", "trialnum", "-v", "4")

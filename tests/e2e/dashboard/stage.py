@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tests.e2e.dashboard.trials import CURVE, FAILING, TOLD
 from tests.e2e.scene import eventually
@@ -132,7 +133,7 @@ def furnish(made: Stage) -> None:
     """The experiments that most tests look at and none changes.
 
     ``curves``: 12 trials that succeeded; ``failures``: 2 of 4 failed; ``stopped``: by its user, with a trial
-    running; ``told``: 2 trials that run, of which the first has reported.
+    running, after its machine was measured; ``told``: 2 trials that run, of which the first has reported.
     """
     made.create("curves", CURVE, maxTrialNumber=12, experimentName="learning curves")
     made.create("failures", FAILING)
@@ -142,7 +143,13 @@ def furnish(made: Stage) -> None:
     made.tell("told", 0, "report 0.5", "say hello from the trial", "report 0.625")
     made.tell("told", 1, "say waiting")
     eventually(lambda: made.trials("stopped")[0]["status"] == "RUNNING", "a running trial")
+    eventually(lambda: measured(made, "stopped"), "a measurement of the machine")
     made.ask("POST", "/stopped/stop")
     made.wait("stopped", "STOPPED")
     made.wait("curves", "DONE")
     made.wait("failures", "DONE")
+
+
+def measured(made: Stage, id: str) -> bool:
+    keepers = made.ask("GET", f"/{id}/keepers")["keepers"]
+    return any(made.ask("GET", f"/{id}/keepers/{quote(keeper['id'])}/usage")["samples"] for keeper in keepers)

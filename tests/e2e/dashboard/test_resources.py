@@ -29,7 +29,7 @@ def test_the_machine_is_shown_over_time(view: View, furnished: Stage) -> None:
 
 def test_an_ended_experiment_shows_what_its_machine_has_used(view: View, furnished: Stage) -> None:
     view.forgive("409")  # its machines are not in use, so there is no list of them
-    page = view.open("/experiments/curves/resources")
+    page = view.open("/experiments/stopped/resources")
     page.get_by_text("The server's machine").click()
     expect(
         page.get_by_role("img", name=re.compile(r"^Memory in use. Now or last .*, at most"))
