@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trial_keeper.harness import REPORT, Host, Told, wait_for
+from tests.trial_keeper.harness import REPORT, Host, Told, claim_of, wait_for
 from trial_keeper.attempt import claim
 from trial_keeper.machine import procs
 
@@ -107,9 +107,14 @@ def test_a_stop_ends_it(here: Host, vandalise: Callable[[Host], None]) -> None:
 def test_the_next_keeper_does_not_start_it_again(here: Host, vandalise: Callable[[Host], None]) -> None:
     running(here, "exit 3")
     here.kill()
+    shim = claim_of(here, JOB).pid
+    assert shim is not None
     vandalise(here)
     (here.directory / "go").touch()
     wait_for(lambda: not procs.marked("NNIMGR_JOB_ID", JOB), "the end of the command")
+    wait_for(
+        lambda: procs.start_time(shim) is None, "the end of its shim, which tells a keeper what it knows"
+    )
     here.start()
     final = ended(here).final
     assert final is not None and final["reason"] == "exited"
