@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import sqlite3
@@ -142,12 +143,17 @@ class Victim(Product):
             time.sleep(0.002)
 
     def kill(self, kind: str) -> bool:
-        """kill -9; whether it counts."""
+        """kill -9; whether it counts. Returns when the processes have ended and their ports are free."""
         counts = self.trial_runs()
         pids = self.pids(kind)
+        killed = []
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                killed.append(os.pidfd_open(pid))
+                signal.pidfd_send_signal(killed[-1], signal.SIGKILL)
+        for process in killed:
+            select.select([process], [], [])
+            os.close(process)
         return counts and bool(pids)
 
     def serve(self) -> None:

@@ -116,6 +116,8 @@ def test_the_grid_shows_several_charts_with_one_selection(view: View) -> None:
 )
 def test_charts_are_saved_as_svg(view: View, tab: str, title: str) -> None:
     page = view.open(f"/experiments/curves/analysis?tab={tab}")
+    chart = page.locator("figure", has=page.get_by_role("heading", name=title, exact=True))
+    expect(chart.locator("canvas").first).to_be_visible()
     page.get_by_role("button", name=f"Data of {title}", exact=True).click()
     with page.expect_download() as download:
         page.get_by_role("menuitem", name="Download SVG").click()

@@ -5,6 +5,7 @@ export const chart = {
   svg: "Download SVG",
   png: "Download PNG",
   table: "Show as a table",
+  notDrawn: "The chart is not drawn yet. Try again in a moment.",
   noRows: "There are no rows.",
   firstRows: (shown: number, total: number) =>
     `The first ${shown.toLocaleString("en")} of ${total.toLocaleString("en")} rows; the CSV has all.`,

@@ -5,7 +5,7 @@ import { Dialog } from "@/ui/Dialog";
 import { Menu } from "@/ui/Menu";
 import { csv, download } from "@/ui/download";
 import { formatNumber } from "@/ui/format";
-import { complain } from "@/ui/toasts";
+import { complain, say } from "@/ui/toasts";
 import "./chart.css";
 
 export type Cell = string | number | null;
@@ -40,13 +40,16 @@ export function Figure({ title, summary, table, picture, svg, fileName, tools, c
     download(`${name}.csv`, csv([made.columns, ...made.rows]), "text/csv");
   };
   const savePicture = () => {
-    picture?.()?.toBlob((blob) => {
+    const drawn = picture?.() ?? null;
+    if (drawn === null) say(strings.chart.notDrawn);
+    drawn?.toBlob((blob) => {
       if (blob !== null) download(`${name}.png`, blob, "image/png");
     });
   };
   const saveSvg = () => {
     svg?.().then((text) => {
-      if (text !== null) download(`${name}.svg`, text, "image/svg+xml");
+      if (text === null) say(strings.chart.notDrawn);
+      else download(`${name}.svg`, text, "image/svg+xml");
     }, complain);
   };
   return (
