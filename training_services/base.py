@@ -127,6 +127,9 @@ class Origin:
     trial's own count of its progress, or None. ``position``, ``reports``: number of frames and of
     intermediate results up to the checkpoint, over all attempts that led to it. The new attempt's frames
     and results are counted from there.
+
+    ``trial_id``: the other trial that has saved the checkpoint; None: it is the attempt's own trial.
+    ``position`` is then the number of frames that the attempt's own trial has reported before.
     """
 
     attempt: int
@@ -135,6 +138,7 @@ class Origin:
     step: int | None = None
     position: int = 0
     reports: int = 0
+    trial_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """Checkpoints of live trials: which one an attempt continues from, and which are deleted.
 
-A trial's list contains, in order, only the checkpoints that led to its present state. When the trial goes
-back to a checkpoint, the later checkpoints leave the list, because their results no longer count.
+A trial's list contains, in order, only the checkpoints that led to its present state and belong to its
+present leg. When the trial goes back to a checkpoint, the later checkpoints leave the list, because their
+results no longer count. A trial may continue from a checkpoint of another trial. That trial then keeps the
+checkpoint until the first trial has one of its own.
 """
 
 from __future__ import annotations
@@ -17,11 +19,15 @@ from training_services.base import Place
 
 __all__ = [
     "CHECKPOINT_STEPS",
+    "begin_leg",
+    "borrows",
     "continue_from",
     "drop_origin",
     "give_up_host",
+    "is_usable",
     "prune",
     "recovery_point",
+    "saves_first",
     "where_it_continues",
 ]
 
@@ -33,8 +39,9 @@ def recovery_point(state: ExperimentState, trial: TrialState) -> CheckpointState
     if state.limits.multi_phase:
         return None
     lost = trial.unknown_since is not None  # the attempt is given up while its host is silent
-    for checkpoint in reversed(trial.checkpoints):
-        if _is_usable(state, checkpoint) and not (
+    first = [trial.origin] if trial.origin is not None and borrows(trial.origin) else []
+    for checkpoint in reversed([*first, *trial.checkpoints]):
+        if is_usable(state, checkpoint) and not (
             lost and state.keepers[checkpoint.origin.keeper_id].silent is not None
         ):
             return checkpoint
@@ -44,29 +51,64 @@ def recovery_point(state: ExperimentState, trial: TrialState) -> CheckpointState
 def where_it_continues(trial: TrialState, point: CheckpointState | None) -> str:
     """Return the sentence about where the trial continues, and how much it has to do again."""
     if point is None:
-        if not trial.checkpoints:
+        if not trial.checkpoints and trial.origin is None:
             return "the trial has saved no checkpoint, and will start from the beginning"
         return "no host has a usable checkpoint of the trial any more: it will start from the beginning"
-    step = point.origin.step
-    sentence = f"the trial will continue from {'its last checkpoint' if step is None else f'step {step}'}"
+    step, other = point.origin.step, point.origin.trial_id
+    where = "its last checkpoint" if step is None else f"step {step}"
+    if other is not None:
+        where = f"a checkpoint of trial {other}" if step is None else f"step {step} of trial {other}"
+    sentence = f"the trial will continue from {where}"
     again = trial.intermediates - point.origin.reports
     if again > 0:
         sentence += f", and report {again} {'result' if again == 1 else 'results'} again"
     return sentence
 
 
+def saves_first(trial: TrialState) -> bool:
+    """Return whether the trial is asked to save its state before it is stopped, because it will continue.
+
+    A pause by the scheduler does not wait for this if all results are covered by a checkpoint already.
+    """
+    if trial.target is not f.StopKind.PAUSE:
+        return False
+    last = trial.checkpoints[-1] if trial.checkpoints else trial.origin
+    covered = last is not None and last.origin.reports >= trial.intermediates
+    return not (covered and trial.paused_by is f.PausedBy.SCHEDULER)
+
+
 def continue_from(trial: TrialState, origin: f.Origin | None) -> None:
     """Set the trial's progress back to a checkpoint, or to its beginning."""
     kept, before = 0, trial.origin
-    trial.origin = None
+    trial.origin = before if before is not None and borrows(before) and before.origin == origin else None
     for number, checkpoint in enumerate(trial.checkpoints, 1):
         if checkpoint.origin == origin:
             kept, trial.origin = number, checkpoint
+    _set_back(trial, before, kept=kept)
+
+
+def begin_leg(trial: TrialState, checkpoint: CheckpointState) -> None:
+    """Let the trial continue from a checkpoint, of itself or of another trial, with its next leg.
+
+    The trial's earlier checkpoints belong to the earlier legs, and it never goes back to them.
+    """
+    before, trial.origin = trial.origin, checkpoint
+    trial.checkpoints = [each for each in trial.checkpoints if each != checkpoint]
+    _set_back(trial, before, kept=0)
+
+
+def _set_back(trial: TrialState, before: CheckpointState | None, *, kept: int) -> None:
+    """Keep the first ``kept`` checkpoints, and take the trial's progress from its origin.
+
+    ``before``: the trial's previous origin.
+    """
     trial.pruned += [checkpoint.origin for checkpoint in trial.checkpoints[kept:]]
     del trial.checkpoints[kept:]
     point = trial.origin
-    if before is not None and before not in (*trial.checkpoints, point) and before.origin not in trial.pruned:
-        trial.pruned.append(before.origin)
+    if before is not None and not borrows(before) and before not in (*trial.checkpoints, point):
+        if before.origin not in trial.pruned:
+            trial.pruned.append(before.origin)
+    trial.frames = 0 if point is None else point.origin.position
     trial.intermediates = 0 if point is None else point.origin.reports
     trial.latest_value = None if point is None else point.latest_value
     trial.latest_text = None if point is None else point.latest_text
@@ -89,7 +131,7 @@ def give_up_host(state: ExperimentState, keeper_id: str) -> None:
             continue
         job = state.jobs.get(trial.job_id or "")
         waits = trial.status is f.TrialStatus.WAITING and (job is None or job.placed is None)
-        if waits and not _is_usable(state, trial.origin):
+        if waits and not is_usable(state, trial.origin):
             trial.stranded = True
             state.touched.trials[trial.id] = trial
             reindex(state, trial)
@@ -98,6 +140,7 @@ def give_up_host(state: ExperimentState, keeper_id: str) -> None:
 def prune(state: ExperimentState, trial: TrialState) -> Iterator[f.CheckpointsPruned]:
     """Yield the facts that allow to delete the trial's checkpoints that nobody needs any more."""
     hosts: dict[tuple[int, str], int] = {}
+    needed = _needed(state, trial)
     for origin in trial.pruned:
         key = origin.attempt, origin.keeper_id
         hosts[key] = max(hosts.get(key, 0), origin.number)
@@ -107,19 +150,38 @@ def prune(state: ExperimentState, trial: TrialState) -> Iterator[f.CheckpointsPr
             keeper_id=keeper_id,
             up_to=up_to,
             keep=tuple(
-                each.number for each in _needed(trial) if each.attempt == attempt and each.number <= up_to
+                sorted(
+                    number for of_attempt, number in needed if of_attempt == attempt and number <= up_to
+                )
             ),
         )
 
 
-def _needed(trial: TrialState) -> list[f.Origin]:
-    needed = [checkpoint.origin for checkpoint in trial.checkpoints]
-    if trial.origin is not None and trial.origin.origin not in needed:
-        needed.append(trial.origin.origin)
-    return needed
+def borrows(checkpoint: CheckpointState) -> bool:
+    """Return whether a trial that continues from the checkpoint borrows it from another trial."""
+    return checkpoint.origin.trial_id is not None
 
 
-def _is_usable(state: ExperimentState, checkpoint: CheckpointState) -> bool:
+def _needed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
+    """Return (attempt, number) of the trial's checkpoints that an attempt may still continue from."""
+    own = [*trial.checkpoints, *([trial.origin] if trial.origin is not None else [])]
+    needed = {(each.origin.attempt, each.origin.number) for each in own if not borrows(each)}
+    return needed | _borrowed(state, trial)
+
+
+def _borrowed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
+    """Return (attempt, number) of the trial's checkpoints from which legs continue or will continue."""
+    found = set()
+    for name in state.borrowing:
+        borrower = state.trials[name]
+        points = [borrower.origin, borrower.next_leg and borrower.next_leg.checkpoint]
+        for point in points:
+            if point is not None and (point.origin.trial_id or name) == trial.id:
+                found.add((point.origin.attempt, point.origin.number))
+    return found
+
+
+def is_usable(state: ExperimentState, checkpoint: CheckpointState) -> bool:
     """Return whether an attempt can continue from the checkpoint on its host, now or after a silence."""
     keeper = state.keepers.get(checkpoint.origin.keeper_id)
     machine = state.machines.get(checkpoint.origin.keeper_id)
@@ -165,9 +227,16 @@ def _checkpoint(
 
 
 def _retain(state: ExperimentState, trial: TrialState) -> None:
-    """Keep the newest checkpoints and the one that the trial continued from. Mark all others for deletion."""
+    """Keep the newest checkpoints, the one that the trial continued from, and those from which other trials
+    continue. Mark all others for deletion.
+    """
+    borrowed = _borrowed(state, trial)
     others = [each.origin for each in trial.checkpoints if each != trial.origin]
-    excess = others[: -state.limits.checkpoints_kept]
+    excess = [
+        each
+        for each in others[: -state.limits.checkpoints_kept]
+        if (each.attempt, each.number) not in borrowed
+    ]
     trial.pruned += excess
     trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
 

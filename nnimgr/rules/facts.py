@@ -13,11 +13,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from nnimgr.rules.terms import (
+    DecisionKind,
     DrainReason,
     ExperimentStatus,
     Limits,
     MetricType,
     OnFailure,
+    PausedBy,
     Plateau,
     Role,
     RunningTrials,
@@ -66,6 +68,9 @@ __all__ = [
     "CheckpointsPruned",
     "ConfigChanged",
     "DataImported",
+    "Decided",
+    "DecisionKind",
+    "DecisionRefused",
     "DrainReason",
     "EndReason",
     "ExperimentCreated",
@@ -100,6 +105,7 @@ __all__ = [
     "MetricType",
     "Origin",
     "ParametersWanted",
+    "PausedBy",
     "Plateau",
     "Recorded",
     "ResultReused",
@@ -191,7 +197,7 @@ class Suggested:
     ``fed_to``: number of the last fact that the tuner knew when it suggested the set. ``tuner_state``: the
     result of the tuner's ``dump_state`` after the suggestion. ``parameter_id``: None for a customised trial.
     ``reuse``: the result that the trial gets instead of being run. ``request_key``: the client's idempotency
-    key of a customised trial.
+    key of a customised trial. ``origin``: checkpoint of another trial from which a fork continues.
     """
 
     trial_id: str
@@ -204,6 +210,7 @@ class Suggested:
     retry_of: str | None = None
     reuse: Reuse | None = None
     request_key: str | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,13 +296,13 @@ class AlgorithmRecovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Fact: the assessor (or an advisor, see ``by``) judges the trial bad at this metric.
+    """Fact: the assessor (or an advisor or scheduler, see ``by``) judges the trial bad at this metric.
 
     ``reason``: one sentence, or "". ``attempt`` is 0 and ``position`` is -1 if the verdict came before any
     metric; it then applies to any attempt.
 
     ``rung``: the step at which the trial was compared with others, if there are such steps. ``better``: a few
-    of the trials with better results.
+    of the trials with better results. ``cause``: number of the fact that led to a scheduler's verdict.
     """
 
     trial_id: str
@@ -305,6 +312,40 @@ class Verdict:
     rung: int | None = None
     better: tuple[str, ...] = ()
     by: Role = Role.ASSESSOR
+    cause: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """Fact: the scheduler pauses, continues or exploits a trial. A stop is the fact Verdict instead.
+
+    ``cause``: number of the fact that led to the decision. ``reason``: one sentence. ``rung``, ``better``: as
+    in Verdict. In an exploit, the trial's next leg begins: it continues with ``parameters`` (JSON text) from
+    the checkpoint ``checkpoint`` (attempt and number) of the trial ``donor``.
+    """
+
+    trial_id: str
+    kind: DecisionKind
+    cause: int
+    reason: str
+    parameters: str | None = None
+    donor: str | None = None
+    checkpoint: tuple[int, int] | None = None
+    rung: int | None = None
+    better: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRefused:
+    """Fact: a decision of the scheduler is not carried out. ``reason``: why, in one sentence.
+
+    ``cause``: number of the fact that led to the decision.
+    """
+
+    trial_id: str
+    kind: DecisionKind
+    cause: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,6 +399,9 @@ class AttemptDue:
     limited numbers of both. Any other retry counts for its cause alone. ``origin``: checkpoint from which the
     new attempt continues; None: it starts from the beginning. ``rolled_back``: number of intermediate results
     after the origin, which no longer count because the attempt reports them again.
+
+    ``leg``: number of the leg that begins with the attempt, from 1; None: the present leg goes on.
+    ``parameters``: JSON text of the new leg's parameters.
     """
 
     trial_id: str
@@ -369,6 +413,8 @@ class AttemptDue:
     origin: Origin | None = None
     rolled_back: int = 0
     cause: Cause | None = None
+    leg: int | None = None
+    parameters: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,12 +422,13 @@ class TrialPaused:
     """Fact: an attempt has ended because the trial pauses. On request, another attempt continues the trial.
 
     ``reason``: why the trial pauses, without the statement that it pauses. ``parked``: the experiment was
-    stopped, and its resume continues the trial.
+    stopped, and its resume continues the trial. ``by``: who has paused the trial.
     """
 
     trial_id: str
     reason: str
     parked: bool = False
+    by: PausedBy = PausedBy.USER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,6 +509,8 @@ Fact = (
     | AlgorithmFailed
     | AlgorithmRecovered
     | Verdict
+    | Decided
+    | DecisionRefused
     | StopRequested
     | ExperimentStopRequested
     | DataImported

@@ -12,13 +12,14 @@ from __future__ import annotations
 from nnimgr.objectives import main_value
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoints import CHECKPOINT_STEPS
+from nnimgr.rules.decisions import DECISION_STEPS
 from nnimgr.rules.fold_jobs import JOB_STEPS
 from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
 from nnimgr.rules.indexes import is_queued
 from nnimgr.rules.phases import PHASE_STEPS
 from nnimgr.rules.state import ExperimentState, trial_of_job
 
-_STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS])
+_STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS, *DECISION_STEPS])
 
 
 def admits(state: ExperimentState, fact: f.Fact) -> bool:
@@ -41,7 +42,7 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             trial = state.trials.get(fact.trial_id)
             if trial is None or fact.attempt not in (0, trial.attempt):
                 return False
-            return trial.target in (None, f.StopKind.PAUSE)
+            return not trial.is_to_end
         case f.StopRequested() | f.ResumeRequested():
             return fact.trial_id in state.trials
         case f.LossDeclared():

@@ -150,6 +150,7 @@ def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Record
     if not job.closed:
         job.lost, job.ended_at = "never placed", r.at
     trial.closed_job, trial.job_id = job.id, None
+    trial.frames = job.recorded
     if trial.running_since is not None:
         meter_trial_time(state, r.at)
         trial.ran += r.at - trial.running_since

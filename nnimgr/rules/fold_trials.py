@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 from nnimgr.objectives import numbers_of
 from nnimgr.rules import facts as f
-from nnimgr.rules.checkpoints import continue_from
+from nnimgr.rules.checkpoints import begin_leg, continue_from
+from nnimgr.rules.decisions import begin_fork
 from nnimgr.rules.indexes import is_queued, reindex
 from nnimgr.rules.state import (
     ATTEMPTS_OF_AN_EPOCH,
@@ -142,6 +144,8 @@ def _suggested(state: ExperimentState, fact: f.Suggested, r: f.Recorded) -> None
         reuse=fact.reuse,
         reason="waits for a free slot",
     )
+    if fact.origin is not None:
+        begin_fork(state, trial, fact.origin)
     if state.limits.multi_phase:
         trial.sets.append(ParameterSet(parameter_id=trial.parameter_id, parameters=trial.parameters))
     state.trials[trial.id] = state.touched.trials[trial.id] = trial
@@ -176,8 +180,9 @@ def _aim(
     reason: str,
 ) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
-    if trial.target is None or trial.target is f.StopKind.PAUSE:
+    if not trial.is_to_end:
         trial.target, trial.target_reason = kind, reason
+        trial.paused_by = f.PausedBy.USER
         if trial.job_id is not None and state.jobs[trial.job_id].stop is not None:
             trial.reason = stopping_reason(trial)  # it was being paused
         reindex(state, trial)
@@ -189,6 +194,8 @@ def _verdict(state: ExperimentState, fact: f.Verdict, r: f.Recorded) -> None:
     reason = f"the {fact.by} judged the trial bad {when}"
     reason += f": {fact.reason}" if fact.reason else ""
     _aim(state, fact, f.StopKind.ASSESSOR, reason)
+    if fact.cause is not None:
+        state.trials[fact.trial_id].decided = fact.cause
 
 
 @EXPERIMENT_STEPS.of(f.StopRequested)
@@ -226,7 +233,14 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
     trial.attempt, trial.due_at = fact.attempt, fact.due_at
     trial.reason = f"waits for a new attempt: {fact.reason}"
     trial.closed_job = trial.started_at = trial.running_since = None
-    continue_from(trial, fact.origin)
+    if fact.leg is not None and trial.next_leg is not None and fact.origin is not None:
+        trial.leg, trial.parameters = fact.leg, fact.parameters or trial.parameters
+        begin_leg(trial, replace(trial.next_leg.checkpoint, origin=fact.origin))
+        trial.next_leg = None
+        if trial.target is f.StopKind.LEG:
+            trial.target, trial.target_reason = None, ""
+    else:
+        continue_from(trial, fact.origin)
     if fact.origin is None:
         trial.ran = timedelta(0)
     trial.parameter_sets = 1

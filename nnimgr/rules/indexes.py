@@ -25,12 +25,14 @@ def is_queued(trial: TrialState) -> bool:
 def is_unsettled(trial: TrialState) -> bool:
     """Return whether the plan has to decide the next step of the trial.
 
-    This is the case if the trial reuses a result, if its attempt has ended, if its pause has ended, or if the
-    checkpoint from which it waits to continue has become unusable.
+    This is the case if the trial reuses a result, if its attempt has ended, if its pause has ended, if its
+    next leg can begin, or if the checkpoint from which it waits to continue has become unusable.
     """
     if trial.closed_job is not None or (trial.reuse is not None and trial.status is TrialStatus.WAITING):
         return True
     if trial.stranded and trial.job_id is None and trial.target is None:
+        return True
+    if trial.next_leg is not None and trial.job_id is None and trial.target in (None, StopKind.LEG):
         return True
     return trial.status is TrialStatus.PAUSED and trial.target is None
 
@@ -42,8 +44,16 @@ def _is_condemned(state: ExperimentState, trial: TrialState) -> bool:
     if trial.target is None or trial.closed_job is not None:
         return False
     if trial.job_id is None:
+        if trial.target is StopKind.LEG:
+            return False  # the leg begins at once
         return trial.status is not TrialStatus.PAUSED or trial.target is not StopKind.PAUSE
     return state.jobs[trial.job_id].stop is None
+
+
+def _borrows(trial: TrialState) -> bool:
+    """Return whether the trial may have to continue from a checkpoint that its own list does not hold."""
+    lent = trial.origin is not None and trial.origin.origin.trial_id is not None
+    return trial.next_leg is not None or (lent and not trial.checkpoints)
 
 
 INDEXES: Mapping[str, Callable[[ExperimentState, TrialState], bool]] = {
@@ -56,6 +66,7 @@ INDEXES: Mapping[str, Callable[[ExperimentState, TrialState], bool]] = {
     "paused": lambda state, trial: trial.status is TrialStatus.PAUSED,
     "stranded": lambda state, trial: trial.stranded,
     "hoarding": lambda state, trial: bool(trial.pruned),
+    "borrowing": lambda state, trial: _borrows(trial),
     "unknown": lambda state, trial: trial.unknown_since is not None,
     "lent": lambda state, trial: trial.slot_lent,
     "wanting": lambda state, trial: bool(trial.wants),

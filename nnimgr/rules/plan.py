@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.checkpoints import prune
+from nnimgr.rules.checkpoints import prune, saves_first
 from nnimgr.rules.commands import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob
 from nnimgr.rules.experiment_status import move_status, time_is_up
 from nnimgr.rules.indexes import is_unsettled
@@ -92,7 +92,7 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     if state.stop_requested and not state.detached:
         for trial in state.trials.values():
             paused = trial.status is f.TrialStatus.PAUSED
-            if trial.target in (None, f.StopKind.PAUSE) and not paused and not is_unsettled(trial):
+            if not trial.is_to_end and not paused and not is_unsettled(trial):
                 yield f.TargetMoved(
                     trial_id=trial.id, kind=f.StopKind.CUT, reason="the experiment was stopped"
                 )
@@ -105,7 +105,7 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         for trial in state.trials.values():
             unplaced = trial.job_id is None or state.jobs[trial.job_id].placed is None
             unplaced = unplaced and trial.status is not f.TrialStatus.PAUSED
-            if unplaced and trial.target in (None, f.StopKind.PAUSE) and not is_unsettled(trial):
+            if unplaced and not trial.is_to_end and not is_unsettled(trial):
                 reason = "the first trials had all failed alike"
                 yield f.TargetMoved(trial_id=trial.id, kind=f.StopKind.CUT, reason=reason)
     yield from end_trials(state)
@@ -181,7 +181,7 @@ def _stops(state: ExperimentState) -> Iterator[CancelJob]:
     for trial_id in state.condemned:
         trial = state.trials[trial_id]
         if trial.job_id is not None:
-            within = state.limits.save_within if trial.target is f.StopKind.PAUSE else None
+            within = state.limits.save_within if saves_first(trial) else None
             yield CancelJob(job_id=trial.job_id, grace=TRIAL_GRACE, save_within=within)
     for trial_id in state.stranded:
         trial = state.trials[trial_id]

@@ -22,6 +22,7 @@ from nnimgr.rules.facts import (
     JobPlaced,
     Limits,
     Origin,
+    PausedBy,
     Reuse,
     Role,
     StopKind,
@@ -34,7 +35,7 @@ from nnimgr.rules.facts import (
 
 FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
-SNAPSHOT_VERSION = 6  # increased with each change of the state's fields; older snapshots are not loaded
+SNAPSHOT_VERSION = 7  # increased with each change of the state's fields; older snapshots are not loaded
 
 
 def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
@@ -79,6 +80,19 @@ class CheckpointState:
     latest_text: str | None = None
     final_value: float | None = None
     final_text: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class NextLeg:
+    """Leg that the scheduler has decided and that has not begun. ``cause``: see the fact Decided.
+
+    ``checkpoint``: the checkpoint from which the trial will continue, with the trial's own frames counted.
+    """
+
+    cause: int
+    checkpoint: CheckpointState
+    parameters: str
+    reason: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -172,6 +186,11 @@ class TrialState:
     pruned: list[Origin] = field(default_factory=list)  # no longer needed, and not deleted yet
     stranded: bool = False  # True: the origin's host has become unusable before the attempt got its place
     parked: bool = False  # True: paused by a stop of the experiment, until its resume
+    paused_by: PausedBy = PausedBy.USER  # who wants the pause, if there is one
+    decided: int = 0  # number of the fact that led to the scheduler's latest decision about the trial
+    leg: int = 0  # number of the trial's stretch with one parameter set and one beginning
+    next_leg: NextLeg | None = None
+    frames: int = 0  # number of frames of the ended attempts that led to the trial's present state
     started_at: datetime | None = None
     ended_at: datetime | None = None
     reason: str | None = None
@@ -187,6 +206,11 @@ class TrialState:
     )  # all sets of a multi-phase trial, including its first
     wants: list[int] = field(default_factory=list)  # numbers of sets that the attempt waits for
     untold: list[int] = field(default_factory=list)  # numbers of sets with a result for the tuner
+
+    @property
+    def is_to_end(self) -> bool:
+        """Return whether the trial is to end. A pause or the next leg only ends its attempt."""
+        return self.target not in (None, StopKind.PAUSE, StopKind.LEG)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -314,6 +338,7 @@ class ExperimentState:
     paused: dict[str, None] = field(default_factory=dict, compare=False)
     stranded: dict[str, None] = field(default_factory=dict, compare=False)  # to start from another checkpoint
     hoarding: dict[str, None] = field(default_factory=dict, compare=False)  # with checkpoints to delete
+    borrowing: dict[str, None] = field(default_factory=dict, compare=False)  # continue from other trials'
     unknown: dict[str, None] = field(default_factory=dict, compare=False)  # UNKNOWN, oldest first
     lent: dict[str, None] = field(default_factory=dict, compare=False)  # slot lent to another trial
     wanting: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for parameter sets

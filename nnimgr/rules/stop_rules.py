@@ -72,7 +72,7 @@ def end_trials(state: ExperimentState) -> Iterator[f.TargetMoved]:
         return
     stops = state.limits.stop_when.running_trials is f.RunningTrials.STOP
     for trial in state.trials.values():
-        if trial.target not in (None, f.StopKind.PAUSE) or is_unsettled(trial):
+        if trial.is_to_end or is_unsettled(trial):
             continue
         if not _has_started(state, trial):
             yield _moved(state, trial, f.StopKind.SYSTEM)

@@ -8,11 +8,13 @@ from datetime import timedelta
 from enum import StrEnum
 
 __all__ = [
+    "DecisionKind",
     "DrainReason",
     "ExperimentStatus",
     "Limits",
     "MetricType",
     "OnFailure",
+    "PausedBy",
     "Plateau",
     "Role",
     "RunningTrials",
@@ -70,6 +72,23 @@ class Role(StrEnum):
 
     TUNER = "tuner"
     ASSESSOR = "assessor"
+    SCHEDULER = "scheduler"
+
+
+class DecisionKind(StrEnum):
+    """Kinds of a scheduler's decisions about a trial."""
+
+    PAUSE = "pause"
+    CONTINUE = "continue"  # a trial that the scheduler has paused
+    STOP = "stop"
+    EXPLOIT = "exploit"  # continue from a checkpoint with other parameters: the trial's next leg
+
+
+class PausedBy(StrEnum):
+    """Who has paused a trial."""
+
+    USER = "user"
+    SCHEDULER = "scheduler"
 
 
 class MetricType(StrEnum):
@@ -98,6 +117,7 @@ class StopKind(StrEnum):
     # SYS_CANCELED, because the experiment was stopped; a resume of the experiment runs the trial again
     CUT = "cut"
     PAUSE = "pause"  # PAUSED: the attempt ends, but not the trial
+    LEG = "leg"  # WAITING: the trial continues with its next leg, see nnimgr.rules.legs
 
 
 class SuggestionSource(StrEnum):
@@ -105,11 +125,17 @@ class SuggestionSource(StrEnum):
     CUSTOMIZED = "customized"
     RESUMED = "resumed"  # a stop of the experiment has interrupted the trial
     RERUN = "rerun"  # a user retries the failed trial
+    FORK = "fork"  # a user has it continue from a checkpoint of another trial
 
     @property
     def nni_name(self) -> str:
         """Name of this source of a parameter set in NNI's records (``parameter_source``)."""
-        return "resumed" if self is SuggestionSource.RERUN else self.value
+        match self:
+            case SuggestionSource.RERUN:
+                return "resumed"
+            case SuggestionSource.FORK:
+                return "customized"
+        return self.value
 
 
 class OnFailure(StrEnum):

@@ -17,6 +17,7 @@ TRANSITIONS: Mapping[type[f.Fact], frozenset[f.TrialStatus]] = {
     f.JobEnded: frozenset({W, R, U}),  # status unchanged until the plan has decided
     f.JobLost: frozenset({W, R, U}),
     f.ResultReused: frozenset({W}),  # the end of the trial follows
+    f.Decided: frozenset({W, R, P, U}),  # status unchanged
     f.AttemptDue: frozenset({W, R, P, U}),  # becomes WAITING
     f.TrialPaused: frozenset({W, R, U}),  # becomes PAUSED
     f.TrialEnded: frozenset({W, R, P, U}),  # becomes the fact's status
@@ -73,6 +74,8 @@ def stopping_reason(trial: TrialState) -> str:
     """Return the reason to show for a trial whose running attempt is ordered to stop."""
     if trial.target is f.StopKind.PAUSE:
         return f"is being paused, and may save its state first: {trial.target_reason}"
+    if trial.target is f.StopKind.LEG:
+        return f"is being stopped, and continues from another checkpoint: {trial.target_reason}"
     return f"is being stopped: {trial.target_reason}"
 
 

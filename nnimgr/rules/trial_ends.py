@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from signal import Signals
 
 from nnimgr.objectives import DEFAULT, fault_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.causes import LOSSES, counted_as, retries
-from nnimgr.rules.checkpoints import recovery_point, where_it_continues
+from nnimgr.rules.checkpoints import borrows, recovery_point, where_it_continues
+from nnimgr.rules.decisions import leg_lost
 from nnimgr.rules.experiment_status import time_is_up
 from nnimgr.rules.state import (
     ExperimentState,
     JobState,
+    NextLeg,
     TrialState,
     next_attempt,
 )
@@ -61,6 +64,8 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
         return _again(state, trial, "its checkpoint cannot be used any more", due_at=now)
     job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
     end = job.ended if job else None
+    if trial.next_leg is not None and trial.target in (None, f.StopKind.LEG) and not _finished(job):
+        return leg_lost(state, trial) or _next_leg(trial, trial.next_leg, due_at=now)
     if job is not None and end is not None and end.reason is f.EndReason.EXITED and job.cause not in LOSSES:
         if not (job.left and end.exit_code == 0):
             return _exited(state, trial, end, job.cause, now)
@@ -79,6 +84,32 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
         return _again(state, trial, "a user resumed the trial while it was being paused", due_at=now)
     reason = end.message or "its command could not be started"
     return _failed(state, trial, reason, job.cause, failure=reason)
+
+
+def _finished(job: JobState | None) -> bool:
+    """Return whether the attempt has ended with success, and not only because it was asked to leave."""
+    end = job.ended if job is not None else None
+    if job is None or end is None or end.reason is not f.EndReason.EXITED:
+        return False
+    return end.exit_code == 0 and not job.left
+
+
+def _next_leg(trial: TrialState, leg: NextLeg, *, due_at: datetime) -> f.AttemptDue:
+    """Return the attempt with which the trial's next leg begins."""
+    origin = leg.checkpoint.origin
+    if borrows(leg.checkpoint):
+        origin = replace(origin, position=trial.frames)
+    return f.AttemptDue(
+        trial_id=trial.id,
+        attempt=next_attempt(trial),
+        due_at=due_at,
+        reason=f"{leg.reason}; {where_it_continues(trial, leg.checkpoint)}",
+        lost=False,
+        origin=origin,
+        rolled_back=max(0, trial.intermediates - origin.reports),
+        leg=trial.leg + 1,
+        parameters=leg.parameters,
+    )
 
 
 def _exited(
@@ -237,7 +268,7 @@ def _again(
         failed=counted is f.Cause.USER_ERROR,
         cause=cause,
         origin=None if point is None else point.origin,
-        rolled_back=trial.intermediates - (0 if point is None else point.origin.reports),
+        rolled_back=max(0, trial.intermediates - (0 if point is None else point.origin.reports)),
     )
 
 
@@ -259,11 +290,12 @@ def _interrupted(state: ExperimentState, trial: TrialState, target: f.StopKind, 
     A trial that a stop of the experiment interrupts is paused if it can continue from a checkpoint after the
     experiment's resume.
     """
-    point = recovery_point(state, trial)
+    point = trial.next_leg.checkpoint if trial.next_leg is not None else recovery_point(state, trial)
     parked = target is f.StopKind.CUT and state.stop_requested and point is not None
     if target is f.StopKind.PAUSE or parked:
         reason += f"; {where_it_continues(trial, point)}"
-        return f.TrialPaused(trial_id=trial.id, reason=reason, parked=parked)
+        by = trial.paused_by if target is f.StopKind.PAUSE else f.PausedBy.USER
+        return f.TrialPaused(trial_id=trial.id, reason=reason, parked=parked, by=by)
     return _stopped(trial, target, reason)
 
 

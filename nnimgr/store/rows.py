@@ -61,6 +61,7 @@ class Batch:
     checkpoints: list[Row]
     pruned: list[Row]  # (experiment_id, trial_id, attempt, up_to, JSON list of numbers to keep)
     continued: list[Row]  # metrics that a new attempt takes over: see ``_continued_row``
+    before_leg: list[Row]  # metrics that a leg from another trial's checkpoint takes over
     experiment: Row  # the columns that change, then the experiment's id
     definition: Row | None  # new config and search space, then the experiment's id
     snapshot: Row | None = None
@@ -80,7 +81,7 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
     """
     metrics: list[Row] = []
     facts: list[Row] = []
-    checkpoints, pruned, continued = list[Row](), list[Row](), list[Row]()
+    checkpoints, pruned, continued, before_leg = list[Row](), list[Row](), list[Row](), list[Row]()
     key, attempts, defined = state.id, _Attempts(), False
     for number, at, fact in turn:
         if type(fact) is f.MetricReported:
@@ -96,6 +97,8 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
             case f.CheckpointsPruned():
                 trial_id, attempt = trial_of_job(fact.job_id)
                 pruned.append((key, trial_id, attempt, fact.up_to, json.dumps(fact.keep)))
+            case f.AttemptDue(origin=f.Origin(trial_id=str()) as origin):
+                before_leg.append(_before_leg_row(key, fact, origin))
             case f.AttemptDue(origin=f.Origin() as origin):
                 continued.append(_continued_row(key, fact, origin))
     return Batch(
@@ -113,6 +116,7 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
         checkpoints=checkpoints,
         pruned=pruned,
         continued=continued,
+        before_leg=before_leg,
         experiment=experiment_row(state),
         definition=definition_row(state) if defined else None,
     )
@@ -159,6 +163,16 @@ def _continued_row(key: str, fact: f.AttemptDue, origin: f.Origin) -> Row:
     """
     branch = (key, fact.trial_id, origin.attempt, fact.attempt)
     return (fact.attempt, key, fact.trial_id, *branch, origin.position)
+
+
+def _before_leg_row(key: str, fact: f.AttemptDue, origin: f.Origin) -> Row:
+    """Build the values of an UPDATE by which a leg takes over the trial's own metrics of its earlier legs.
+
+    The origin is a checkpoint of another trial. Results with numbers that the leg reports itself do not
+    count any more.
+    """
+    branch = (key, fact.trial_id, fact.attempt)
+    return (fact.attempt, key, fact.trial_id, *branch, origin.position, origin.reports)
 
 
 def _reused_row(key: str, number: int, at: datetime, fact: f.ResultReused) -> Row:

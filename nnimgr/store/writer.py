@@ -84,6 +84,12 @@ CONTINUED = (
     "WHERE experiment_id = ? AND trial_id = ? AND attempt = (SELECT max(attempt) FROM metrics "
     "WHERE experiment_id = ? AND trial_id = ? AND attempt >= ? AND attempt < ?) AND position < ?"
 )
+BEFORE_LEG = (
+    "UPDATE metrics SET ran_in = coalesce(ran_in, attempt), attempt = ? "
+    "WHERE experiment_id = ? AND trial_id = ? AND attempt = (SELECT max(attempt) FROM metrics "
+    "WHERE experiment_id = ? AND trial_id = ? AND attempt < ?) AND position < ? "
+    "AND type = 'PERIODICAL' AND sequence < ?"
+)
 _NOTE = "UPDATE trials SET note = ? WHERE experiment_id = ? AND trial_id = ?"
 _EXPERIMENT = (
     "UPDATE experiments SET m_epoch = ?, status = ?, drain = ?, reason = ?, "
@@ -207,6 +213,7 @@ class ExperimentWriter:
                 (_FACT, rows.facts),
                 (_METRIC, rows.metrics),
                 (CONTINUED, rows.continued),
+                (BEFORE_LEG, rows.before_leg),
                 (_CHECKPOINT, rows.checkpoints),
                 (_DELETED, rows.pruned),
                 (_TRIAL, rows.trials),

@@ -1,4 +1,4 @@
-"""Scripted life of a trial that saves checkpoints."""
+"""Scripted lives of trials that save checkpoints."""
 
 from __future__ import annotations
 
@@ -13,26 +13,36 @@ from tests.rules.driver import Life
 
 
 class Saving:
-    """Trial 0 of an experiment, whose frames the test writes one after the other."""
+    """Trial of an experiment, whose frames the test writes one after the other.
 
-    def __init__(self, kind: Callable[..., Life] = Life, **limits: Any) -> None:
-        self.life = kind(**{"trial_concurrency": 1, "max_trial_number": 1, **limits})
+    Without ``life``, it is the first trial of a new experiment.
+    """
+
+    def __init__(
+        self, kind: Callable[..., Life] = Life, *, life: Life | None = None, sequence: int = 0, **limits: Any
+    ) -> None:
+        self.life = life or kind(**{"trial_concurrency": 1, "max_trial_number": 1, **limits})
+        self.sequence = sequence
         self.attempt = 1
         self.number = 0
-        self.life.start(0)
+        self.life.start(sequence)
+
+    @property
+    def id(self) -> str:
+        return self.life.trial(self.sequence)
 
     @property
     def trial(self) -> TrialState:
-        return self.life.state.trials[self.life.trial(0)]
+        return self.life.state.trials[self.id]
 
     @property
     def job_id(self) -> str:
-        return self.life.job(0, self.attempt)
+        return self.life.job(self.sequence, self.attempt)
 
     def start(self) -> None:
         """Begin the next attempt."""
         self.attempt, self.number = self.trial.attempt, 0
-        self.life.start(0, self.attempt)
+        self.life.start(self.sequence, self.attempt)
 
     def report(self, *values: float) -> None:
         for value in values:
@@ -57,13 +67,13 @@ class Saving:
         )
 
     def pause(self) -> list[f.Fact]:
-        return self.life.take(*requests.pause_trial(self.life.trial(0))(self.life.state))
+        return self.life.take(*requests.pause_trial(self.id)(self.life.state))
 
     def resume(self) -> list[f.Fact]:
-        return self.life.take(*requests.resume_trial(self.life.trial(0))(self.life.state))
+        return self.life.take(*requests.resume_trial(self.id)(self.life.state))
 
     def end(self, code: int | None = 0, reason: f.EndReason = f.EndReason.EXITED) -> list[f.Fact]:
-        return self.life.end(0, code, attempt=self.attempt, reason=reason)
+        return self.life.end(self.sequence, code, attempt=self.attempt, reason=reason)
 
     def lose(self) -> list[f.Fact]:
         facts = self.life.take(f.JobLost(job_id=self.job_id, reason="the host was restarted"))

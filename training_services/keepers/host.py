@@ -272,7 +272,7 @@ def _text_of(step: int | None) -> str | None:
 def _origin(trial_id: str, origin: Origin) -> Mapping[str, Any]:
     """Return the field ``origin`` of a start command: the checkpoint from which the attempt continues."""
     return {
-        "directory": "/".join(attempt_folder(trial_id, origin.attempt)),
+        "directory": "/".join(attempt_folder(origin.trial_id or trial_id, origin.attempt)),
         "number": origin.number,
         "step": origin.step,
         "reports": origin.reports,

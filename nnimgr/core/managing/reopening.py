@@ -31,7 +31,7 @@ def opening_facts(
     unplaced = [
         f.TargetMoved(trial_id=trial.id, kind=f.StopKind.CUT, reason=_RESTORED)
         for trial in state.trials.values()
-        if trial.target in (None, f.StopKind.PAUSE)
+        if not trial.is_to_end
         and trial.status is not f.TrialStatus.PAUSED
         and trial.closed_job is None
         and not _is_placed(state, trial.job_id)

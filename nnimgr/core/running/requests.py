@@ -156,14 +156,14 @@ def stop_trials(trial_ids: Sequence[str]) -> Builder:
 
 
 def pause_trial(trial_id: str) -> Builder:
-    """Return a builder that pauses a trial. A trial that is paused or being paused stays as it is."""
+    """Return a builder that pauses a trial. A trial that a user pauses already stays as it is."""
 
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         trial = _unfinished(state, trial_id)
         _check_open(state)
-        if trial.target is f.StopKind.PAUSE:
+        if trial.target is f.StopKind.PAUSE and trial.paused_by is f.PausedBy.USER:
             return ()
-        if trial.target is not None:
+        if trial.is_to_end:
             raise RequestRefused(f"trial {trial_id} is being stopped, because {trial.target_reason}")
         return (f.StopRequested(trial_id=trial_id, kind=f.StopKind.PAUSE),)
 

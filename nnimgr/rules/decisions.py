@@ -1,0 +1,161 @@
+"""Decisions of the scheduler about trials: which are possible, and what they change.
+
+The scheduler pauses trials, continues those that it has paused, and gives trials a next *leg*: a stretch with
+other parameters, which continues from a checkpoint of any trial. It decides later than the events that it
+decides about, so a decision may come too late. Then it is refused, with a reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoints import begin_leg, is_usable
+from nnimgr.rules.indexes import reindex
+from nnimgr.rules.state import CheckpointState, ExperimentState, NextLeg, TrialState
+from nnimgr.rules.steps import Steps
+from nnimgr.rules.transitions import stopping_reason, trial_touched
+
+__all__ = ["DECISION_STEPS", "begin_fork", "checkpoint_of", "leg_lost", "recorded_as"]
+
+DECISION_STEPS = Steps()
+
+
+def recorded_as(state: ExperimentState, decision: f.Decided | f.Verdict) -> tuple[f.Fact, ...]:
+    """Return the facts to record for a decision: the decision itself, or why it is refused.
+
+    Return no fact for a decision that is recorded already.
+    """
+    assert decision.cause is not None
+    trial = state.trials.get(decision.trial_id)
+    if trial is not None and decision.cause <= trial.decided:
+        return ()
+    kind = f.DecisionKind.STOP if isinstance(decision, f.Verdict) else decision.kind
+    why = _refusal(state, trial, decision)
+    if why is None:
+        return (decision,)
+    return (f.DecisionRefused(trial_id=decision.trial_id, kind=kind, cause=decision.cause, reason=why),)
+
+
+def _refusal(state: ExperimentState, trial: TrialState | None, decision: f.Decided | f.Verdict) -> str | None:
+    """Return why a decision is not possible; None if it is possible."""
+    if trial is None:
+        return "the trial has ended"
+    by_user = trial.target is f.StopKind.PAUSE and trial.paused_by is f.PausedBy.USER
+    if trial.is_to_end:
+        return f"the trial is being stopped: {trial.target_reason}"
+    if isinstance(decision, f.Verdict):
+        return None
+    if by_user:
+        return "a user has paused the trial"
+    match decision.kind:
+        case f.DecisionKind.PAUSE:
+            if trial.target is not None:
+                return f"the trial is already being interrupted: {trial.target_reason}"
+            if not trial.checkpoints and trial.origin is None:
+                return "the trial has saved no checkpoint, from which it could continue later"
+        case f.DecisionKind.CONTINUE:
+            if trial.target is not f.StopKind.PAUSE:
+                return f"the trial is {trial.status}, and is not being paused"
+        case f.DecisionKind.EXPLOIT:
+            return _no_exploit(state, decision)
+    return None
+
+
+def _no_exploit(state: ExperimentState, decision: f.Decided) -> str | None:
+    """Return why a trial cannot continue from the checkpoint that the decision names; None if it can."""
+    if state.limits.multi_phase:
+        return "the trials are multi-phase trials, which do not continue from checkpoints"
+    donor, named = decision.donor or "", decision.checkpoint or (0, 0)
+    checkpoint = checkpoint_of(state, donor, named)
+    if checkpoint is None:
+        return f"trial {donor} has no checkpoint {named[1]} of attempt {named[0]} any more"
+    if not is_usable(state, checkpoint):
+        return f"the host of checkpoint {named[1]} of trial {donor} cannot be used any more"
+    return None
+
+
+def checkpoint_of(state: ExperimentState, trial_id: str, named: tuple[int, int]) -> CheckpointState | None:
+    """Return the checkpoint (attempt, number) of an unfinished trial; None if there is none."""
+    trial = state.trials.get(trial_id)
+    if trial is None:
+        return None
+    own = trial.origin is not None and trial.origin.origin.trial_id is None
+    for checkpoint in [*trial.checkpoints, *([trial.origin] if own and trial.origin else [])]:
+        if (checkpoint.origin.attempt, checkpoint.origin.number) == named:
+            return checkpoint
+    return None
+
+
+def begin_fork(state: ExperimentState, trial: TrialState, origin: f.Origin) -> None:
+    """Let a new trial begin with a checkpoint of another trial, which may have ended."""
+    assert origin.trial_id is not None
+    found = checkpoint_of(state, origin.trial_id, (origin.attempt, origin.number))
+    if found is None:
+        keeper = state.keepers.get(origin.keeper_id)
+        instance = keeper.instance if keeper is not None else None
+        found = CheckpointState(origin=origin, instance=instance or "")
+    begin_leg(trial, replace(found, origin=origin, final_value=None, final_text=None))
+
+
+def leg_lost(state: ExperimentState, trial: TrialState) -> f.DecisionRefused | None:
+    """Return the fact that the trial's next leg cannot begin, because its checkpoint has become unusable."""
+    leg = trial.next_leg
+    if leg is None or is_usable(state, leg.checkpoint):
+        return None
+    origin = leg.checkpoint.origin
+    reason = f"the host of the checkpoint of trial {origin.trial_id or trial.id} cannot be used any more"
+    return f.DecisionRefused(
+        trial_id=trial.id, kind=f.DecisionKind.EXPLOIT, cause=leg.cause, reason=reason
+    )
+
+
+# ---- steps of the fold ------------------------------------------------------------------------------------
+
+
+@DECISION_STEPS.of(f.Decided)
+def _decided(state: ExperimentState, fact: f.Decided, r: f.Recorded) -> None:
+    trial = trial_touched(state, fact.trial_id, fact)
+    trial.decided = fact.cause
+    match fact.kind:
+        case f.DecisionKind.PAUSE:
+            trial.target, trial.paused_by = f.StopKind.PAUSE, f.PausedBy.SCHEDULER
+            trial.target_reason = f"the scheduler paused it: {fact.reason}"
+        case f.DecisionKind.CONTINUE:
+            trial.target, trial.target_reason = None, ""
+            trial.note = f"the scheduler continues the trial: {fact.reason}"
+        case f.DecisionKind.EXPLOIT:
+            _exploit(state, trial, fact)
+    if trial.job_id is not None and state.jobs[trial.job_id].stop is not None:
+        trial.reason = stopping_reason(trial)
+    reindex(state, trial)
+
+
+def _exploit(state: ExperimentState, trial: TrialState, fact: f.Decided) -> None:
+    assert fact.donor is not None and fact.checkpoint is not None and fact.parameters is not None
+    checkpoint = checkpoint_of(state, fact.donor, fact.checkpoint)
+    assert checkpoint is not None
+    if fact.donor != trial.id:
+        origin = replace(checkpoint.origin, trial_id=fact.donor)
+        checkpoint = replace(checkpoint, origin=origin, final_value=None, final_text=None)
+    trial.next_leg = NextLeg(
+        cause=fact.cause, checkpoint=checkpoint, parameters=fact.parameters, reason=fact.reason
+    )
+    waits = trial.status is f.TrialStatus.PAUSED
+    trial.target = None if waits else f.StopKind.LEG
+    trial.target_reason = "" if waits else f"the scheduler gives it other parameters: {fact.reason}"
+
+
+@DECISION_STEPS.of(f.DecisionRefused)
+def _refused(state: ExperimentState, fact: f.DecisionRefused, r: f.Recorded) -> None:
+    trial = state.trials.get(fact.trial_id)
+    if trial is None:
+        return
+    state.touched.trials[trial.id] = trial
+    trial.decided = max(trial.decided, fact.cause)
+    trial.note = f"the scheduler cannot {fact.kind} the trial: {fact.reason}"
+    if trial.next_leg is not None and trial.next_leg.cause == fact.cause:
+        trial.next_leg = None
+        if trial.target is f.StopKind.LEG:
+            trial.target, trial.target_reason = None, ""
+    reindex(state, trial)
