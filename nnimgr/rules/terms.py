@@ -70,6 +70,7 @@ class Role(StrEnum):
 
     TUNER = "tuner"
     ASSESSOR = "assessor"
+    SCHEDULER = "scheduler"
 
 
 class MetricType(StrEnum):
