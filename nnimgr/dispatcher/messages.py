@@ -1,8 +1,8 @@
 """Messages between the server and a dispatcher child: frozen records, each sent as one line of JSON.
 
-A child hosts ONE tuner or assessor and processes the lines strictly in order, so a result always comes before
-its trial's end. The server sends only new events. ``Start`` and ``CatchUp`` make the child read earlier
-events from the database, up to a fact number; the next lines continue from there.
+A child hosts ONE tuner, assessor or scheduler, and processes the lines strictly in order, so a result always
+comes before its trial's end. The server sends only new events. ``Start`` and ``CatchUp`` make the child read
+earlier events from the database, up to a fact number; the next lines continue from there.
 
 Standard library only: a child is started with every experiment, and its start has to be fast.
 """
@@ -13,6 +13,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
+
+from nnimgr.dispatcher.scheduler_messages import CheckpointSaved as CheckpointSaved
+from nnimgr.dispatcher.scheduler_messages import Decided as Decided
+from nnimgr.dispatcher.scheduler_messages import DecisionRefused as DecisionRefused
+from nnimgr.dispatcher.scheduler_messages import LegBegan as LegBegan
+from nnimgr.dispatcher.scheduler_messages import NoMoreTrials as NoMoreTrials
+from nnimgr.dispatcher.scheduler_messages import SlotLent as SlotLent
+from nnimgr.dispatcher.scheduler_messages import TrialContinued as TrialContinued
+from nnimgr.dispatcher.scheduler_messages import TrialCreated as TrialCreated
+from nnimgr.dispatcher.scheduler_messages import TrialPaused as TrialPaused
+from nnimgr.dispatcher.scheduler_messages import TrialsAgain as TrialsAgain
 
 # ---- to the child ----------------------------------------------------------------------------------------
 
@@ -37,7 +48,7 @@ class Start:
     an earlier algorithm; 0 for the first algorithm.
     """
 
-    role: str  # tuner, assessor
+    role: str  # tuner, assessor, scheduler
     name: str | None  # name of a built-in or registered algorithm
     class_name: str | None  # "module.Class", to be imported from code_directory
     code_directory: str | None
@@ -71,7 +82,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFinished:
-    """Message to a tuner or assessor: a trial has ended. ``text``: JSON text of its final metric's value, if
+    """Message to any algorithm: a trial has ended. ``text``: JSON text of its final metric's value, if
     any.
 
     ``value``: the number that the trial's result counts as, if any. ``parameter_id`` is None for a customised
@@ -132,7 +143,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceChanged:
-    """Message to a tuner: the search space or its constraints were replaced.
+    """Message to a tuner or scheduler: the search space or its constraints were replaced.
 
     ``constraints`` is None if the constraints are unchanged.
     """
@@ -155,10 +166,10 @@ class SetTried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Message to an assessor or tuner: new intermediate results.
+    """Message to any algorithm: new intermediate results.
 
     Each item is (trial_id, attempt, position, sequence, text). ``numbers``: the items' fact numbers, for a
-    tuner; empty for an assessor, which gets the results before they are committed.
+    tuner or scheduler; empty for an assessor, which gets the results before they are committed.
     """
 
     items: tuple[tuple[str, int, int, int, str], ...]
@@ -167,7 +178,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolledBack:
-    """Message to an assessor or tuner: the trial continues from a checkpoint, or starts again, as attempt
+    """Message to any algorithm: the trial continues from a checkpoint, or starts again, as attempt
     ``attempt``.
 
     Of its intermediate results, only the first ``reports`` still count. The trial reports the others again.
@@ -242,7 +253,8 @@ class Answered:
 
     ``missing``: ids without a suggestion. ``exhausted``: the tuner raised NoMoreTrialError. Otherwise the
     tuner may send the missing sets later, and ``why`` may explain the wait. ``fed_to``: number of
-    the last fact that the tuner knew. An assessor sends one empty message after its first judgement.
+    the last fact that the tuner knew. An assessor or scheduler sends one empty message after its first
+    answer.
     """
 
     missing: tuple[int, ...]
@@ -269,7 +281,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """Message of a child: the tuner or assessor has raised an exception in the method ``call``.
+    """Message of a child: the algorithm has raised an exception in the method ``call``.
 
     ``hopeless``: the algorithm cannot be constructed. ``fatal``: the child exits now.
     """
@@ -286,7 +298,7 @@ class Failed:
 class Noted:
     """Message of a child: a sentence about a trial, for example that its result is NaN.
 
-    This is not an error of the tuner or assessor.
+    This is not an error of the algorithm.
     """
 
     trial_id: str
@@ -322,18 +334,26 @@ ToChild = (
     | Imported
     | SpaceChanged
     | Metrics
+    | TrialCreated
+    | CheckpointSaved
+    | TrialPaused
+    | TrialContinued
+    | LegBegan
+    | SlotLent
+    | NoMoreTrials
+    | TrialsAgain
+    | DecisionRefused
     | CatchUp
     | Leave
 )
-FromChild = Ready | Suggestion | Answered | Judged | Failed | Noted | Busy | Idle
+FromChild = Ready | Suggestion | Answered | Judged | Decided | Failed | Noted | Busy | Idle
 
 _TO_CHILD = {kind.__name__: kind for kind in ToChild.__args__}
-_FROM_CHILD = {
-    kind.__name__: kind for kind in (Ready, Suggestion, Answered, Judged, Failed, Noted, Busy, Idle)
-}
+_FROM_CHILD = {kind.__name__: kind for kind in FromChild.__args__}
 
 
-_TUPLES = {"parameter_ids", "missing", "constraints", "reuse", "better"}  # fields that are lists in JSON
+# fields that are lists in JSON
+_TUPLES = {"parameter_ids", "missing", "constraints", "reuse", "better", "checkpoint"}
 
 
 def to_line(message: ToChild | FromChild) -> bytes:
@@ -389,7 +409,7 @@ def _made(kinds: Mapping[str, Any], fields: _Fields) -> object:
     known = kind.__dataclass_fields__
     found = {name: _storable(value) for name, value in fields.values.items() if name in known}
     for name in _TUPLES & found.keys():
-        found[name] = None if found[name] is None else tuple(found[name])
+        found[name] = tuple(found[name]) if isinstance(found[name], list) else found[name]
     return kind(**found)
 
 
