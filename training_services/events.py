@@ -154,7 +154,8 @@ class CheckpointReported:
     ``number``: number of the checkpoint in its attempt, from 1. ``step``: the trial's own count of its
     progress, or None. ``size``: bytes of all files. ``asked``: the trial was asked to save, because it is
     being paused; an exit with code 0 that follows is the pause, and not the trial's end. ``usable``: a later
-    attempt can continue from the checkpoint.
+    attempt can continue from the checkpoint. ``reports``: number of the trial's intermediate results up to
+    the checkpoint, which the core adds; None: recorded by an earlier version.
     """
 
     job_id: str
@@ -165,6 +166,7 @@ class CheckpointReported:
     files: int
     asked: bool = False
     usable: bool = True
+    reports: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from nnimgr.rules.state import trial_of_job
 from nnimgr.store.annotations import NO_ANNOTATION
 from nnimgr.store.checkpoints import CheckpointRow
 from nnimgr.store.jobs import JobRow
+from nnimgr.store.legs import LegRow
 from nnimgr.store.reader import ExperimentReader, TrialRow, TrialSet
 from nnimgr.store.trial_metrics import MetricRow
 from nnimgr.store.without_result import is_without_result
@@ -85,6 +86,11 @@ def job_of(row: JobRow) -> models.Job:
 
 def checkpoint_of(row: CheckpointRow) -> models.Checkpoint:
     return models.Checkpoint(**{name: getattr(row, name) for name in models.Checkpoint.model_fields})
+
+
+def leg_of(row: LegRow) -> models.Leg:
+    fields = {name: getattr(row, name) for name in models.Leg.model_fields}
+    return models.Leg(**{**fields, "parameters": json.loads(row.parameters)})
 
 
 def metric_of(row: MetricRow) -> models.Metric:

@@ -66,7 +66,11 @@ def mentioned(fact: f.Fact) -> tuple[str, ...]:
     """Return the ids of the trials that the fact's sentence names."""
     job_id = getattr(fact, "job_id", None)
     ids = trial_of_job(job_id)[0] if job_id is not None else getattr(fact, "trial_id", None)
-    return tuple(each for each in (ids, getattr(fact, "retry_of", None)) if each is not None)
+    return tuple(
+        each
+        for each in (ids, getattr(fact, "retry_of", None), getattr(fact, "donor", None))
+        if each is not None
+    )
 
 
 # ---- the experiment ---------------------------------------------------------------------------------------
@@ -148,6 +152,8 @@ def _suggested(fact: f.Suggested, names: Names) -> tuple[Severity, str]:
             why = f"it repeats {names.trial(fact.retry_of or '')}, which a stop had interrupted"
         case f.SuggestionSource.RERUN:
             why = f"it repeats {names.trial(fact.retry_of or '')}, which had failed"
+        case f.SuggestionSource.FORK:
+            why = f"a user has forked {names.trial(fact.retry_of or '')}"
     return _INFO, f"{names.trial(fact.trial_id)} was created: {why}"
 
 
@@ -167,8 +173,29 @@ def _result_taken(fact: f.ResultTaken, names: Names) -> tuple[Severity, str]:
 
 def _verdict(fact: f.Verdict, names: Names) -> tuple[Severity, str]:
     because = f": {fact.reason}" if fact.reason else ""
+    if fact.by is f.Role.SCHEDULER:
+        return _INFO, f"the scheduler stops {names.trial(fact.trial_id)}{because}"
     when = "before its first report" if fact.position < 0 else f"at report {fact.position + 1}"
     return _INFO, f"the {fact.by} judges {names.trial(fact.trial_id)} bad {when}{because}"
+
+
+def _decided(fact: f.Decided, names: Names) -> tuple[Severity, str]:
+    trial = names.trial(fact.trial_id)
+    match fact.kind:
+        case f.DecisionKind.PAUSE:
+            what = f"pauses {trial}"
+        case f.DecisionKind.CONTINUE:
+            what = f"continues {trial}"
+        case _:
+            number, _ = reversed(fact.checkpoint or (0, 0))
+            donor = "its own" if fact.donor == fact.trial_id else f"{names.trial(fact.donor or '')}'s"
+            what = f"gives {trial} other parameters, from {donor} checkpoint {number}"
+    return _INFO, f"the scheduler {what}: {fact.reason}"
+
+
+def _decision_refused(fact: f.DecisionRefused, names: Names) -> tuple[Severity, str]:
+    trial = names.trial(fact.trial_id)
+    return _INFO, f"the scheduler wanted to {fact.kind} {trial}, which is not possible: {fact.reason}"
 
 
 def _stop_wanted(fact: f.StopRequested, names: Names) -> tuple[Severity, str]:
@@ -300,6 +327,8 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
     f.FurtherSuggested: _further,
     f.ResultTaken: _result_taken,
     f.Verdict: _verdict,
+    f.Decided: _decided,
+    f.DecisionRefused: _decision_refused,
     f.StopRequested: _stop_wanted,
     f.TargetMoved: _target_moved,
     f.AttemptDue: _attempt_due,

@@ -22,6 +22,7 @@ __all__ = [
     "begin_leg",
     "borrows",
     "continue_from",
+    "continues_from",
     "drop_origin",
     "give_up_host",
     "is_usable",
@@ -54,15 +55,20 @@ def where_it_continues(trial: TrialState, point: CheckpointState | None) -> str:
         if not trial.checkpoints and trial.origin is None:
             return "the trial has saved no checkpoint, and will start from the beginning"
         return "no host has a usable checkpoint of the trial any more: it will start from the beginning"
-    step, other = point.origin.step, point.origin.trial_id
-    where = "its last checkpoint" if step is None else f"step {step}"
-    if other is not None:
-        where = f"a checkpoint of trial {other}" if step is None else f"step {step} of trial {other}"
-    sentence = f"the trial will continue from {where}"
+    sentence = continues_from(point)
     again = trial.intermediates - point.origin.reports
     if again > 0:
         sentence += f", and report {again} {'result' if again == 1 else 'results'} again"
     return sentence
+
+
+def continues_from(point: CheckpointState) -> str:
+    """Return the sentence about the checkpoint from which a trial will continue."""
+    step, other = point.origin.step, point.origin.trial_id
+    where = "its last checkpoint" if step is None else f"step {step}"
+    if other is not None:
+        where = f"a checkpoint of trial {other}" if step is None else f"step {step} of trial {other}"
+    return f"the trial will continue from {where}"
 
 
 def saves_first(trial: TrialState) -> bool:
@@ -150,9 +156,7 @@ def prune(state: ExperimentState, trial: TrialState) -> Iterator[f.CheckpointsPr
             keeper_id=keeper_id,
             up_to=up_to,
             keep=tuple(
-                sorted(
-                    number for of_attempt, number in needed if of_attempt == attempt and number <= up_to
-                )
+                sorted(number for of_attempt, number in needed if of_attempt == attempt and number <= up_to)
             ),
         )
 
@@ -174,8 +178,8 @@ def _borrowed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]
     found = set()
     for name in state.borrowing:
         borrower = state.trials[name]
-        points = [borrower.origin, borrower.next_leg and borrower.next_leg.checkpoint]
-        for point in points:
+        coming = borrower.next_leg.checkpoint if borrower.next_leg is not None else None
+        for point in (borrower.origin, coming):
             if point is not None and (point.origin.trial_id or name) == trial.id:
                 found.add((point.origin.attempt, point.origin.number))
     return found

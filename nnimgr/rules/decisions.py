@@ -105,9 +105,7 @@ def leg_lost(state: ExperimentState, trial: TrialState) -> f.DecisionRefused | N
         return None
     origin = leg.checkpoint.origin
     reason = f"the host of the checkpoint of trial {origin.trial_id or trial.id} cannot be used any more"
-    return f.DecisionRefused(
-        trial_id=trial.id, kind=f.DecisionKind.EXPLOIT, cause=leg.cause, reason=reason
-    )
+    return f.DecisionRefused(trial_id=trial.id, kind=f.DecisionKind.EXPLOIT, cause=leg.cause, reason=reason)
 
 
 # ---- steps of the fold ------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Applies facts to the state of an experiment (``apply``), and filters facts that come from outside.
 
-``admits`` rejects duplicate, late and pointless facts. ``measured`` sets the recorded value of a metric.
+``admits`` rejects duplicate, late and pointless facts. ``measured`` adds what the state knows about a fact.
 
 The table in ``transitions`` lists the allowed changes of a trial's status. Any other change is a bug in this
 program. A late message of a keeper (the agent beside the trials) cannot cause this error, because ``admits``
@@ -8,6 +8,8 @@ rejects its fact.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from nnimgr.objectives import main_value
 from nnimgr.rules import facts as f
@@ -70,9 +72,12 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
 
 
 def measured(state: ExperimentState, fact: f.Fact) -> f.Fact:
-    """Return the fact with the value to record. With objectives, a metric's value is the main objective's
-    number.
+    """Return the fact with the values to record: a checkpoint gets the number of results before it. With
+    objectives, a metric's value is the main objective's number.
     """
+    if type(fact) is f.CheckpointReported:
+        trial_id, _ = trial_of_job(fact.job_id)
+        return replace(fact, reports=state.trials[trial_id].intermediates)
     if type(fact) is not f.MetricReported or not (objectives := state.objectives):
         return fact
     value = main_value(fact.text, fact.value, objectives, final=fact.type == f.MetricType.FINAL)

@@ -12,7 +12,7 @@ from signal import Signals
 from nnimgr.objectives import DEFAULT, fault_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.causes import LOSSES, counted_as, retries
-from nnimgr.rules.checkpoints import borrows, recovery_point, where_it_continues
+from nnimgr.rules.checkpoints import borrows, continues_from, recovery_point, where_it_continues
 from nnimgr.rules.decisions import leg_lost
 from nnimgr.rules.experiment_status import time_is_up
 from nnimgr.rules.state import (
@@ -58,14 +58,14 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     """Return the fact that decides the next step of a trial whose attempt has ended or whose pause has
     ended.
     """
-    if trial.status is f.TrialStatus.PAUSED:
-        return _again(state, trial, "its pause has ended", due_at=now)
-    if trial.stranded and trial.target is None:
-        return _again(state, trial, "its checkpoint cannot be used any more", due_at=now)
     job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
     end = job.ended if job else None
     if trial.next_leg is not None and trial.target in (None, f.StopKind.LEG) and not _finished(job):
         return leg_lost(state, trial) or _next_leg(trial, trial.next_leg, due_at=now)
+    if trial.status is f.TrialStatus.PAUSED:
+        return _again(state, trial, "its pause has ended", due_at=now)
+    if trial.stranded and trial.target is None:
+        return _again(state, trial, "its checkpoint cannot be used any more", due_at=now)
     if job is not None and end is not None and end.reason is f.EndReason.EXITED and job.cause not in LOSSES:
         if not (job.left and end.exit_code == 0):
             return _exited(state, trial, end, job.cause, now)
@@ -81,7 +81,7 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     if end.reason is f.EndReason.CHECKPOINT_LOST:
         return _again(state, trial, end.message or "its checkpoint is missing", due_at=now)
     if job.cause is None:
-        return _again(state, trial, "a user resumed the trial while it was being paused", due_at=now)
+        return _again(state, trial, "its stop was taken back while its attempt was ending", due_at=now)
     reason = end.message or "its command could not be started"
     return _failed(state, trial, reason, job.cause, failure=reason)
 
@@ -103,7 +103,7 @@ def _next_leg(trial: TrialState, leg: NextLeg, *, due_at: datetime) -> f.Attempt
         trial_id=trial.id,
         attempt=next_attempt(trial),
         due_at=due_at,
-        reason=f"{leg.reason}; {where_it_continues(trial, leg.checkpoint)}",
+        reason=f"{leg.reason}; {continues_from(leg.checkpoint)}",
         lost=False,
         origin=origin,
         rolled_back=max(0, trial.intermediates - origin.reports),
@@ -290,10 +290,11 @@ def _interrupted(state: ExperimentState, trial: TrialState, target: f.StopKind, 
     A trial that a stop of the experiment interrupts is paused if it can continue from a checkpoint after the
     experiment's resume.
     """
-    point = trial.next_leg.checkpoint if trial.next_leg is not None else recovery_point(state, trial)
+    leg = trial.next_leg
+    point = recovery_point(state, trial) if leg is None else leg.checkpoint
     parked = target is f.StopKind.CUT and state.stop_requested and point is not None
     if target is f.StopKind.PAUSE or parked:
-        reason += f"; {where_it_continues(trial, point)}"
+        reason += f"; {where_it_continues(trial, point) if leg is None else continues_from(leg.checkpoint)}"
         by = trial.paused_by if target is f.StopKind.PAUSE else f.PausedBy.USER
         return f.TrialPaused(trial_id=trial.id, reason=reason, parked=parked, by=by)
     return _stopped(trial, target, reason)

@@ -17,6 +17,7 @@ from nnimgr.store.schema import (
     fact_by_trial,
     fact_further_sets,
     fact_imports,
+    legs,
     metadata,
     metric_finals,
     trial_annotations,
@@ -48,7 +49,17 @@ def _create_annotations_and_views(connection: Connection) -> None:
 
 def _add_checkpoints_and_causes(connection: Connection) -> None:
     checkpoints.create(connection, checkfirst=True)
-    for table, column, kind in (("metrics", "ran_in", "INTEGER"), ("jobs", "cause", "VARCHAR(16)")):
+    _add_columns(connection, ("metrics", "ran_in", "INTEGER"), ("jobs", "cause", "VARCHAR(16)"))
+
+
+def _add_legs(connection: Connection) -> None:
+    legs.create(connection, checkfirst=True)
+    _add_columns(connection, ("checkpoints", "reports", "INTEGER"))
+
+
+def _add_columns(connection: Connection, *wanted: tuple[str, str, str]) -> None:
+    """Add the columns (table, name, type) that the database does not have yet."""
+    for table, column, kind in wanted:
         columns = {row[1] for row in connection.exec_driver_sql(f"PRAGMA table_info({table})")}
         if column not in columns:
             connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
@@ -61,6 +72,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _index_facts_by_trial,
     _create_annotations_and_views,
     _add_checkpoints_and_causes,
+    _add_legs,
 )
 
 

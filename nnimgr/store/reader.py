@@ -23,6 +23,7 @@ from nnimgr.store.checkpoints import CheckpointQueries
 from nnimgr.store.counted_metrics import CountedMetrics, Final
 from nnimgr.store.errors import empty_database
 from nnimgr.store.jobs import JobQueries
+from nnimgr.store.legs import LegQueries
 from nnimgr.store.older import reason_of
 from nnimgr.store.rows import from_us, read_fact
 from nnimgr.store.trial_metrics import MetricRow
@@ -128,7 +129,9 @@ _CONVERT: Mapping[str, Any] = {
 }
 
 
-class ExperimentReader(CountedMetrics, AnnotationQueries, CheckpointQueries, JobQueries, ViewQueries):
+class ExperimentReader(
+    CountedMetrics, AnnotationQueries, CheckpointQueries, JobQueries, LegQueries, ViewQueries
+):
     """Queries of one experiment's database. Thread-safe.
 
     The methods raise FileNotFoundError if there is no database, and StoreError if it cannot be read.

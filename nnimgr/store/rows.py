@@ -61,6 +61,7 @@ class Batch:
     checkpoints: list[Row]
     pruned: list[Row]  # (experiment_id, trial_id, attempt, up_to, JSON list of numbers to keep)
     continued: list[Row]  # metrics that a new attempt takes over: see ``_continued_row``
+    legs: list[Row]
     before_leg: list[Row]  # metrics that a leg from another trial's checkpoint takes over
     experiment: Row  # the columns that change, then the experiment's id
     definition: Row | None  # new config and search space, then the experiment's id
@@ -83,12 +84,15 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
     facts: list[Row] = []
     checkpoints, pruned, continued, before_leg = list[Row](), list[Row](), list[Row](), list[Row]()
     key, attempts, defined = state.id, _Attempts(), False
+    legs: list[Row] = []
     for number, at, fact in turn:
         if type(fact) is f.MetricReported:
             metrics.append(_metric_row(key, number, at, fact, *attempts[fact.job_id]))
             continue
         defined = defined or type(fact) in _DEFINING
         facts.append(fact_row(key, number, at, fact))
+        if type(fact) is f.AttemptDue and fact.leg is not None:
+            legs.append(_leg_row(key, number, at, fact))
         match fact:
             case f.ResultReused():
                 metrics.append(_reused_row(key, number, at, fact))
@@ -116,6 +120,7 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
         checkpoints=checkpoints,
         pruned=pruned,
         continued=continued,
+        legs=legs,
         before_leg=before_leg,
         experiment=experiment_row(state),
         definition=definition_row(state) if defined else None,
@@ -153,7 +158,7 @@ def _checkpoint_row(key: str, at: datetime, fact: f.CheckpointReported) -> Row:
     state = "saved" if fact.usable else "unusable"
     trial_id, attempt = trial_of_job(fact.job_id)
     place = (key, trial_id, attempt, fact.number, fact.position)
-    return (*place, fact.step, fact.size, fact.files, to_us(at), state)
+    return (*place, fact.step, fact.size, fact.files, to_us(at), state, fact.reports)
 
 
 def _continued_row(key: str, fact: f.AttemptDue, origin: f.Origin) -> Row:
@@ -163,6 +168,14 @@ def _continued_row(key: str, fact: f.AttemptDue, origin: f.Origin) -> Row:
     """
     branch = (key, fact.trial_id, origin.attempt, fact.attempt)
     return (fact.attempt, key, fact.trial_id, *branch, origin.position)
+
+
+def _leg_row(key: str, number: int, at: datetime, fact: f.AttemptDue) -> Row:
+    origin = fact.origin
+    assert origin is not None
+    begin = (key, fact.trial_id, fact.leg, number, fact.attempt, to_us(at), fact.parameters, origin.reports)
+    donor = origin.trial_id or fact.trial_id
+    return (*begin, donor, origin.attempt, origin.number, origin.step, fact.reason)
 
 
 def _before_leg_row(key: str, fact: f.AttemptDue, origin: f.Origin) -> Row:

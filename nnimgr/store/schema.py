@@ -23,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 metadata = MetaData()
 
@@ -188,7 +188,26 @@ checkpoints = _table(
     Column("files", Integer, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("state", String(16), nullable=False),  # saved, deleted, or unusable (no attempt can use it)
+    Column("reports", Integer),  # intermediate results up to it; NULL: stored by an earlier version
     PrimaryKeyConstraint("experiment_id", "trial_id", "attempt", "number"),
+)
+
+legs = _table(
+    "legs",
+    Column("trial_id", String(16), nullable=False),
+    Column("leg", Integer, nullable=False),  # from 1; leg 0 begins with the trial
+    Column("number", BigInteger, nullable=False),  # of the fact AttemptDue
+    Column("attempt", Integer, nullable=False),  # the attempt with which the leg begins
+    Column("at", BigInteger, nullable=False),
+    Column("parameters", Text, nullable=False),  # JSON text
+    Column("reports", Integer, nullable=False),  # the leg's first result has this number
+    # the checkpoint from which the leg continues
+    Column("origin_trial_id", String(16), nullable=False),
+    Column("origin_attempt", Integer, nullable=False),
+    Column("origin_number", Integer, nullable=False),
+    Column("step", BigInteger),
+    Column("reason", Text, nullable=False),
+    PrimaryKeyConstraint("experiment_id", "trial_id", "leg"),
 )
 
 keepers = _table(

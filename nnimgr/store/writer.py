@@ -75,6 +75,7 @@ _GONE = "DELETE FROM keepers WHERE experiment_id = ? AND keeper_id = ?"
 _SNAPSHOT = _insert(schema.snapshots, "INSERT OR REPLACE")
 _CREATE = _insert(schema.experiments)
 _CHECKPOINT = _insert(schema.checkpoints, "INSERT OR REPLACE")
+_LEG = _insert(schema.legs, "INSERT OR REPLACE")
 _DELETED = (
     "UPDATE checkpoints SET state = 'deleted' WHERE experiment_id = ? AND trial_id = ? AND attempt = ? "
     "AND number <= ? AND number NOT IN (SELECT value FROM json_each(?))"
@@ -214,6 +215,7 @@ class ExperimentWriter:
                 (_METRIC, rows.metrics),
                 (CONTINUED, rows.continued),
                 (BEFORE_LEG, rows.before_leg),
+                (_LEG, rows.legs),
                 (_CHECKPOINT, rows.checkpoints),
                 (_DELETED, rows.pruned),
                 (_TRIAL, rows.trials),

@@ -122,7 +122,7 @@ def test_a_pause_that_was_taken_back_continues_at_once() -> None:
     saving.pause()
     saving.resume()
     again = due(saving.end(None, f.EndReason.STOPPED))
-    paused = "a user resumed the trial while it was being paused"
+    paused = "its stop was taken back while its attempt was ending"
     assert again.reason == f"{paused}; the trial will continue from step 1"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nnimgr.core.running import requests
@@ -14,7 +16,7 @@ S = f.TrialStatus
 K = f.DecisionKind
 
 
-def members(number: int = 2, **limits: object) -> list[Saving]:
+def members(number: int = 2, **limits: Any) -> list[Saving]:
     """Return trials of one experiment that all run."""
     life = Life(**{"trial_concurrency": number, "max_trial_number": number, **limits})
     return [Saving(life=life, sequence=sequence) for sequence in range(number)]
@@ -28,9 +30,7 @@ def decide(member: Saving, kind: f.DecisionKind, **more: object) -> list[f.Fact]
 
 
 def exploit(heir: Saving, donor: Saving, number: int = 1, parameters: str = '{"x": 2}') -> list[f.Fact]:
-    return decide(
-        heir, K.EXPLOIT, parameters=parameters, donor=donor.id, checkpoint=(donor.attempt, number)
-    )
+    return decide(heir, K.EXPLOIT, parameters=parameters, donor=donor.id, checkpoint=(donor.attempt, number))
 
 
 def refusal(facts: list[f.Fact]) -> str:
@@ -115,9 +115,7 @@ def test_a_trial_can_continue_from_its_own_checkpoint_with_other_parameters() ->
     member.report(0.2)
     exploit(member, member)
     begun = due(stopped(member))
-    assert begun.origin == f.Origin(
-        attempt=1, number=1, keeper_id="local", step=1, position=2, reports=1
-    )
+    assert begun.origin == f.Origin(attempt=1, number=1, keeper_id="local", step=1, position=2, reports=1)
     assert (begun.leg, begun.rolled_back, member.trial.parameters) == (1, 1, '{"x": 2}')
 
 
@@ -236,12 +234,10 @@ def test_a_fork_begins_with_a_checkpoint_of_another_trial() -> None:
     donor.report(0.8)
     donor.save(1)
     life = donor.life
-    point = donor.trial.checkpoints[0].origin
-    life.take(*requests.fork_trial(donor.id, (1, 1), None)(life.state))
+    origin = requests.fork_origin(life.state, donor.id, None)
+    life.take(*requests.TrialAddition({"x": 1}, outstanding=0, origin=origin)(life.state))
     fork = life.state.trials[life.trial(2)]
-    assert fork.origin is not None and (fork.origin.origin.trial_id, fork.origin.origin.number) == (
-        donor.id,
-        point.number,
-    )
+    assert fork.origin is not None and fork.origin.origin == origin
+    assert (origin.trial_id, origin.number, origin.position, origin.reports) == (donor.id, 1, 0, 1)
     assert (fork.parameters, fork.intermediates, fork.retry_of) == ('{"x": 1}', 1, donor.id)
     assert refold(life.log) == life.state

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.decisions import recorded_as
 from nnimgr.rules.state import JobState, trial_of_job
 from tests.rules.driver import PLACE, Life, refold
 
@@ -43,6 +44,29 @@ def frame(life: Life, draw: random.Random, job_id: str, position: int) -> f.Fact
     return f.MetricReported(job_id, position, kind, 0, parameter_id, value, repr(value))
 
 
+def decision(life: Life, draw: random.Random, trial_id: str) -> tuple[f.Fact, ...]:
+    """Return what is recorded of a random decision of the scheduler, which may be late or impossible."""
+    if draw.random() < 0.2:
+        verdict = f.Verdict(
+            trial_id=trial_id, attempt=0, position=0, by=f.Role.SCHEDULER, cause=life.state.number
+        )
+        return recorded_as(life.state, verdict)
+    donor = draw.choice([*life.state.trials.values()] or [None])
+    saved = draw.choice([each.origin for each in donor.checkpoints] or [None]) if donor is not None else None
+    return recorded_as(
+        life.state,
+        f.Decided(
+            trial_id=trial_id,
+            kind=draw.choice([f.DecisionKind.PAUSE, f.DecisionKind.CONTINUE, f.DecisionKind.EXPLOIT]),
+            cause=life.state.number - draw.choice([0, 0, 5]),
+            reason="because",
+            donor=None if donor is None else donor.id,
+            checkpoint=(1, 1) if saved is None else (saved.attempt, saved.number),
+            parameters='{"x": 3}',
+        ),
+    )
+
+
 def step(life: Life, draw: random.Random, *, stopping: bool) -> None:
     """Do one random thing that may happen to an experiment, such as a duplicate or late report."""
     jobs = [*life.state.jobs, *(life.job(n, draw.randint(1, 3)) for n in range(3))]
@@ -70,7 +94,10 @@ def step(life: Life, draw: random.Random, *, stopping: bool) -> None:
         )
     elif choice < 0.8:
         event = f.JobLost(job_id=job_id, reason="gone", cause=draw.choice(list(f.Cause)))
-    elif choice < 0.85:
+    elif choice < 0.84:
+        life.take(*decision(life, draw, trial_id))
+        return
+    elif choice < 0.87:
         event = f.StopRequested(
             trial_id=trial_id, kind=draw.choice([f.StopKind.USER, f.StopKind.USER, f.StopKind.PAUSE])
         )
@@ -98,7 +125,7 @@ def step(life: Life, draw: random.Random, *, stopping: bool) -> None:
         life.take(event, after=later)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(120))
 def test_a_random_life_stays_valid_and_ends(seed: int) -> None:
     draw = random.Random(seed)
     life = Life(

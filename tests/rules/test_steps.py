@@ -9,6 +9,7 @@ import pytest
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoints import CHECKPOINT_STEPS
+from nnimgr.rules.decisions import DECISION_STEPS
 from nnimgr.rules.fold_jobs import JOB_STEPS
 from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
 from nnimgr.rules.phases import PHASE_STEPS
@@ -17,7 +18,7 @@ from nnimgr.rules.steps import Steps
 
 
 def test_each_type_of_fact_has_one_step() -> None:
-    found = Counter(kind for kind, _ in [*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS])
+    found = Counter(kind for kind, _ in [*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS, *DECISION_STEPS])
     assert found == Counter(get_args(f.Fact))
 
 

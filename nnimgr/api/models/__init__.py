@@ -101,10 +101,15 @@ from nnimgr.api.models.tensorboards import (
 from nnimgr.api.models.trials import (
     AddTrial,
     Checkpoint,
+    CheckpointName,
     CreatedTrial,
     Export,
     ExportedTrial,
+    Fork,
+    ForkTrial,
     Job,
+    Leg,
+    Lineage,
     Metric,
     Metrics,
     NotStopped,
@@ -125,6 +130,11 @@ from nnimgr.api.models.trials import (
 from nnimgr.api.models.usage import GpuUsage, Keeper, Keepers, Usage, UsageSample
 
 __all__ = [
+    "CheckpointName",
+    "Fork",
+    "ForkTrial",
+    "Leg",
+    "Lineage",
     "RunningTensorBoards",
     "StartTensorBoard",
     "TensorBoard",

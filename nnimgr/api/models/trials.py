@@ -45,6 +45,20 @@ class AddTrial(Request):
     parameters: JsonObject
 
 
+class CheckpointName(Request):
+    """Checkpoint of a trial."""
+
+    attempt: int = Field(ge=1, lt=2**31)
+    number: int = Field(ge=1, lt=2**31)
+
+
+class ForkTrial(Request):
+    """How a new trial continues from a checkpoint."""
+
+    parameters: JsonObject | None = Field(None, description="all parameters; default: those of the trial")
+    checkpoint: CheckpointName | None = Field(None, description="default: the newest checkpoint")
+
+
 class CreatedTrial(Model):
     id: str
     sequence: int
@@ -131,11 +145,43 @@ class Checkpoint(Model):
     )
 
 
+class Leg(Model):
+    """Stretch of a trial with other parameters, which continues from a checkpoint of this or another trial.
+
+    The first leg, with which the trial begins, has number 0 and is not listed.
+    """
+
+    trial_id: str
+    leg: int = Field(description="number of the leg in its trial")
+    attempt: int = Field(description="the attempt with which the leg begins")
+    at: AwareDatetime
+    parameters: Any
+    reports: int = Field(description="number of the leg's first intermediate result")
+    origin_trial_id: str = Field(description="the trial that has saved the checkpoint")
+    origin_attempt: int
+    origin_number: int
+    step: int | None = Field(description="the checkpoint's step, by the trial's own count")
+    reason: str
+
+
+class Fork(Model):
+    trial_id: str
+    origin_trial_id: str = Field(description="the trial from whose checkpoint it continues")
+
+
+class Lineage(Model):
+    """From which checkpoints trials have continued, the oldest first."""
+
+    legs: list[Leg]
+    forks: list[Fork]
+
+
 class TrialDetail(Trial):
-    """Trial with all its attempts and checkpoints."""
+    """Trial with all its attempts, checkpoints and legs."""
 
     jobs: list[Job]
     checkpoints: list[Checkpoint] = Field(description="checkpoints, in the order in which they were saved")
+    legs: list[Leg] = Field(description="legs after the first one, in order")
 
 
 class Trials(Model):

@@ -1,9 +1,8 @@
-"""Routes for the trials of an experiment: list, show, add and stop them; their metrics, logs and files."""
+"""Routes for the trials of an experiment: list, show and add them; their metrics, logs and files."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -13,7 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from nnimgr.api import models
 from nnimgr.api.analysis import Analysis, Filter
-from nnimgr.api.convert import checkpoint_of, job_of, metric_of, trials_fields
+from nnimgr.api.convert import checkpoint_of, job_of, leg_of, metric_of, trials_fields
 from nnimgr.api.dependencies import (
     ExperimentId,
     Live,
@@ -28,7 +27,7 @@ from nnimgr.api.dependencies import (
 from nnimgr.api.logs import LogName, begun, log_stream
 from nnimgr.api.models import Order
 from nnimgr.api.streams import TrialStream, until, whole
-from nnimgr.core.running.requests import FailedTrial, RequestRefused, UnknownTrial
+from nnimgr.core.running.requests import FailedTrial, RequestRefused
 from nnimgr.rules.facts import TrialStatus
 from nnimgr.store.jobs import JobRow
 from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader, TrialRow
@@ -131,12 +130,13 @@ async def show_trial(
     trial_paths = parts.trial_paths(experiment_id)
 
     def build() -> models.TrialDetail:
-        row = _trial(reader, trial_id)
+        row = trial_row(reader, trial_id)
         (fields,) = trials_fields(reader, [row], trial_paths)
         return models.TrialDetail(
             **fields,
             jobs=[job_of(job) for job in reader.jobs(trial_id)],
             checkpoints=[checkpoint_of(each) for each in reader.checkpoints(trial_id)],
+            legs=[leg_of(each) for each in reader.legs(trial_id)],
         )
 
     return await reply(build)
@@ -180,56 +180,11 @@ async def stop_trials(runner: Live, reader: Reader, wanted: models.StopTrials) -
         refused=[
             models.NotStopped(
                 trial_id=trial_id,
-                reason=_has_ended(known[trial_id]) if trial_id in known else f"There is no trial {trial_id}.",
+                reason=has_ended(known[trial_id]) if trial_id in known else f"There is no trial {trial_id}.",
             )
             for trial_id in others
         ],
     )
-
-
-@router.post("/trials/{trialId}/stop", status_code=202, responses=refusals(404, 409))
-async def stop_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
-    """Stop a trial. The answer comes when the stop is stored; the trial ends soon after."""
-    return await _change(runner.stop_trial, reader, trial_id)
-
-
-@router.post("/trials/{trialId}/pause", status_code=202, responses=refusals(404, 409))
-async def pause_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
-    """Pause a trial. The answer comes when the pause is stored; the trial's processes end soon after.
-
-    A running trial that looks for such requests (`nni.should_checkpoint()`) first saves its state. A paused
-    trial holds no slot and no resources. It continues from its last checkpoint when it is resumed, or starts
-    from the beginning if it has none.
-    """
-    return await _change(runner.pause_trial, reader, trial_id)
-
-
-@router.post("/trials/{trialId}/resume", status_code=202, responses=refusals(404, 409))
-async def resume_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
-    """Continue a paused trial as soon as a slot is free, from its last checkpoint."""
-    return await _change(runner.resume_trial, reader, trial_id)
-
-
-@router.post("/trials/{trialId}/lost", status_code=202, responses=refusals(404, 409))
-async def lose_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
-    """Declare that the machine of an UNKNOWN trial will not come back, so that its attempt counts as lost.
-
-    The trial gets another attempt, as after the loss of any machine. If the old attempt still runs, it is
-    stopped as soon as its machine can be reached again, and its results do not count.
-    """
-    return await _change(runner.lose_trial, reader, trial_id)
-
-
-async def _change(
-    change: Callable[[str], Awaitable[None]], reader: ExperimentReader, trial_id: str
-) -> models.Done:
-    """Change one trial. If the trial has ended, raise RequestRefused with the status of its end."""
-    try:
-        await change(trial_id)
-    except UnknownTrial:
-        row = await asyncio.to_thread(_trial, reader, trial_id)
-        raise RequestRefused(_has_ended(row)) from None
-    return models.Done()
 
 
 @router.get("/metrics", response_model=models.Metrics, responses=refusals(404, 422))
@@ -255,7 +210,7 @@ async def list_trial_metrics(
     """Return a page of the metrics of all attempts of a trial."""
 
     def build() -> models.Metrics:
-        _trial(reader, trial_id)
+        trial_row(reader, trial_id)
         return _metrics(reader, trial_id, type, after=after, limit=limit)
 
     return await reply(build)
@@ -275,7 +230,7 @@ async def show_trial_curve(
     """
 
     def build() -> models.TrialCurve:
-        _trial(reader, trial_id)
+        trial_row(reader, trial_id)
         found = reader.curve(trial_id, points=points)
         return models.TrialCurve(
             attempt=found.attempt,
@@ -360,7 +315,7 @@ async def read_file(
 
 def find_job(reader: ExperimentReader, trial_id: str, attempt: int | None) -> JobRow:
     """Return this attempt of a trial, or its latest attempt if ``attempt`` is None. Raise NotFound."""
-    _trial(reader, trial_id)
+    trial_row(reader, trial_id)
     jobs = reader.jobs(trial_id)
     found = [job for job in jobs if attempt in (None, job.attempt)]
     if not found:
@@ -377,7 +332,7 @@ def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial
     found = {row.trial_id: row for row in reader.failed()}
     for trial_id in ids or ():
         if trial_id not in found:
-            status = _trial(reader, trial_id).status
+            status = trial_row(reader, trial_id).status
             why = (
                 "was run again already" if status is TrialStatus.FAILED else f"has not failed: it is {status}"
             )
@@ -389,11 +344,11 @@ def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial
     ]
 
 
-def _has_ended(row: TrialRow) -> str:
+def has_ended(row: TrialRow) -> str:
     return f"Trial {row.trial_id} has ended already: it is {row.status}."
 
 
-def _trial(reader: ExperimentReader, trial_id: str) -> TrialRow:
+def trial_row(reader: ExperimentReader, trial_id: str) -> TrialRow:
     row = reader.trial(trial_id)
     if row is None:
         raise NotFound(f"There is no trial {trial_id}.")

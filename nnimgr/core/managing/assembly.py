@@ -152,6 +152,11 @@ class Assembly:
             tuner=tuner(state, config),
             new_tuner=lambda state: tuner(state, runner.config),
             assessor=_start(Role.ASSESSOR, assessor, config, state, directory, around) if assessor else None,
+            scheduler=(
+                _start(Role.SCHEDULER, config.scheduler, config, state, directory, around)
+                if config.scheduler
+                else None
+            ),
             spawn=spawn,
             post=runner.post,
             pending_metrics=runner.pending_metrics,
@@ -171,7 +176,7 @@ def _start(
     directory: Path,
     around: Surroundings,
 ) -> m.Start:
-    """Build the first message to the process of a tuner or assessor.
+    """Build the first message to the process of an algorithm.
 
     Raise ReferenceUnresolved if an argument of the algorithm refers to a secret that does not exist.
     """

@@ -1,4 +1,4 @@
-"""Starts, restarts, replaces and ends the process of a tuner or an assessor.
+"""Starts, restarts, replaces and ends the process of a tuner, assessor or scheduler.
 
 A crash of the process loses no data. A new process rebuilds its state from the log up to a fact number, and
 then receives the facts that are committed after this number.
@@ -24,7 +24,7 @@ PROOF_OF_LIFE_S = 1.0  # a child without a pending request counts as recovered a
 
 
 class Child(Protocol):
-    """Interface of a child process that hosts a tuner or assessor. Messages are queued until the process
+    """Interface of a child process that hosts an algorithm. Messages are queued until the process
     starts.
 
     ``nnimgr.dispatcher.process.DispatcherChild`` implements this interface.
@@ -40,10 +40,9 @@ Spawn = Callable[[m.Start, Callable[[m.FromChild], None], Callable[[str], None]]
 
 
 class AlgorithmProcess:
-    """Tuner or assessor of an experiment, with its current child process.
+    """Algorithm of an experiment, with its current child process.
 
-    ``post`` puts facts into the runner's mailbox. ``notices``: the experiment's notices about tuner and
-    assessor.
+    ``post`` puts facts into the runner's mailbox. ``notices``: the experiment's notices about its algorithms.
     """
 
     def __init__(self, start: m.Start, *, spawn: Spawn, post: Post, notices: dict[str, Notice]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -26,6 +26,8 @@ from nnimgr.core.running.mailbox import Builder
 from nnimgr.dispatcher.history import CONSTRAINTS, constraints_of
 from nnimgr.goal import optimize_mode
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoints import recovery_point
+from nnimgr.rules.decisions import checkpoint_of
 from nnimgr.rules.state import AddedTrial, ExperimentState, TrialState, trial_id_of
 from nnimgr.rules.stop_rules import rule_that_holds
 from nnimgr.traits import traits_of
@@ -47,15 +49,18 @@ class TrialAddition:
     """Request to add a customised trial. A repeated request with the same key returns the first trial.
 
     An instance is called as a builder of facts. ``outstanding``: number of suggestions that the tuner was
-    asked for and has not sent, which also count towards maxTrialNumber. ``added``: the trial, set when the
-    builder was called.
+    asked for and has not sent, which also count towards maxTrialNumber. ``origin``: checkpoint of another
+    trial from which the trial continues: it is a fork. ``added``: the trial, set when the builder was called.
     """
 
-    def __init__(self, parameters: Any, *, outstanding: int, key: str | None = None) -> None:
+    def __init__(
+        self, parameters: Any, *, outstanding: int, key: str | None = None, origin: f.Origin | None = None
+    ) -> None:
         self._parameters = parameters
         self._text = _text(parameters)
         self._outstanding = outstanding
         self._key = key
+        self._origin = origin
         self.added: AddedTrial | None = None
 
     def __call__(self, state: ExperimentState) -> Sequence[f.Fact]:
@@ -74,6 +79,8 @@ class TrialAddition:
         if complaint is not None:
             raise RequestRefused(complaint)
         _check_rules(state)
+        if self._origin is not None:
+            _check_origin(state, self._origin)
         if state.budget is not None and state.budget <= self._outstanding:
             raise BudgetSpent(
                 f"maxTrialNumber ({state.limits.max_trial_number}) is reached: raise it to add a trial"
@@ -83,12 +90,46 @@ class TrialAddition:
             f.Suggested(
                 trial_id=wanted.trial_id,
                 sequence=wanted.sequence,
-                source=f.SuggestionSource.CUSTOMIZED,
+                source=_SOURCES[self._origin is not None],
                 parameter_id=None,
                 parameters=self._text,
                 request_key=self._key,
+                retry_of=None if self._origin is None else self._origin.trial_id,
+                origin=self._origin,
             ),
         )
+
+
+_SOURCES = {False: f.SuggestionSource.CUSTOMIZED, True: f.SuggestionSource.FORK}
+
+
+def fork_origin(state: ExperimentState, trial_id: str, named: tuple[int, int] | None) -> f.Origin:
+    """Return the checkpoint of an unfinished trial from which a fork of the trial continues.
+
+    ``named``: (attempt, number); None: the newest checkpoint. Raise RequestRefused if there is none.
+    """
+    trial = _unfinished(state, trial_id)
+    if named is None:
+        point = recovery_point(state, trial)
+        if point is None:
+            raise RequestRefused(f"trial {trial_id} has no checkpoint that can be used")
+        named = point.origin.attempt, point.origin.number
+        trial_id = point.origin.trial_id or trial_id
+    found = checkpoint_of(state, trial_id, named)
+    if found is None:
+        raise RequestRefused(f"trial {trial_id} has no checkpoint {named[1]} of attempt {named[0]}")
+    return replace(found.origin, trial_id=trial_id, position=0)
+
+
+def _check_origin(state: ExperimentState, origin: f.Origin) -> None:
+    """Raise RequestRefused if the checkpoint for a fork has been deleted, or if its host is unknown."""
+    assert origin.trial_id is not None
+    if state.limits.multi_phase:
+        raise RequestRefused("multi-phase trials do not continue from checkpoints, so they cannot be forked")
+    named = origin.attempt, origin.number
+    gone = origin.trial_id in state.trials and checkpoint_of(state, origin.trial_id, named) is None
+    if gone or origin.keeper_id not in state.keepers:
+        raise RequestRefused(f"checkpoint {origin.number} of trial {origin.trial_id} cannot be used any more")
 
 
 def initial_trials(experiment_id: str, sets: Sequence[Any]) -> list[f.Suggested]:

@@ -1,5 +1,5 @@
-"""Search of an experiment (its tuner and assessor): sends committed facts to both, and requests parameter
-sets.
+"""Search of an experiment (its tuner, assessor and scheduler): sends committed facts to them, and requests
+parameter sets.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from nnimgr.core.running.algorithm_process import AlgorithmProcess, Spawn
 from nnimgr.core.running.assessor_process import AssessorProcess
 from nnimgr.core.running.mailbox import Post
 from nnimgr.core.running.notices import Notice
+from nnimgr.core.running.scheduler_process import SchedulerProcess
 from nnimgr.core.running.tuner_process import TunerProcess
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.history import constraints_of
@@ -22,7 +23,7 @@ __all__ = ["Search"]
 
 
 class Search:
-    """Tuner and assessor of one experiment.
+    """Tuner, assessor and scheduler of one experiment.
 
     ``post`` puts facts or builders of facts into the runner's mailbox. ``new_tuner`` returns the start
     message of a tuner that a user has chosen. ``pending_metrics`` returns the metrics that are not committed
@@ -35,6 +36,7 @@ class Search:
         tuner: m.Start,
         new_tuner: Callable[[ExperimentState], m.Start],
         assessor: m.Start | None,
+        scheduler: m.Start | None = None,
         spawn: Spawn,
         post: Post,
         pending_metrics: Callable[[], Iterable[f.MetricReported]],
@@ -48,6 +50,12 @@ class Search:
                 assessor, spawn=spawn, post=post, notices=self._notices, pending_metrics=pending_metrics
             )
 
+        self._scheduler: SchedulerProcess | None = None
+        if scheduler is not None:
+            self._processes[f.Role.SCHEDULER] = self._scheduler = SchedulerProcess(
+                scheduler, spawn=spawn, post=post, notices=self._notices
+            )
+
     @property
     def outstanding(self) -> int:
         """Return the number of suggestions that were requested and have not arrived."""
@@ -55,7 +63,7 @@ class Search:
 
     @property
     def all_notices(self) -> dict[str, Notice]:
-        """Return the notices about tuner and assessor by subject, including a notice about a tuner that
+        """Return the notices about the algorithms by subject, including a notice about a tuner that
         hangs.
         """
         silence = None if "tuner" in self._notices else self._tuner.silence
@@ -67,15 +75,13 @@ class Search:
         return [restart for process in self._processes.values() if (restart := process.restart) is not None]
 
     async def open(self, state: ExperimentState) -> None:
-        """Start the child processes of tuner and assessor, which rebuild their state from all committed
-        facts.
-        """
+        """Start the child processes of the algorithms, which rebuild their state from all committed facts."""
         for process in self._processes.values():
             process.fed_to = state.number
         await asyncio.gather(*(process.begin() for process in self._processes.values()))
 
     async def close(self) -> None:
-        """End the child processes of tuner and assessor."""
+        """End the child processes of the algorithms."""
         children = [child for process in self._processes.values() for child in process.halt()]
         await asyncio.gather(*(child.close() for child in children))
 
@@ -110,42 +116,50 @@ class Search:
     # ---- telling ------------------------------------------------------------------------------------------
 
     def committed(self, turn: Sequence[f.Recorded], touched: Touched, state: ExperimentState) -> None:
-        """Report the committed facts to tuner and assessor.
+        """Report the committed facts to the algorithms.
 
-        If one of the facts is a failure of a tuner's or an assessor's process, restart this process.
+        If one of the facts is a failure of an algorithm's process, restart this process.
         """
         for number, _, fact in turn:
-            match fact:
-                case f.MetricReported():
-                    self._tuner.collect(fact, number=number)
-                case f.TrialEnded():
-                    message = _finished(number, fact, touched)
-                    for process in self._processes.values():
-                        process.tell(message)
-                case f.AttemptDue() if fact.origin is not None or fact.rolled_back:
-                    self._roll_back(number, fact)
-                case f.ResultTaken():
-                    self._tuner.tell(_result(number, fact))
-                case f.FurtherSuggested(late=True, parameter_id=int(parameter_id), parameters=str(text)):
-                    gone = m.SetDiscarded(
-                        number=number, trial_id=fact.trial_id, parameter_id=parameter_id, parameters=text
-                    )
-                    self._tuner.tell(gone)
-                case f.DataImported():
-                    self._tuner.tell(m.Imported(number=number, records=fact.records))
-                case f.Suggested(source=f.SuggestionSource.CUSTOMIZED, parameters=tried):
-                    if self._tuner.start.duplicates == "skip":
-                        self._tuner.tell(m.SetTried(number=number, parameters=tried))
-                case f.ConfigChanged():
-                    self._config_changed(number, fact, state)
-                case f.JobEnded() | f.JobLost():
-                    self._tuner.slot_freed()
-                case f.AlgorithmFailed():
-                    self._processes[fact.role].failed(fact, state)
+            if self._scheduler is not None:
+                self._scheduler.committed(number, fact)
+            self._report(number, fact, touched, state)
         self._tuner.flush()
+        if self._scheduler is not None:
+            self._scheduler.flush()
         for process in self._processes.values():
             process.fed_to = state.number
             process.catch_up()
+
+    def _report(self, number: int, fact: f.Fact, touched: Touched, state: ExperimentState) -> None:
+        """Report one committed fact to all algorithms that have to know of it."""
+        match fact:
+            case f.MetricReported():
+                self._tuner.collect(fact, number=number)
+            case f.TrialEnded():
+                message = _finished(number, fact, touched)
+                for process in self._processes.values():
+                    process.tell(message)
+            case f.AttemptDue() if fact.origin is not None or fact.rolled_back:
+                self._roll_back(number, fact)
+            case f.ResultTaken():
+                self._tuner.tell(_result(number, fact))
+            case f.FurtherSuggested(late=True, parameter_id=int(parameter_id), parameters=str(text)):
+                gone = m.SetDiscarded(
+                    number=number, trial_id=fact.trial_id, parameter_id=parameter_id, parameters=text
+                )
+                self._tuner.tell(gone)
+            case f.DataImported():
+                self._tuner.tell(m.Imported(number=number, records=fact.records))
+            case f.Suggested(source=f.SuggestionSource.CUSTOMIZED, parameters=tried):
+                if self._tuner.start.duplicates == "skip":
+                    self._tuner.tell(m.SetTried(number=number, parameters=tried))
+            case f.ConfigChanged():
+                self._config_changed(number, fact, state)
+            case f.JobEnded() | f.JobLost():
+                self._tuner.slot_freed()
+            case f.AlgorithmFailed():
+                self._processes[fact.role].failed(fact, state)
 
     def _roll_back(self, number: int, fact: f.AttemptDue) -> None:
         """Report that a trial continues from a checkpoint, or starts again."""
@@ -158,8 +172,10 @@ class Search:
             reports=0 if origin is None else origin.reports,
         )
         for process in self._processes.values():
-            if process.wants_metrics:
+            if process.wants_metrics and process is not self._scheduler:
                 process.tell(message)
+        if self._scheduler is not None:
+            self._scheduler.tell(_leg(number, fact, message) if fact.leg is not None else message)
 
     def _config_changed(self, number: int, fact: f.ConfigChanged, state: ExperimentState) -> None:
         if "tuner" in fact.changes:
@@ -169,7 +185,10 @@ class Search:
             for process in self._processes.values():
                 kept = process.start.constraints if constraints is None else constraints
                 process.start = replace(process.start, search_space=space, constraints=kept)
-            self._tuner.tell(m.SpaceChanged(number=number, search_space=space, constraints=constraints))
+            change = m.SpaceChanged(number=number, search_space=space, constraints=constraints)
+            self._tuner.tell(change)
+            if self._scheduler is not None:
+                self._scheduler.tell(change)
 
 
 def _finished(number: int, fact: f.TrialEnded, touched: Touched) -> m.TrialFinished:
@@ -187,6 +206,19 @@ def _finished(number: int, fact: f.TrialEnded, touched: Touched) -> m.TrialFinis
         untried=fact.untried,
         status=fact.status,
         again=m.runs_again(fact.status, untried=fact.untried, customised=customised),
+    )
+
+
+def _leg(number: int, fact: f.AttemptDue, message: m.RolledBack) -> m.LegBegan:
+    assert fact.leg is not None and fact.parameters is not None
+    return m.LegBegan(
+        number=number,
+        trial_id=fact.trial_id,
+        attempt=fact.attempt,
+        leg=fact.leg,
+        parameters=fact.parameters,
+        position=message.position,
+        reports=message.reports,
     )
 
 

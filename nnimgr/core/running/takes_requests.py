@@ -44,12 +44,15 @@ class TakesRequests(abc.ABC):
     def outstanding(self) -> int:
         """Return the number of suggestions that were requested and have not arrived."""
 
-    async def add_trial(self, parameters: Any, *, key: str | None = None) -> AddedTrial:
-        """Add a customised trial; if a previous request had the same ``key``, return its trial instead.
+    async def add_trial(
+        self, parameters: Any, *, key: str | None = None, origin: f.Origin | None = None
+    ) -> AddedTrial:
+        """Add a customised trial, or with ``origin`` a fork of another trial. If a previous request had the
+        same ``key``, return its trial instead.
 
         Raise RequestRefused, or ValueError for parameters that are not JSON.
         """
-        addition = requests.TrialAddition(parameters, outstanding=self.outstanding, key=key)
+        addition = requests.TrialAddition(parameters, outstanding=self.outstanding, key=key, origin=origin)
         await self.request(addition)
         assert addition.added is not None
         return addition.added

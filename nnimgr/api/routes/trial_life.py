@@ -1,0 +1,104 @@
+"""Routes that change the course of one trial: stop, pause, resume, fork; and its legs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from nnimgr.api import models
+from nnimgr.api.convert import leg_of
+from nnimgr.api.dependencies import Live, Reader, TrialId, refusals, reply
+from nnimgr.api.routes.trials import IdempotencyKey, has_ended, trial_row
+from nnimgr.core.running.requests import RequestRefused, UnknownTrial, fork_origin
+from nnimgr.store.reader import ExperimentReader
+
+router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
+
+
+@router.post("/trials/{trialId}/stop", status_code=202, responses=refusals(404, 409))
+async def stop_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
+    """Stop a trial. The answer comes when the stop is stored; the trial ends soon after."""
+    return await _change(runner.stop_trial, reader, trial_id)
+
+
+@router.post("/trials/{trialId}/pause", status_code=202, responses=refusals(404, 409))
+async def pause_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
+    """Pause a trial. The answer comes when the pause is stored; the trial's processes end soon after.
+
+    A running trial that looks for such requests (`nni.should_checkpoint()`) first saves its state. A paused
+    trial holds no slot and no resources. It continues from its last checkpoint when it is resumed, or starts
+    from the beginning if it has none.
+    """
+    return await _change(runner.pause_trial, reader, trial_id)
+
+
+@router.post("/trials/{trialId}/resume", status_code=202, responses=refusals(404, 409))
+async def resume_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
+    """Continue a paused trial as soon as a slot is free, from its last checkpoint."""
+    return await _change(runner.resume_trial, reader, trial_id)
+
+
+@router.post("/trials/{trialId}/lost", status_code=202, responses=refusals(404, 409))
+async def lose_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
+    """Declare that the machine of an UNKNOWN trial will not come back, so that its attempt counts as lost.
+
+    The trial gets another attempt, as after the loss of any machine. If the old attempt still runs, it is
+    stopped as soon as its machine can be reached again, and its results do not count.
+    """
+    return await _change(runner.lose_trial, reader, trial_id)
+
+
+async def _change(
+    change: Callable[[str], Awaitable[None]], reader: ExperimentReader, trial_id: str
+) -> models.Done:
+    """Change one trial. If the trial has ended, raise RequestRefused with the status of its end."""
+    try:
+        await change(trial_id)
+    except UnknownTrial:
+        row = await asyncio.to_thread(trial_row, reader, trial_id)
+        raise RequestRefused(has_ended(row)) from None
+    return models.Done()
+
+
+@router.post("/trials/{trialId}/fork", status_code=201, responses=refusals(404, 409, 422))
+async def fork_trial(
+    runner: Live,
+    reader: Reader,
+    trial_id: TrialId,
+    wanted: models.ForkTrial | None = None,
+    key: IdempotencyKey = None,
+) -> models.CreatedTrial:
+    """Add a trial that continues from a checkpoint of this trial, with the same or other parameters.
+
+    The trial itself is not changed, and may have ended. A client that got no answer repeats the request with
+    the same `Idempotency-Key`, as when it adds a trial.
+    """
+    wanted = wanted or models.ForkTrial.model_validate({})
+    row = await asyncio.to_thread(trial_row, reader, trial_id)
+    named = None if wanted.checkpoint is None else (wanted.checkpoint.attempt, wanted.checkpoint.number)
+    if trial_id in runner.state.trials:
+        origin = fork_origin(runner.state, trial_id, named)
+    else:
+        found = await asyncio.to_thread(reader.origin, trial_id, named)
+        if found is None:
+            which = "checkpoint" if named is None else f"checkpoint {named[1]} of attempt {named[0]}"
+            raise RequestRefused(f"Trial {trial_id} has no {which} from which a trial could continue.")
+        origin = found
+    parameters = json.loads(row.parameters) if wanted.parameters is None else wanted.parameters
+    added = await runner.add_trial(parameters, key=key, origin=origin)
+    return models.CreatedTrial(id=added.trial_id, sequence=added.sequence)
+
+
+@router.get("/lineage", response_model=models.Lineage, responses=refusals(404))
+async def show_lineage(reader: Reader) -> Response:
+    """Return from which checkpoints trials have continued: the legs and forks of the whole experiment."""
+    return await reply(
+        lambda: models.Lineage(
+            legs=[leg_of(row) for row in reader.legs()],
+            forks=[models.Fork(trial_id=trial, origin_trial_id=origin) for trial, origin in reader.forks()],
+        )
+    )
