@@ -27,14 +27,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCreated:
-    """Message to a scheduler: a trial was created. ``parameters``: JSON text of its parameter set.
+    """Message to a scheduler: a trial was created (the fact Suggested, from any source).
 
-    The fact is Suggested, from whatever source.
+    ``parameters``: JSON text of its parameter set. ``reports``: number of intermediate results with which it
+    begins, because it is a fork that continues from a checkpoint of another trial.
     """
 
     number: int
     trial_id: str
     parameters: str
+    reports: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,8 @@ class CheckpointSaved:
 class TrialPaused:
     """Message to a scheduler: a trial is paused. ``by``: "user" or "scheduler".
 
-    No message is sent if a stop of the experiment interrupts the trial.
+    The fact is TrialPaused, or a user's StopRequested for a trial that the scheduler has paused. No message
+    is sent if a stop of the experiment interrupts the trial.
     """
 
     number: int
