@@ -103,6 +103,32 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         "info",
         "The experiment is DRAINING: a user stops it.",
     ),
+    (
+        f.Decided(trial_id="abcde", kind=f.DecisionKind.PAUSE, cause=5, reason="rank 4 of 9"),
+        "info",
+        "The scheduler pauses trial #3 (abcde): rank 4 of 9.",
+    ),
+    (
+        f.Decided(
+            trial_id="abcde",
+            kind=f.DecisionKind.EXPLOIT,
+            cause=5,
+            reason="rank 9 of 9",
+            donor="xyzab",
+            checkpoint=(1, 4),
+            parameters="{}",
+        ),
+        "info",
+        "The scheduler gives trial #3 (abcde) other parameters, from trial xyzab's checkpoint 4: "
+        "rank 9 of 9.",
+    ),
+    (
+        f.DecisionRefused(
+            trial_id="abcde", kind=f.DecisionKind.PAUSE, cause=5, reason="a user has paused the trial"
+        ),
+        "info",
+        "The scheduler wanted to pause trial #3 (abcde), which is not possible: a user has paused the trial.",
+    ),
     (f.TunerExhausted(), "info", "The tuner has no more parameter sets."),
     (f.DataImported(records="[{}]"), "info", "A user gave the tuner 1 result from another source."),
     (f.DataImported(records="[{},{}]"), "info", "A user gave the tuner 2 results from another source."),

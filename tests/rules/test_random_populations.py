@@ -115,7 +115,12 @@ class Population:
     def _decide(self, trial: TrialState) -> None:
         donor = self.draw.choice([*self.life.state.trials.values()])
         saved = self.draw.choice([each.origin for each in donor.checkpoints] or [None])
-        kinds = [f.DecisionKind.PAUSE, f.DecisionKind.CONTINUE, f.DecisionKind.EXPLOIT, f.DecisionKind.EXPLOIT]
+        kinds = [
+            f.DecisionKind.PAUSE,
+            f.DecisionKind.CONTINUE,
+            f.DecisionKind.EXPLOIT,
+            f.DecisionKind.EXPLOIT,
+        ]
         decision = f.Decided(
             trial_id=trial.id,
             kind=self.draw.choice(kinds),

@@ -18,7 +18,9 @@ from nnimgr.rules.steps import Steps
 
 
 def test_each_type_of_fact_has_one_step() -> None:
-    found = Counter(kind for kind, _ in [*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS, *DECISION_STEPS])
+    found = Counter(
+        kind for kind, _ in [*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS, *DECISION_STEPS]
+    )
     assert found == Counter(get_args(f.Fact))
 
 
