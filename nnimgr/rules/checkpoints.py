@@ -99,8 +99,9 @@ def begin_leg(trial: TrialState, checkpoint: CheckpointState) -> None:
     The trial's earlier checkpoints belong to the earlier legs, and it never goes back to them.
     """
     before, trial.origin = trial.origin, checkpoint
-    trial.checkpoints = [each for each in trial.checkpoints if each != checkpoint]
-    _set_back(trial, before, kept=0)
+    own = [] if borrows(checkpoint) else [checkpoint]
+    trial.checkpoints = [*own, *(each for each in trial.checkpoints if each != checkpoint)]
+    _set_back(trial, before, kept=len(own))
 
 
 def _set_back(trial: TrialState, before: CheckpointState | None, *, kept: int) -> None:

@@ -62,7 +62,6 @@ class Batch:
     pruned: list[Row]  # (experiment_id, trial_id, attempt, up_to, JSON list of numbers to keep)
     continued: list[Row]  # metrics that a new attempt takes over: see ``_continued_row``
     legs: list[Row]
-    before_leg: list[Row]  # metrics that a leg from another trial's checkpoint takes over
     experiment: Row  # the columns that change, then the experiment's id
     definition: Row | None  # new config and search space, then the experiment's id
     snapshot: Row | None = None
@@ -82,7 +81,7 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
     """
     metrics: list[Row] = []
     facts: list[Row] = []
-    checkpoints, pruned, continued, before_leg = list[Row](), list[Row](), list[Row](), list[Row]()
+    checkpoints, pruned, continued = list[Row](), list[Row](), list[Row]()
     key, attempts, defined = state.id, _Attempts(), False
     legs: list[Row] = []
     for number, at, fact in turn:
@@ -101,8 +100,6 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
             case f.CheckpointsPruned():
                 trial_id, attempt = trial_of_job(fact.job_id)
                 pruned.append((key, trial_id, attempt, fact.up_to, json.dumps(fact.keep)))
-            case f.AttemptDue(origin=f.Origin(trial_id=str()) as origin):
-                before_leg.append(_before_leg_row(key, fact, origin))
             case f.AttemptDue(origin=f.Origin() as origin):
                 continued.append(_continued_row(key, fact, origin))
     return Batch(
@@ -121,7 +118,6 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
         pruned=pruned,
         continued=continued,
         legs=legs,
-        before_leg=before_leg,
         experiment=experiment_row(state),
         definition=definition_row(state) if defined else None,
     )
@@ -164,10 +160,13 @@ def _checkpoint_row(key: str, at: datetime, fact: f.CheckpointReported) -> Row:
 def _continued_row(key: str, fact: f.AttemptDue, origin: f.Origin) -> Row:
     """Build the values of an UPDATE by which the new attempt takes over the metrics up to its checkpoint.
 
-    Attempts before the origin's attempt are on another branch, so their metrics stay with them.
+    Attempts before the origin's attempt are on another branch, so their metrics stay with them. If the
+    origin is a checkpoint of another trial, the attempt takes over the results of the earlier legs, except
+    those whose numbers it reports itself.
     """
-    branch = (key, fact.trial_id, origin.attempt, fact.attempt)
-    return (fact.attempt, key, fact.trial_id, *branch, origin.position)
+    own = origin.trial_id is None
+    branch = (key, fact.trial_id, origin.attempt if own else 0, fact.attempt)
+    return (fact.attempt, key, fact.trial_id, *branch, origin.position, own, origin.reports)
 
 
 def _leg_row(key: str, number: int, at: datetime, fact: f.AttemptDue) -> Row:
@@ -176,16 +175,6 @@ def _leg_row(key: str, number: int, at: datetime, fact: f.AttemptDue) -> Row:
     begin = (key, fact.trial_id, fact.leg, number, fact.attempt, to_us(at), fact.parameters, origin.reports)
     donor = origin.trial_id or fact.trial_id
     return (*begin, donor, origin.attempt, origin.number, origin.step, fact.reason)
-
-
-def _before_leg_row(key: str, fact: f.AttemptDue, origin: f.Origin) -> Row:
-    """Build the values of an UPDATE by which a leg takes over the trial's own metrics of its earlier legs.
-
-    The origin is a checkpoint of another trial. Results with numbers that the leg reports itself do not
-    count any more.
-    """
-    branch = (key, fact.trial_id, fact.attempt)
-    return (fact.attempt, key, fact.trial_id, *branch, origin.position, origin.reports)
 
 
 def _reused_row(key: str, number: int, at: datetime, fact: f.ResultReused) -> Row:

@@ -83,13 +83,8 @@ _DELETED = (
 CONTINUED = (
     "UPDATE metrics SET ran_in = coalesce(ran_in, attempt), attempt = ? "
     "WHERE experiment_id = ? AND trial_id = ? AND attempt = (SELECT max(attempt) FROM metrics "
-    "WHERE experiment_id = ? AND trial_id = ? AND attempt >= ? AND attempt < ?) AND position < ?"
-)
-BEFORE_LEG = (
-    "UPDATE metrics SET ran_in = coalesce(ran_in, attempt), attempt = ? "
-    "WHERE experiment_id = ? AND trial_id = ? AND attempt = (SELECT max(attempt) FROM metrics "
-    "WHERE experiment_id = ? AND trial_id = ? AND attempt < ?) AND position < ? "
-    "AND type = 'PERIODICAL' AND sequence < ?"
+    "WHERE experiment_id = ? AND trial_id = ? AND attempt >= ? AND attempt < ?) AND position < ? "
+    "AND (? OR (type = 'PERIODICAL' AND sequence < ?))"
 )
 _NOTE = "UPDATE trials SET note = ? WHERE experiment_id = ? AND trial_id = ?"
 _EXPERIMENT = (
@@ -214,7 +209,6 @@ class ExperimentWriter:
                 (_FACT, rows.facts),
                 (_METRIC, rows.metrics),
                 (CONTINUED, rows.continued),
-                (BEFORE_LEG, rows.before_leg),
                 (_LEG, rows.legs),
                 (_CHECKPOINT, rows.checkpoints),
                 (_DELETED, rows.pruned),

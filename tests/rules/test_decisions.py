@@ -117,6 +117,8 @@ def test_a_trial_can_continue_from_its_own_checkpoint_with_other_parameters() ->
     begun = due(stopped(member))
     assert begun.origin == f.Origin(attempt=1, number=1, keeper_id="local", step=1, position=2, reports=1)
     assert (begun.leg, begun.rolled_back, member.trial.parameters) == (1, 1, '{"x": 2}')
+    member.start()
+    assert due(member.lose()).origin == begun.origin
 
 
 def test_a_paused_member_continues_with_its_leg() -> None:

@@ -27,15 +27,16 @@ class CheckpointCheck:
     def __init__(self, kernel: Kernel, evidence: Evidence) -> None:
         self._kernel, self._evidence = kernel, evidence
         self._kept = 0  # newest checkpoints of each trial that are kept, as configured
-        self._states: dict[str, list[int]] = {}  # trial -> its state before each step
+        # trial -> the first step of its present leg, and its state before each step from there on
+        self._states: dict[str, tuple[int, list[int]]] = {}
         self._deletable: set[tuple[str, str, int]] = set()  # keeper, folder and number: ordered to be deleted
 
     def _state(self, trial_id: str, step: int) -> int:
-        """Return the state before this step in a run of the trial without interruption."""
-        states = self._states.setdefault(trial_id, [beginning(trial_id)])
-        while len(states) <= step:
-            states.append(link(states[-1], len(states) - 1))
-        return states[step]
+        """Return the state before this step in a run of the trial's present leg without interruption."""
+        first, states = self._states.setdefault(trial_id, (0, [beginning(trial_id)]))
+        while first + len(states) <= step:
+            states.append(link(states[-1], first + len(states) - 1))
+        return states[step - first]
 
     # ---- on the hosts -------------------------------------------------------------------------------------
 
@@ -53,18 +54,18 @@ class CheckpointCheck:
                 self._kernel.fail(f"attempt {job} starts from {start.get('origin')}, recorded is {origin}")
             return
         named = start["origin"]["directory"], start["origin"]["number"]
-        if named != (_folder(trial_id, origin.attempt), origin.number):
+        if named != (_folder(origin.trial_id, origin.attempt), origin.number):
             self._kernel.fail(f"attempt {job} starts from {named}, recorded is {origin}")
         elif saved is None and (instance != host.instance or self._evidence.older):
             return
-        elif saved is None or (saved.step, saved.state) != (origin.step, self._state(trial_id, origin.step)):
+        elif saved is None or (saved.step, saved.state) != (origin.step, origin.state):
             self._kernel.fail(f"attempt {job} continues from {saved}, recorded is {origin}")
 
     def host(self, host: Host) -> None:
         """Check that all recorded checkpoints on the host are whole, as after a power loss."""
-        for trial_id, trial in self._evidence.trials.items():
-            for mark in trial.curve.marks:
-                self._check_whole(trial_id, mark, host)
+        for trial in self._evidence.trials.values():
+            for mark in (*trial.curve.marks, *self._borrowed(trial)):
+                self._check_whole(mark, host)
 
     def deleted(self, host: Host, directory: str, number: int) -> None:
         """Check that the deletion of a checkpoint was recorded first."""
@@ -83,12 +84,20 @@ class CheckpointCheck:
         if waited < CLOCKS * stop.save_within.total_seconds():
             self._kernel.fail(f"attempt {job} is stopped {waited:.1f} s after it was asked to save")
 
-    def _check_whole(self, trial_id: str, mark: Mark, host: Host) -> None:
+    def _borrowed(self, trial: Trial) -> list[Mark]:
+        """Return the checkpoints that this trial may continue from, and that are not on its own branch."""
+        if trial.ended is not None:
+            return []
+        curve = trial.curve
+        origin = curve.origin if not curve.marks else None
+        return [mark for mark in (origin, curve.coming) if mark is not None]
+
+    def _check_whole(self, mark: Mark, host: Host) -> None:
         if host.name != mark.keeper_id or host.instance != mark.instance or self._evidence.older:
             return
-        saved = host.files(_folder(trial_id, mark.attempt)).checkpoints.get(mark.number)
-        if saved is None or (saved.step, saved.state) != (mark.step, self._state(trial_id, mark.step)):
-            self._kernel.fail(f"checkpoint {mark} of trial {trial_id} is {saved} on {host.name}")
+        saved = host.files(_folder(mark.trial_id, mark.attempt)).checkpoints.get(mark.number)
+        if saved is None or (saved.step, saved.state) != (mark.step, mark.state):
+            self._kernel.fail(f"checkpoint {mark} is {saved} on {host.name}")
 
     # ---- what is recorded ---------------------------------------------------------------------------------
 
@@ -118,16 +127,38 @@ class CheckpointCheck:
         attempt.saved = fact.number
         place = attempt.place
         mark = Mark(
-            number, fact.number, place.keeper_id, place.instance, len(curve.frames), curve.reports, curve.step
+            trial_id=trial_id,
+            state=self._state(trial_id, curve.step),
+            attempt=number,
+            number=fact.number,
+            keeper_id=place.keeper_id,
+            instance=place.instance,
+            position=len(curve.frames),
+            reports=curve.reports,
+            step=curve.step,
         )
+        if fact.reports != curve.reports:
+            self._kernel.fail(f"{fact} is recorded after {curve.reports} results")
         curve.marks.append(mark)
-        self._check_whole(trial_id, mark, self._evidence.hosts[place.keeper_id])
+        self._check_whole(mark, self._evidence.hosts[place.keeper_id])
 
-    def fact(self, fact: f.ExperimentCreated | f.ConfigChanged | f.CheckpointsPruned) -> None:
-        if isinstance(fact, f.CheckpointsPruned):
-            self._pruned(fact)
-        else:
-            self._kept = fact.limits.checkpoints_kept
+    def fact(
+        self,
+        fact: f.ExperimentCreated | f.ConfigChanged | f.CheckpointsPruned | f.Decided | f.DecisionRefused,
+    ) -> None:
+        match fact:
+            case f.CheckpointsPruned():
+                self._pruned(fact)
+            case f.Decided(kind=f.DecisionKind.EXPLOIT):
+                self._exploited(fact)
+            case f.DecisionRefused():
+                self._refused(fact)
+            case f.ExperimentCreated() | f.ConfigChanged():
+                self._kept = fact.limits.checkpoints_kept
+
+    def forget_legs(self) -> None:
+        """Forget how the states of trials go on, because an older copy replaces the database."""
+        self._states.clear()
 
     def _pruned(self, fact: f.CheckpointsPruned) -> None:
         """Check that nothing is ordered to be deleted that a live trial may need."""
@@ -135,6 +166,11 @@ class CheckpointCheck:
         trial = self._evidence.trials[trial_id]
         curve = trial.curve
         needed = {*curve.marks[-self._kept :], curve.origin}
+        for other in self._evidence.trials.values():
+            for mark in self._borrowed(other):
+                if (mark.trial_id, mark.attempt, mark.keeper_id) == (trial_id, attempt, fact.keeper_id):
+                    if mark.number <= fact.up_to and mark.number not in fact.keep:
+                        self._kernel.fail(f"{mark} is to be deleted, and another trial needs it: {fact}")
         for mark in list(curve.marks):
             if mark.attempt != attempt or mark.number > fact.up_to or mark.number in fact.keep:
                 continue
@@ -142,7 +178,8 @@ class CheckpointCheck:
             if mark in needed:
                 self._kernel.fail(f"trial {trial_id} needs {mark}, which is to be deleted: {fact}")
         origin = curve.origin
-        if origin is not None and (origin.attempt, origin.keeper_id) == (attempt, fact.keeper_id):
+        own = origin is not None and origin.trial_id == trial_id
+        if own and origin is not None and (origin.attempt, origin.keeper_id) == (attempt, fact.keeper_id):
             if origin.number <= fact.up_to and origin.number not in fact.keep:
                 self._kernel.fail(f"trial {trial_id} continues from {origin}, which is to be deleted: {fact}")
         folder = _folder(trial_id, attempt)
@@ -150,12 +187,62 @@ class CheckpointCheck:
             (fact.keeper_id, folder, number) for number in range(1, fact.up_to + 1) if number not in fact.keep
         }
 
+    def _exploited(self, fact: f.Decided) -> None:
+        """Check the scheduler's decision that a trial continues from a checkpoint: it exists."""
+        assert fact.donor is not None
+        donor, trial = self._evidence.trials[fact.donor], self._evidence.trials[fact.trial_id]
+        held = [*donor.curve.marks, *([donor.curve.origin] if donor.curve.origin else [])]
+        found = [
+            mark
+            for mark in held
+            if (mark.attempt, mark.number) == fact.checkpoint and mark.trial_id == fact.donor
+        ]
+        if not found or donor.ended is not None or trial.ended is not None:
+            self._kernel.fail(f"{fact} is recorded, and the checkpoint is none of {held}")
+            return
+        trial.curve.coming = found[0]
+        self._kernel.counts["exploit"] += 1
+
+    def _refused(self, fact: f.DecisionRefused) -> None:
+        """Take back a leg that cannot begin."""
+        trial = self._evidence.trials.get(fact.trial_id)
+        coming = None if trial is None else trial.curve.coming
+        if trial is None or coming is None or fact.kind is not f.DecisionKind.EXPLOIT:
+            return
+        if self._evidence.instances.get(coming.keeper_id) != coming.instance:
+            trial.curve.coming = None
+
+    def _begin_leg(self, fact: f.AttemptDue, trial: Trial) -> None:
+        """Check the beginning of a leg: from the checkpoint that the scheduler has named."""
+        curve, mark, origin = trial.curve, trial.curve.coming, fact.origin
+        if mark is None or origin is None:
+            self._kernel.fail(f"trial {fact.trial_id} begins a leg without a decision: {fact}")
+            return
+        own = mark.trial_id == fact.trial_id
+        recorded = origin.trial_id or fact.trial_id, origin.attempt, origin.number, origin.keeper_id
+        if recorded != (mark.trial_id, mark.attempt, mark.number, mark.keeper_id):
+            self._kernel.fail(f"trial {fact.trial_id} continues from {origin}, decided was {mark}")
+        position = mark.position if own else len(curve.frames)
+        if (origin.position, origin.reports, origin.step) != (position, mark.reports, mark.step):
+            self._kernel.fail(f"trial {fact.trial_id} continues from {origin} after {position} frames")
+        if fact.rolled_back != max(0, curve.reports - mark.reports):
+            self._kernel.fail(f"{curve.reports} results of {fact.trial_id} become {mark.reports}: {fact}")
+        curve.begin_leg(mark, own=own)
+        trial.leg_frames = len(curve.frames)
+        self._states[fact.trial_id] = mark.step, [mark.state]
+        self._kernel.counts["leg"] += 1
+
     def due(self, fact: f.AttemptDue, trial: Trial) -> None:
-        """Check where a new attempt starts: from the newest checkpoint that is usable."""
+        """Check where a new attempt starts: from the newest checkpoint that is usable, or with a leg."""
+        if fact.leg is not None:
+            self._begin_leg(fact, trial)
+            return
         curve, evidence = trial.curve, self._evidence
-        usable = [
-            mark for mark in curve.marks if evidence.instances.get(mark.keeper_id) == mark.instance
-        ] if evidence.phased is None else []  # fmt: skip
+        if curve.coming is not None:
+            self._kernel.fail(f"trial {fact.trial_id} does not begin its leg from {curve.coming}: {fact}")
+        lent = curve.origin if curve.origin is not None and curve.origin.trial_id != fact.trial_id else None
+        held = [*([lent] if lent else []), *curve.marks] if evidence.phased is None else []
+        usable = [mark for mark in held if evidence.instances.get(mark.keeper_id) == mark.instance]
         newest = usable[-1] if usable else None
         origin = None
         if fact.origin is not None:
@@ -167,12 +254,18 @@ class CheckpointCheck:
         if origin != newest and not (origin is None and silent) and not evidence.older:
             self._kernel.fail(f"trial {fact.trial_id} does not continue from {newest}: {fact}")
         if origin is not None and fact.origin is not None:
+            position = trial.leg_frames if origin is lent else origin.position
             recorded = fact.origin.position, fact.origin.reports, fact.origin.step, fact.origin.keeper_id
-            if recorded != (origin.position, origin.reports, origin.step, origin.keeper_id):
+            if recorded != (position, origin.reports, origin.step, origin.keeper_id):
                 self._kernel.fail(f"trial {fact.trial_id} continues from {fact.origin}, saved was {origin}")
         before = curve.reports
-        curve.go_back(origin)
-        if fact.rolled_back != before - curve.reports:
+        if origin is not None and origin is lent:
+            curve.restart_leg(trial.leg_frames)
+        else:
+            curve.go_back(origin)
+        if origin is None:
+            self._states.pop(fact.trial_id, None)
+        if fact.rolled_back != max(0, before - curve.reports):
             self._kernel.fail(f"{before - curve.reports} results of {fact.trial_id} no longer count: {fact}")
 
     def decided(self, fact: f.AttemptDue | f.TrialPaused | f.TrialEnded, trial: Trial) -> None:

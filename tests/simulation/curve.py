@@ -25,8 +25,13 @@ def shown(state: int, step: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Recorded checkpoint. ``position``, ``reports``, ``step``: progress of the trial when it was saved."""
+    """Recorded checkpoint of a trial, with its state.
 
+    ``position``, ``reports``, ``step``: progress of the trial when it was saved.
+    """
+
+    trial_id: str
+    state: int
     attempt: int
     number: int
     keeper_id: str
@@ -41,6 +46,7 @@ class Curve:
     """Recorded frames of a trial's present attempt, after those of earlier attempts that led to its origin.
 
     ``step``: number of the trial's next step. ``marks``: the checkpoints on this branch, oldest first.
+    ``coming``: where the trial's next leg begins.
     """
 
     frames: list[f.MetricReported | None] = field(default_factory=list)  # None: a frame that is no metric
@@ -48,6 +54,7 @@ class Curve:
     step: int = 0
     marks: list[Mark] = field(default_factory=list)
     origin: Mark | None = None
+    coming: Mark | None = None
 
     @property
     def final(self) -> bool:
@@ -58,6 +65,26 @@ class Curve:
         self.frames.append(fact)
         self.reports += fact is not None and fact.type == "PERIODICAL"
         self.step += step is not None
+
+    def begin_leg(self, mark: Mark, *, own: bool) -> None:
+        """Continue with the state of a checkpoint. Results that the leg reports itself do not count."""
+        if own:
+            self.go_back(mark)
+        else:
+            self.frames = [
+                frame
+                if frame is not None and frame.type == "PERIODICAL" and frame.sequence < mark.reports
+                else None
+                for frame in self.frames
+            ]
+            self.origin, self.reports, self.step = mark, mark.reports, mark.step
+        self.marks, self.coming = [mark] if own else [], None
+
+    def restart_leg(self, frames: int) -> None:
+        """Begin the present leg again, from another trial's checkpoint, after this number of frames."""
+        assert self.origin is not None
+        del self.frames[frames:]
+        self.reports, self.step, self.marks = self.origin.reports, self.origin.step, []
 
     def go_back(self, origin: Mark | None) -> None:
         """Remove what came after a checkpoint, or everything."""

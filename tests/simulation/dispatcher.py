@@ -21,6 +21,53 @@ class Health:
     size: int
 
 
+class SimScheduler:
+    """Scheduler that decides at random. After a crash it knows nothing of what happened before."""
+
+    def __init__(self, kernel: Kernel, say: Callable[[m.FromChild], None]) -> None:
+        self._kernel, self._say = kernel, say
+        self._saved: dict[str, tuple[int, int]] = {}  # trial -> attempt and number of its newest checkpoint
+        self._paused: dict[str, int] = {}  # paused trial -> number of the last fact about it
+
+    def take(self, message: m.ToChild) -> None:
+        chance = self._kernel.random
+        match message:
+            case m.CheckpointSaved():
+                self._saved[message.trial_id] = message.attempt, message.checkpoint
+                if chance.random() < 0.3:
+                    self._decide(message.trial_id, message.number, chance.choice(["pause", "exploit"]))
+            case m.TrialPaused(by="scheduler") | m.DecisionRefused():
+                if isinstance(message, m.TrialPaused) or message.trial_id in self._paused:
+                    self._paused[message.trial_id] = message.number
+                    self._kernel.at(chance.choice([0.01, 1.0, 10.0]), self._go_on, message.trial_id)
+            case m.TrialContinued() | m.LegBegan():
+                self._paused.pop(message.trial_id, None)
+            case m.TrialFinished():
+                self._paused.pop(message.trial_id, None)
+                if chance.random() < 0.5:
+                    self._saved.pop(message.trial_id, None)  # sometimes its checkpoints are tried too late
+
+    def _go_on(self, trial_id: str) -> None:
+        if trial_id in self._paused:
+            kind = self._kernel.random.choice(["continue", "exploit", "stop"])
+            self._decide(trial_id, self._paused[trial_id], kind)
+
+    def _decide(self, trial_id: str, cause: int, kind: str) -> None:
+        donor = self._kernel.random.choice(list(self._saved) or [trial_id])
+        exploits = kind == "exploit"
+        self._say(
+            m.Decided(
+                cause=cause,
+                kind=kind,
+                trial_id=trial_id,
+                reason="by chance",
+                parameters=f'{{"x": {cause}, "r": {self._kernel.random.random()}}}' if exploits else None,
+                donor=donor if exploits else None,
+                checkpoint=self._saved.get(donor, (1, 1)) if exploits else None,
+            )
+        )
+
+
 class SimChild:
     """Simulated ``nnimgr.core.running.algorithm_process.Child``, without a process."""
 
@@ -37,6 +84,7 @@ class SimChild:
         self._loop = asyncio.get_running_loop()
         self._alive = True
         self._judged = False
+        self._scheduler = SimScheduler(kernel, self._say) if start.role == "scheduler" else None
 
     async def start(self) -> None:
         await asyncio.sleep(self._kernel.random.choice([0.01, 0.1, 1.0]))
@@ -54,7 +102,7 @@ class SimChild:
         """Return whether the message changes nothing here: metrics for the tuner, or a restart of a trial."""
         if isinstance(message, m.RolledBack) and message.position == 0:
             return True
-        return self._role == "tuner" and isinstance(message, m.Metrics | m.RolledBack)
+        return self._role != "assessor" and isinstance(message, m.Metrics | m.RolledBack)
 
     def catch_up(self, number: int) -> bool:
         return True
@@ -78,6 +126,8 @@ class SimChild:
     def _take(self, message: m.ToChild) -> None:
         if self._kernel.likely(CRASH):
             self.kill()
+        if self._scheduler is not None:
+            self._scheduler.take(message)
         match message:
             case m.Ask():
                 given = [number for number in message.parameter_ids if number < self._health.size]

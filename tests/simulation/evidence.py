@@ -46,6 +46,7 @@ class Trial:
     """Recorded facts about one trial."""
 
     parameters: str
+    leg_frames: int = 0  # number of frames before its present leg
     ended: f.TrialStatus | None = None
     stopped: bool = False  # stop requested by a user, durably
     attempt: int = 1

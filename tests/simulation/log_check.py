@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from nnimgr.rules import facts as f
@@ -51,7 +52,8 @@ class LogCheck:
         written = read_frame(
             job, trial_id, position=fact.position, payload=attempt.frames[index], reports=attempt.reports
         )
-        if fact != written:
+        sent = replace(fact, reports=None) if isinstance(fact, f.CheckpointReported) else fact
+        if sent != written:
             fail(f"frame {fact.position} of {job} was recorded as {fact}, not {written}")
         self._checkpoints.frame(trial_id, fact, attempt.steps[index])
         if isinstance(fact, f.CheckpointReported):
@@ -80,7 +82,13 @@ class LogCheck:
                     fail(f"attempt {fact.job_id} is recorded as started and was not")
             case f.KeeperSilent() | f.KeeperHeard() | f.KeeperBound():
                 self._heard(fact)
-            case f.ExperimentCreated() | f.ConfigChanged() | f.CheckpointsPruned():
+            case (
+                f.ExperimentCreated()
+                | f.ConfigChanged()
+                | f.CheckpointsPruned()
+                | f.Decided()
+                | f.DecisionRefused()
+            ):
                 self._checkpoints.fact(fact)
             case f.JobEnded():
                 self._ended(fact)
@@ -150,6 +158,7 @@ class LogCheck:
             self._kernel.fail(f"trial {fact.trial_id} ({trial.ended}) gets attempt {fact.attempt}")
         self._checkpoints.decided(fact, trial)
         self._checkpoints.due(fact, trial)
+        trial.parameters = fact.parameters or trial.parameters
         trial.attempt = fact.attempt
         trial.declared = trial.paused = False
 
@@ -228,4 +237,5 @@ class LogCheck:
         """Check this log from its beginning, as if the database had never contained other facts."""
         self.number, self._at = 0, None
         self._evidence.forget_records()
+        self._checkpoints.forget_legs()
         self.committed(log)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
-from nnimgr.rules import checkpoints, fold, fold_jobs
+from nnimgr.rules import checkpoints, fold, fold_jobs, fold_trials, trial_ends
 from nnimgr.rules import facts as f
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState
@@ -106,8 +106,8 @@ def unpinned_at_start() -> Iterator[None]:
         trial.pruned += excess
         trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
 
-    def needed(trial: TrialState) -> list[f.Origin]:
-        return [each.origin for each in trial.checkpoints]
+    def needed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
+        return {(each.origin.attempt, each.origin.number) for each in trial.checkpoints}
 
     with patch.object(checkpoints, "_retain", retain), patch.object(checkpoints, "_needed", needed):
         yield
@@ -136,7 +136,7 @@ def other_instances_path() -> Iterator[None]:
     def usable(state: ExperimentState, checkpoint: CheckpointState) -> bool:
         return checkpoint.origin.keeper_id in state.keepers
 
-    with patch.object(checkpoints, "_is_usable", usable):
+    with patch.object(checkpoints, "is_usable", usable):
         yield
 
 
@@ -195,6 +195,56 @@ def slot_freed_before_the_end() -> Iterator[None]:
             fold_jobs._close(state, job, state.trials[job.trial_id], recorded)
 
     with patch.dict(fold._STEPS, {f.StopOrdered: hasty}):
+        yield
+
+
+@planted
+def donor_not_pinned() -> Iterator[None]:
+    """A checkpoint is deleted although another trial continues, or is to continue, from it."""
+    with patch.object(checkpoints, "_borrowed", lambda state, trial: set()):
+        yield
+
+
+@planted
+def old_leg_taken() -> Iterator[None]:
+    """A trial goes back to a checkpoint of an earlier leg."""
+    begin = checkpoints.begin_leg
+
+    def keeping(trial: TrialState, checkpoint: CheckpointState) -> None:
+        before = list(trial.checkpoints)
+        begin(trial, checkpoint)
+        trial.checkpoints, trial.pruned = [*before, *trial.checkpoints], []
+
+    with patch.object(fold_trials, "begin_leg", keeping):
+        yield
+
+
+@planted
+def leg_with_old_parameters() -> Iterator[None]:
+    """A leg begins with the trial's earlier parameters."""
+    step = fold._STEPS[f.AttemptDue]
+
+    def stale(state: ExperimentState, fact: f.AttemptDue, recorded: f.Recorded) -> None:
+        before = state.trials[fact.trial_id].parameters
+        step(state, fact, recorded)
+        state.trials[fact.trial_id].parameters = before
+
+    with patch.dict(fold._STEPS, {f.AttemptDue: stale}):
+        yield
+
+
+@planted
+def earlier_legs_not_superseded() -> Iterator[None]:
+    """Results of an earlier leg are shown beside those that the next leg has reported in their place."""
+    shown = writer.CONTINUED.replace("AND sequence < ?", "AND ? >= 0")
+    with patch.object(writer, "CONTINUED", shown):
+        yield
+
+
+@planted
+def leg_of_a_lost_checkpoint() -> Iterator[None]:
+    """A leg begins although its checkpoint's host has lost its files."""
+    with patch.object(trial_ends, "leg_lost", lambda state, trial: None):
         yield
 
 

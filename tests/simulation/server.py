@@ -154,6 +154,7 @@ class Server:
             tuner=_start("tuner", state),
             new_tuner=lambda state: _start("tuner", state),
             assessor=_start("assessor", state) if self._world.assessed else None,
+            scheduler=_start("scheduler", state) if self._world.scheduled else None,
             spawn=self._spawn_child,
             post=runner.post,
             pending_metrics=runner.pending_metrics,

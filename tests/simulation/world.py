@@ -43,6 +43,7 @@ class World:
             self.silent_after_s = 5.0
             self.lease_s = chance.choice([5.0, 10.0, 20.0])
         self.saving = seed // 4 % 2 == 1  # trials save their state
+        self.scheduled = self.saving and seed // 8 % 2 == 1
         self.gpus = 1 if seed % 4 == 0 else None  # GPUs that each trial requests
         self.clock = Clock(self.kernel)  # clock of the server's machine
         self.witness = Witness(self.kernel)
