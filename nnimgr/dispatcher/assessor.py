@@ -39,22 +39,29 @@ MOST_BETTER = 3  # most better trials that a verdict names
 class _Reports:
     """Intermediate results of a trial's latest attempt, in the order of their sequence numbers and without
     gaps.
+
+    A trial that continues from a checkpoint of a trial with more results lacks the results in between. The
+    first result after the gap stands in for them.
     """
 
-    __slots__ = ("_early", "assessed", "attempt", "fault_told", "position", "raised", "values")
+    __slots__ = ("_early", "_gap_to", "assessed", "attempt", "fault_told", "position", "raised", "values")
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
         self.values: list[Any] = []
-        self._early: dict[int, Any] = {}  # values after a gap: sequence number -> value
+        self._early: dict[int, Any] = {}  # values that came too early: sequence number -> value
+        self._gap_to = 0  # sequence number of the first result after a gap that stays
         self.position = -1  # position of the newest value in the attempt's metrics file
         self.assessed = 0  # number of values that the assessor has seen
         self.fault_told = False
         self.raised: str | None = None  # last error that the assessor raised for this trial
 
-    def add(self, position: int, sequence: int, value: Any) -> None:
+    def add(self, position: int, sequence: int, value: Any, *, past: bool = False) -> None:
+        """Add a result. ``past``: it was read from the database, where gaps stay."""
         self.position = max(self.position, position)
         values = self.values
+        if sequence > len(values) and (past or sequence == self._gap_to):
+            values += [value] * (sequence - len(values))
         if sequence == len(values):
             values.append(value)
             while self._early and len(values) in self._early:
@@ -69,6 +76,7 @@ class _Reports:
         """Keep the first ``count`` values as the beginning of another attempt."""
         self.attempt, self.position = attempt, position - 1
         del self.values[count:]
+        self._gap_to = count
         self._early.clear()
         self.assessed = min(self.assessed, len(self.values))
 
@@ -166,7 +174,7 @@ class AssessorHost:
             others = [] if replayable else history.others(self._finished)
             for _, items in history.metrics_of(others, up_to=up_to):
                 for item in items:
-                    self._take(item)
+                    self._take(item, past=True)
         finally:
             history.close()
         if failures:
@@ -186,7 +194,7 @@ class AssessorHost:
                 self._end(*event)
                 verdicts.pop(event[0], None)
                 continue
-            self._take(event)
+            self._take(event, past=True)
             for trial_id in self._fresh:
                 reports = self._running[trial_id]
                 if not self._opinion(trial_id, reports):
@@ -224,7 +232,8 @@ class AssessorHost:
 
     # ---- reports and verdicts -----------------------------------------------------------------------------
 
-    def _take(self, item: Metric) -> None:
+    def _take(self, item: Metric, *, past: bool = False) -> None:
+        """Take a metric. ``past``: it was read from the database when the assessor was built."""
         trial_id, attempt, position, sequence, text = item
         if trial_id in self._finished:
             return
@@ -234,7 +243,7 @@ class AssessorHost:
         elif reports.attempt > attempt:
             return
         value = self._read(text)
-        reports.add(position, sequence, value)
+        reports.add(position, sequence, value, past=past)
         if self._builtin and not reports.fault_told:
             fault = fault_of_result(value, numeric=True)
             if fault is not None:
@@ -323,7 +332,7 @@ class AssessorHost:
         reports = _Reports(items[-1][1])
         for _, attempt, position, sequence, text in items:
             if attempt == reports.attempt:
-                reports.add(position, sequence, self._read(text))
+                reports.add(position, sequence, self._read(text), past=True)
         return reports
 
     def _read(self, text: str) -> Any:

@@ -192,6 +192,8 @@ def _aim(
 def _verdict(state: ExperimentState, fact: f.Verdict, r: f.Recorded) -> None:
     when = "before its first report" if fact.position < 0 else f"at report {fact.position + 1}"
     reason = f"the {fact.by} judged the trial bad {when}"
+    if fact.by is f.Role.SCHEDULER:
+        reason = "the scheduler stopped it"
     reason += f": {fact.reason}" if fact.reason else ""
     _aim(state, fact, f.StopKind.ASSESSOR, reason)
     if fact.cause is not None:
