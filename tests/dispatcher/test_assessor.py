@@ -84,8 +84,9 @@ async def test_the_first_result_of_a_leg_stands_in_for_results_that_its_trial_la
     assessor = await host("assessor", code=PRINTER)
     assessor.send(metrics(("a", 0, 1)))
     assessor.send(m.RolledBack(number=9, trial_id="a", attempt=2, position=1, reports=3))
-    assessor.send(m.Metrics(items=(("a", 2, 1, 3, "7"), ("a", 2, 2, 4, "8"))))
-    assert await lines(assessor) == ["assess a [1]", "assess a [1, 7, 7, 7, 8]"]
+    assessor.send(m.Metrics(items=(("a", 2, 1, 3, "7"), ("a", 2, 2, 4, '"bad"'))))
+    assert await assessor.expect(m.Judged) == m.Judged(trial_id="a", attempt=2, position=2)
+    assert await lines(assessor) == ["assess a [1]", "assess a [1, 7, 7, 7, 'bad']"]
 
 
 async def test_each_trial_is_judged_by_its_newest_state(host: Host) -> None:
