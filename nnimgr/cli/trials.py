@@ -1,10 +1,10 @@
-"""``nnictl trial``: the verbs ls, stop, pause, resume, lost and retry."""
+"""``nnictl trial``: the verbs ls, stop, pause, resume, fork, lost and retry."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +22,7 @@ from nnimgr.index import IndexEntry
 __all__ = [
     "all_trials",
     "file_sentence",
+    "fork",
     "list_all",
     "lost",
     "pause",
@@ -151,6 +152,55 @@ def _change(args: argparse.Namespace, terminal: Terminal, verb: str, done: str) 
     if terminal.as_json:
         terminal.json({"id": trial["id"]})
     return 0
+
+
+def fork(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Add a trial that continues from a checkpoint of another trial."""
+    home = Home.find()
+    entry = select(home, args.id, port=args.port)
+    client = client_of(home, entry, port=args.port)
+    client.mends = {**client.mends, **_mends_of_open(entry)}
+    trial = trial_named(client, entry.id, args.trial_id)
+    wanted: dict[str, Any] = {}
+    if args.checkpoint is not None:
+        wanted["checkpoint"] = _checkpoint(args.checkpoint)
+    if args.changes:
+        wanted["parameters"] = _changed(trial["parameters"], args.changes)
+    made = client.post("experiments", entry.id, "trials", trial["id"], "fork", body=wanted)
+    terminal.info(
+        f"Trial {made['sequence']} ({made['id']}) continues from a checkpoint of trial {trial['sequence']} "
+        "as soon as a slot is free."
+    )
+    if terminal.as_json:
+        terminal.json(made)
+    return 0
+
+
+def _checkpoint(text: str) -> dict[str, int]:
+    """Return the checkpoint with this name: the number of its attempt, a dot, and its number there."""
+    attempt, _, number = text.partition(".")
+    if not (attempt.isdigit() and number.isdigit()):
+        raise ClientError(
+            f"--checkpoint must be the number of an attempt and of its checkpoint, such as 1.8, not {text!r}"
+        )
+    return {"attempt": int(attempt), "number": int(number)}
+
+
+def _changed(parameters: Any, changes: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters with the changes, each of which is "name=value"."""
+    changed = dict(parameters)
+    for change in changes:
+        name, is_change, text = change.partition("=")
+        if not is_change or name not in changed:
+            names = ", ".join(changed)
+            raise ClientError(
+                f"--set must be NAME=VALUE with the name of a parameter ({names}), not {change!r}"
+            )
+        try:
+            changed[name] = json.loads(text)
+        except ValueError:
+            changed[name] = text
+    return changed
 
 
 def lost(args: argparse.Namespace, terminal: Terminal) -> int:

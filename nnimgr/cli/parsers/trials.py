@@ -75,6 +75,34 @@ def _act(group: Verbs[Parser]) -> None:
     )
     add_id(resume)
     _add_trial(resume, required=True)
+    fork = add_verb(
+        group,
+        "fork",
+        "trials:fork",
+        "add a trial that continues from a checkpoint of another trial",
+        about="The new trial loads the checkpoint (nni.load_checkpoint) and runs with the same\n"
+        "parameters, or with changed ones. The other trial is not changed, and may have\n"
+        "ended. Trial pages and `nnictl trial get` list the checkpoints of a trial.",
+        examples=(
+            "nnictl trial fork -T 12 --set lr=0.001",
+            "nnictl trial fork -T 12 --checkpoint 1.8",
+        ),
+    )
+    add_id(fork)
+    _add_trial(fork, required=True)
+    fork.add_argument(
+        "--set",
+        action="append",
+        metavar="NAME=VALUE",
+        default=[],
+        dest="changes",
+        help="a parameter with another value, as JSON or text; may be repeated",
+    )
+    fork.add_argument(
+        "--checkpoint",
+        metavar="ATTEMPT.NUMBER",
+        help="the checkpoint to continue from (default: the newest)",
+    )
     lost = add_verb(
         group,
         "lost",
