@@ -153,8 +153,10 @@ class FakeRunner:
         await self.commit()
         return facts
 
-    async def add_trial(self, parameters: Any, *, key: str | None = None) -> AddedTrial:
-        addition = requests.TrialAddition(parameters, outstanding=0, key=key)
+    async def add_trial(
+        self, parameters: Any, *, key: str | None = None, origin: f.Origin | None = None
+    ) -> AddedTrial:
+        addition = requests.TrialAddition(parameters, outstanding=0, key=key, origin=origin)
         await self.request(addition)
         assert addition.added is not None
         return addition.added

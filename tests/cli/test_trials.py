@@ -66,6 +66,36 @@ def test_pause_and_resume(server: FakeServer, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "INFO: Trial 0 (ta) continues as soon as a slot is free.\n"
 
 
+def test_fork(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").trials = [trial("ta", 0, parameters={"lr": 0.1, "net": "a"})]
+    assert main(["trial", "fork", "-T", "0"]) == 0
+    assert capsys.readouterr().out == (
+        "INFO: Trial 9 (ta2) continues from a checkpoint of trial 0 as soon as a slot is free.\n"
+    )
+    changes = ["--set", "lr=0.001", "--set", "net=b"]
+    assert main(["trial", "fork", "-T", "0", *changes, "--checkpoint", "1.8"]) == 0
+    wanted = {"checkpoint": {"attempt": 1, "number": 8}, "parameters": {"lr": 0.001, "net": "b"}}
+    assert server.requests[-1] == ("POST", "experiments/abc/trials/ta/fork", wanted)
+
+
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [
+        (["--set", "rate=1"], "--set must be NAME=VALUE with the name of a parameter (x), not 'rate=1'"),
+        (
+            ["--checkpoint", "8"],
+            "--checkpoint must be the number of an attempt and of its checkpoint, such as 1.8, not '8'",
+        ),
+    ],
+)
+def test_a_fork_with_a_wrong_option(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], option: list[str], error: str
+) -> None:
+    server.add("abc").trials = [trial("ta", 0)]
+    assert main(["trial", "fork", "-T", "0", *option]) == 1
+    assert capsys.readouterr().err == f"ERROR: {error}\n  See: nnictl trial fork --help\n"
+
+
 def test_lost(
     server: FakeServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,7 +82,7 @@ class Witness:
             return
         if attempt.place.boot_id != host.boot_id or attempt.place.keeper_id != host.name:
             fail(f"attempt {job} was started in {host.boot_id}, but its place is {attempt.place}")
-        if trial.paused:
+        if trial.paused and not attempt.forsaken:
             fail(f"attempt {job} was started, and its trial is paused")
         if attempt.over is not None and not attempt.forsaken:
             fail(f"attempt {job} was started after its end was recorded: {attempt.over}")

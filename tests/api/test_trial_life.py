@@ -1,0 +1,96 @@
+"""Forks of trials, and the lineage of an experiment, over REST."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.decisions import recorded_as
+from tests.api.lab import EXPERIMENT, Lab
+from tests.rules.saving import Saving
+
+
+@pytest.fixture
+async def donor(lab: Lab) -> Saving:
+    """Return a running trial with a checkpoint after its first result."""
+    lab.life.take(f.ConfigChanged(changes={}, limits=replace(lab.life.state.limits, max_trial_number=10)))
+    saving = Saving(life=lab.life)
+    saving.report(0.5)
+    saving.save(7)
+    await lab.runner.commit()
+    return saving
+
+
+async def test_a_fork_of_a_running_trial(lab: Lab, donor: Saving) -> None:
+    answer = await lab.client.post(f"{EXPERIMENT}/trials/{donor.id}/fork")
+    assert answer.status_code == 201, answer.text
+    fork = lab.life.state.trials[answer.json()["id"]]
+    assert fork.origin is not None and fork.origin.origin.trial_id == donor.id
+    assert (fork.source, fork.retry_of, fork.parameters) == ("fork", donor.id, donor.trial.parameters)
+    await lab.runner.commit()
+    lineage = (await lab.client.get(f"{EXPERIMENT}/lineage")).json()
+    assert lineage == {"legs": [], "forks": [{"trialId": fork.id, "originTrialId": donor.id}]}
+
+
+async def test_a_fork_of_an_ended_trial(lab: Lab, donor: Saving) -> None:
+    donor.end(0)
+    await lab.runner.commit()
+    wanted = {"parameters": {"x": 5}, "checkpoint": {"attempt": 1, "number": 1}}
+    path = f"{EXPERIMENT}/trials/{donor.id}/fork"
+    keyed = {"Idempotency-Key": "k1"}
+    answer = await lab.client.post(path, json=wanted, headers=keyed)
+    assert answer.status_code == 201, answer.text
+    fork = lab.life.state.trials[answer.json()["id"]]
+    assert fork.origin is not None
+    assert (fork.parameters, fork.intermediates, fork.origin.origin.step) == ('{"x": 5}', 1, 7)
+    assert (await lab.client.post(path, json=wanted, headers=keyed)).json()["id"] == fork.id
+
+
+async def test_forks_that_are_not_possible(lab: Lab, donor: Saving) -> None:
+    path = f"{EXPERIMENT}/trials"
+    other = lab.life.trial(1)
+    answers = [
+        await lab.client.post(f"{path}/{other}/fork"),
+        await lab.client.post(f"{path}/{donor.id}/fork", json={"checkpoint": {"attempt": 1, "number": 9}}),
+        await lab.client.post(f"{path}/{donor.id}/fork", json={"checkpoint": {"attempt": 0, "number": 1}}),
+        await lab.client.post(f"{path}/zzzzz/fork"),
+    ]
+    assert [answer.status_code for answer in answers] == [409, 409, 422, 404]
+    assert f"trial {other} has no checkpoint that can be used" in answers[0].text
+    assert f"trial {donor.id} has no checkpoint 9 of attempt 1" in answers[1].text
+
+
+async def test_legs(lab: Lab, donor: Saving) -> None:
+    heir = Saving(life=lab.life, sequence=1)
+    state = lab.life.state
+    decision = f.Decided(
+        trial_id=heir.id,
+        kind=f.DecisionKind.EXPLOIT,
+        cause=state.number,
+        reason="rank 2 of 2",
+        parameters='{"x": 0.5}',
+        donor=donor.id,
+        checkpoint=(1, 1),
+    )
+    lab.life.take(*recorded_as(state, decision))
+    heir.end(None, f.EndReason.STOPPED)
+    await lab.runner.commit()
+    shown = (await lab.client.get(f"{EXPERIMENT}/trials/{heir.id}")).json()
+    (leg,) = shown["legs"]
+    assert shown["parameters"] == {"x": 0.5}
+    assert {**leg, "at": None} == {
+        "trialId": heir.id,
+        "leg": 1,
+        "attempt": 2,
+        "at": None,
+        "parameters": {"x": 0.5},
+        "reports": 1,
+        "originTrialId": donor.id,
+        "originAttempt": 1,
+        "originNumber": 1,
+        "step": 7,
+        "reason": f"rank 2 of 2; the trial will continue from step 7 of trial {donor.id}",
+    }
+    assert (await lab.client.get(f"{EXPERIMENT}/lineage")).json() == {"legs": [leg], "forks": []}
