@@ -35,7 +35,14 @@ class LiveTrial:
     latest: float | None = None
     final: float | None = None
     final_text: str | None = None  # JSON text of the final result, which is the first FINAL metric
+    final_at: int = 0  # number of its frame
     reports: int = 0
+
+    def go_back(self, origin: Mapping[str, Any] | None) -> None:
+        """Forget what the next attempt reports again. ``origin``: checkpoint from which it continues."""
+        self.reports = 0 if origin is None else origin["reports"]
+        if origin is None or origin["trialId"] is not None or origin["position"] <= self.final_at:
+            self.final = self.final_text = None
 
 
 @dataclass(slots=True)
@@ -188,6 +195,9 @@ class Progress:
             case "JobLost":
                 return f"{name} was lost: {fields['reason']}"
             case "AttemptDue":
+                if (trial := self.trials.get(fields["trialId"])) is not None:
+                    trial.go_back(fields.get("origin"))
+                    trial.parameters = fields.get("parameters") or trial.parameters
                 return f"{name} gets attempt {fields['attempt']}: {fields['reason']}"
             case "JobNoted":
                 return f"{name}: {fields['note']}"
@@ -209,6 +219,7 @@ class Progress:
         trial = self.trials.get(fields["trialId"])
         if trial is not None and trial.final_text is None:
             trial.final, trial.final_text = fields["value"], fields["text"]
+            trial.final_at = fields.get("position", 0)
 
     def _end(self, fields: Mapping[str, Any]) -> str:
         name = self._name(fields["trialId"])

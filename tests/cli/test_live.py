@@ -173,3 +173,24 @@ def test_small_texts() -> None:
     assert parameters_text([1]) == "[1]"
     assert moved("DONE", "all") == "Experiment DONE: all"
     assert moved("RUNNING", "runs") == "Experiment RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("origin", "end"),
+    [
+        (None, "SUCCEEDED without a result"),
+        ({"trialId": "tb", "position": 9, "reports": 1}, "SUCCEEDED without a result"),
+        ({"trialId": None, "position": 1, "reports": 1}, "SUCCEEDED without a result"),
+        ({"trialId": None, "position": 2, "reports": 1}, "SUCCEEDED: 0.5, the best so far"),
+    ],
+)
+def test_a_final_result_behind_the_origin_of_an_attempt_does_not_count(
+    origin: dict[str, Any] | None, end: str
+) -> None:
+    progress = Progress.of(profile("abc"))
+    progress.add_trial(trial("ta", 0, status="RUNNING"))
+    final = {"type": "FINAL", "sequence": 0, "value": 0.5, "text": "0.5"}
+    progress.apply(event("MetricReported", trialId="ta", position=1, **final))
+    progress.apply(event("AttemptDue", trialId="ta", attempt=2, reason="its host was lost", origin=origin))
+    ended = progress.apply(event("TrialEnded", trialId="ta", status="SUCCEEDED", reason=""))
+    assert ended == f"Trial 0 (ta) {end}"

@@ -94,15 +94,19 @@ class Saving(Victim):
         subprocess.run(command, env=self.environ, capture_output=True, check=False)
 
     def finish(self, *, limit_s: float) -> None:
-        """Resume all paused trials until the experiment is done."""
+        """Wait until the experiment is done, and tend it meanwhile."""
         deadline = time.monotonic() + limit_s
         while not self.ended():
             assert time.monotonic() < deadline, self.status()
             self.serve()
-            for trial in self.trials():
-                if trial["status"] == "PAUSED":
-                    self.nnictl("trial", "resume", self.experiment, "-T", trial["id"])
+            self.tend()
             time.sleep(0.2)
+
+    def tend(self) -> None:
+        """Resume all paused trials, so that they end."""
+        for trial in self.trials():
+            if trial["status"] == "PAUSED":
+                self.nnictl("trial", "resume", self.experiment, "-T", trial["id"])
 
     def check(self) -> None:
         """Compare the shown curve of each trial with an uninterrupted run, and the files with the table."""
