@@ -6,6 +6,7 @@ import io
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from nnimgr.cli.live import LiveScreen, view
