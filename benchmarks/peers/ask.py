@@ -46,12 +46,12 @@ class Peers:
         self._ground = ground
         self.wanted = wanted
 
-    def ask(self, kind: str, **given: Any) -> Sequence[Answer]:
-        """Return every peer's results for ``kind``: noop, stream, latency or startup."""
+    def ask(self, kind: str, *, of: Sequence[str] = tuple(PEERS), **given: Any) -> Sequence[Answer]:
+        """Return these peers' results for ``kind``: noop, stream, latency, startup or population."""
         if not self.wanted:
             return ()
         answers = []
-        for name in PEERS:
+        for name in of:
             print(f"  {PEERS[name].title}: {kind}", file=sys.stderr, flush=True)
             answers += self._ask(name, kind, given)
         return answers

@@ -12,7 +12,7 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import ray  # type: ignore[import-not-found]
 from ray import tune
-from ray.tune.schedulers import FIFOScheduler  # type: ignore[import-not-found]
+from ray.tune.schedulers import FIFOScheduler, PopulationBasedTraining  # type: ignore[import-not-found]
 
 CPUS = 2
 
@@ -77,6 +77,58 @@ def latency(order: dict[str, Any]) -> dict[str, float]:
     return {"p50": ages[len(ages) // 2], "p99": ages[min(len(ages) - 1, int(0.99 * len(ages)))]}
 
 
+class Member(tune.Trainable):  # type: ignore[misc]
+    """Member of a population that saves its state in each step, and does nothing else."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self.steps, self.body = 0, os.urandom(config["size"])
+
+    def step(self) -> dict[str, Any]:
+        self.steps += 1
+        return {"score": self.config["x"] * self.steps, "at": time.time()}
+
+    def save_checkpoint(self, folder: str) -> None:
+        with open(os.path.join(folder, "body"), "wb") as file:
+            file.write(self.steps.to_bytes(8, "big") + self.body[8:])
+
+    def load_checkpoint(self, folder: str) -> None:
+        with open(os.path.join(folder, "body"), "rb") as file:
+            self.steps = int.from_bytes(file.read(8), "big")
+
+    def reset_config(self, config: dict[str, Any]) -> bool:
+        return True
+
+
+def population(order: dict[str, Any]) -> dict[str, float]:
+    scheduler = PopulationBasedTraining(
+        time_attr="training_iteration",
+        metric="score",
+        mode="max",
+        perturbation_interval=1,
+        hyperparam_mutations={"x": tune.uniform(0, 1)},
+        synch=True,
+    )
+    began = time.time()
+    results = tune.Tuner(
+        tune.with_resources(Member, {"cpu": CPUS / order["concurrency"]}),
+        param_space={"x": tune.uniform(0, 1), "size": order["size"]},
+        tune_config=tune.TuneConfig(
+            num_samples=order["members"],
+            max_concurrent_trials=order["concurrency"],
+            reuse_actors=True,
+            scheduler=scheduler,
+        ),
+        run_config=tune.RunConfig(
+            storage_path=os.path.join(order["folder"], "results"),
+            verbose=0,
+            stop={"training_iteration": order["steps"]},
+        ),
+    ).fit()
+    if results.num_errors or len(results) != order["members"]:
+        raise RuntimeError(f"{results.num_errors} of {order['members']} trials failed")
+    return {"seconds": (time.time() - began) / order["steps"]}
+
+
 def startup(order: dict[str, Any]) -> dict[str, float]:
     judge, _ = run(order, trials=1, concurrency=1)
     return {"seconds": min(judge.firsts) - order["began"]}
@@ -91,7 +143,9 @@ def main() -> None:
         logging_level="ERROR",
         _temp_dir=os.path.join(order["folder"], "t"),
     )
-    work = {"noop": noop, "stream": stream, "latency": latency, "startup": startup}[sys.argv[1]]
+    work = {"noop": noop, "stream": stream, "latency": latency, "startup": startup, "population": population}[
+        sys.argv[1]
+    ]
     with open(order["answer"], "w") as file:
         json.dump([{"variant": "workers used again", "values": work(order)}], file)
     ray.shutdown()
