@@ -15,6 +15,7 @@ def add(verbs: Verbs[Parser]) -> None:
     group = add_group(verbs, "trial", "list, stop, retry and tag trials, fetch their files")
     _list(group)
     _act(group)
+    _fork(group)
     _annotate(group)
     _files(group)
     _log(add_group(verbs, "log", "show what trials and experiments have printed"))
@@ -75,6 +76,33 @@ def _act(group: Verbs[Parser]) -> None:
     )
     add_id(resume)
     _add_trial(resume, required=True)
+    lost = add_verb(
+        group,
+        "lost",
+        "trials:lost",
+        "declare the machine of an UNKNOWN trial lost",
+        examples=("nnictl trial lost 12",),
+    )
+    lost.add_argument("trial_id", metavar="TRIAL", help=_NAMED)
+    add_id(lost)
+    lost.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    retry = add_verb(
+        group,
+        "retry",
+        "trials:retry",
+        "retry failed trials, each as a new trial with the same parameters",
+        aliases=("rerun",),
+        examples=("nnictl trial retry --failed", "nnictl trial retry -T 12 -T 15"),
+    )
+    add_id(retry)
+    which = retry.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--failed", action="store_true", help="all trials that have failed and were not retried yet"
+    )
+    which.add_argument("-T", "--trial_id", "--trial-id", action="append", metavar="TRIAL", help=_NAMED)
+
+
+def _fork(group: Verbs[Parser]) -> None:
     fork = add_verb(
         group,
         "fork",
@@ -103,30 +131,6 @@ def _act(group: Verbs[Parser]) -> None:
         metavar="ATTEMPT.NUMBER",
         help="the checkpoint to continue from (default: the newest)",
     )
-    lost = add_verb(
-        group,
-        "lost",
-        "trials:lost",
-        "declare the machine of an UNKNOWN trial lost",
-        examples=("nnictl trial lost 12",),
-    )
-    lost.add_argument("trial_id", metavar="TRIAL", help=_NAMED)
-    add_id(lost)
-    lost.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    retry = add_verb(
-        group,
-        "retry",
-        "trials:retry",
-        "retry failed trials, each as a new trial with the same parameters",
-        aliases=("rerun",),
-        examples=("nnictl trial retry --failed", "nnictl trial retry -T 12 -T 15"),
-    )
-    add_id(retry)
-    which = retry.add_mutually_exclusive_group(required=True)
-    which.add_argument(
-        "--failed", action="store_true", help="all trials that have failed and were not retried yet"
-    )
-    which.add_argument("-T", "--trial_id", "--trial-id", action="append", metavar="TRIAL", help=_NAMED)
 
 
 def _annotate(group: Verbs[Parser]) -> None:
