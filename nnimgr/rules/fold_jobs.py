@@ -102,6 +102,7 @@ def _metric(state: ExperimentState, fact: f.MetricReported, r: f.Recorded) -> No
 def _skipped(state: ExperimentState, fact: f.FrameSkipped, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     job.recorded += 1
+    # ``left`` stays: a paused trial can be continued, while one that counts as ended would lose its result
     trial_touched(state, job.trial_id, fact).note = fact.reason
 
 

@@ -110,7 +110,7 @@ def _fork(group: Verbs[Parser]) -> None:
         "add a trial that continues from a checkpoint of another trial",
         about="The new trial loads the checkpoint (nni.load_checkpoint) and runs with the same\n"
         "parameters, or with changed ones. The other trial is not changed, and may have\n"
-        "ended. Trial pages and `nnictl trial get` list the checkpoints of a trial.",
+        "ended. Its page in the dashboard lists its checkpoints.",
         examples=(
             "nnictl trial fork -T 12 --set lr=0.001",
             "nnictl trial fork -T 12 --checkpoint 1.8",
