@@ -11,7 +11,8 @@ from random import Random
 from typing import Any
 
 from nnimgr import search_space as spaces
-from nnimgr.constraints import Constraint, ConstraintError, Constraints, Names, names_of
+from nnimgr.constraints import Constraint, Constraints
+from nnimgr.expressions import ExpressionError, Names, names_of
 
 __all__ = ["BadConstraint", "Feasibility", "constraints_on", "feasibility"]
 
@@ -103,7 +104,7 @@ def _names(space: Mapping[str, Any], batch: bool) -> Names:
 def _read(index: int, text: str, names: Names) -> Constraint:
     try:
         return Constraint(text, names)
-    except ConstraintError as error:
+    except ExpressionError as error:
         raise BadConstraint(index, str(error), nearest=error.nearest) from error
 
 

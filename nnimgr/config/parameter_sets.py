@@ -11,7 +11,8 @@ from nnimgr.config.feasibility import BadConstraint, Feasibility, constraints_on
 from nnimgr.config.model import ExperimentConfig
 from nnimgr.config.parsing import Reading
 from nnimgr.config.problems import ConfigError, Problem, dotted
-from nnimgr.constraints import ConstraintError, Constraints
+from nnimgr.constraints import Constraints
+from nnimgr.expressions import ExpressionError
 
 __all__ = [
     "check_constraints",
@@ -109,7 +110,7 @@ def _check_apart(config: ExperimentConfig) -> None:
     for index, text in enumerate(config.search_space_constraints or ()):
         try:
             Constraints([text])
-        except ConstraintError as error:
+        except ExpressionError as error:
             raise BadConstraint(index, str(error), nearest=error.nearest) from error
 
 

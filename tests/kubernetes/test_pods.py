@@ -57,9 +57,10 @@ class Rig:
         self.asked: list[str] = []
         self.sent_away: list[str] = []
         self.trials: list[tuple[str, int] | None] = []
+        self.wants = Wants(None, None, None)
         self.seats: dict[str, _Seat] = {}
         self.news = asyncio.Event()
-        acts = Acts(self._start, self.put.extend, self._bring, self._send_away)
+        acts = Acts(self._start, self.put.extend, self._bring, self._send_away, self._wants)
         self.queue: PodQueue = (
             SharedPods(acts, "exp", idle=timedelta(milliseconds=1)) if shared else OwnPods(acts)
         )
@@ -68,6 +69,9 @@ class Rig:
         self.asked.append(keeper_id)
         self.trials.append(trial)
         self.news.set()
+
+    def _wants(self, job: TrialJobSpec | None) -> Wants:
+        return self.wants if job is None else self.wants.of_job(job)
 
     def _send_away(self, seat: KeeperSeat) -> None:
         self.sent_away.append(seat.id)
@@ -238,7 +242,7 @@ def test_jobs_of_before_keep_their_pods() -> None:
     for shared in (False, True):
         rig = Rig(shared=shared)
         seat = rig.come("exp-aaaa1-1")
-        rig.queue.hold("exp-aaaa1-1", seat, ())
+        rig.queue.hold(job("aaaa1"), seat, ())
         rig.speak("exp-aaaa1-1")
         assert rig.placed() == [] and rig.queue.expects(seat)
 
