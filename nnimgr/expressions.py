@@ -326,15 +326,16 @@ def _check_path(path: _Path, names: Names) -> None:
 
 def _getter(path: _Path) -> _Value:
     name, rest = path[0], path[1:]
+    written = _written(path)
 
     def get(p: Any) -> Any:
         try:
             value = p[name]
         except (LookupError, TypeError):
-            raise Absent from None
+            raise Absent(written) from None
         for key in rest:
             if not isinstance(value, Mapping) or key not in value:
-                raise Absent
+                raise Absent(written)
             value = value[key]
         if (
             value.__class__ is dict and "_name" in value

@@ -101,11 +101,17 @@ __all__ = [
     "TrialJobDetail",
     "TrialJobSpec",
     "UpdateOrdered",
+    "memory_text",
     "never_started",
 ]
 
 SILENT_AFTER = timedelta(seconds=30)
 TRIAL_GRACE = timedelta(seconds=5)  # time between SIGTERM and SIGKILL when a trial is stopped
+
+
+def memory_text(mib: float) -> str:
+    """Return an amount of memory as text for a sentence."""
+    return f"{mib / 1024:.4g} GB" if mib >= 1024 else f"{mib:g} MB"
 
 
 class ServiceError(Exception):

@@ -21,6 +21,7 @@ __all__ = [
     "feasibility_of",
     "feasible_share",
     "initial_sets",
+    "is_batch",
 ]
 
 _CONSTRAINTS, _INITIAL = "searchSpaceConstraints", "initialParameters"
@@ -59,7 +60,7 @@ def check_constraints(config: ExperimentConfig) -> None:
     try:
         try:
             texts = config.search_space_constraints or ()
-            constraints_on(config.search_space, texts, batch=_is_batch(config))
+            constraints_on(config.search_space, texts, batch=is_batch(config))
         except spaces.SearchSpaceError:
             _check_apart(config)
     except BadConstraint as error:
@@ -85,7 +86,7 @@ def feasibility_of(config: ExperimentConfig) -> Feasibility | None:
     if not config.search_space_constraints:
         return None
     try:
-        return feasibility(config.search_space, config.search_space_constraints, batch=_is_batch(config))
+        return feasibility(config.search_space, config.search_space_constraints, batch=is_batch(config))
     except spaces.SearchSpaceError:
         return None
 
@@ -152,7 +153,7 @@ def _of_the_space(config: ExperimentConfig, parameters: Mapping[str, Any]) -> di
     return {name: value for name, value in parameters.items() if name not in added}
 
 
-def _is_batch(config: ExperimentConfig) -> bool:
+def is_batch(config: ExperimentConfig) -> bool:
     """Return whether the search space is a list of whole parameter sets, as for the tuner Batch."""
     tuner = config.tuner.builtin("tuner")
     return tuner is not None and tuner.name == "Batch"
@@ -173,7 +174,7 @@ def _fill(
 
 
 def _check_initial(reading: Reading, config: ExperimentConfig, *, custom: bool) -> None:
-    if _is_batch(config):
+    if is_batch(config):
         reading.fault(
             (_INITIAL,), "the tuner Batch only runs sets of its search space: put initial sets there"
         )

@@ -25,6 +25,7 @@ from training_services.keepers.seat import KeeperSeat
 from training_services.kubernetes import pods
 from training_services.kubernetes.pod import COMING
 from training_services.kubernetes.pods import Acts, OwnPods, PodQueue, SharedPods
+from training_services.placement.needs import Wants
 
 GONE = HostGone("the pod was evicted from ash")
 BROKEN = HostGone("the image has no python3", Cause.USER_ERROR)
@@ -47,6 +48,10 @@ class _Seat:
 
     def obstacle(self) -> str | None:
         return None if self.spoken else "waits for its keeper"
+
+
+def job(trial_id: str) -> TrialJobSpec:
+    return TrialJobSpec(id=f"exp-{trial_id}-1", trial_id=trial_id, attempt=1, sequence=0, parameter_text="{}")
 
 
 class Rig:
@@ -90,11 +95,7 @@ class Rig:
         )
 
     def submit(self, trial_id: str) -> JobPlaced | JobWaiting:
-        return self.queue.submit(
-            TrialJobSpec(
-                id=f"exp-{trial_id}-1", trial_id=trial_id, attempt=1, sequence=0, parameter_text="{}"
-            )
-        )
+        return self.queue.submit(job(trial_id))
 
     def come(self, keeper_id: str) -> KeeperSeat:
         """The pod is there, but has not called."""

@@ -356,6 +356,8 @@ class HostLedger:
 
         A change on one machine can change whose turn it is on another machine.
         """
-        changed = None if None in hosts else list(dict.fromkeys([*filter(None, hosts), *self._lines.contended]))
+        changed = (
+            None if None in hosts else list(dict.fromkeys([*filter(None, hosts), *self._lines.contended]))
+        )
         for listener in sorted(self._listeners.values(), key=lambda each: self._turn(each.experiment_id)):
             listener.freed(changed)

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from training_services.base import ExperimentContext, JobRejected, OwnNeeds, TrialJobSpec
+from training_services.base import ExperimentContext, JobRejected, OwnNeeds, TrialJobSpec, memory_text
 
 __all__ = [
     "Capacity",
@@ -250,7 +250,3 @@ def gpus_text(number: int) -> str:
 
 def cpus_text(number: float) -> str:
     return "1 CPU" if number == 1 else f"{number:g} CPUs"
-
-
-def memory_text(mib: float) -> str:
-    return f"{mib / 1024:.4g} GB" if mib >= 1024 else f"{mib:g} MB"

@@ -219,7 +219,7 @@ class JobQueue(Generic[S]):
     def _place_all(self) -> None:
         self._put(self._bound.place())
         refused: set[int] = set()
-        while (line := next((line for line in self._jobs.lines() if line.number not in refused), None)):
+        while line := next((line for line in self._jobs.lines() if line.number not in refused), None):
             job = line.first
             event: JobEvent
             try:

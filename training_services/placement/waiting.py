@@ -146,9 +146,7 @@ class WaitingLines:
             line = self._lines[key]
             if line.head is None or key == own:
                 continue
-            if key[0] == need.experiment_id and (
-                line.kept_at != host_id or line.head.arrival > need.arrival
-            ):
+            if key[0] == need.experiment_id and (line.kept_at != host_id or line.head.arrival > need.arrival):
                 continue
             wish = _Wish(line.head.arrival, replace(wanted, job_id=line.head.job_id), host)
             wishes.setdefault(key[0], []).append(wish)
