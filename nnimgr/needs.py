@@ -1,8 +1,8 @@
 """Needs of a trial that are worked out from its parameters, such as ``{{ 2 if model == 'large' else 1 }}``.
 
-A field such as ``trialGpuNumber`` has a plain value, or a text between ``{{`` and ``}}``: an expression in the
-syntax of constraints on parameter sets. It is evaluated when a job is submitted. Its value depends on nothing
-but the trial's parameters, so that it is the same after a restart.
+A field such as ``trialGpuNumber`` has a plain value, or a text between ``{{`` and ``}}``: an expression in
+the syntax of constraints on parameter sets. It is evaluated when a job is submitted. Its value depends on
+nothing but the trial's parameters, so that it is the same after a restart.
 """
 
 from __future__ import annotations
@@ -93,11 +93,7 @@ def own_needs(values: Mapping[str, Any], growth: MemoryGrowth | None) -> OwnNeed
     ``values``: the values of ``FIELDS`` in a configuration. ``growth``: how the memory of attempts grows.
     """
     found: dict[str, Any] = {}
-    for name, field in (
-        ("gpus", "trialGpuNumber"),
-        ("cpus", "trialCpuNumber"),
-        ("memory", "trialMemorySize"),
-    ):
+    for name, field in zip(("gpus", "cpus", "memory"), FIELDS, strict=True):
         if is_expression(values.get(field)):
             found[name] = NeedExpression(field, values[field]).of_job
     if growth is not None:

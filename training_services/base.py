@@ -170,7 +170,7 @@ class TrialJobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnNeeds:
-    """Functions for the needs of a job that are not the same for all jobs. None: the need is the same for all.
+    """Functions for the needs of a job that are not the same for all jobs. None: all jobs need the same.
 
     Each function depends on nothing but the job, and raises JobRejected if the job's need is not valid.
     """

@@ -5,15 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import Generic, NamedTuple
 
-from training_services.base import TrialJobSpec
+from training_services.base import JobEvent, JobWaiting, TrialJobSpec
 from training_services.placement.choice import Choice, S
-from training_services.placement.needs import Wants
+from training_services.placement.needs import Waits, Wants
 
-__all__ = ["MOST_LINES", "JobLines", "Line", "WaitingJob"]
+__all__ = ["FIRST", "MOST_LINES", "JobLines", "Line", "WaitingJob"]
 
+FIRST = 8  # waiting jobs of a line to which every new reason is reported at once, which bounds the cost
 MOST_LINES = 32  # lines with waiting jobs, which bounds the cost of an event
 
 _Key = tuple[Wants, ...]
@@ -35,6 +36,19 @@ class Line(Generic[S]):
     def wants_at(self, seat: S) -> Wants:
         """Return what a job of this line needs on the seat (a machine that takes jobs)."""
         return seat.wants if seat.wants.own is None else self._wants[seat.wants]
+
+    def news(self, waits: Waits, told: dict[str, str], *, everyone: bool) -> list[JobEvent]:
+        """Return why jobs wait now, if that has changed: for the first few jobs, or for all.
+
+        ``told``: last reason reported for each job, which is updated.
+        """
+        found: list[JobEvent] = []
+        for position, job_id in enumerate(islice(self.jobs, None if everyone else FIRST)):
+            reason = waits.told(first=position < FIRST)
+            if reason != told[job_id]:
+                told[job_id] = reason
+                found.append(JobWaiting(job_id=job_id, reason=reason))
+        return found
 
     @property
     def first(self) -> WaitingJob[S]:

@@ -133,6 +133,18 @@ class Wants(NamedTuple):
             self.memory if own.memory is None else own.memory(job),
         )
 
+    def need(self, experiment_id: str, job_id: str, *, line: Hashable = 0, arrival: int = 0) -> Need:
+        """Return the need of a job that wants this."""
+        return Need(
+            experiment_id=experiment_id,
+            job_id=job_id,
+            gpus=self.gpus,
+            cpus=self.cpus or 0,
+            memory=self.memory or 0,
+            line=line,
+            arrival=arrival,
+        )
+
     @property
     def uses_gpus(self) -> bool:
         """True if some jobs may need GPUs."""

@@ -9,8 +9,8 @@ machine does not hold up jobs of other lines, but what it lacks is kept for it o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Generic
 
 from training_services.base import (
@@ -24,13 +24,12 @@ from training_services.base import (
 from training_services.placement.bound import BoundJobs
 from training_services.placement.choice import S
 from training_services.placement.ledger import HostLedger
-from training_services.placement.lines import JobLines, Line, WaitingJob
-from training_services.placement.needs import Capacity, GpuReading, Need, Waits, Wants, all_of
-from training_services.placement.seat import Seat
+from training_services.placement.lines import FIRST, JobLines, WaitingJob
+from training_services.placement.needs import Capacity, GpuReading, Waits
+from training_services.placement.shares import Shares
 
 __all__ = ["JobQueue"]
 
-FIRST = 8  # waiting jobs of a line to which every new reason is reported at once, which bounds the cost
 LOOK_AGAIN_S = 5.0  # pause before an obstacle is checked again, if no event will report its end
 LATER = "waits behind trials of its experiment that need something else"
 
@@ -61,10 +60,7 @@ class JobQueue(Generic[S]):
         self._told: dict[str, str] = {}  # last reason reported for each waiting job
         self._seats: dict[S, None] = {}  # seats that take jobs
         self._on: dict[str, list[S]] = {}  # host -> seats on it that take jobs
-        self._arriving: dict[S, None] = {}  # seats whose keepers have not called yet
-        # Seats that have got their share of the jobs. They get no more jobs until the keepers of all other
-        # seats have called.
-        self._full: dict[S, None] = {}
+        self._shares: Shares[S] = Shares()
         self._hindered: dict[S, None] = {}  # seats that had an obstacle when they were last asked
         self._look: asyncio.TimerHandle | None = None  # timer that checks obstacles again
         self._placing = self._again = self._tell_all = False  # see ``place``
@@ -87,8 +83,7 @@ class JobQueue(Generic[S]):
             return
         self._seats[seat] = None
         self._on.setdefault(seat.host.id, []).append(seat)
-        if seat.arriving:
-            self._arriving[seat] = None
+        self._shares.add(seat)
         for spec in self._jobs.add(seat):
             self._queue_again(spec)
         self.place(tell_all=True)
@@ -99,7 +94,7 @@ class JobQueue(Generic[S]):
             del self._seats[seat]
             self._on[seat.host.id].remove(seat)
             self._jobs.remove(seat)
-            self._arrive(seat)
+            self._offer(self._shares.arrive(seat))
             self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
             self.place(tell_all=True)
 
@@ -113,15 +108,13 @@ class JobQueue(Generic[S]):
         """Offer the seat to waiting jobs, because its keeper has become ready for jobs."""
         if seat in self._seats:
             self._jobs.offer(seat)
-        self._arrive(seat)
+        self._offer(self._shares.arrive(seat))
         self.place(tell_all=True)
 
     def reasons_changed(self) -> None:
         """Offer all seats to the waiting jobs again, because reasons for waiting may have changed."""
-        for seat in [seat for seat in self._arriving if not seat.arriving]:
-            self._arrive(seat)
-        for seat in self._seats:
-            self._jobs.offer(seat)
+        self._shares.look()
+        self._offer(self._seats)
         self.place(tell_all=True)
 
     def close(self) -> None:
@@ -129,21 +122,14 @@ class JobQueue(Generic[S]):
         if self._look is not None:
             self._look.cancel()
 
-    def _arrive(self, seat: S) -> None:
-        self._arriving.pop(seat, None)
-        if not self._arriving:
-            self._offer_full()
-
-    def _offer_full(self) -> None:
-        full, self._full = self._full, {}
-        for seat in full:
+    def _offer(self, seats: Iterable[S]) -> None:
+        for seat in seats:
             if seat in self._seats:
                 self._jobs.offer(seat)
 
     def _freed(self, hosts: Collection[str] | None) -> None:
         for host in list(self._on) if hosts is None else hosts:
-            for seat in self._on.get(host, ()):
-                self._jobs.offer(seat)
+            self._offer(self._on.get(host, ()))
         self.place()
 
     # ---- jobs ---------------------------------------------------------------------------------------------
@@ -168,8 +154,8 @@ class JobQueue(Generic[S]):
         reason = self._told[job.id] = outcome.told(first=len(line.jobs) <= FIRST)
         if len(line.jobs) == 1:
             self._ledger.pass_on(self._experiment_id, job.id, line=line.number, arrival=new.arrival)
-        if self._full:  # the shares grow with each job that arrives
-            self._offer_full()
+        if grown := self._shares.grow():  # the shares grow with each job that arrives
+            self._offer(grown)
             self.place()
         return JobWaiting(job_id=job.id, reason=reason)
 
@@ -229,7 +215,7 @@ class JobQueue(Generic[S]):
             else:
                 if isinstance(outcome, Waits):
                     refused.add(line.number)
-                    self._tell_why(line, outcome)
+                    self._put(line.news(outcome, self._told, everyone=self._tell_all))
                     continue
                 event = outcome
             self._put([event])
@@ -290,7 +276,8 @@ class JobQueue(Generic[S]):
             self._hindered[seat] = None
             return Waits(f"{obstacle}; {seat.host.name} has the trial's checkpoint")
         wants = seat.wants.of_job(job)
-        granted = self._ledger.place(self._need(job, wants, line=keeper_id, arrival=-1), seat.host)
+        need = wants.need(self._experiment_id, job.id, line=keeper_id, arrival=-1)
+        granted = self._ledger.place(need, seat.host)
         if isinstance(granted, Waits):
             return Waits(f"{granted.reason}; {seat.host.name} has the trial's checkpoint")
         placed = self._start(job, seat, granted)
@@ -301,20 +288,22 @@ class JobQueue(Generic[S]):
         """Return the GPUs that the seat gives to the job, or why the job cannot start there. Raises
         JobRejected.
         """
-        wants, host = job.line.wants_at(seat), seat.host
-        need = self._need(job.spec, wants, line=job.line.number, arrival=job.arrival)
+        line, host = job.line, seat.host
+        wants = line.wants_at(seat)
+        need = wants.need(self._experiment_id, job.spec.id, line=line.number, arrival=job.arrival)
         if (obstacle := self._obstacle(seat)) is not None:
             self._hindered[seat] = None
             self._ledger.check(need, host)
             return Waits(obstacle)
-        if self._arriving and len(seat.jobs) >= self._share():
-            self._full[seat] = None
-            return _waits_for(self._arriving, host.name)
+        jobs = self._placed() + len(self._jobs)
+        if (waits := self._shares.refuses(seat, jobs=jobs, seats=len(self._seats))) is not None:
+            return waits
         return self._ledger.place(need, host)
 
     def hold(self, job: TrialJobSpec, seat: S, gpus: tuple[int, ...]) -> None:
         """Record that the job was placed on the seat before the server's restart."""
-        self._ledger.hold(self._need(job, seat.wants.of_job(job)), seat.host, gpus)
+        need = seat.wants.of_job(job).need(self._experiment_id, job.id)
+        self._ledger.hold(need, seat.host, gpus)
 
     def release(self, job_id: str, seat: S) -> bool:
         """Free the resources of an ended job on the seat. Return False if the job was not there."""
@@ -330,25 +319,6 @@ class JobQueue(Generic[S]):
         if gpus is not None:
             self._ledger.read(seat.host.id, self, gpus)
 
-    def _need(self, job: TrialJobSpec, wants: Wants, *, line: Hashable = 0, arrival: int = 0) -> Need:
-        """Return the need of a job, from what it needs on a seat."""
-        return Need(
-            experiment_id=self._experiment_id,
-            job_id=job.id,
-            gpus=wants.gpus,
-            cpus=wants.cpus or 0,
-            memory=wants.memory or 0,
-            line=line,
-            arrival=arrival,
-        )
-
-    def _share(self) -> int:
-        """Return the number of jobs that each seat may get before the keepers of all seats have called.
-
-        Without this limit, the first machines to connect would take all jobs.
-        """
-        return max(1, (self._placed() + len(self._jobs)) // len(self._seats))
-
     def _obstacle(self, seat: S) -> str | None:
         """Return why no job can start on the seat now, or None.
 
@@ -362,21 +332,3 @@ class JobQueue(Generic[S]):
     def _look_again(self) -> None:
         self._look = None
         self.reasons_changed()
-
-    def _tell_why(self, line: Line[S], waits: Waits) -> None:
-        news: list[JobEvent] = []
-        number = len(line.jobs) if self._tell_all else FIRST
-        for position, job_id in enumerate(islice(line.jobs, number)):
-            reason = waits.told(first=position < FIRST)
-            if reason != self._told[job_id]:
-                self._told[job_id] = reason
-                news.append(JobWaiting(job_id=job_id, reason=reason))
-        self._put(news)
-
-
-def _waits_for(arriving: Collection[Seat], name: str) -> Waits:
-    """Return why the machine ``name``, which has its share, takes no job before these machines are there."""
-    names = [seat.host.name for seat in islice(arriving, 2)]
-    names += [f"{more} more machines"] if (more := len(arriving) - 2) > 0 else []
-    share = f"{name} already has its share of the trials"
-    return Waits(f"waits until {all_of(names)} can be reached: {share}")
