@@ -130,6 +130,8 @@ class HostLedger:
     _holds: dict[str, int] = field(default_factory=dict)  # experiment -> total weight of its jobs' resources
     _priorities: dict[str, int] = field(default_factory=dict)  # experiment -> its priority, if it is not 0
     _lines: WaitingLines = field(default_factory=WaitingLines)
+    _changes: list[tuple[str | None, ...]] = field(default_factory=list)  # changes not passed on to listeners
+    _notifying: bool = False
 
     def expect(self, experiment_ids: Iterable[str]) -> None:
         """Give no GPUs, CPUs or memory to new jobs until ``rebuilt`` was called for each of these
@@ -292,6 +294,14 @@ class HostLedger:
         if changed:
             self._notify(*changed)
 
+    def turn_taken(self, experiment_id: str) -> None:
+        """Let experiments ask again whose turn now comes before this one, because its jobs got places.
+
+        Listeners may be called at once.
+        """
+        if self._lines.contends(experiment_id):
+            self._notify()
+
     def withdraw(self, experiment_id: str, *, host_id: str | None = None) -> None:
         """Free the resources that are reserved for the experiment's waiting jobs on this machine.
 
@@ -354,10 +364,24 @@ class HostLedger:
     def _notify(self, *hosts: str | None) -> None:
         """Call all listeners with the changed machines, and with machines that several experiments wait for.
 
-        A change on one machine can change whose turn it is on another machine.
+        A change on one machine can change whose turn it is on another machine. If a listener causes a change,
+        the listeners are called once more after the present round.
         """
-        changed = (
-            None if None in hosts else list(dict.fromkeys([*filter(None, hosts), *self._lines.contended]))
-        )
+        self._changes.append(hosts)
+        if self._notifying:
+            return
+        self._notifying = True
+        try:
+            while self._changes:
+                changes = [host for each in self._changes for host in each]
+                self._changes.clear()
+                named = [host for host in changes if host is not None]
+                everywhere = len(named) < len(changes)
+                found = None if everywhere else list(dict.fromkeys([*named, *self._lines.contended]))
+                self._call_listeners(found)
+        finally:
+            self._notifying = False
+
+    def _call_listeners(self, changed: Collection[str] | None) -> None:
         for listener in sorted(self._listeners.values(), key=lambda each: self._turn(each.experiment_id)):
             listener.freed(changed)

@@ -8,7 +8,6 @@ machine does not hold up jobs of other lines, but what it lacks is kept for it o
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Generic
@@ -26,11 +25,11 @@ from training_services.placement.choice import S
 from training_services.placement.ledger import HostLedger
 from training_services.placement.lines import FIRST, JobLines, WaitingJob
 from training_services.placement.needs import Capacity, GpuReading, Waits
+from training_services.placement.obstacles import Obstacles
 from training_services.placement.shares import Shares
 
 __all__ = ["JobQueue"]
 
-LOOK_AGAIN_S = 5.0  # pause before an obstacle is checked again, if no event will report its end
 LATER = "waits behind trials of its experiment that need something else"
 
 
@@ -61,8 +60,7 @@ class JobQueue(Generic[S]):
         self._seats: dict[S, None] = {}  # seats that take jobs
         self._on: dict[str, list[S]] = {}  # host -> seats on it that take jobs
         self._shares: Shares[S] = Shares()
-        self._hindered: dict[S, None] = {}  # seats that had an obstacle when they were last asked
-        self._look: asyncio.TimerHandle | None = None  # timer that checks obstacles again
+        self._obstacles: Obstacles[S] = Obstacles(self.reasons_changed)
         self._placing = self._again = self._tell_all = False  # see ``place``
 
     def __contains__(self, job_id: object) -> bool:
@@ -119,8 +117,7 @@ class JobQueue(Generic[S]):
 
     def close(self) -> None:
         self._ledger.ignore(self)
-        if self._look is not None:
-            self._look.cancel()
+        self._obstacles.close()
 
     def _offer(self, seats: Iterable[S]) -> None:
         for seat in seats:
@@ -137,7 +134,10 @@ class JobQueue(Generic[S]):
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         """Place the job, or queue it with a reason. Raises JobRejected if no machine can ever run it."""
         if job.origin is not None:
-            return self._bound.submit(job, job.origin.keeper_id)
+            answer = self._bound.submit(job, job.origin.keeper_id)
+            if isinstance(answer, JobPlaced):
+                self._ledger.turn_taken(self._experiment_id)
+            return answer
         new = self._jobs.job(job)
         if new is None:
             self._jobs.push_later(job)
@@ -149,6 +149,7 @@ class JobQueue(Generic[S]):
         outcome = line.choice.verdict() if line.jobs else self._try(new)
         if isinstance(outcome, JobPlaced):
             self._ledger.pass_on(self._experiment_id, None, line=line.number)
+            self._ledger.turn_taken(self._experiment_id)
             return outcome
         self._jobs.push(new)
         reason = self._told[job.id] = outcome.told(first=len(line.jobs) <= FIRST)
@@ -203,6 +204,7 @@ class JobQueue(Generic[S]):
             self._placing = self._tell_all = False
 
     def _place_all(self) -> None:
+        placed = self._placed()
         self._put(self._bound.place())
         refused: set[int] = set()
         while line := next((line for line in self._jobs.lines() if line.number not in refused), None):
@@ -220,6 +222,8 @@ class JobQueue(Generic[S]):
                 event = outcome
             self._put([event])
             self._remove(job.spec.id)
+        if self._placed() > placed:
+            self._ledger.turn_taken(self._experiment_id)
         self._leave_to_others()
 
     def _remove(self, job_id: str) -> None:
@@ -240,8 +244,7 @@ class JobQueue(Generic[S]):
 
     def _leave_to_others(self) -> None:
         """Free the resources reserved on seats where no job can start now because of an obstacle."""
-        hindered, self._hindered = self._hindered, {}
-        for seat in hindered:
+        for seat in self._obstacles.take():
             self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
 
     def _try(self, job: WaitingJob[S]) -> JobPlaced | Waits:
@@ -272,8 +275,7 @@ class JobQueue(Generic[S]):
         seat = self._seat(keeper_id)
         if seat is None:
             return Waits("waits for the machine that has the trial's checkpoint")
-        if (obstacle := self._obstacle(seat)) is not None:
-            self._hindered[seat] = None
+        if (obstacle := self._obstacles.of(seat)) is not None:
             return Waits(f"{obstacle}; {seat.host.name} has the trial's checkpoint")
         wants = seat.wants.of_job(job)
         need = wants.need(self._experiment_id, job.id, line=keeper_id, arrival=-1)
@@ -291,8 +293,7 @@ class JobQueue(Generic[S]):
         line, host = job.line, seat.host
         wants = line.wants_at(seat)
         need = wants.need(self._experiment_id, job.spec.id, line=line.number, arrival=job.arrival)
-        if (obstacle := self._obstacle(seat)) is not None:
-            self._hindered[seat] = None
+        if (obstacle := self._obstacles.of(seat)) is not None:
             self._ledger.check(need, host)
             return Waits(obstacle)
         jobs = self._placed() + len(self._jobs)
@@ -318,17 +319,3 @@ class JobQueue(Generic[S]):
             self._ledger.told(seat.host.id, capacity)
         if gpus is not None:
             self._ledger.read(seat.host.id, self, gpus)
-
-    def _obstacle(self, seat: S) -> str | None:
-        """Return why no job can start on the seat now, or None.
-
-        If no event will report the end of this reason, set a timer that asks again.
-        """
-        obstacle = seat.passing_obstacle()
-        if obstacle is not None and self._look is None:
-            self._look = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
-        return obstacle or seat.obstacle()
-
-    def _look_again(self) -> None:
-        self._look = None
-        self.reasons_changed()
