@@ -282,6 +282,7 @@ def check_growth(reading: Reading, fields: Mapping[str, Any], service: Service |
                 "memory that grows is the same for all training services: give trialMemorySize only at the "
                 "top level",
             )
+            del part.overrides["trialMemorySize"]
 
 
 def check_keys(reading: Reading, service: Service | None) -> None:

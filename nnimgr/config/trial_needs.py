@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from random import Random
@@ -9,18 +10,19 @@ from typing import Any
 
 from nnimgr import search_space as spaces
 from nnimgr.config.document import KeyPath
-from nnimgr.config.model import ExperimentConfig
+from nnimgr.config.model import ExperimentConfig, Member
 from nnimgr.config.parameter_sets import initial_sets, is_batch
 from nnimgr.config.parsing import Reading
 from nnimgr.config.problems import ConfigError
 from nnimgr.constraints import Constraints
 from nnimgr.expressions import ExpressionError, Names, names_of
 from nnimgr.needs import FIELDS, NeedExpression, ParameterMissing, is_expression
-from training_services.base import memory_text
+from training_services.base import JobRejected, TrialJobSpec, memory_text
+from training_services.placement.needs import Wants
 from training_services.platform import describe
 from trial_keeper.machine.capacity import capacity
 
-__all__ = ["check_needs", "refuse_needs", "sample_sets"]
+__all__ = ["check_needs", "refuse_needs", "sample_sets", "sample_wants"]
 
 _SETS = 200
 _DRAWS = 2_000  # most sets that are drawn to find _SETS sets that meet the constraints
@@ -68,6 +70,21 @@ def sample_sets(config: ExperimentConfig) -> Sequence[Any]:
         space, rng = spaces.parse(config.search_space), Random(0)
         drawn = (spaces.sample(space, rng) for _ in range(_DRAWS))
     return [*initial_sets(config, 0), *islice(filter(constraints.feasible, drawn), _SETS)]
+
+
+def sample_wants(member: Member) -> Wants:
+    """Return what a trial needs; if that differs from trial to trial: what a trial of a sample set needs."""
+    wants = Wants(member.job_gpu_number, member.job_cpu_number, member.job_memory_size)
+    if member.own_needs is None:
+        return wants
+    try:
+        parameters = json.dumps(sample_sets(member.config)[0])
+        job = TrialJobSpec(
+            id="", trial_id="", attempt=1, sequence=0, parameter_text=f'{{"parameters": {parameters}}}'
+        )
+        return wants._replace(own=member.own_needs).of_job(job)
+    except (spaces.SearchSpaceError, JobRejected):
+        return wants
 
 
 def _check_values(

@@ -16,7 +16,9 @@ from training_services.base import (
     JobEvent,
     JobLost,
     JobPlaced,
+    JobRejected,
     JobWaiting,
+    OwnNeeds,
     Place,
     TrialJobSpec,
 )
@@ -259,3 +261,22 @@ def test_events_are_told_in_one_word_each() -> None:
     rig.queue.reasons_changed()
     rig.speak(rig.asked[0])
     assert kinds(rig.put) == ["JobWaiting", "JobPlaced"]
+
+
+def test_a_pod_gets_what_its_own_job_needs() -> None:
+    def memory(job: TrialJobSpec) -> int:
+        if job.trial_id == "wrong":
+            raise JobRejected("trialMemorySize is not valid")
+        return 512 if job.trial_id == "aaaa1" else 1024
+
+    rig = Rig(shared=False)
+    rig.wants = Wants(1, None, None, OwnNeeds(memory=memory))
+    rig.submit("aaaa1")
+    rig.submit("bbbb2")
+    pods = ("exp-aaaa1-1", "exp-bbbb2-1")
+    assert [rig.queue.wants(pod) for pod in pods] == [Wants(1, None, 512), Wants(1, None, 1024)]
+    with pytest.raises(JobRejected, match="trialMemorySize is not valid"):
+        rig.submit("wrong")
+    assert len(rig.asked) == 2
+    rig.come(pods[0])  # as after a restart of the server, which submits the job again
+    assert rig.queue.wants(pods[0]) == Wants(1, None, 512)
