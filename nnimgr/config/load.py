@@ -30,6 +30,7 @@ from nnimgr.config.service import (
     check_gpus,
     check_growth,
     check_keys,
+    check_priority,
     read_service,
 )
 from nnimgr.config.shared_storage import check_shared_storage
@@ -101,6 +102,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     check_keys(reading, service)
     check_capacity(reading, config)
     check_checkpoints(reading, config)
+    check_priority(reading, config)
     check_shared_storage(reading, config)
     _check_algorithms(reading, fields)
     check_goals(reading, fields)
@@ -109,8 +111,10 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     custom = _is_custom(tuner)
     feasible = None
     if config is not None and (valid or custom):
+        before = len(reading.problems)
         feasible = check_sets(reading, config, custom=custom, space_is_valid=valid)
-        check_needs(reading, config, space_is_valid=valid)
+        if len(reading.problems) == before:
+            check_needs(reading, config, space_is_valid=valid)
     if config is not None:
         warn_of_goal(reading, config)
     if reading.problems or config is None:
@@ -152,14 +156,17 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     check_keys(reading, service)
     check_capacity(reading, config)
     check_checkpoints(reading, config)
+    check_priority(reading, config)
     check_shared_storage(reading, config)
     _check_algorithms(reading, fields, interpreter=interpreter)
     check_goals(reading, fields)
     valid = _SearchSpace(value=config.search_space).check(reading, fields["tuner"], interpreter=interpreter)
     custom = _is_custom(fields["tuner"], interpreter=interpreter)
     if valid or custom:
+        before = len(reading.problems)
         check_sets(reading, config, custom=custom, space_is_valid=valid)
-        check_needs(reading, config, space_is_valid=valid)
+        if len(reading.problems) == before:
+            check_needs(reading, config, space_is_valid=valid)
     warn_of_goal(reading, config)
     if reading.problems:
         raise ConfigError(reading.problems)

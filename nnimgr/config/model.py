@@ -96,12 +96,11 @@ def _command(value: str) -> str:
     return value
 
 
-MOST_PRIORITY = 1000
 Command = Annotated[str, AfterValidator(_command)]
 _Whole = Annotated[int, BeforeValidator(whole)]
 _Natural = Annotated[int, BeforeValidator(whole), Field(ge=0)]
 _FailureValue = Annotated[float | dict[str, float], PlainValidator(_failure_value)]
-_Priority = Annotated[int, BeforeValidator(whole), Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
+_Priority = Annotated[int, BeforeValidator(whole), Field(ge=-1000, le=1000)]
 _FailFast = Annotated[int, BeforeValidator(_fail_fast), Field(ge=0)]
 _Gpus = Annotated[list[int], PlainValidator(parse_gpu_indices)]
 

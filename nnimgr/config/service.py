@@ -39,6 +39,7 @@ __all__ = [
     "check_gpus",
     "check_growth",
     "check_keys",
+    "check_priority",
     "read_service",
 ]
 
@@ -306,6 +307,18 @@ def check_checkpoints(reading: Reading, config: ExperimentConfig | None) -> None
         f"trials of {tuner.name} continue from checkpoints of earlier trials, but those on the platform "
         f'"{config.platform}" do not share a disk: give classArgs.{tuner.directory}, the path of a directory '
         "that all machines have mounted",
+    )
+
+
+def check_priority(reading: Reading, config: ExperimentConfig | None) -> None:
+    """Warn of a priority that has no effect, because the platform itself decides which trial is next."""
+    from training_services import registry
+
+    if config is None or not config.priority or registry.hosts_class(config.members[0].platform) is not None:
+        return
+    instead = "; give priorityClass instead" if config.platform == "kubernetes" else ""
+    reading.warn(
+        ("priority",), f'no effect: the platform "{config.platform}" has a queue of its own{instead}'
     )
 
 

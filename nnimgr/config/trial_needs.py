@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from random import Random
 from typing import Any
 
 from nnimgr import search_space as spaces
 from nnimgr.config.document import KeyPath
+from nnimgr.config.feasibility import names_in, options
 from nnimgr.config.model import ExperimentConfig, Member
 from nnimgr.config.parameter_sets import initial_sets, is_batch
 from nnimgr.config.parsing import Reading
 from nnimgr.config.problems import ConfigError
 from nnimgr.constraints import Constraints
-from nnimgr.expressions import ExpressionError, Names, names_of
+from nnimgr.expressions import ExpressionError
 from nnimgr.needs import FIELDS, NeedExpression, ParameterMissing, is_expression
 from training_services.base import JobRejected, TrialJobSpec, memory_text
 from training_services.placement.needs import Wants
@@ -38,7 +39,7 @@ def check_needs(reading: Reading, config: ExperimentConfig, *, space_is_valid: b
     if not expressions or not space_is_valid:
         return
     added, sets = _added(config), sample_sets(config)
-    names = {**_names(config), **{name: {} for name in added}}
+    names = {**names_in(config.search_space, batch=is_batch(config)), **{name: {} for name in added}}
     for path, field, text in expressions:
         try:
             expression = NeedExpression(field, text, names)
@@ -64,8 +65,7 @@ def sample_sets(config: ExperimentConfig) -> Sequence[Any]:
     """Return the initial parameter sets, and sets drawn from the search space, always the same ones."""
     constraints = Constraints(config.search_space_constraints or ())
     if is_batch(config):
-        (spec,) = config.search_space.values()
-        drawn: Iterator[Any] = iter(spec["_value"])
+        drawn: Iterator[Any] = iter(options(config.search_space))
     else:
         space, rng = spaces.parse(config.search_space), Random(0)
         drawn = (spaces.sample(space, rng) for _ in range(_DRAWS))
@@ -83,7 +83,7 @@ def sample_wants(member: Member) -> Wants:
             id="", trial_id="", attempt=1, sequence=0, parameter_text=f'{{"parameters": {parameters}}}'
         )
         return wants._replace(own=member.own_needs).of_job(job)
-    except (spaces.SearchSpaceError, JobRejected):
+    except (spaces.SearchSpaceError, IndexError, JobRejected):
         return wants
 
 
@@ -137,14 +137,6 @@ def _expressions(config: ExperimentConfig) -> Iterator[tuple[KeyPath, str, str]]
             else:
                 top[field] = value
     yield from (((field,), field, value) for field, value in top.items())
-
-
-def _names(config: ExperimentConfig) -> Names:
-    if not is_batch(config):
-        return names_of(spaces.parse(config.search_space))
-    (spec,) = config.search_space.values()
-    options = [option for option in spec["_value"] if isinstance(option, Mapping)]
-    return {str(key): None for option in options for key in option}
 
 
 def _added(config: ExperimentConfig) -> Sequence[str]:

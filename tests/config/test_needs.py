@@ -186,3 +186,32 @@ def test_a_priority_can_be_changed(tmp_path: Path) -> None:
     assert apply_update(found, "priority", value=None).priority is None
     with pytest.raises(ConfigError, match="must be at most 1000"):
         apply_update(found, "priority", value=2000)
+
+
+def test_a_priority_without_effect_is_a_warning(tmp_path: Path) -> None:
+    text = GOAL + SPACE + RANDOM + "priority: 1\n" + PODS % ""
+    (tmp_path / "exp.yml").write_text(text)
+    (warning,) = load_config(tmp_path / "exp.yml", environ={"HOME": str(tmp_path)}).warnings
+    assert str(warning).endswith(
+        'priority: no effect: the platform "kubernetes" has a queue of its own; give priorityClass instead'
+    )
+
+
+def test_errors_in_constraints_come_first(tmp_path: Path) -> None:
+    text = 'trialGpuNumber: "{{ layrs }}"\nsearchSpaceConstraints: ["layrs > 1"]\n'
+    (found,) = faults(tmp_path, text)
+    assert "searchSpaceConstraints[0]" in found
+
+
+def test_sets_of_batch(tmp_path: Path) -> None:
+    space = "searchSpace: {s: {_type: choice, _value: [{gpus: 1}, {gpus: 3, more: 2}]}}\n"
+    (tmp_path / "exp.yml").write_text(
+        GOAL
+        + space
+        + SPACE.partition("trialCommand")[1]
+        + SPACE.partition("trialCommand")[2]
+        + 'tuner: {name: Batch}\ntrialGpuNumber: "{{ gpus - 2 }}"\n'
+        + LOCAL
+    )
+    with pytest.raises(ConfigError, match="has no valid value for gpus = 1: must be at least 0, not -1"):
+        load_config(tmp_path / "exp.yml", environ={"HOME": str(tmp_path)})
