@@ -244,7 +244,7 @@ class JobQueue(Generic[S]):
 
     def _leave_to_others(self) -> None:
         """Free the resources reserved on seats where no job can start now because of an obstacle."""
-        for seat in self._obstacles.take():
+        for seat in self._obstacles.take_hindered():
             self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
 
     def _try(self, job: WaitingJob[S]) -> JobPlaced | Waits:
@@ -275,7 +275,7 @@ class JobQueue(Generic[S]):
         seat = self._seat(keeper_id)
         if seat is None:
             return Waits("waits for the machine that has the trial's checkpoint")
-        if (obstacle := self._obstacles.of(seat)) is not None:
+        if (obstacle := self._obstacles.find(seat)) is not None:
             return Waits(f"{obstacle}; {seat.host.name} has the trial's checkpoint")
         wants = seat.wants.of_job(job)
         need = wants.need(self._experiment_id, job.id, line=keeper_id, arrival=-1)
@@ -293,7 +293,7 @@ class JobQueue(Generic[S]):
         line, host = job.line, seat.host
         wants = line.wants_at(seat)
         need = wants.need(self._experiment_id, job.spec.id, line=line.number, arrival=job.arrival)
-        if (obstacle := self._obstacles.of(seat)) is not None:
+        if (obstacle := self._obstacles.find(seat)) is not None:
             self._ledger.check(need, host)
             return Waits(obstacle)
         jobs = self._placed() + len(self._jobs)
