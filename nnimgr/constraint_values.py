@@ -30,7 +30,7 @@ _MANY = 100  # most arguments of a function that takes any number of arguments
 
 
 class Absent(Exception):
-    """Error: a parameter in the constraint does not exist in the parameter set."""
+    """Error: a parameter in the constraint does not exist in the parameter set. The message is its name."""
 
 
 class Fault(Exception):
@@ -74,7 +74,7 @@ def _power(x: float, y: float) -> Any:
 
 def item_of(held: Any, at: Any) -> Any:
     if isinstance(held, Mapping) and at not in held:
-        raise Absent
+        raise Absent(shown(at))
     if not isinstance(held, list | tuple | Mapping):
         raise Fault(f"{shown(held)} is not a list")
     if isinstance(held, list | tuple) and (isinstance(at, bool) or not isinstance(at, int)):

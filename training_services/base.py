@@ -14,7 +14,7 @@ Exceptions::
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -88,6 +88,7 @@ __all__ = [
     "MachineStatus",
     "MetricReported",
     "Origin",
+    "OwnNeeds",
     "ParametersWanted",
     "Place",
     "SILENT_AFTER",
@@ -100,11 +101,17 @@ __all__ = [
     "TrialJobDetail",
     "TrialJobSpec",
     "UpdateOrdered",
+    "memory_text",
     "never_started",
 ]
 
 SILENT_AFTER = timedelta(seconds=30)
 TRIAL_GRACE = timedelta(seconds=5)  # time between SIGTERM and SIGKILL when a trial is stopped
+
+
+def memory_text(mib: float) -> str:
+    """Return an amount of memory as text for a sentence."""
+    return f"{mib / 1024:.4g} GB" if mib >= 1024 else f"{mib:g} MB"
 
 
 class ServiceError(Exception):
@@ -162,6 +169,19 @@ class TrialJobSpec:
     recorded: int = 0
     started: bool = False
     origin: Origin | None = None  # None: the attempt starts from the beginning
+    memory_retries: int = 0  # number of earlier attempts after which the trial got more memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnNeeds:
+    """Functions for the needs of a job that are not the same for all jobs. None: all jobs need the same.
+
+    Each function depends on nothing but the job, and raises JobRejected if the job's need is not valid.
+    """
+
+    gpus: Callable[[TrialJobSpec], float] | None = None
+    cpus: Callable[[TrialJobSpec], float] | None = None
+    memory: Callable[[TrialJobSpec], int] | None = None  # MiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +307,8 @@ class SharedFolder:
 class ExperimentContext:
     """Description of the experiment for which a training service runs jobs.
 
-    ``environ`` is the creator's environment and may contain secrets: never log it.
+    ``environ`` is the creator's environment and may contain secrets: never log it. ``own_needs``: needs that
+    differ from job to job, whose ``trial_`` fields are None. ``Wants`` combines both.
     """
 
     experiment_id: str
@@ -305,6 +326,8 @@ class ExperimentContext:
     trial_cpu_number: float | None = None  # subtracted from the machine's CPUs; None: not counted
     trial_memory_size: int | None = None  # MiB, subtracted from the machine's memory; None: not counted
     shared_folder: SharedFolder | None = None
+    own_needs: OwnNeeds | None = None
+    priority: int = 0  # jobs of an experiment with a higher priority get free resources first
 
 
 class TrainingService(abc.ABC):
@@ -358,6 +381,10 @@ class TrainingService(abc.ABC):
         which the job is asked to save its state. Return None if the job is unknown, has ended, or was stopped
         before.
         """
+
+    def prioritise(self, priority: int) -> None:
+        """Change the priority of the experiment's waiting jobs. A platform without priorities ignores it."""
+        return None
 
     @abc.abstractmethod
     def committed(self, facts: Sequence[JobEvent]) -> None:

@@ -213,6 +213,8 @@ def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[st
         ),
         ("Started", f"{when(profile['createdAt'])}, has run for {duration_text(profile['durationS'])}"),
     ]
+    if priority := config.get("priority"):
+        fields.insert(1, ("Priority", str(priority)))
     if rules := config.get("stopWhen"):
         fields.insert(1, ("Stops when", _rules_text(rules)))
     if profile["endedAt"] is not None:

@@ -40,12 +40,12 @@ def plan_job(config: ExperimentConfig, experiment_id: str, environ: Mapping[str,
 
 
 async def _plan(config: ExperimentConfig, experiment_id: str, environ: Mapping[str, str]) -> PlannedJob:
+    from nnimgr.config.trial_needs import sample_wants
     from nnimgr.rules.state import job_id_of, trial_id_of
     from training_services.base import TRIAL_GRACE
     from training_services.kubernetes.client import Cluster
     from training_services.kubernetes.config import KubernetesConfig
     from training_services.kubernetes.preview import first_job, usual_namespace, verdict
-    from training_services.placement.needs import Wants
 
     (member,) = config.members
     service = member.service
@@ -56,7 +56,7 @@ async def _plan(config: ExperimentConfig, experiment_id: str, environ: Mapping[s
             service,
             job_id_of(experiment_id, trial_id_of(experiment_id, 0), 1),
             namespace=service.namespace or await usual_namespace(cluster),
-            wants=Wants(member.job_gpu_number, member.job_cpu_number, member.job_memory_size),
+            wants=sample_wants(member),
             grace=TRIAL_GRACE,
         )
         accepted, sentence = await verdict(cluster, experiment_id, manifest)

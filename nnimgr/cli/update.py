@@ -25,6 +25,7 @@ __all__ = [
     "constraints",
     "duration",
     "located",
+    "priority",
     "read_file",
     "read_plain",
     "searchspace",
@@ -77,6 +78,18 @@ def trialnum(args: argparse.Namespace, terminal: Terminal) -> int:
     """Change the maximum number of trials. A finished experiment continues if the number is larger."""
     count = _whole(args.value, most=_MOST_TRIALS)
     return _update(args, terminal, {"maxTrialNumber": count}, title="trialnum")
+
+
+def priority(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Change the priority with which the experiment's trials get free machines."""
+    text: str = args.value
+    try:
+        number = int(text)
+    except ValueError as error:
+        raise ClientError(
+            f"The value must be a whole number, not {text!r}.", mend="{prog} --value 10"
+        ) from error
+    return _update(args, terminal, {"priority": number}, title="priority")
 
 
 def stopwhen(args: argparse.Namespace, terminal: Terminal) -> int:

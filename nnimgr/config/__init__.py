@@ -10,6 +10,7 @@ from nnimgr.config.model import AlgorithmConfig, ExperimentConfig, LogLevel
 from nnimgr.config.parameter_sets import check_constraints, check_feasibility, feasible_share, initial_sets
 from nnimgr.config.problems import ConfigError, Problem
 from nnimgr.config.references import ReferenceUnresolved, resolve_secrets
+from nnimgr.config.trial_needs import refuse_needs
 from nnimgr.config.update import UPDATABLE, apply_update, apply_updates
 
 __all__ = [
@@ -31,5 +32,6 @@ __all__ = [
     "load_config",
     "load_text",
     "read_canonical",
+    "refuse_needs",
     "resolve_secrets",
 ]

@@ -11,9 +11,10 @@ from random import Random
 from typing import Any
 
 from nnimgr import search_space as spaces
-from nnimgr.constraints import Constraint, ConstraintError, Constraints, Names, names_of
+from nnimgr.constraints import Constraint, Constraints
+from nnimgr.expressions import ExpressionError, Names, names_of
 
-__all__ = ["BadConstraint", "Feasibility", "constraints_on", "feasibility"]
+__all__ = ["BadConstraint", "Feasibility", "constraints_on", "feasibility", "names_in", "options"]
 
 _DRAWS = 10_000
 _ENOUGH = 1_000  # number of drawn sets that is enough if the share of feasible sets is clear
@@ -61,7 +62,7 @@ def constraints_on(space: Mapping[str, Any], constraints: Sequence[str], *, batc
 
     Raise BadConstraint or SearchSpaceError.
     """
-    names = _names(space, batch)
+    names = names_in(space, batch=batch)
     for index, text in enumerate(constraints):
         _read(index, text, names)
     return Constraints(constraints, names)
@@ -78,11 +79,11 @@ def feasibility(space: Mapping[str, Any], constraints: Sequence[str], *, batch: 
 @lru_cache(maxsize=256)
 def _feasibility(space_text: str, texts: tuple[str, ...], batch: bool) -> Feasibility:
     space = json.loads(space_text)
-    names = _names(space, batch)
+    names = names_in(space, batch=batch)
     constraints = [_read(index, text, names) for index, text in enumerate(texts)]
     trials = [_Trial(constraint) for constraint in constraints]
     feasible = drawn = 0
-    for parameters in _options(space) if batch else _drawn(spaces.parse(space)):
+    for parameters in options(space) if batch else _drawn(spaces.parse(space)):
         drawn += 1
         feasible += all([trial.meets(parameters) for trial in trials])
         if not batch and drawn % 250 == 0 and _is_certain(feasible, drawn):
@@ -94,20 +95,22 @@ def _feasibility(space_text: str, texts: tuple[str, ...], batch: bool) -> Feasib
     return found
 
 
-def _names(space: Mapping[str, Any], batch: bool) -> Names:
+def names_in(space: Mapping[str, Any], *, batch: bool) -> Names:
+    """Return the names that expressions may use in a search space. ``batch``: it is for the tuner Batch."""
     if not batch:
         return names_of(spaces.parse(space))
-    return {str(key): None for option in _options(space) if isinstance(option, Mapping) for key in option}
+    return {str(key): None for option in options(space) if isinstance(option, Mapping) for key in option}
 
 
 def _read(index: int, text: str, names: Names) -> Constraint:
     try:
         return Constraint(text, names)
-    except ConstraintError as error:
+    except ExpressionError as error:
         raise BadConstraint(index, str(error), nearest=error.nearest) from error
 
 
-def _options(space: Mapping[str, Any]) -> list[Any]:
+def options(space: Mapping[str, Any]) -> list[Any]:
+    """Return the parameter sets in a search space for the tuner Batch."""
     (spec,) = space.values()
     return list(spec["_value"])
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr, model_validator
 from pydantic.alias_generators import to_camel
 
-from nnimgr.config.model import CpuNumber, MemorySize
+from nnimgr.config.values import CpuNumber, MemorySize
 
 __all__ = ["FOREIGN_PLATFORMS", "ForeignPlatform"]
 

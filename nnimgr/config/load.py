@@ -12,6 +12,7 @@ from nnimgr.builtins import meant
 from nnimgr.config.document import Document, KeyPath, number_hint_at, read_document
 from nnimgr.config.feasibility import Feasibility
 from nnimgr.config.goals import check_goals, warn_of_goal
+from nnimgr.config.memory import GrowingMemory
 from nnimgr.config.model import (
     AlgorithmConfig,
     ExperimentConfig,
@@ -27,10 +28,13 @@ from nnimgr.config.service import (
     check_capacity,
     check_checkpoints,
     check_gpus,
+    check_growth,
     check_keys,
+    check_priority,
     read_service,
 )
 from nnimgr.config.shared_storage import check_shared_storage
+from nnimgr.config.trial_needs import check_needs
 from nnimgr.config.v1 import convert, is_v1
 from nnimgr.home import Home
 
@@ -98,6 +102,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     check_keys(reading, service)
     check_capacity(reading, config)
     check_checkpoints(reading, config)
+    check_priority(reading, config)
     check_shared_storage(reading, config)
     _check_algorithms(reading, fields)
     check_goals(reading, fields)
@@ -106,7 +111,10 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     custom = _is_custom(tuner)
     feasible = None
     if config is not None and (valid or custom):
+        before = len(reading.problems)
         feasible = check_sets(reading, config, custom=custom, space_is_valid=valid)
+        if len(reading.problems) == before:
+            check_needs(reading, config, space_is_valid=valid)
     if config is not None:
         warn_of_goal(reading, config)
     if reading.problems or config is None:
@@ -148,13 +156,17 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     check_keys(reading, service)
     check_capacity(reading, config)
     check_checkpoints(reading, config)
+    check_priority(reading, config)
     check_shared_storage(reading, config)
     _check_algorithms(reading, fields, interpreter=interpreter)
     check_goals(reading, fields)
     valid = _SearchSpace(value=config.search_space).check(reading, fields["tuner"], interpreter=interpreter)
     custom = _is_custom(fields["tuner"], interpreter=interpreter)
     if valid or custom:
+        before = len(reading.problems)
         check_sets(reading, config, custom=custom, space_is_valid=valid)
+        if len(reading.problems) == before:
+            check_needs(reading, config, space_is_valid=valid)
     warn_of_goal(reading, config)
     if reading.problems:
         raise ConfigError(reading.problems)
@@ -175,11 +187,16 @@ def _build(reading: Reading, fields: dict[str, Any], service: Service | None) ->
         arguments = _algorithm(fields, role).get("classArgs")
         if arguments is not None:
             fields[role]["classArgs"] = check_references(reading, arguments, (role, "classArgs"))
+    check_growth(reading, fields, service)
     for command in [] if service is None else service.commands:
         fields.setdefault("trialCommand", command)
     model, overrides = NO_SERVICE if service is None else service.model(fields)
+    memory = fields.get("trialMemorySize")
+    if isinstance(memory, Mapping):
+        memory = validate(reading, GrowingMemory, memory, ("trialMemorySize",))
     values = {
         **fields,
+        "trialMemorySize": memory,
         "searchSpace": fields.get("searchSpace", {}),
         "trainingService": model,
         "trainingServiceOverrides": overrides,

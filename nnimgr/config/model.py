@@ -27,12 +27,14 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from nnimgr.builtins import Builtin, built_in
+from nnimgr.config.memory import GrowingMemory, TrialMemory
 from nnimgr.config.notification import NotificationConfig
 from nnimgr.config.stop_when import StopWhenConfig
-from nnimgr.config.values import Duration, Positive, finite, whole
+from nnimgr.config.values import CpuNumber, Duration, GpuNumber, Positive, finite, whole
 from nnimgr.goal import is_stated, optimize_mode, stated_goal
+from nnimgr.needs import FIELDS, is_expression, own_needs
 from nnimgr.rules.facts import Limits, OnFailure
-from training_services.base import SILENT_AFTER
+from training_services.base import SILENT_AFTER, OwnNeeds
 from training_services.platform import describe
 from training_services.units import (
     parse_cpu_number,
@@ -47,15 +49,12 @@ __all__ = [
     "AlgorithmConfig",
     "Checkpoints",
     "Command",
-    "CpuNumber",
     "Duplicates",
     "ExperimentConfig",
-    "GpuNumber",
     "HybridConfig",
     "HybridMember",
     "LogLevel",
     "Member",
-    "MemorySize",
     "Retries",
     "plain_model",
     "platform_of",
@@ -79,13 +78,6 @@ class Duplicates(StrEnum):
     REPLICATE = "replicate"  # the set is run like any other set
 
 
-def _size(value: Any) -> str | int:
-    if isinstance(value, bool):
-        raise ValueError(f"{value!r} is not an amount of memory; write 512mb or 8gb")
-    parse_size(value)
-    return value  # type: ignore[no-any-return]
-
-
 def _failure_value(value: Any) -> float | dict[str, float]:
     if isinstance(value, Mapping):
         return {str(name): finite(number) for name, number in value.items()}
@@ -107,10 +99,8 @@ def _command(value: str) -> str:
 Command = Annotated[str, AfterValidator(_command)]
 _Whole = Annotated[int, BeforeValidator(whole)]
 _Natural = Annotated[int, BeforeValidator(whole), Field(ge=0)]
-GpuNumber = Annotated[int | float, PlainValidator(parse_gpu_number)]
-CpuNumber = Annotated[int | float, PlainValidator(parse_cpu_number)]
-MemorySize = Annotated[str | int, PlainValidator(_size)]  # the value stays in the user's notation
 _FailureValue = Annotated[float | dict[str, float], PlainValidator(_failure_value)]
+_Priority = Annotated[int, BeforeValidator(whole), Field(ge=-1000, le=1000)]
 _FailFast = Annotated[int, BeforeValidator(_fail_fast), Field(ge=0)]
 _Gpus = Annotated[list[int], PlainValidator(parse_gpu_indices)]
 
@@ -201,7 +191,8 @@ class ExperimentConfig(_Model):
     trial_concurrency: Annotated[Positive, Field(le=_MOST_AT_ONCE)]
     trial_gpu_number: GpuNumber | None = None
     trial_cpu_number: CpuNumber | None = None
-    trial_memory_size: MemorySize | None = None
+    trial_memory_size: TrialMemory | None = None
+    priority: _Priority | None = None
     max_experiment_duration: Duration | None = None
     max_trial_number: Positive | None = None
     max_trial_duration: Duration | None = None
@@ -310,6 +301,7 @@ class ExperimentConfig(_Model):
 
     def limits(self) -> Limits:
         """Return the limits on trials, retries and durations in the form that the core uses."""
+        memory = self.trial_memory_size
         retries, checkpoints = self.max_retries or Retries(), self.checkpoints or Checkpoints()
         return Limits(
             trial_concurrency=self.trial_concurrency,
@@ -321,6 +313,7 @@ class ExperimentConfig(_Model):
             max_lost_attempts=retries.infrastructure,
             max_failed_attempts=retries.user_error,
             max_memory_attempts=retries.out_of_memory,
+            memory_growth=memory.growth() if isinstance(memory, GrowingMemory) else None,
             max_preempted_attempts=retries.preempted,
             on_failure=self.on_failure or OnFailure.SKIP,
             failure_value=self.failure_value,
@@ -366,36 +359,47 @@ class Member:
 
     @property
     def job_command(self) -> str:
-        return str(self._said("trialCommand"))
+        return str(self.said("trialCommand"))
 
     @property
     def job_directory(self) -> Path:
-        return Path(self._said("trialCodeDirectory"))
+        return Path(self.said("trialCodeDirectory"))
 
     @property
     def job_gpu_number(self) -> int | float | None:
-        number = self._said("trialGpuNumber")
-        return None if number is None else parse_gpu_number(number)
+        """Number of GPUs that each trial gets; None if it is not given, or not the same for all trials."""
+        number = self.said("trialGpuNumber")
+        return None if number is None or is_expression(number) else parse_gpu_number(number)
 
     @property
     def job_cpu_number(self) -> float | None:
-        """Number of CPUs that each trial reserves on this training service."""
-        number = self._said("trialCpuNumber")
-        return None if number is None else parse_cpu_number(number)
+        """CPUs that each trial reserves; None if they are not given, or not the same for all trials."""
+        number = self.said("trialCpuNumber")
+        return None if number is None or is_expression(number) else parse_cpu_number(number)
 
     @property
     def job_memory_size(self) -> int | None:
-        """Memory in MiB that each trial reserves on this training service."""
-        size = self._said("trialMemorySize")
-        return None if size is None else parse_size(size)
+        """Memory in MiB that each trial reserves; None if it is not given, or not the same for all trials."""
+        size = self.said("trialMemorySize")
+        if size is None or is_expression(size) or isinstance(size, GrowingMemory):
+            return None
+        return parse_size(size)
+
+    @property
+    def own_needs(self) -> OwnNeeds | None:
+        """Needs that are not the same for all trials; None if there are none."""
+        values = {field: self.said(field) for field in FIELDS}
+        memory = values["trialMemorySize"]
+        return own_needs(values, memory.growth() if isinstance(memory, GrowingMemory) else None)
 
     @property
     def job_manager_ip(self) -> str | None:
         """Address at which this training service's keepers call the server."""
-        address: str | None = self._said("nniManagerIp")
+        address: str | None = self.said("nniManagerIp")
         return address
 
-    def _said(self, name: str) -> Any:
+    def said(self, name: str) -> Any:
+        """Return the value of a field that the top level has too."""
         return self.overrides.get(name, getattr(self.config, SHARED_FIELDS[name]))
 
     def canonical(self, shared: Mapping[str, Any]) -> dict[str, Any]:

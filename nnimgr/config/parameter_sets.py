@@ -11,7 +11,8 @@ from nnimgr.config.feasibility import BadConstraint, Feasibility, constraints_on
 from nnimgr.config.model import ExperimentConfig
 from nnimgr.config.parsing import Reading
 from nnimgr.config.problems import ConfigError, Problem, dotted
-from nnimgr.constraints import ConstraintError, Constraints
+from nnimgr.constraints import Constraints
+from nnimgr.expressions import ExpressionError
 
 __all__ = [
     "check_constraints",
@@ -20,6 +21,7 @@ __all__ = [
     "feasibility_of",
     "feasible_share",
     "initial_sets",
+    "is_batch",
 ]
 
 _CONSTRAINTS, _INITIAL = "searchSpaceConstraints", "initialParameters"
@@ -58,7 +60,7 @@ def check_constraints(config: ExperimentConfig) -> None:
     try:
         try:
             texts = config.search_space_constraints or ()
-            constraints_on(config.search_space, texts, batch=_is_batch(config))
+            constraints_on(config.search_space, texts, batch=is_batch(config))
         except spaces.SearchSpaceError:
             _check_apart(config)
     except BadConstraint as error:
@@ -84,7 +86,7 @@ def feasibility_of(config: ExperimentConfig) -> Feasibility | None:
     if not config.search_space_constraints:
         return None
     try:
-        return feasibility(config.search_space, config.search_space_constraints, batch=_is_batch(config))
+        return feasibility(config.search_space, config.search_space_constraints, batch=is_batch(config))
     except spaces.SearchSpaceError:
         return None
 
@@ -109,7 +111,7 @@ def _check_apart(config: ExperimentConfig) -> None:
     for index, text in enumerate(config.search_space_constraints or ()):
         try:
             Constraints([text])
-        except ConstraintError as error:
+        except ExpressionError as error:
             raise BadConstraint(index, str(error), nearest=error.nearest) from error
 
 
@@ -151,7 +153,7 @@ def _of_the_space(config: ExperimentConfig, parameters: Mapping[str, Any]) -> di
     return {name: value for name, value in parameters.items() if name not in added}
 
 
-def _is_batch(config: ExperimentConfig) -> bool:
+def is_batch(config: ExperimentConfig) -> bool:
     """Return whether the search space is a list of whole parameter sets, as for the tuner Batch."""
     tuner = config.tuner.builtin("tuner")
     return tuner is not None and tuner.name == "Batch"
@@ -172,7 +174,7 @@ def _fill(
 
 
 def _check_initial(reading: Reading, config: ExperimentConfig, *, custom: bool) -> None:
-    if _is_batch(config):
+    if is_batch(config):
         reading.fault(
             (_INITIAL,), "the tuner Batch only runs sets of its search space: put initial sets there"
         )

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nnimgr.config.memory import GrowingMemory
 from nnimgr.config.model import ExperimentConfig, Member
+from nnimgr.needs import is_expression
 from nnimgr.search_space import Choice, Nested, Numeric, ParameterType, SearchSpaceError, Space, parse
 from training_services.base import ServiceUnavailable
 from training_services.platform import describe
@@ -20,6 +22,8 @@ __all__ = ["MemberPreview", "Preview", "parameter_sets", "preview"]
 class MemberPreview:
     """Preview of one training service. ``gpus``, ``cpus``, ``memory`` (MiB): per trial; None if not given.
 
+    Needs that differ from trial to trial are texts: the expression, or how the memory grows.
+
     ``code_files`` and ``code_size`` (bytes): the trial code that is copied to other machines. They are None
     if trials run in the code directory itself, or if ``trouble`` says what is wrong with the code.
     """
@@ -28,9 +32,9 @@ class MemberPreview:
     command: str
     code_directory: Path
     machines: tuple[str, ...]
-    gpus: float | None
-    cpus: float | None
-    memory: int | None
+    gpus: float | str | None
+    cpus: float | str | None
+    memory: int | str | None
     code_files: int | None = None
     code_size: int | None = None
     trouble: str | None = None
@@ -95,6 +99,14 @@ def _type_of(spec: Any) -> str:
     return str(spec.get("_type", "")) if isinstance(spec, Mapping) else ""
 
 
+def _varying(member: Member, field: str) -> str | None:
+    """Return how a need differs from trial to trial, as a text; None if it is the same for all trials."""
+    value = member.said(field)
+    if isinstance(value, GrowingMemory):
+        return f"{value.start}, {value.factor:g} times as much after a lack of memory, up to {value.limit}"
+    return value if is_expression(value) else None
+
+
 def _member(member: Member) -> MemberPreview:
     files, size, trouble = None, None, None
     if describe(member.service).sends_code():
@@ -109,9 +121,9 @@ def _member(member: Member) -> MemberPreview:
         command=member.job_command,
         code_directory=member.job_directory,
         machines=describe(member.service).places(),
-        gpus=member.job_gpu_number,
-        cpus=member.job_cpu_number,
-        memory=member.job_memory_size,
+        gpus=_varying(member, "trialGpuNumber") or member.job_gpu_number,
+        cpus=_varying(member, "trialCpuNumber") or member.job_cpu_number,
+        memory=_varying(member, "trialMemorySize") or member.job_memory_size,
         code_files=files,
         code_size=size,
         trouble=trouble,

@@ -13,20 +13,19 @@ from pydantic.alias_generators import to_camel
 from nnimgr.builtins import meant
 from nnimgr.config.document import KeyPath
 from nnimgr.config.foreign import FOREIGN_PLATFORMS, ForeignPlatform
+from nnimgr.config.memory import GrowingMemory, TrialMemory
 from nnimgr.config.model import (
     SHARED_FIELDS,
     Command,
-    CpuNumber,
     ExperimentConfig,
-    GpuNumber,
     HybridConfig,
     HybridMember,
     Member,
-    MemorySize,
 )
 from nnimgr.config.parsing import Reading, match_key, parse, validate
 from nnimgr.config.path_checks import file_fault
 from nnimgr.config.problems import nearest
+from nnimgr.config.values import CpuNumber, GpuNumber
 from training_services.placement.needs import memory_text
 from training_services.platform import PlatformConfig, describe
 from trial_keeper.machine.capacity import capacity
@@ -38,7 +37,9 @@ __all__ = [
     "check_capacity",
     "check_checkpoints",
     "check_gpus",
+    "check_growth",
     "check_keys",
+    "check_priority",
     "read_service",
 ]
 
@@ -55,7 +56,7 @@ class _Shared(BaseModel):
     trial_code_directory: Path | None = None
     trial_gpu_number: GpuNumber | None = None
     trial_cpu_number: CpuNumber | None = None
-    trial_memory_size: MemorySize | None = None
+    trial_memory_size: TrialMemory | None = None
     nni_manager_ip: str | None = None
     debug: bool | None = None
 
@@ -258,7 +259,10 @@ def _check_member(reading: Reading, member: Member, at: KeyPath) -> None:
     from training_services import registry
     from training_services.placement.needs import Wants
 
-    wants = Wants(member.job_gpu_number, member.job_cpu_number, member.job_memory_size)
+    own = member.own_needs
+    # If the number of GPUs is an expression, check the fields that depend on GPUs as for one GPU.
+    gpus = 1 if own is not None and own.gpus is not None else member.job_gpu_number
+    wants = Wants(gpus, member.job_cpu_number, member.job_memory_size, own)
     for path, sentence, shared, harmless in registry.faults(member.platform, member.service, wants):
         above = shared and path[0] in SHARED_FIELDS and path[0] not in member.overrides
         where = path if above else (*at, *path)
@@ -266,6 +270,20 @@ def _check_member(reading: Reading, member: Member, at: KeyPath) -> None:
             reading.warn(where, sentence)
         else:
             reading.fault(where, sentence)
+
+
+def check_growth(reading: Reading, fields: Mapping[str, Any], service: Service | None) -> None:
+    """Report memory of training services that does not fit together with memory that grows."""
+    top = fields.get("trialMemorySize")
+    for at, part in [] if service is None else service.places():
+        own = part.overrides.get("trialMemorySize")
+        if own is not None and own != top and (isinstance(own, Mapping) or isinstance(top, Mapping)):
+            reading.fault(
+                (*at, "trialMemorySize"),
+                "memory that grows is the same for all training services: give trialMemorySize only at the "
+                "top level",
+            )
+            del part.overrides["trialMemorySize"]
 
 
 def check_keys(reading: Reading, service: Service | None) -> None:
@@ -292,6 +310,18 @@ def check_checkpoints(reading: Reading, config: ExperimentConfig | None) -> None
     )
 
 
+def check_priority(reading: Reading, config: ExperimentConfig | None) -> None:
+    """Warn of a priority that has no effect, because the platform itself decides which trial is next."""
+    from training_services import registry
+
+    if config is None or not config.priority or registry.hosts_class(config.members[0].platform) is not None:
+        return
+    instead = "; give priorityClass instead" if config.platform == "kubernetes" else ""
+    reading.warn(
+        ("priority",), f'no effect: the platform "{config.platform}" has a queue of its own{instead}'
+    )
+
+
 def check_capacity(reading: Reading, config: ExperimentConfig | None) -> None:
     """Report trials that need more CPUs or memory than this machine has, if it is the only machine."""
     if config is None or not all(describe(member.service).beside_server for member in config.members):
@@ -299,9 +329,12 @@ def check_capacity(reading: Reading, config: ExperimentConfig | None) -> None:
     here = capacity("/")
     for member in config.members:
         cpus, memory = member.job_cpu_number, member.job_memory_size
+        field: KeyPath = ("trialMemorySize",)
+        if isinstance(growing := member.said("trialMemorySize"), GrowingMemory):
+            memory, field = growing.growth().limit, ("trialMemorySize", "limit")
         if cpus is not None and cpus > here["cpus"]:
             has = f"{here['cpus']:g}"
             reading.fault(("trialCpuNumber",), f"asks for {cpus:g} CPUs, but this machine has {has}")
         if memory is not None and memory > here["memory"]:
             has = memory_text(here["memory"])
-            reading.fault(("trialMemorySize",), f"asks for {memory_text(memory)}, but this machine has {has}")
+            reading.fault(field, f"asks for {memory_text(memory)}, but this machine has {has}")

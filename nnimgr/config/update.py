@@ -22,6 +22,7 @@ UPDATABLE = (
     "maxExperimentDuration",
     "maxTrialDuration",
     "stopWhen",
+    "priority",
     "searchSpace",
     "searchSpaceConstraints",
     "tuner",

@@ -7,9 +7,21 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from training_services.units import parse_duration
+from nnimgr.expressions import ExpressionError
+from nnimgr.needs import NeedExpression, is_expression
+from training_services.units import parse_cpu_number, parse_duration, parse_gpu_number, parse_size
 
-__all__ = ["Duration", "Positive", "finite", "whole"]
+__all__ = [
+    "ByteSize",
+    "CpuNumber",
+    "Duration",
+    "GpuNumber",
+    "MemorySize",
+    "Positive",
+    "finite",
+    "memory_size",
+    "whole",
+]
 
 
 def whole(value: Any) -> Any:
@@ -29,5 +41,44 @@ def _duration(value: Any) -> str | int:
     return value  # type: ignore[no-any-return]
 
 
+def _size(value: Any) -> str | int:
+    if isinstance(value, bool):
+        raise ValueError(f"{value!r} is not an amount of memory; write 512mb or 8gb")
+    parse_size(value)
+    return value  # type: ignore[no-any-return]
+
+
+def memory_size(value: Any) -> str | int:
+    """Return the value of ``trialMemorySize``: an amount of memory, or an expression."""
+    return value if _is_need("trialMemorySize", value) else _size(value)
+
+
+def _gpu_number(value: Any) -> int | float | str:
+    return value if _is_need("trialGpuNumber", value) else parse_gpu_number(value)
+
+
+def _cpu_number(value: Any) -> int | float | str:
+    return value if _is_need("trialCpuNumber", value) else parse_cpu_number(value)
+
+
+def _is_need(field: str, value: Any) -> bool:
+    """Return whether the value is an expression over a trial's parameters.
+
+    Raise ValueError if its syntax is wrong. Its names are checked with the search space.
+    """
+    if not is_expression(value):
+        return False
+    try:
+        NeedExpression(field, value)
+    except ExpressionError as error:
+        raise ValueError(f"the expression {error}") from error
+    return True
+
+
+# Amounts of memory stay in the user's notation. Those of trials may be expressions.
+ByteSize = Annotated[str | int, PlainValidator(_size)]
+MemorySize = Annotated[str | int, PlainValidator(memory_size)]
+GpuNumber = Annotated[int | float | str, PlainValidator(_gpu_number)]
+CpuNumber = Annotated[int | float | str, PlainValidator(_cpu_number)]
 Duration = Annotated[str | int, PlainValidator(_duration)]  # the value stays in the user's notation
 Positive = Annotated[int, BeforeValidator(whole), Field(gt=0)]

@@ -36,7 +36,7 @@ class Enforcement:
 
     ``obeyed``: the tuner follows both itself. ``duplicates``: skip, reuse, replicate or None.
     ``complain`` is called with one sentence when a tuner gives no acceptable set. The constructor raises
-    ConstraintError.
+    ExpressionError.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,6 +13,7 @@ __all__ = [
     "DrainReason",
     "ExperimentStatus",
     "Limits",
+    "MemoryGrowth",
     "MetricType",
     "OnFailure",
     "PausedBy",
@@ -175,6 +177,36 @@ class StopWhen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryGrowth:
+    """Rule: an attempt that ran out of memory is followed by one with ``factor`` times as much memory.
+
+    ``start``: MiB of the first attempt; ``limit``: most MiB of an attempt.
+    """
+
+    start: int
+    factor: float
+    limit: int
+
+    def after(self, retries: int) -> int:
+        """Return the MiB of the attempt after this number of retries for a lack of memory."""
+        memory = self.start
+        for _ in range(retries):
+            if memory >= self.limit:
+                break
+            memory = min(self.limit, math.ceil(memory * self.factor))
+        return memory
+
+    @property
+    def steps(self) -> int:
+        """Number of retries after which the memory no longer grows."""
+        memory, steps = self.start, 0
+        while memory < self.limit:
+            memory = min(self.limit, math.ceil(memory * self.factor))
+            steps += 1
+        return steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits from the configuration that the server enforces. None: unlimited."""
 
@@ -187,6 +219,7 @@ class Limits:
     multi_phase: bool = False
     max_failed_attempts: int = 0  # most new attempts of a trial after its command failed
     max_memory_attempts: int | None = None  # after it ran out of memory; None: as after any other failure
+    memory_growth: MemoryGrowth | None = None
     max_preempted_attempts: int | None = None  # after the platform took its host away
     on_failure: OnFailure = OnFailure.SKIP
     failure_value: float | Mapping[str, float] | None = None  # result for VALUE, or one per objective

@@ -11,7 +11,7 @@ from signal import Signals
 
 from nnimgr.objectives import DEFAULT, fault_of
 from nnimgr.rules import facts as f
-from nnimgr.rules.causes import LOSSES, counted_as, retries
+from nnimgr.rules.causes import LOSSES, counted_as, grows, retries
 from nnimgr.rules.checkpoints import borrows, continues_from, recovery_point, where_it_continues
 from nnimgr.rules.decisions import leg_lost
 from nnimgr.rules.experiment_status import time_is_up
@@ -22,6 +22,7 @@ from nnimgr.rules.state import (
     TrialState,
     next_attempt,
 )
+from training_services.base import memory_text
 
 REMOVED = "its machine was removed by force"
 SHOWN = 60  # most characters of a user's text that a sentence shows
@@ -128,15 +129,29 @@ def _exited(
     before, most = retries(state.limits, trial, cause)
     again = most is None or before < most
     if again and trial.target is None and not time_is_up(state, now):
+        reason += _memory_of_next(state, trial, cause)
         return _again(state, trial, reason, due_at=now + _pause(before), cause=cause)
     if again and trial.target is f.StopKind.PAUSE:
         why = f"{trial.target_reason}; its attempt failed meanwhile: {reason}"
         return _interrupted(state, trial, trial.target, why)
-    if before:
-        own = counted_as(state.limits, cause) is f.Cause.OUT_OF_MEMORY
+    growth = state.limits.memory_growth
+    if cause is f.Cause.OUT_OF_MEMORY and growth is not None and trial.memory_attempts:
+        most_memory = memory_text(growth.after(trial.memory_attempts))
+        times = trial.memory_attempts + trial.failed_attempts + 1
+        reason += f"; it was tried {times} times, the last time with {most_memory} of memory"
+    elif before:
+        own = counted_as(state.limits, trial, cause) is f.Cause.OUT_OF_MEMORY
         reason += f"; it {'ran out of memory' if own else 'has failed'} {before + 1} times"
     message, _, _ = (end.message or "").partition(":")  # only the type of an exception, not its details
     return _failed(state, trial, reason, cause, failure=f"{end.exit_code}/{end.signal}/{message}")
+
+
+def _memory_of_next(state: ExperimentState, trial: TrialState, cause: f.Cause) -> str:
+    """Return how much memory the next attempt gets, as a part of a reason; "" if it gets no more."""
+    growth = state.limits.memory_growth
+    if growth is None or not grows(state.limits, trial, cause):
+        return ""
+    return f"; its next attempt gets {memory_text(growth.after(trial.memory_attempts + 1))} of memory"
 
 
 def _failed(
@@ -255,7 +270,7 @@ def _again(
 
     ``cause``: cause of the previous attempt's failure or loss; None: the retry is not counted.
     """
-    counted = None if cause is None else counted_as(state.limits, cause)
+    counted = None if cause is None else counted_as(state.limits, trial, cause)
     point = recovery_point(state, trial)
     if trial.checkpoints or trial.origin is not None:
         reason += f"; {where_it_continues(trial, point)}"

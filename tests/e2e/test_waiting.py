@@ -14,7 +14,7 @@ from nnimgr.core.running import requests
 from tests.e2e.scene import Scene, eventually, scene
 from tests.gpus import ScriptedGpus
 from tests.rules import driver
-from training_services.placement.queue import FIRST
+from training_services.placement.lines import FIRST
 
 MANY = 10_000
 FEW = 100

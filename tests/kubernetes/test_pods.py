@@ -16,7 +16,9 @@ from training_services.base import (
     JobEvent,
     JobLost,
     JobPlaced,
+    JobRejected,
     JobWaiting,
+    OwnNeeds,
     Place,
     TrialJobSpec,
 )
@@ -25,6 +27,7 @@ from training_services.keepers.seat import KeeperSeat
 from training_services.kubernetes import pods
 from training_services.kubernetes.pod import COMING
 from training_services.kubernetes.pods import Acts, OwnPods, PodQueue, SharedPods
+from training_services.placement.needs import Wants
 
 GONE = HostGone("the pod was evicted from ash")
 BROKEN = HostGone("the image has no python3", Cause.USER_ERROR)
@@ -49,6 +52,10 @@ class _Seat:
         return None if self.spoken else "waits for its keeper"
 
 
+def job(trial_id: str) -> TrialJobSpec:
+    return TrialJobSpec(id=f"exp-{trial_id}-1", trial_id=trial_id, attempt=1, sequence=0, parameter_text="{}")
+
+
 class Rig:
     """A queue, and the pods that it has asked for."""
 
@@ -57,9 +64,10 @@ class Rig:
         self.asked: list[str] = []
         self.sent_away: list[str] = []
         self.trials: list[tuple[str, int] | None] = []
+        self.wants = Wants(None, None, None)
         self.seats: dict[str, _Seat] = {}
         self.news = asyncio.Event()
-        acts = Acts(self._start, self.put.extend, self._bring, self._send_away)
+        acts = Acts(self._start, self.put.extend, self._bring, self._send_away, self._wants)
         self.queue: PodQueue = (
             SharedPods(acts, "exp", idle=timedelta(milliseconds=1)) if shared else OwnPods(acts)
         )
@@ -68,6 +76,9 @@ class Rig:
         self.asked.append(keeper_id)
         self.trials.append(trial)
         self.news.set()
+
+    def _wants(self, job: TrialJobSpec | None) -> Wants:
+        return self.wants if job is None else self.wants.of_job(job)
 
     def _send_away(self, seat: KeeperSeat) -> None:
         self.sent_away.append(seat.id)
@@ -86,11 +97,7 @@ class Rig:
         )
 
     def submit(self, trial_id: str) -> JobPlaced | JobWaiting:
-        return self.queue.submit(
-            TrialJobSpec(
-                id=f"exp-{trial_id}-1", trial_id=trial_id, attempt=1, sequence=0, parameter_text="{}"
-            )
-        )
+        return self.queue.submit(job(trial_id))
 
     def come(self, keeper_id: str) -> KeeperSeat:
         """The pod is there, but has not called."""
@@ -238,7 +245,7 @@ def test_jobs_of_before_keep_their_pods() -> None:
     for shared in (False, True):
         rig = Rig(shared=shared)
         seat = rig.come("exp-aaaa1-1")
-        rig.queue.hold("exp-aaaa1-1", seat, ())
+        rig.queue.hold(job("aaaa1"), seat, ())
         rig.speak("exp-aaaa1-1")
         assert rig.placed() == [] and rig.queue.expects(seat)
 
@@ -254,3 +261,22 @@ def test_events_are_told_in_one_word_each() -> None:
     rig.queue.reasons_changed()
     rig.speak(rig.asked[0])
     assert kinds(rig.put) == ["JobWaiting", "JobPlaced"]
+
+
+def test_a_pod_gets_what_its_own_job_needs() -> None:
+    def memory(job: TrialJobSpec) -> int:
+        if job.trial_id == "wrong":
+            raise JobRejected("trialMemorySize is not valid")
+        return 512 if job.trial_id == "aaaa1" else 1024
+
+    rig = Rig(shared=False)
+    rig.wants = Wants(1, None, None, OwnNeeds(memory=memory))
+    rig.submit("aaaa1")
+    rig.submit("bbbb2")
+    pods = ("exp-aaaa1-1", "exp-bbbb2-1")
+    assert [rig.queue.wants(pod) for pod in pods] == [Wants(1, None, 512), Wants(1, None, 1024)]
+    with pytest.raises(JobRejected, match="trialMemorySize is not valid"):
+        rig.submit("wrong")
+    assert len(rig.asked) == 2
+    rig.come(pods[0])  # as after a restart of the server, which submits the job again
+    assert rig.queue.wants(pods[0]) == Wants(1, None, 512)

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from training_services.base import (
     JobWaiting,
     KeeperEnrolled,
     KeeperGone,
+    OwnNeeds,
 )
 from training_services.keepers.hub import KeeperHub
 from training_services.kubernetes import service
@@ -216,6 +218,23 @@ async def test_the_end_of_a_pod_has_a_cause(lab: Lab, status: dict[str, Any], ca
     failed = cause in (Cause.OUT_OF_MEMORY, Cause.TIMEOUT)
     end = await (lab.core.seen(JobEnded, job) if failed else lab.core.seen(JobLost, job))
     assert end.cause is cause
+
+
+async def test_a_pod_has_the_resources_of_its_own_trial(lab: Lab) -> None:
+    """Also if the server dies before the pod was created."""
+    own = OwnNeeds(memory=lambda job: 512 if job.trial_id == "aaaa1" else 1024)
+    lab.context = replace(lab.context, own_needs=own, trial_cpu_number=2)
+    await lab.open()
+    jobs = [lab.core.submit("aaaa1")]
+    await lab.made(jobs[0])
+    with lab.fake.hold("create", "jobs"):
+        jobs.append(lab.core.submit("bbbb2"))
+        await lab.core.close(detach=True)
+    await lab.open()
+    await lab.made(jobs[1])
+    for job, memory in zip(jobs, ("512Mi", "1024Mi"), strict=True):
+        (container,) = lab.fake.object("jobs", job)["spec"]["template"]["spec"]["containers"]
+        assert container["resources"]["limits"] == {"cpu": "2", "memory": memory}
 
 
 async def test_a_cluster_that_answers_late_holds_up_jobs_only(lab: Lab) -> None:

@@ -29,6 +29,10 @@ _VALIDATED = {  # function that validates a field -> the type as a user writes i
     "finite": "number",
     "_improvement": "number, at least 0",
     "_failure_value": "number, or mapping to numbers",
+    "_gpu_number": "number or expression",
+    "_cpu_number": "number or expression",
+    "memory_size": "memory or expression",
+    "_memory": "memory, expression or [GrowingMemory](#growingmemory)",
     "parse_gpu_number": "number",
     "parse_cpu_number": "number",
     "parse_gpu_indices": "list of whole numbers",
@@ -54,6 +58,8 @@ For an introduction see [Your first experiment](../tutorials/first-experiment.md
 
 - A *duration* is a whole number of seconds, or a number with `s`, `m`, `h` or `d`, such as `30m`.
 - *Memory* is a whole number of MB, or a number with `b`, `kb`, `mb`, `gb` or `tb`, such as `4gb`.
+- An *expression* is a text such as `"{{{{ 2 if layers > 8 else 1 }}}}"` over the trial's parameters. See
+  [resources.md](../how-to/resources.md#different-needs).
 - A relative *path* starts at the directory of the file.
 - A *secret text* may be a reference, `${{env:NAME}}` or `${{file:PATH}}`.
   See [remote.md](../how-to/remote.md#secrets).

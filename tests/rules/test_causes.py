@@ -120,6 +120,54 @@ def test_a_lack_of_memory_has_a_number_of_retries_of_its_own() -> None:
     assert end.cause is C.OUT_OF_MEMORY
 
 
+GROWTH = f.MemoryGrowth(start=4096, factor=2, limit=12288)
+
+
+def run_out(life: Life, attempt: int = 1) -> list[f.Fact]:
+    return life.end(0, None, attempt=attempt, signal=9, message=KILLED, cause=C.OUT_OF_MEMORY)
+
+
+def test_attempts_after_a_lack_of_memory_get_more_of_it() -> None:
+    life = life_of_one(memory_growth=GROWTH, max_failed_attempts=0)
+    attempt, told = 1, []
+    for memory in (8192, 12288):
+        fact = due(run_out(life, attempt))
+        assert (fact.cause, fact.failed, fact.lost) == (C.OUT_OF_MEMORY, False, False)
+        told.append(fact.reason.rpartition("; ")[2])
+        attempt = restart(life)
+        assert GROWTH.after(life.state.trials[life.trial(0)].memory_attempts) == memory
+    assert told == ["its next attempt gets 8 GB of memory", "its next attempt gets 12 GB of memory"]
+    assert refold(life.log) == life.state
+    run_out(life, attempt)
+    assert end_of(life).reason == (
+        f"was killed by signal 9 (SIGKILL): {KILLED}; it was tried 3 times, "
+        "the last time with 12 GB of memory"
+    )
+
+
+@pytest.mark.parametrize("limits", [{"max_memory_attempts": 1}, {"max_failed_attempts": 1}])
+def test_the_usual_retries_follow_when_the_memory_no_longer_grows(limits: dict[str, int]) -> None:
+    life = life_of_one(memory_growth=GROWTH, **limits)
+    run_out(life)
+    run_out(life, restart(life))
+    fact = due(run_out(life, restart(life)))
+    assert fact.reason == f"was killed by signal 9 (SIGKILL): {KILLED}"
+    attempt = restart(life)
+    trial = life.state.trials[life.trial(0)]
+    assert attempt == 4 and GROWTH.after(trial.memory_attempts) == 12288
+    run_out(life, attempt)
+    assert "it was tried 4 times, the last time with 12 GB of memory" in end_of(life).reason
+
+
+def test_other_failures_do_not_change_the_memory() -> None:
+    life = life_of_one(memory_growth=GROWTH, max_failed_attempts=1)
+    run_out(life)
+    fact = due(life.end(0, 1, attempt=restart(life)))
+    assert fact.reason == "exited with code 1" and fact.failed
+    restart(life)
+    assert life.state.trials[life.trial(0)].memory_attempts == 1
+
+
 def test_a_command_that_the_machine_has_stopped_is_retried_as_lost() -> None:
     life = life_of_one()
     fact = due(life.end(0, None, signal=15, message="the shim got SIGTERM", cause=C.INFRASTRUCTURE))

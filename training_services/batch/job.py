@@ -23,6 +23,7 @@ from training_services.base import (
 from training_services.batch.platform import BatchJob, BatchPlatform, answer_of
 from training_services.batch.script import NOTES, make_script
 from training_services.frames import read_frames
+from training_services.placement.needs import Wants
 from trial_keeper.attempt import frames
 
 __all__ = ["FollowedJob"]
@@ -77,7 +78,8 @@ class FollowedJob:
         if self.stop is None and not self.started:
             script = make_script(platform.context, spec, platform.folder, platform=platform.name)
             parts = platform.job_folder(spec.id)
-            order = BatchJob(spec.id, script, platform.folder.joinpath(*parts))
+            wants = Wants.of(platform.context).of_job(spec)
+            order = BatchJob(spec.id, script, platform.folder.joinpath(*parts), wants)
             try:
                 await self._insist(lambda: answer_of(platform, "submit", platform.submit(order)))
             except JobRejected as rejection:

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 from training_services.base import ExperimentContext, FileListing
 from training_services.keepers.host import attempt_folder
 from training_services.logs import folder_listing
+from training_services.placement.needs import Wants
 from trial_keeper.machine.untrusted_files import PlainFile
 
 __all__ = ["BatchJob", "BatchPlatform", "answer_of"]
@@ -28,12 +29,13 @@ class BatchJob(NamedTuple):
 
     The script creates ``directory``, works there, and runs the trial's command in the directory of the
     trial's code. ``id`` is the job's name on the platform. The script exports NNI's variables; the platform
-    provides the rest of the environment.
+    provides the rest of the environment. ``wants``: GPUs, CPUs and memory that the job needs.
     """
 
     id: str
     script: str
     directory: Path
+    wants: Wants
 
 
 class BatchPlatform(abc.ABC):

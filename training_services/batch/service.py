@@ -34,6 +34,7 @@ from training_services.batch.job import FollowedJob
 from training_services.batch.platform import BatchPlatform, answer_of
 from training_services.logs import check_log_name
 from training_services.outbox import Outbox
+from training_services.placement.needs import Wants
 
 __all__ = ["BatchService"]
 
@@ -95,6 +96,7 @@ class BatchService(TrainingService):
     def submit_trial_job(self, job: TrialJobSpec) -> JobPlaced | JobWaiting | None:
         if job.id in self._jobs:
             return None
+        Wants.of(self._platform.context).of_job(job)  # raises JobRejected if a need is not valid
         self._jobs[job.id] = FollowedJob(
             job, self._platform, put=self._outbox.put, insist=self._insist, acked=lambda: self._seq
         )

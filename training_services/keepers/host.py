@@ -80,7 +80,7 @@ class JobFiles:
 class KeeperHost(abc.ABC):
     """Machine on which a keeper of this experiment runs jobs. Each platform has a subclass.
 
-    ``wants``: needs of each job; None: the needs that the experiment gives. The platform calls ``changed``
+    ``wants``: needs of the jobs; None: the needs that the experiment gives. The platform calls ``changed``
     when ``obstacle`` has changed. ``passing``: the machine was created for certain jobs and is removed after
     them. No second keeper is ever started there, so the token in ``manager.json`` needs no number of the
     file's version, and the keeper does not count as silent before its first call. ``call_margin``: a healthy
@@ -244,7 +244,7 @@ def start_order(
         # Unset the server's own rank in a distributed job: NNI's SDK reports results of the first rank only.
         **dict.fromkeys(("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")),
     }
-    if gpus is not None and context.trial_gpu_number is not None:
+    if gpus is not None and Wants.of(context).of_job(job).gpus is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
     if gpus:
         environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # number GPUs as nvidia-smi does

@@ -27,7 +27,7 @@ def notices(seats: Iterable[KeeperSeat], ledger: HostLedger) -> Mapping[str, str
     for seat in seats:
         if (notice := seat.notice()) is not None:
             found[f"keeper {seat.id}"] = notice
-        if seat.wants.gpus:
+        if seat.wants.uses_gpus:
             trouble = ledger.trouble(seat.host)
             if trouble is not None:
                 found[f"gpus {seat.id}"] = trouble

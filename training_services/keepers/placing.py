@@ -51,7 +51,7 @@ class JobPlacing(Protocol):
     def withdraw(self, job_id: str) -> bool:
         """Remove a waiting job from the queue. Return False if the queue does not have the job."""
 
-    def hold(self, job_id: str, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
+    def hold(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
         """Record that the job was placed on the seat before the server's restart."""
 
     def release(self, job_id: str, seat: KeeperSeat) -> bool:

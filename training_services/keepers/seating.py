@@ -44,7 +44,7 @@ async def make_seat(
         db_id=known.db_id,
         m_epoch=known.m_epoch,
         backlog=backlog,
-        reads_gpus=bool((host.wants or Wants.of(context)).gpus),
+        reads_gpus=(host.wants or Wants.of(context)).uses_gpus,
         lease=context.lease,
         restored=known.restored,
         verdict=host.verdict,

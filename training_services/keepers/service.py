@@ -169,7 +169,7 @@ class KeeperService(FilesOfJobs):
             return
         seat.link.jobs.adopt(job, seat.keeper_host.start_order(job, placed.place.gpus))
         self._placed.put(job.id, seat)
-        self._queue.hold(job.id, seat, placed.place.gpus)
+        self._queue.hold(job, seat, placed.place.gpus)
 
     def _start(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> JobPlaced:
         order = seat.keeper_host.start_order(job, gpus)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from training_services import base
@@ -38,6 +38,7 @@ class PodHost(KeeperHost):
     """Pod with a keeper of one experiment. The pod belongs to a Job with the keeper's name.
 
     ``trial``: the only trial of the pod and the number of its attempt; None: the pod runs many trials.
+    ``needs`` returns the resources for the pod.
     ``known``: an earlier server may have created the Job. ``spoken``: the keeper has called before, so the
     Job must not be created again.
     """
@@ -52,6 +53,7 @@ class PodHost(KeeperHost):
         config: KubernetesConfig,
         site: Site,
         trial: tuple[str, int] | None,
+        needs: Callable[[], Wants],
         known: bool = False,
         spoken: bool = False,
     ) -> None:
@@ -63,7 +65,7 @@ class PodHost(KeeperHost):
         # True: the experiment ends, so the server does not wait for the pod's end
         self.leaves_at_once = False
         self.obeys = False  # True: the keeper has received the order to exit
-        self._context, self._config, self._site = context, config, site
+        self._context, self._config, self._site, self._needs = context, config, site, needs
         self.spoken = spoken
         self._made = known  # True: the Job was created, or may have been created
         self._awaited = False  # True: the Job was created just now, and the watch has not shown it yet
@@ -96,8 +98,7 @@ class PodHost(KeeperHost):
         if not self.spoken and self._site.sighting(self.keeper_id) is None:
             self._made = self._awaited = True
             self._made_at = asyncio.get_running_loop().time()
-            wants = Wants.of(self._context)
-            creating = self._site.create(self.keeper_id, wants=wants, trial=self.trial)
+            creating = self._site.create(self.keeper_id, wants=self._needs(), trial=self.trial)
             self._creating = asyncio.ensure_future(creating)
             try:
                 await asyncio.shield(self._creating)
@@ -205,7 +206,8 @@ class PodHost(KeeperHost):
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
         directory = self._config.code_directory
-        given_by_cluster = self._context.trial_gpu_number or self._config.resources.gpu
+        own = Wants.of(self._context).of_job(job).gpus
+        given_by_cluster = own or self._config.resources.gpu
         return start_order(
             self._context,
             job,

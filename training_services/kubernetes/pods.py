@@ -25,7 +25,7 @@ from training_services.keepers.host import HostGone
 from training_services.keepers.seat import KeeperSeat
 from training_services.kubernetes.pod import COMING
 from training_services.kubernetes.syntax import object_name
-from training_services.placement.needs import Capacity, GpuReading
+from training_services.placement.needs import Capacity, GpuReading, Wants
 
 __all__ = ["Acts", "OwnPods", "PodQueue", "SharedPods"]
 
@@ -40,20 +40,22 @@ class Acts(NamedTuple):
     """Functions of the training service that a queue calls.
 
     ``start`` places a job on a seat (a pod with its keeper); ``put`` passes events to the core;
-    ``bring(keeper_id, trial)`` creates a pod; ``send_away`` removes a pod.
+    ``bring(keeper_id, trial)`` creates a pod for this trial and attempt; None: for many trials.
+    ``wants`` returns what a job needs, or raises JobRejected; ``send_away`` removes a pod.
     """
 
     start: Callable[[TrialJobSpec, KeeperSeat, tuple[int, ...]], JobPlaced]
     put: Callable[[Sequence[JobEvent]], None]
     bring: Callable[[str, tuple[str, int] | None], None]
     send_away: Callable[[KeeperSeat], None]
+    wants: Callable[[TrialJobSpec | None], Wants]
 
 
 class PodQueue(abc.ABC):
     """Queue of jobs that wait for pods (see ``JobPlacing``). A pod runs one job at a time."""
 
     def __init__(self, acts: Acts) -> None:
-        self._start, self._put, self._bring, self._send_away = acts
+        self._start, self._put, self._bring, self._send_away, self._wants = acts
         self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
         self._told: dict[str, str] = {}
         self._seats: dict[str, KeeperSeat] = {}  # by keeper id
@@ -99,6 +101,10 @@ class PodQueue(abc.ABC):
     def awaits(self, keeper_id: str) -> bool:
         """Return True if a job still waits for this pod, whose creation has failed so far."""
 
+    def wants(self, keeper_id: str) -> Wants:
+        """Return what this pod needs: the resources of its job, or those of any job."""
+        return self._wants(None)
+
     @abc.abstractmethod
     def explain(self, keeper_id: str, reason: str) -> None:
         """Show ``reason`` on the jobs that wait for this pod."""
@@ -118,8 +124,8 @@ class PodQueue(abc.ABC):
         del self._told[job_id]
         return True
 
-    def hold(self, job_id: str, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
-        self._busy[seat] = job_id
+    def hold(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
+        self._busy[seat] = job.id
 
     def release(self, job_id: str, seat: KeeperSeat) -> bool:
         if self._busy.get(seat) != job_id:
@@ -166,6 +172,7 @@ class OwnPods(PodQueue):
         return None
 
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
+        self._wants(job)
         keeper_id = object_name(job.id)
         self._owners[keeper_id] = job.id
         seat = self._seats.get(keeper_id)
@@ -212,6 +219,9 @@ class OwnPods(PodQueue):
             seat, job_id = self._seats.get(keeper_id), self._job_of(keeper_id)
             if seat is not None and job_id is not None:
                 self._say(job_id, _reason(seat))
+
+    def wants(self, keeper_id: str) -> Wants:
+        return self._wants(self._jobs.get(self._owners.get(keeper_id, "")))
 
     def _job_of(self, keeper_id: str) -> str | None:
         """Return the job that waits for this pod, or None if no job waits for it."""
@@ -273,8 +283,8 @@ class SharedPods(PodQueue):
         self._call()
         return waits
 
-    def hold(self, job_id: str, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
-        super().hold(job_id, seat, gpus)
+    def hold(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
+        super().hold(job, seat, gpus)
         self._coming.pop(seat.id, None)
 
     def expects(self, seat: KeeperSeat) -> bool:

@@ -40,6 +40,7 @@ from training_services.kubernetes.pod import PodHost
 from training_services.kubernetes.pods import Acts, OwnPods, PodQueue, SharedPods
 from training_services.kubernetes.site import Site
 from training_services.logs import LOG_NAMES, FolderFiles, check_log_name
+from training_services.placement.needs import Wants
 from training_services.tools import ServiceTools
 
 __all__ = ["KubernetesService"]
@@ -69,10 +70,15 @@ class KubernetesService(KeeperService):
         self._leaving: set[str] = set()  # keepers whose pods are being removed
 
     def _make_queue(self) -> JobPlacing:
-        acts = Acts(self._start, self._outbox.put, self._bring, self._send_away)
+        acts = Acts(self._start, self._outbox.put, self._bring, self._send_away, self._wants_of)
         if not self._config.reuse_mode:
             return OwnPods(acts)
         return SharedPods(acts, self.context.experiment_id, idle=self._config.idle)
+
+    def _wants_of(self, job: TrialJobSpec | None) -> Wants:
+        """Return what the job needs; None: what all jobs need."""
+        wants = Wants.of(self.context)
+        return wants if job is None else wants.of_job(job)
 
     # ---- life ---------------------------------------------------------------------------------------------
 
@@ -92,6 +98,7 @@ class KubernetesService(KeeperService):
             config=self._config,
             site=self._site,
             trial=None if self._config.reuse_mode else trial,
+            needs=lambda: self._queue.wants(keeper_id),
             known=known is not None,
             spoken=known is not None and known.instance is not None,
         )

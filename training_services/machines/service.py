@@ -58,6 +58,13 @@ class MachineService(KeeperService):
         self._drained: set[str] = set()  # machines drained while they were being added
         self._absent: dict[str, str] = {}  # machines that could not be added -> reason
 
+    async def open(self, known: KnownKeepers) -> None:
+        await super().open(known)
+        self._ledger.prioritise(self.context.experiment_id, self.context.priority)
+
+    def prioritise(self, priority: int) -> None:
+        self._ledger.prioritise(self.context.experiment_id, priority)
+
     def _make_queue(self) -> JobPlacing:
         return JobQueue(
             self.context.experiment_id,

@@ -56,18 +56,15 @@ class BoundJobs:
         self._keepers[job.id], self._told[job.id] = keeper_id, reason
         return JobWaiting(job_id=job.id, reason=reason)
 
-    def keepers(self) -> Iterator[str]:
-        """Return an iterator over the keepers for which jobs wait."""
-        return iter(self._lanes)
-
-    def withdraw(self, job_id: str) -> None:
-        """Remove a job."""
+    def withdraw(self, job_id: str) -> str:
+        """Remove a job. Return the id of the keeper whose machine it has waited for."""
         keeper_id = self._keepers.pop(job_id)
         del self._told[job_id]
         lane = self._lanes[keeper_id]
         del lane[job_id]
         if not lane:
             del self._lanes[keeper_id]
+        return keeper_id
 
     def place(self) -> list[JobEvent]:
         """Place the jobs that fit. Return the events for the core, with changed reasons of waiting jobs."""

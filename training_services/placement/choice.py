@@ -1,8 +1,7 @@
 """Order in which an experiment's machines are asked to take a job, and their reasons to refuse.
 
-All jobs of an experiment need the same resources. So a machine that has refused one job would refuse all
-others, and is not asked again until its state changes. The cost per job does not depend on the number of
-machines.
+Jobs of one line need the same resources. So a machine that has refused one of them would refuse all others,
+and is not asked again until its state changes. The cost per job does not depend on the number of machines.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ S = TypeVar("S", bound=Seat)
 
 
 class Choice(Generic[S]):
-    """Chooses which of an experiment's machines (seats) to ask for a place for the next job.
+    """Chooses which of an experiment's machines (seats) to ask for a place for the next job of a line.
 
     The seat with the smallest ``load(seat)`` comes first.
     """

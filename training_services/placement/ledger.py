@@ -6,8 +6,8 @@ CPU or memory is given to a new job. The functions of ``fit`` decide whether a j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from training_services.placement.fit import behind_others, keep, place
 from training_services.placement.needs import (
@@ -23,6 +23,7 @@ from training_services.placement.needs import (
     all_of,
     trial_text,
 )
+from training_services.placement.waiting import WaitingLines
 
 __all__ = [
     "Capacity",
@@ -47,7 +48,7 @@ Freed = Callable[[Collection[str] | None], None]
 
 @dataclass(slots=True)
 class _Machine:
-    """Resources of one machine, the jobs that hold them, and the experiments that wait for them."""
+    """Resources of one machine, and the jobs that hold them."""
 
     capacity: Capacity | None = None
     # all jobs on the machine, also those that hold no GPU, CPU or memory
@@ -62,7 +63,6 @@ class _Machine:
     ended: set[str] = field(default_factory=set)
     ended_since: set[str] = field(default_factory=set)  # jobs that have ended since the last reading
     left_since: set[int] = field(default_factory=set)  # GPUs that those ended jobs held
-    waiting: dict[str, tuple[Need, Host]] = field(default_factory=dict)  # experiment -> its jobs' needs
 
     @property
     def reading(self) -> GpuReading | None:
@@ -114,7 +114,8 @@ class HostLedger:
 
     While a job waits, the resources that it lacks are reserved for it: jobs whose turn comes later cannot
     take them. Otherwise a job that needs several GPUs, or a whole machine, would wait forever while smaller
-    jobs take every part that becomes free.
+    jobs take every part that becomes free. Jobs of other experiments leave them on all machines where the
+    job waits, and jobs of the same experiment that need something else leave them on one of these machines.
 
     A server that reopens experiments calls ``expect`` for all of them before it opens the first. No GPU, CPU
     or memory is given to a new job until each experiment has submitted its jobs again, or has none
@@ -127,12 +128,10 @@ class HostLedger:
     _grants: dict[str, int] = field(default_factory=dict)  # experiment -> number of its last placement
     _granted: int = 0
     _holds: dict[str, int] = field(default_factory=dict)  # experiment -> total weight of its jobs' resources
-    _first: dict[str, str] = field(default_factory=dict)  # experiment -> its first waiting job
-    _waits_at: dict[str, dict[str, None]] = field(
-        default_factory=dict
-    )  # experiment -> hosts that it waits for
-    # machines that several experiments wait for (used as an ordered set)
-    _contended: dict[str, None] = field(default_factory=dict)
+    _priorities: dict[str, int] = field(default_factory=dict)  # experiment -> its priority, if it is not 0
+    _lines: WaitingLines = field(default_factory=WaitingLines)
+    _changes: list[tuple[str | None, ...]] = field(default_factory=list)  # changes not passed on to listeners
+    _notifying: bool = False
 
     def expect(self, experiment_ids: Iterable[str]) -> None:
         """Give no GPUs, CPUs or memory to new jobs until ``rebuilt`` was called for each of these
@@ -163,7 +162,14 @@ class HostLedger:
         for machine in self._machines.values():
             machine.readings.pop(owner, None)
         if listener is not None:
+            self._priorities.pop(listener.experiment_id, None)
             self.withdraw(listener.experiment_id)
+
+    def prioritise(self, experiment_id: str, priority: int) -> None:
+        """Set the priority of the experiment. Free resources are given to the highest priority first."""
+        if self._priorities.get(experiment_id, 0) != priority:
+            self._priorities[experiment_id] = priority
+            self._notify(None)
 
     # ---- state of the machines ----------------------------------------------------------------------------
 
@@ -246,83 +252,55 @@ class HostLedger:
             return Waits(reason, behind_others(need, host))
         machine = self._machine(host.id)
         held, over = list(machine.held.values()), machine.ended | machine.ended_since
-        for other, others_host in self._ahead(need, machine):
-            kept = keep(
-                other, others_host, machine.reading, held,
-                capacity=machine.capacity, over=over, left=machine.left_since,
-            )  # fmt: skip
-            if kept is not None:
+        for wishes in self._lines.ahead(need, host.id, self._turn):
+            if (kept := self._keep(wishes, held)) is not None:
                 held.append(kept)
         chosen = place(
             need, host, machine.reading, held,
             capacity=machine.capacity, over=over, left=machine.left_since, gone=machine.gone,
         )  # fmt: skip
-        name = need.experiment_id
         if isinstance(chosen, Waits):
-            self._wait(need, host)
+            keepable = self._keep([(need, host)], held) is not None
+            self._lines.wait(need, host, keepable=keepable)
             return chosen
-        self._unwait(name, host.id)
+        self._lines.leave((need.experiment_id, need.line), host.id)
         self.hold(need, host, chosen)
         self._granted += 1
-        self._grants[name] = self._granted
+        self._grants[need.experiment_id] = self._granted
         return chosen
 
-    def _ahead(self, need: Need, machine: _Machine) -> list[tuple[Need, Host]]:
-        """Return the needs of waiting jobs of other experiments whose turn comes before this job, in
-        order.
+    def _keep(self, wishes: Iterable[tuple[Need, Host]], held: Sequence[Holding]) -> Holding | None:
+        """Return the resources to keep for the first of these needs whose resources can be kept, or None."""
+        for need, host in wishes:
+            machine = self._machine(host.id)
+            kept = keep(
+                need, host, machine.reading, held,
+                capacity=machine.capacity, over=machine.ended | machine.ended_since, left=machine.left_since,
+            )  # fmt: skip
+            if kept is not None:
+                return kept
+        return None
+
+    def pass_on(
+        self, experiment_id: str, job_id: str | None, *, line: Hashable = 0, arrival: int = 0
+    ) -> None:
+        """Transfer the resources that are reserved for a line of equal jobs to this job of the line.
+
+        ``job_id`` None: no job of the line waits, so free the resources. Listeners of waiting experiments may
+        be called at once, so the caller's own queue must be in a consistent state.
         """
-        waiting = [
-            pair
-            for name, pair in machine.waiting.items()
-            if name != need.experiment_id and name in self._first
-        ]
-        if not waiting:
-            return []
-        number = {name: number for number, name in enumerate(machine.waiting)}
+        head = None if job_id is None else (job_id, arrival)
+        changed = self._lines.pass_on((experiment_id, line), head)
+        if changed:
+            self._notify(*changed)
 
-        def turn(name: str) -> tuple[int, int, int]:
-            return *self._turn(name), number.get(name, len(number))
+    def turn_taken(self, experiment_id: str) -> None:
+        """Let experiments ask again whose turn now comes before this one, because its jobs got places.
 
-        ahead = [pair for pair in waiting if turn(pair[0].experiment_id) < turn(need.experiment_id)]
-        ahead.sort(key=lambda pair: turn(pair[0].experiment_id))
-        return [(replace(each, job_id=self._first[each.experiment_id]), host) for each, host in ahead]
-
-    def _wait(self, need: Need, host: Host) -> None:
-        name, machine = need.experiment_id, self._machine(host.id)
-        machine.waiting.setdefault(name, (need, host))
-        self._first.setdefault(name, need.job_id)
-        self._waits_at.setdefault(name, {})[host.id] = None
-        if len(machine.waiting) > 1:
-            self._contended[host.id] = None
-
-    def _unwait(self, experiment_id: str, host_id: str) -> bool:
-        hosts = self._waits_at.get(experiment_id, {})
-        if host_id not in hosts:
-            return False
-        del hosts[host_id]
-        if not hosts:
-            del self._waits_at[experiment_id]
-            self._first.pop(experiment_id, None)
-        waiting = self._machine(host_id).waiting
-        del waiting[experiment_id]
-        if len(waiting) < 2:
-            self._contended.pop(host_id, None)
-        return True
-
-    def pass_on(self, experiment_id: str, job_id: str | None) -> None:
-        """Transfer the experiment's reserved resources to this job, which needs the same amounts.
-
-        ``job_id`` None: the experiment has no waiting job, so free the resources.
+        Listeners may be called at once.
         """
-        hosts = self._waits_at.get(experiment_id)
-        if not hosts:
-            return
-        if job_id is not None:
-            self._first[experiment_id] = job_id
-            return
-        others = [host_id for host_id in hosts if host_id in self._contended]
-        if self._first.pop(experiment_id, None) is not None and others:
-            self._notify(*others)
+        if self._lines.contends(experiment_id):
+            self._notify()
 
     def withdraw(self, experiment_id: str, *, host_id: str | None = None) -> None:
         """Free the resources that are reserved for the experiment's waiting jobs on this machine.
@@ -330,12 +308,13 @@ class HostLedger:
         ``host_id`` None: on all machines. Listeners of waiting experiments are called at once, so the
         caller's own queue must be in a consistent state.
         """
-        at = self._waits_at.get(experiment_id, ())
-        gone = [each for each in (list(at) if host_id is None else [host_id]) if each in at]
-        for each in gone:
-            self._unwait(experiment_id, each)
+        gone = self._lines.withdraw(self._lines.of(experiment_id), host_id=host_id)
         if gone:
             self._notify(*gone)
+
+    def forget(self, experiment_id: str, line: Hashable) -> None:
+        """Forget a line of equal jobs of which none waits."""
+        self._lines.withdraw([(experiment_id, line)])
 
     def hold(self, need: Need, host: Host, gpus: tuple[int, ...]) -> None:
         """Record that the job holds these GPUs, and the CPUs and memory that it needs.
@@ -370,19 +349,39 @@ class HostLedger:
     def _machine(self, host_id: str) -> _Machine:
         return self._machines.setdefault(host_id, _Machine())
 
-    def _turn(self, experiment_id: str) -> tuple[int, int]:
+    def _turn(self, experiment_id: str) -> tuple[int, int, int]:
         """Return a key for sorting experiments by whose turn is next.
 
-        First comes the experiment that holds the fewest resources; among equals, the one whose last placement
-        is the longest ago.
+        First comes the highest priority; among equals, the experiment that holds the fewest resources; then
+        the one whose last placement is the longest ago.
         """
-        return self._holds.get(experiment_id, 0), self._grants.get(experiment_id, 0)
+        return (
+            -self._priorities.get(experiment_id, 0),
+            self._holds.get(experiment_id, 0),
+            self._grants.get(experiment_id, 0),
+        )
 
     def _notify(self, *hosts: str | None) -> None:
         """Call all listeners with the changed machines, and with machines that several experiments wait for.
 
-        A change on one machine can change whose turn it is on another machine.
+        A change on one machine can change whose turn it is on another machine. If a listener causes a change,
+        the listeners are called once more after the present round.
         """
-        changed = None if None in hosts else list(dict.fromkeys([*filter(None, hosts), *self._contended]))
+        self._changes.append(hosts)
+        if self._notifying:
+            return
+        self._notifying = True
+        try:
+            while self._changes:
+                changes = [host for each in self._changes for host in each]
+                self._changes.clear()
+                named = [host for host in changes if host is not None]
+                everywhere = len(named) < len(changes)
+                found = None if everywhere else list(dict.fromkeys([*named, *self._lines.contended]))
+                self._call_listeners(found)
+        finally:
+            self._notifying = False
+
+    def _call_listeners(self, changed: Collection[str] | None) -> None:
         for listener in sorted(self._listeners.values(), key=lambda each: self._turn(each.experiment_id)):
             listener.freed(changed)

@@ -5,11 +5,11 @@ holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from training_services.base import ExperimentContext, JobRejected
+from training_services.base import ExperimentContext, JobRejected, OwnNeeds, TrialJobSpec, memory_text
 
 __all__ = [
     "Capacity",
@@ -106,15 +106,49 @@ class Host:
 
 
 class Wants(NamedTuple):
-    """GPUs, CPUs and MiB of memory that each job of an experiment needs. None: the user gave no number."""
+    """GPUs, CPUs and MiB of memory that jobs of an experiment need. None: the user gave no number.
+
+    ``own``: functions for the needs that differ from job to job. None: all jobs need the same.
+    """
 
     gpus: float | None
     cpus: float | None
     memory: int | None
+    own: OwnNeeds | None = None
 
     @classmethod
     def of(cls, context: ExperimentContext) -> Wants:
-        return cls(context.trial_gpu_number, context.trial_cpu_number, context.trial_memory_size)
+        return cls(
+            context.trial_gpu_number, context.trial_cpu_number, context.trial_memory_size, context.own_needs
+        )
+
+    def of_job(self, job: TrialJobSpec) -> Wants:
+        """Return what this job needs. Raises JobRejected if that is not valid."""
+        own = self.own
+        if own is None:
+            return self
+        return Wants(
+            self.gpus if own.gpus is None else own.gpus(job),
+            self.cpus if own.cpus is None else own.cpus(job),
+            self.memory if own.memory is None else own.memory(job),
+        )
+
+    def need(self, experiment_id: str, job_id: str, *, line: Hashable = 0, arrival: int = 0) -> Need:
+        """Return the need of a job that wants this."""
+        return Need(
+            experiment_id=experiment_id,
+            job_id=job_id,
+            gpus=self.gpus,
+            cpus=self.cpus or 0,
+            memory=self.memory or 0,
+            line=line,
+            arrival=arrival,
+        )
+
+    @property
+    def uses_gpus(self) -> bool:
+        """True if some jobs may need GPUs."""
+        return bool(self.gpus) or (self.own is not None and self.own.gpus is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +156,9 @@ class Need:
     """GPUs, CPUs and MiB of memory that one job needs.
 
     ``gpus`` None: no GPU is reserved and the job's environment is not changed; 0: the job sees no GPU.
-    ``cpus`` and ``memory`` are subtracted from the machine's capacity; 0: nothing is reserved.
+    ``cpus`` and ``memory`` are subtracted from the machine's capacity; 0: nothing is reserved. ``line``: line
+    of jobs of the experiment that need the same. ``arrival``: position of the job among the experiment's
+    jobs, in order of their arrival.
     """
 
     experiment_id: str
@@ -130,6 +166,8 @@ class Need:
     gpus: float | None
     cpus: float = 0
     memory: int = 0
+    line: Hashable = 0
+    arrival: int = 0
 
     @property
     def whole_gpus(self) -> int:
@@ -224,7 +262,3 @@ def gpus_text(number: int) -> str:
 
 def cpus_text(number: float) -> str:
     return "1 CPU" if number == 1 else f"{number:g} CPUs"
-
-
-def memory_text(mib: float) -> str:
-    return f"{mib / 1024:.4g} GB" if mib >= 1024 else f"{mib:g} MB"

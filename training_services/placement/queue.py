@@ -1,15 +1,15 @@
 """Queue of an experiment's jobs that wait for a place, in order of arrival, with the reasons why they
 wait.
 
-Jobs that continue from a checkpoint wait apart, for the machine that has the checkpoint.
+Jobs that need the same form a line, and only the first job of a line asks for places. A job that fits on no
+machine does not hold up jobs of other lines, but what it lacks is kept for it on one machine (see
+``HostLedger``). Jobs that continue from a checkpoint wait apart, for the machine that has the checkpoint.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Generic
 
 from training_services.base import (
@@ -21,23 +21,23 @@ from training_services.base import (
     never_started,
 )
 from training_services.placement.bound import BoundJobs
-from training_services.placement.choice import Choice, S
+from training_services.placement.choice import S
 from training_services.placement.ledger import HostLedger
-from training_services.placement.needs import Capacity, GpuReading, Need, Waits, all_of
-from training_services.placement.seat import Seat
+from training_services.placement.lines import FIRST, JobLines, WaitingJob
+from training_services.placement.needs import Capacity, GpuReading, Waits
+from training_services.placement.obstacles import Obstacles
+from training_services.placement.shares import Shares
 
 __all__ = ["JobQueue"]
 
-FIRST = 8  # waiting jobs to which every new reason is reported at once, which bounds the cost of an event
-LOOK_AGAIN_S = 5.0  # pause before an obstacle is checked again, if no event will report its end
+LATER = "waits behind trials of its experiment that need something else"
 
 
 class JobQueue(Generic[S]):
     """Queue of an experiment's waiting jobs. A seat is a machine that takes jobs.
 
-    All jobs need the same resources, so if the first must wait, all must wait. ``start`` gives a job a place
-    on a seat, with these GPUs. ``put`` passes events to the core. ``placed`` returns the number of jobs that
-    have a place.
+    ``start`` gives a job a place on a seat, with these GPUs. ``put`` passes events to the core. ``placed``
+    returns the number of jobs that have a place.
     """
 
     def __init__(
@@ -52,19 +52,16 @@ class JobQueue(Generic[S]):
         self._experiment_id = experiment_id
         self._ledger = ledger
         self._start, self._put, self._placed = start, put, placed
-        # waiting jobs by id; an OrderedDict returns its first entry quickly, also after many deletions
-        self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
+        self._jobs: JobLines[S] = JobLines(
+            lambda seat: ledger.load(seat.host.id), lambda line: ledger.forget(experiment_id, line)
+        )
         self._bound = BoundJobs(self._ask_bound)
         self._told: dict[str, str] = {}  # last reason reported for each waiting job
         self._seats: dict[S, None] = {}  # seats that take jobs
         self._on: dict[str, list[S]] = {}  # host -> seats on it that take jobs
-        self._choice: Choice[S] = Choice(lambda seat: ledger.load(seat.host.id))
-        self._arriving: dict[S, None] = {}  # seats whose keepers have not called yet
-        # Seats that have got their share of the jobs. They get no more jobs until the keepers of all other
-        # seats have called.
-        self._full: dict[S, None] = {}
-        self._hindered: dict[S, None] = {}  # seats that had an obstacle when they were last asked
-        self._look: asyncio.TimerHandle | None = None  # timer that checks obstacles again
+        self._shares: Shares[S] = Shares()
+        self._obstacles: Obstacles[S] = Obstacles(self.reasons_changed)
+        self._placing = self._again = self._tell_all = False  # see ``place``
 
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._jobs or job_id in self._bound
@@ -84,9 +81,9 @@ class JobQueue(Generic[S]):
             return
         self._seats[seat] = None
         self._on.setdefault(seat.host.id, []).append(seat)
-        self._choice.offer(seat)
-        if seat.arriving:
-            self._arriving[seat] = None
+        self._shares.add(seat)
+        for spec in self._jobs.add(seat):
+            self._queue_again(spec)
         self.place(tell_all=True)
 
     def remove(self, seat: S) -> None:
@@ -94,52 +91,42 @@ class JobQueue(Generic[S]):
         if seat in self._seats:
             del self._seats[seat]
             self._on[seat.host.id].remove(seat)
-            self._choice.drop(seat)
-            self._arrive(seat)
+            self._jobs.remove(seat)
+            self._offer(self._shares.arrive(seat))
             self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
             self.place(tell_all=True)
 
     def left(self, seat: S) -> None:
         """Offer the seat to waiting jobs, because another job has left it."""
         if seat in self._seats:
-            self._choice.offer(seat)
+            self._jobs.offer(seat)
             self.place()
 
     def ready(self, seat: S) -> None:
         """Offer the seat to waiting jobs, because its keeper has become ready for jobs."""
         if seat in self._seats:
-            self._choice.offer(seat)
-        self._arrive(seat)
+            self._jobs.offer(seat)
+        self._offer(self._shares.arrive(seat))
         self.place(tell_all=True)
 
     def reasons_changed(self) -> None:
         """Offer all seats to the waiting jobs again, because reasons for waiting may have changed."""
-        for seat in [seat for seat in self._arriving if not seat.arriving]:
-            self._arrive(seat)
-        for seat in self._seats:
-            self._choice.offer(seat)
+        self._shares.look()
+        self._offer(self._seats)
         self.place(tell_all=True)
 
     def close(self) -> None:
         self._ledger.ignore(self)
-        if self._look is not None:
-            self._look.cancel()
+        self._obstacles.close()
 
-    def _arrive(self, seat: S) -> None:
-        self._arriving.pop(seat, None)
-        if not self._arriving:
-            self._offer_full()
-
-    def _offer_full(self) -> None:
-        full, self._full = self._full, {}
-        for seat in full:
+    def _offer(self, seats: Iterable[S]) -> None:
+        for seat in seats:
             if seat in self._seats:
-                self._choice.offer(seat)
+                self._jobs.offer(seat)
 
     def _freed(self, hosts: Collection[str] | None) -> None:
         for host in list(self._on) if hosts is None else hosts:
-            for seat in self._on.get(host, ()):
-                self._choice.offer(seat)
+            self._offer(self._on.get(host, ()))
         self.place()
 
     # ---- jobs ---------------------------------------------------------------------------------------------
@@ -147,100 +134,138 @@ class JobQueue(Generic[S]):
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         """Place the job, or queue it with a reason. Raises JobRejected if no machine can ever run it."""
         if job.origin is not None:
-            placed = self._bound.submit(job, job.origin.keeper_id)
-            if isinstance(placed, JobWaiting):
-                self._next()
-            return placed
-        if self._jobs and self._choice.best() is not None:
+            answer = self._bound.submit(job, job.origin.keeper_id)
+            if isinstance(answer, JobPlaced):
+                self._ledger.turn_taken(self._experiment_id)
+            return answer
+        new = self._jobs.job(job)
+        if new is None:
+            self._jobs.push_later(job)
+            self._told[job.id] = LATER
+            return JobWaiting(job_id=job.id, reason=LATER)
+        line = new.line
+        if line.jobs and line.choice.best() is not None:
             self.place()
-        outcome = self._choice.verdict() if self._jobs else self._try(job)
+        outcome = line.choice.verdict() if line.jobs else self._try(new)
         if isinstance(outcome, JobPlaced):
+            self._ledger.pass_on(self._experiment_id, None, line=line.number)
+            self._ledger.turn_taken(self._experiment_id)
             return outcome
-        self._jobs[job.id] = job
-        reason = self._told[job.id] = outcome.told(first=len(self._jobs) <= FIRST)
-        if len(self._jobs) == 1:
-            self._ledger.pass_on(self._experiment_id, job.id)
-        if self._full:  # the shares grow with each job that arrives
-            self._offer_full()
+        self._jobs.push(new)
+        reason = self._told[job.id] = outcome.told(first=len(line.jobs) <= FIRST)
+        if len(line.jobs) == 1:
+            self._ledger.pass_on(self._experiment_id, job.id, line=line.number, arrival=new.arrival)
+        if grown := self._shares.grow():  # the shares grow with each job that arrives
+            self._offer(grown)
             self.place()
         return JobWaiting(job_id=job.id, reason=reason)
+
+    def _queue_again(self, spec: TrialJobSpec) -> None:
+        """Add a waiting job to its line, or behind all lines. Report its end if its needs are not valid."""
+        try:
+            job = self._jobs.job(spec)
+        except JobRejected as rejection:
+            del self._told[spec.id]
+            self._put([never_started(spec.id, str(rejection))])
+            return
+        if job is None:
+            self._jobs.push_later(spec)
+        else:
+            self._jobs.push(job)
 
     def withdraw(self, job_id: str) -> bool:
         """Remove a waiting job from the queue. Return False if the queue does not have the job."""
         if job_id in self._bound:
-            self._bound.withdraw(job_id)
-            self._next()
+            self._ledger.pass_on(self._experiment_id, None, line=self._bound.withdraw(job_id))
+            self.place()
             return True
-        first = next(iter(self._jobs), None) == job_id
-        if self._jobs.pop(job_id, None) is None:
+        if job_id not in self._jobs:
             return False
-        del self._told[job_id]
-        if first:
-            self._next()
+        self._remove(job_id)
         return True
 
     def place(self, *, tell_all: bool = False) -> None:
-        """Place waiting jobs in order of arrival as long as they fit.
+        """Place waiting jobs in order of arrival as far as they fit.
 
-        Report why the others wait: to the first few jobs in the queue, or with ``tell_all`` to all. Jobs that
-        can run only on one machine come first.
+        Report why the others wait: to the first few jobs of each line, or with ``tell_all`` to all. Jobs that
+        can run only on one machine come first. A call that a placement causes, through the ledger, lets the
+        present call begin again.
         """
-        bound = len(self._bound)
+        self._tell_all = self._tell_all or tell_all
+        self._again = True
+        if self._placing:
+            return
+        self._placing = True
+        try:
+            while self._again:
+                self._again = False
+                self._place_all()
+        finally:
+            self._placing = self._tell_all = False
+
+    def _place_all(self) -> None:
+        placed = self._placed()
         self._put(self._bound.place())
-        if len(self._bound) < bound:
-            self._next()
-        while self._jobs:
-            job = next(iter(self._jobs.values()))
+        refused: set[int] = set()
+        while line := next((line for line in self._jobs.lines() if line.number not in refused), None):
+            job = line.first
             event: JobEvent
             try:
                 outcome = self._try(job)
             except JobRejected as rejection:
-                event = never_started(job.id, str(rejection))
+                event = never_started(job.spec.id, str(rejection))
             else:
                 if isinstance(outcome, Waits):
-                    self._tell_why(outcome, number=len(self._jobs) if tell_all else FIRST)
-                    break
+                    refused.add(line.number)
+                    self._put(line.news(outcome, self._told, everyone=self._tell_all))
+                    continue
                 event = outcome
-            del self._jobs[job.id], self._told[job.id]
             self._put([event])
-            self._next()
+            self._remove(job.spec.id)
+        if self._placed() > placed:
+            self._ledger.turn_taken(self._experiment_id)
         self._leave_to_others()
 
-    def _next(self) -> None:
-        """Transfer the resources that were reserved for the first job, which has left the queue, to the next
-        job.
-
-        If all jobs wait for the machines with their checkpoints, free what is reserved on other machines.
-        """
-        self._ledger.pass_on(self._experiment_id, next(chain(self._jobs, self._bound), None))
-        if self._bound and not self._jobs:
-            needed = {seat.host.id for seat in map(self._seat, self._bound.keepers()) if seat is not None}
-            for host_id in [host_id for host_id in self._on if host_id not in needed]:
-                self._ledger.withdraw(self._experiment_id, host_id=host_id)
+    def _remove(self, job_id: str) -> None:
+        """Remove a job, and transfer the resources that were reserved for it to the next job of its line."""
+        del self._told[job_id]
+        line = self._jobs.pop(job_id)
+        moved = self._jobs.advance()
+        if line is not None:
+            job = line.first if line.jobs else None
+            self._ledger.pass_on(
+                self._experiment_id,
+                None if job is None else job.spec.id,
+                line=line.number,
+                arrival=0 if job is None else job.arrival,
+            )
+        if moved:
+            self.place()
 
     def _leave_to_others(self) -> None:
         """Free the resources reserved on seats where no job can start now because of an obstacle."""
-        hindered, self._hindered = self._hindered, {}
-        for seat in hindered:
+        for seat in self._obstacles.take_hindered():
             self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
 
-    def _try(self, job: TrialJobSpec) -> JobPlaced | Waits:
-        """Place the job on the best seat, or return why it waits. Raises JobRejected if no machine can ever
-        run it.
+    def _try(self, job: WaitingJob[S]) -> JobPlaced | Waits:
+        """Place the first job of a line on the best seat, or return why it waits.
+
+        Raises JobRejected if no machine can ever run it.
         """
-        while (seat := self._choice.best()) is not None:
+        choice = job.line.choice
+        while (seat := choice.best()) is not None:
             try:
                 answer = self._ask(job, seat)
             except JobRejected as rejection:
-                self._choice.refuse(seat, rejection)
+                choice.refuse(seat, rejection)
                 continue
             if isinstance(answer, Waits):
-                self._choice.refuse(seat, answer)
+                choice.refuse(seat, answer)
                 continue
-            placed = self._start(job, seat, answer)
-            self._choice.offer(seat)
+            placed = self._start(job.spec, seat, answer)
+            self._jobs.offer(seat)
             return placed
-        return self._choice.verdict()
+        return choice.verdict()
 
     def _seat(self, keeper_id: str) -> S | None:
         return next((seat for seat in self._seats if seat.id == keeper_id), None)
@@ -250,33 +275,36 @@ class JobQueue(Generic[S]):
         seat = self._seat(keeper_id)
         if seat is None:
             return Waits("waits for the machine that has the trial's checkpoint")
-        if (obstacle := self._obstacle(seat)) is not None:
-            self._hindered[seat] = None
+        if (obstacle := self._obstacles.find(seat)) is not None:
             return Waits(f"{obstacle}; {seat.host.name} has the trial's checkpoint")
-        granted = self._ledger.place(self._need(job.id, seat), seat.host)
+        wants = seat.wants.of_job(job)
+        need = wants.need(self._experiment_id, job.id, line=keeper_id, arrival=-1)
+        granted = self._ledger.place(need, seat.host)
         if isinstance(granted, Waits):
             return Waits(f"{granted.reason}; {seat.host.name} has the trial's checkpoint")
         placed = self._start(job, seat, granted)
-        self._choice.offer(seat)
+        self._jobs.offer(seat)
         return placed
 
-    def _ask(self, job: TrialJobSpec, seat: S) -> tuple[int, ...] | Waits:
+    def _ask(self, job: WaitingJob[S], seat: S) -> tuple[int, ...] | Waits:
         """Return the GPUs that the seat gives to the job, or why the job cannot start there. Raises
         JobRejected.
         """
-        need, host = self._need(job.id, seat), seat.host
-        if (obstacle := self._obstacle(seat)) is not None:
-            self._hindered[seat] = None
+        line, host = job.line, seat.host
+        wants = line.wants_at(seat)
+        need = wants.need(self._experiment_id, job.spec.id, line=line.number, arrival=job.arrival)
+        if (obstacle := self._obstacles.find(seat)) is not None:
             self._ledger.check(need, host)
             return Waits(obstacle)
-        if self._arriving and len(seat.jobs) >= self._share():
-            self._full[seat] = None
-            return _waits_for(self._arriving, host.name)
+        jobs = self._placed() + len(self._jobs)
+        if (waits := self._shares.refuses(seat, jobs=jobs, seats=len(self._seats))) is not None:
+            return waits
         return self._ledger.place(need, host)
 
-    def hold(self, job_id: str, seat: S, gpus: tuple[int, ...]) -> None:
+    def hold(self, job: TrialJobSpec, seat: S, gpus: tuple[int, ...]) -> None:
         """Record that the job was placed on the seat before the server's restart."""
-        self._ledger.hold(self._need(job_id, seat), seat.host, gpus)
+        need = seat.wants.of_job(job).need(self._experiment_id, job.id)
+        self._ledger.hold(need, seat.host, gpus)
 
     def release(self, job_id: str, seat: S) -> bool:
         """Free the resources of an ended job on the seat. Return False if the job was not there."""
@@ -291,52 +319,3 @@ class JobQueue(Generic[S]):
             self._ledger.told(seat.host.id, capacity)
         if gpus is not None:
             self._ledger.read(seat.host.id, self, gpus)
-
-    def _need(self, job_id: str, seat: S) -> Need:
-        """Return the resources that a job of the experiment needs on this seat."""
-        wants = seat.wants
-        return Need(
-            experiment_id=self._experiment_id,
-            job_id=job_id,
-            gpus=wants.gpus,
-            cpus=wants.cpus or 0,
-            memory=wants.memory or 0,
-        )
-
-    def _share(self) -> int:
-        """Return the number of jobs that each seat may get before the keepers of all seats have called.
-
-        Without this limit, the first machines to connect would take all jobs.
-        """
-        return max(1, (self._placed() + len(self._jobs)) // len(self._seats))
-
-    def _obstacle(self, seat: S) -> str | None:
-        """Return why no job can start on the seat now, or None.
-
-        If no event will report the end of this reason, set a timer that asks again.
-        """
-        obstacle = seat.passing_obstacle()
-        if obstacle is not None and self._look is None:
-            self._look = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
-        return obstacle or seat.obstacle()
-
-    def _look_again(self) -> None:
-        self._look = None
-        self.reasons_changed()
-
-    def _tell_why(self, waits: Waits, *, number: int) -> None:
-        news: list[JobEvent] = []
-        for position, job_id in enumerate(islice(self._jobs, number)):
-            reason = waits.told(first=position < FIRST)
-            if reason != self._told[job_id]:
-                self._told[job_id] = reason
-                news.append(JobWaiting(job_id=job_id, reason=reason))
-        self._put(news)
-
-
-def _waits_for(arriving: Collection[Seat], name: str) -> Waits:
-    """Return why the machine ``name``, which has its share, takes no job before these machines are there."""
-    names = [seat.host.name for seat in islice(arriving, 2)]
-    names += [f"{more} more machines"] if (more := len(arriving) - 2) > 0 else []
-    share = f"{name} already has its share of the trials"
-    return Waits(f"waits until {all_of(names)} can be reached: {share}")

@@ -13,7 +13,7 @@ __all__ = ["Seat"]
 class Seat(Protocol):
     """Machine that takes jobs of one experiment.
 
-    ``jobs``: ids of the experiment's jobs there; ``wants``: resources that each of them needs.
+    ``jobs``: ids of the experiment's jobs there; ``wants``: resources that jobs need there.
     """
 
     wants: Wants

@@ -134,14 +134,20 @@ class CoreDouble:
     # ---- orders -------------------------------------------------------------------------------------------
 
     def submit(
-        self, trial_id: str, *, attempt: int = 1, withhold: bool = False, origin: Origin | None = None
+        self,
+        trial_id: str,
+        *,
+        attempt: int = 1,
+        withhold: bool = False,
+        origin: Origin | None = None,
+        parameters: str = "{}",
     ) -> str:
         """Submit a new job to the service, and return its id.
 
         The job's place is committed, unless ``withhold`` is True. ``origin``: checkpoint from which the job
-        continues.
+        continues. ``parameters``: the trial's parameters, as JSON text.
         """
-        job = self.spec(trial_id, attempt=attempt, origin=origin)
+        job = self.spec(trial_id, attempt=attempt, origin=origin, parameters=parameters)
         assert self.service is not None
         if withhold:
             self.withheld[job.id] = None
@@ -149,13 +155,15 @@ class CoreDouble:
         self.commit(self.service.submit_trial_job(job))
         return job.id
 
-    def spec(self, trial_id: str, *, attempt: int = 1, origin: Origin | None = None) -> TrialJobSpec:
+    def spec(
+        self, trial_id: str, *, attempt: int = 1, origin: Origin | None = None, parameters: str = "{}"
+    ) -> TrialJobSpec:
         return TrialJobSpec(
             id=f"contract-{trial_id}-{attempt}",
             trial_id=trial_id,
             attempt=attempt,
             sequence=0,
-            parameter_text='{"parameter_id": 0, "parameters": {}}',
+            parameter_text=f'{{"parameter_id": 0, "parameters": {parameters}}}',
             origin=origin,
         )
 

@@ -49,7 +49,7 @@ class ExperimentConfig(ConfigBase):
     trial_command: str | None = None
     trial_code_directory: PathLike = "."
     trial_concurrency: int
-    trial_gpu_number: int | None = None
+    trial_gpu_number: int | str | None = None
     max_experiment_duration: str | int | None = None
     max_trial_number: int | None = None
     max_trial_duration: str | int | None = None

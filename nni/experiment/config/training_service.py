@@ -24,7 +24,7 @@ class TrainingServiceConfig(ConfigBase):
     platform: str
     trial_command: str | None
     trial_code_directory: PathLike
-    trial_gpu_number: int | None
+    trial_gpu_number: int | str | None
     nni_manager_ip: str | None
     debug: bool
 
@@ -46,7 +46,7 @@ class TrainingServiceConfig(ConfigBase):
             raise InvalidConfig(
                 f'{kind.__name__}: trial_code_directory "{self.trial_code_directory}" is not a directory'
             )
-        if self.trial_gpu_number is not None and self.trial_gpu_number < 0:
+        if isinstance(self.trial_gpu_number, int) and self.trial_gpu_number < 0:
             raise InvalidConfig(f"{kind.__name__}: trial_gpu_number ({self.trial_gpu_number}) is negative")
 
 

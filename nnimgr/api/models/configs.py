@@ -75,9 +75,9 @@ class PlannedService(Model):
     machines: list[str] = Field(
         description="machines other than the server's; empty: trials run on the server's machine"
     )
-    trial_gpu_number: float | None
-    trial_cpu_number: float | None
-    trial_memory_size: int | None = Field(description="MiB")
+    trial_gpu_number: float | str | None = Field(description="text: how it differs from trial to trial")
+    trial_cpu_number: float | str | None = Field(description="text: how it differs from trial to trial")
+    trial_memory_size: int | str | None = Field(description="MiB; text: how it differs from trial to trial")
     code_files: int | None = Field(
         description="number of files and folders that are copied to machines; null: no copy"
     )

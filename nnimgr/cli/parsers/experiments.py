@@ -235,6 +235,7 @@ def _update(group: Verbs[Parser]) -> None:
         ("concurrency", "change how many trials run at the same time", "4", "the number of slots"),
         ("duration", "change the limit of the running time", "2h", "the limit, such as 30m or 2h"),
         ("trialnum", "change the limit of the number of trials", "100", "the limit, such as 100"),
+        ("priority", "change which experiment gets free machines first", "10", "a whole number, such as 10"),
     ):
         verb = add_verb(
             group, name, f"update:{name}", summary, examples=(f"nnictl update {name} --value {value}",)

@@ -219,6 +219,8 @@ def _context(
         trial_cpu_number=member.job_cpu_number,
         trial_memory_size=member.job_memory_size,
         shared_folder=shared_folder(config),
+        own_needs=member.own_needs,
+        priority=config.priority or 0,
         **({} if config.silence is None else {"silent_after": config.silence}),
     )
 

@@ -20,6 +20,7 @@ from nnimgr.config import (
     apply_updates,
     check_constraints,
     read_canonical,
+    refuse_needs,
 )
 from nnimgr.constraints import Constraints
 from nnimgr.core.running.mailbox import Builder
@@ -254,6 +255,8 @@ def changed_config(
     after = apply_updates(before, changes, elapsed=elapsed)
     if after.search_space_constraints:
         check_constraints(after)
+    if after.search_space is not before.search_space:
+        refuse_needs(after)
     return after
 
 

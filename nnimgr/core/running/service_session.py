@@ -78,6 +78,7 @@ class ServiceSession:
         self._state, self._database, self._make_service = state, database, make_service
         self._mailbox, self._search = mailbox, search
         self._opening: TrainingService | None = None  # a service without its jobs yet
+        self._priority = 0  # the priority that the open service knows
         self._door: dict[str, int] = {}  # job id -> position of the next new line in its metrics file
         self._continues = False  # True: attempts can continue from checkpoints on this platform
         self._keepers_left = bool(state.keepers)
@@ -114,7 +115,8 @@ class ServiceSession:
             answer: f.Fact | None = None
             match command:
                 case SubmitJob():
-                    facts += _submit(service, self._state.trials[command.trial_id], command.job_id, at)
+                    spec = job_spec(self._state.trials[command.trial_id], command.job_id)
+                    facts += _submit(service, spec, at)
                 case CancelJob():
                     answer = _cancel(service, command)
                 case UpdateJob():
@@ -128,11 +130,19 @@ class ServiceSession:
         jobs.
         """
         if self.service is not None:
+            self._prioritise()
             self.service.committed([r.fact for r in turn if isinstance(r.fact, f.JobEvent)])
         jobs = self._state.jobs
         for job_id in job_ids:
             if job_id not in jobs or jobs[job_id].closed:
                 self._door.pop(job_id, None)
+
+    def _prioritise(self) -> None:
+        """Pass on a change of the experiment's priority to the open training service."""
+        priority = _priority_of(self._state)
+        if self.service is not None and priority != self._priority:
+            self._priority = priority
+            self.service.prioritise(priority)
 
     async def keep(
         self, *, needed: bool, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
@@ -171,6 +181,7 @@ class ServiceSession:
         while True:
             try:
                 service = self._opening = self._make_service(self._state)
+                self._priority = _priority_of(self._state)
                 self._continues = service.capabilities.checkpoints
                 with self.opening.measured(self._state.id):
                     await service.open(self._known_keepers())
@@ -197,16 +208,16 @@ class ServiceSession:
         facts: list[f.Fact] = []
         if self._opening is not service:  # the service was closed meanwhile
             return facts
+        assert state.last_at is not None
         for job in state.jobs.values():
             trial = state.trials.get(job.trial_id)
             if job.closed or trial is None:
                 continue
-            answer = service.submit_trial_job(job_spec(trial, job.id, state=state))
-            if answer is not None:
-                facts.append(answer)
+            facts += _submit(service, job_spec(trial, job.id, state=state), state.last_at)
             self._door[job.id] = job.recorded
         service.adopted()
         self.service, self._opening = service, None
+        self._prioritise()
         return facts
 
     async def _close(self, pump: asyncio.Task[None]) -> None:
@@ -302,6 +313,10 @@ class ServiceSession:
         )
 
 
+def _priority_of(state: ExperimentState) -> int:
+    return int(state.config.get("priority") or 0)
+
+
 def _cancel(service: TrainingService, command: CancelJob) -> f.Fact | None:
     """Order the stop of a job. A service that knows no checkpoints is not asked to have the state saved."""
     if command.save_within is None or not service.capabilities.checkpoints:
@@ -309,19 +324,19 @@ def _cancel(service: TrainingService, command: CancelJob) -> f.Fact | None:
     return service.cancel_trial_job(command.job_id, grace=command.grace, save_within=command.save_within)
 
 
-def _submit(service: TrainingService, trial: TrialState, job_id: str, at: datetime) -> Sequence[f.Fact]:
-    """Submit a new job to the training service. Return the facts to commit.
+def _submit(service: TrainingService, job: TrialJobSpec, at: datetime) -> Sequence[f.Fact]:
+    """Submit a job to the training service. Return the facts to commit.
 
     If the service can never run the job, these facts end the job at once.
     """
     try:
-        answer = service.submit_trial_job(job_spec(trial, job_id))
+        answer = service.submit_trial_job(job)
     except JobRejected as error:
         reason = str(error)
         return (
-            f.JobWaiting(job_id=job_id, reason=reason),
+            f.JobWaiting(job_id=job.id, reason=reason),
             f.JobEnded(
-                job_id=job_id,
+                job_id=job.id,
                 reason=f.EndReason.NEVER_STARTED,
                 exit_code=None,
                 signal=None,
@@ -351,4 +366,5 @@ def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = 
         recorded=job.recorded if job else 0,
         started=job is not None and job.started_at is not None,
         origin=None if trial.origin is None else trial.origin.origin,
+        memory_retries=trial.memory_attempts,
     )

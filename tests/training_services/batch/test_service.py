@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,12 +20,14 @@ from training_services.base import (
     JobNoted,
     JobRejected,
     JobStarted,
+    OwnNeeds,
     ServiceUnavailable,
     TrialJobSpec,
 )
 from training_services.batch.platform import BatchJob, BatchPlatform
 from training_services.batch.script import NOTES, make_script
 from training_services.batch.service import BatchService
+from training_services.placement.needs import Wants
 from training_services.testing import CoreDouble
 
 JOB = "contract-aaaa1-1"
@@ -168,6 +171,20 @@ async def test_metrics_are_read_as_they_come_and_whole_frames_only(bench: Bench)
     bench.platform.jobs.clear()
     assert (await ended(bench)).metrics == 2
     assert [each.value for each in bench.core.metrics(JOB)] == [0.5, 0.25]
+
+
+async def test_a_job_says_what_it_needs(bench: Bench) -> None:
+    def cpus(job: TrialJobSpec) -> float:
+        if job.trial_id == "wrong":
+            raise JobRejected("trialCpuNumber is not valid")
+        return 4
+
+    bench.platform.context = replace(bench.context, own_needs=OwnNeeds(cpus=cpus), trial_gpu_number=1)
+    with pytest.raises(JobRejected, match="trialCpuNumber is not valid"):
+        bench.core.submit("wrong")
+    bench.core.submit("aaaa1")
+    await bench.until(lambda: bool(bench.platform.submitted))
+    assert [job.wants for job in bench.platform.submitted] == [Wants(1, 4, None)]
 
 
 async def test_metrics_are_read_in_pieces_as_small_as_the_platform_gives(bench: Bench) -> None:

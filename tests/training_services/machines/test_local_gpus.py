@@ -18,8 +18,8 @@ from training_services.base import (
     JobStarted,
     JobWaiting,
 )
-from training_services.placement import queue as keeper_queue
 from training_services.placement.ledger import Host, HostLedger, Need, Waits
+from training_services.placement.lines import FIRST
 from training_services.testing import Behaviour, CoreDouble
 
 
@@ -151,7 +151,7 @@ async def test_who_waits_far_behind_is_told_only_that(platform: LocalPlatform) -
     platform.give_gpus(1, 0)
     core = CoreDouble()
     await core.open(platform.make())
-    trials = [f"aaaa{number}" for number in range(keeper_queue.FIRST + 3)]
+    trials = [f"aaaa{number}" for number in range(FIRST + 3)]
     for trial in trials[:2]:
         platform.behave(trial, Behaviour.REPORTS_LATER)
     first, second, *others = (core.submit(trial) for trial in trials)
@@ -160,7 +160,7 @@ async def test_who_waits_far_behind_is_told_only_that(platform: LocalPlatform) -
     await core.seen(JobStarted, first)
     platform.release("aaaa0")
     await core.seen(JobStarted, second)
-    for job_id in others[: keeper_queue.FIRST]:
+    for job_id in others[:FIRST]:
         await core.waits(job_id, f"{by}aaaa1")
     await core.waits(others[-1], behind)
     for job_id in others:

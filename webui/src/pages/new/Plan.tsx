@@ -58,11 +58,16 @@ export function Plan({ plan, onJump }: { plan: ExperimentPlan; onJump: (problem:
   );
 }
 
+/** A need that differs from trial to trial is a text. */
+const shown = (need: number | string) => (typeof need === "number" ? formatNumber(need) : need);
+
 function ServiceFacts({ service }: { service: Service }) {
   const each = [
-    service.trialGpuNumber === null ? "" : fields.gpus(formatNumber(service.trialGpuNumber)),
-    service.trialCpuNumber === null ? "" : fields.cpus(formatNumber(service.trialCpuNumber)),
-    service.trialMemorySize === null ? "" : formatBytes(service.trialMemorySize * 1024 * 1024),
+    service.trialGpuNumber === null ? "" : fields.gpus(shown(service.trialGpuNumber)),
+    service.trialCpuNumber === null ? "" : fields.cpus(shown(service.trialCpuNumber)),
+    typeof service.trialMemorySize === "number"
+      ? formatBytes(service.trialMemorySize * 1024 * 1024)
+      : service.trialMemorySize,
   ].filter(Boolean);
   return (
     <>

@@ -6,7 +6,7 @@ import { formatDuration, formatInstant, formatNumber } from "@/ui/format";
 import { StatusBadge } from "@/ui/StatusBadge";
 import { useSecond } from "@/ui/useSecond";
 import { EditLimit } from "./EditLimit";
-import { inUnits, readCount, readDuration } from "./limits";
+import { inUnits, readCount, readDuration, readPriority } from "./limits";
 import { Progress, type ProgressPart } from "./Progress";
 import { whyFixed } from "./whyFixed";
 
@@ -141,6 +141,7 @@ function shownRest(seconds: number): string {
 function Limits({ id, profile, ran }: { id: string; profile: Profile; ran: number }) {
   const { maxTrialNumber, trialConcurrency, maxExperimentDurationS: longest } = profile.limits;
   const refused = whyFixed(profile);
+  const priority = Number(profile.config.priority ?? 0);
   return (
     <dl className="facts">
       <EditLimit
@@ -173,6 +174,16 @@ function Limits({ id, profile, ran }: { id: string; profile: Profile; ran: numbe
         {...(longest === null ? { typed: "", unit: "h" as const } : inUnits(longest))}
         read={(input, unit) => readDuration(input, unit, longest, ran)}
         liftable={longest !== null}
+        refused={refused}
+      />
+      <EditLimit
+        id={id}
+        name="priority"
+        label={text.priority}
+        present={priority}
+        shown={String(priority)}
+        typed={String(priority)}
+        read={(typed) => readPriority(typed, priority)}
         refused={refused}
       />
       <div>

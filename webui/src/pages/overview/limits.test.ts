@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { strings } from "@/strings";
-import { inUnits, readCount, readDuration } from "./limits";
+import { inUnits, readCount, readDuration, readPriority } from "./limits";
 
 const text = strings.overview.edit;
 
@@ -26,4 +26,10 @@ test("durations are written in their largest whole unit", () => {
   expect(inUnits(172_800)).toEqual({ typed: "2", unit: "d" });
   expect(inUnits(5400)).toEqual({ typed: "90", unit: "min" });
   expect(inUnits(90)).toEqual({ typed: "1.5", unit: "min" });
+});
+
+test("a priority is any other whole number", () => {
+  expect(readPriority("-5", 0)).toEqual({ value: -5 });
+  expect(readPriority("0", 0)).toEqual({ fault: text.unchanged });
+  for (const typed of ["", "1.5", "high"]) expect(readPriority(typed, 0)).toEqual({ fault: text.noWhole });
 });

@@ -2,7 +2,7 @@
 import { strings } from "@/strings";
 import { formatDuration } from "@/ui/format";
 
-export type LimitName = "maxExperimentDuration" | "maxTrialNumber" | "trialConcurrency";
+export type LimitName = "maxExperimentDuration" | "maxTrialNumber" | "priority" | "trialConcurrency";
 
 export const UNITS = { min: 60, h: 3600, d: 86_400 } as const;
 export type Unit = keyof typeof UNITS;
@@ -17,6 +17,13 @@ export const isUnit = (unit: string): unit is Unit => unit in UNITS;
 export function readCount(typed: string, present: number | null): Reading {
   const value = numberIn(typed);
   if (value === null || value <= 0 || !Number.isInteger(value)) return { fault: text.noInteger };
+  return value === present ? { fault: text.unchanged } : { value };
+}
+
+/** A whole number that may be negative, other than the present one. */
+export function readPriority(typed: string, present: number): Reading {
+  const value = numberIn(typed);
+  if (value === null || !Number.isInteger(value)) return { fault: text.noWhole };
   return value === present ? { fault: text.unchanged } : { value };
 }
 
