@@ -43,7 +43,7 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
         if any(registry.is_builtin(role, entry.name) for role in ("tuner", "assessor")):
             raise ClientError(
                 f"Cannot overwrite the builtin algorithm {entry.name}.",
-                mend=f"Choose another builtinName in {file}, then repeat: {{prog}} --meta {file}",
+                mend=f"Choose another builtinName in {file}, then repeat: {{command}}",
             )
         for target in (entry.class_name, entry.validator):
             if target is not None:
@@ -169,7 +169,7 @@ def _descriptions(file: Path) -> list[Any]:
 
 
 def _described(raw: Any, *, file: Path, terminal: Terminal) -> Registered:
-    mend = f"Correct {file}, then repeat: {{prog}} --meta {file}"
+    mend = f"Correct {file}, then repeat: {{command}}"
     if not isinstance(raw, Mapping):
         raise ClientError(
             f"{file}: an algorithm is described by a mapping with {', '.join(_REQUIRED)}.", mend=mend

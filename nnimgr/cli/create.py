@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.configuration import load
 from nnimgr.cli.limits import ended_again
-from nnimgr.cli.stored import named_or_brought
+from nnimgr.cli.stored import named_or_brought, to_resume
 from nnimgr.cli.summary import goal_of
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import (
-    RESUMABLE,
     check_id,
     post_experiment,
     refuse_nni,
@@ -79,7 +78,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.debug:
         terminal.warn("--debug has no effect: an experiment keeps the log level it was created with.")
     try:
-        entry = named_or_brought(home, args.id, args.experiment_dir, able=RESUMABLE)
+        entry = to_resume(home, args.id, args.experiment_dir)
         client, adopted = server_for(home, entry, port=args.port, no_token=args.no_token)
         profile = client.get("experiments", entry.id)
         after = int(profile["lastNumber"])

@@ -34,7 +34,7 @@ _RULE = "-" * 88
 _COLUMNS = (
     Column("ID", gives_way=True, least=12),
     Column("NAME", gives_way=True, least=8),
-    Column("STATUS", gives_way=True, least=17),
+    Column("STATUS", gives_way=True, least=18),
     Column("TRIALS", "right"),
     Column("BEST", "right"),
     Column("STARTED"),
@@ -99,7 +99,7 @@ def _row(entry: IndexEntry) -> tuple[str, ...]:
 
 
 def _ending(entry: IndexEntry) -> str:
-    """Return the status of an experiment that has ended, and how it has ended."""
+    """Return the status of an experiment that is stopped or has failed, and how it has ended."""
     from nnimgr.store.overview import stored_end
 
     end = stored_end(entry.directory)
@@ -107,7 +107,9 @@ def _ending(entry: IndexEntry) -> str:
         return entry.status
     if end.by_user:
         return "STOPPED by a user"
-    return "DONE, then closed" if end.status == "DONE" else f"{end.status}: {end.reason}"
+    if entry.status == "STOPPED" and end.status != "STOPPED":
+        return f"STOPPED after {end.status}" + ("" if end.status == "DONE" else f": {end.reason}")
+    return f"{end.status}: {end.reason}"
 
 
 def _put_away(entry: IndexEntry) -> bool:
@@ -174,7 +176,9 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return titles and texts of the lines about an experiment's state and its best result."""
+    """Return titles and texts of the lines about an experiment's state, its best result and its last failed
+    trial.
+    """
     name = f"  {printable(profile['name'])}" if profile["name"] else ""
     why = profile.get("now") or profile["reason"]
     fields = [
@@ -186,13 +190,13 @@ def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str
     if profile["bestTrial"] is None:
         yet = "" if profile["status"] in ENDED else " yet"
         fields.append(("Best", f"no trial has a usable result{yet}"))
-        failed = last_failure(client, profile)
-        if failed is not None:
-            why, command = failure_lines(failed, profile["id"])
-            fields += [("Failed", why), ("", command.strip())]
     else:
         fields.append(("Best", best_with_time(client, profile)))
         fields.append(("", printable(parameters_text(profile["bestTrial"]["parameters"]))))
+    failed = last_failure(client, profile)
+    if failed is not None:
+        reason, command = failure_lines(failed, profile["id"])
+        fields += [("Failed", reason), ("", command.strip())]
     if profile["feasibleShare"] is not None:
         share = f"{100 * profile['feasibleShare']:.3g} % of the search space meets the constraints"
         constraints = "; ".join(profile["config"]["searchSpaceConstraints"])
@@ -341,8 +345,7 @@ def _confirm(chosen: list[IndexEntry]) -> None:
         more = "" if entry.platform == LOCAL else ", and its files on machines"
         print(f"{entry.id}: {entry.directory}{more}", file=sys.stderr)
     if not confirmed("Delete all of this for good?"):
-        which = chosen[0].id if len(chosen) == 1 else "--all"
-        raise ClientError("Nothing was deleted.", mend=f"Delete without a question: {{prog}} {which} --yes")
+        raise ClientError("Nothing was deleted.", mend="Delete without a question: {command} --yes")
 
 
 def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) -> list[str]:

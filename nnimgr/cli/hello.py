@@ -41,7 +41,8 @@ def hello(args: argparse.Namespace, terminal: Terminal) -> int:
     target = Path(args.directory)
     if target.exists():
         raise ClientError(
-            f"{target} exists already.", mend=f"Write to another folder: {{prog}} --directory {target}_2"
+            f"{target} exists already.",
+            mend=f"Write to another folder: {{prog}} --directory {shlex.quote(f'{target}_2')}",
         )
     try:
         shutil.copytree(source, target, ignore=_LEFT_OUT)

@@ -87,7 +87,7 @@ def remove(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _client(args: argparse.Namespace) -> tuple[Client, str]:
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     client.mends = {**client.mends, 404: f"See: nnictl machine ls {entry.id}"}
     return client, entry.id

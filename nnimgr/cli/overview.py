@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from nnimgr.cli.progress import LIVE, number, parameters_text
+from nnimgr.cli.progress import finished_trials, number, parameters_text
 from nnimgr.cli.selection import client_of, experiment_line, running_entries
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal
@@ -85,7 +85,7 @@ def _show(entries: list[IndexEntry], seen: list[dict[str, Any]], terminal: Termi
             continue
         profile = found["experiment"]
         best, most = profile["bestTrial"], profile["limits"]["maxTrialNumber"]
-        ended = sum(count for status, count in profile["counts"].items() if status not in LIVE)
+        ended = finished_trials(profile)
         rows.append(
             (
                 entry.id,

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from nnimgr.cli.progress import number
+from nnimgr.cli.progress import number, status_addition
 from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
@@ -29,12 +29,11 @@ _WITH_LATEST = ("RUNNING", "UNKNOWN", "EARLY_STOPPED", "PAUSED")
 
 def counts_text(profile: Mapping[str, Any]) -> str:
     """Return the number of trials by status: "20 SUCCEEDED (2 without a usable result), 1 FAILED"."""
-    without = profile.get("withoutResult") or 0
-    parts = []
-    for status, count in profile["counts"].items():
-        if count:
-            more = f" ({without} without a usable result)" if status == "SUCCEEDED" and without else ""
-            parts.append(f"{count} {status}{more}")
+    parts = [
+        f"{count} {status}{status_addition(profile, status)}"
+        for status, count in profile["counts"].items()
+        if count
+    ]
     return ", ".join(parts) or "none"
 
 

@@ -16,6 +16,7 @@ from nnimgr.cli.terminal import Terminal, confirmed, shown_time
 from nnimgr.cli.times import duration_text
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
+from nnimgr.client.experiments import ENDED
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
@@ -54,17 +55,17 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
-    count = args.head or args.tail
-    if count:
-        trials = _best(client, entry.id, count, descending=args.head is not None)
+    for_nni = not terminal.as_json and not terminal.for_people
+    if args.head or args.tail:
+        trials = _outermost(client, entry.id, args, terminal, for_nni=for_nni)
     else:
         trials = list(all_trials(client, entry.id))
-    if terminal.as_json:
-        terminal.json({"trials": trials})
-    elif terminal.for_people:
-        _show(trials, client, entry.id, terminal)
-    else:
+    if for_nni:
         terminal.nni_json([_nni_trial(trial) for trial in trials])
+    elif terminal.as_json:
+        terminal.json({"trials": trials})
+    else:
+        _show(trials, client, entry.id, terminal)
     return 0
 
 
@@ -141,9 +142,9 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
 def _change(args: argparse.Namespace, terminal: Terminal, verb: str, done: str) -> int:
     """Ask the server to change a trial. ``done``: the end of the sentence that confirms the change."""
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
-    client.mends = {**client.mends, **_mends_of_open(entry)}
+    client.mends = {**client.mends, **_mends_of_open(client, entry)}
     trial = trial_named(client, entry.id, args.trial_id)
     client.post("experiments", entry.id, "trials", trial["id"], verb)
     sentence = done.format(id=entry.id, no=trial["sequence"])
@@ -156,8 +157,9 @@ def _change(args: argparse.Namespace, terminal: Terminal, verb: str, done: str) 
 def lost(args: argparse.Namespace, terminal: Terminal) -> int:
     """Declare the attempt of a trial lost, because the machine where it ran does not answer."""
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
+    client.mends = {**client.mends, **_mends_of_open(client, entry)}
     trial = trial_named(client, entry.id, args.trial_id)
     if not args.yes:
         question = (
@@ -166,7 +168,7 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
             "counted. Declare it lost?"
         )
         if not confirmed(question):
-            mend = f"Skip this question: {{prog}} {trial['sequence']} {entry.id} --yes"
+            mend = f"Skip this question: {{command {entry.id}}} --yes"
             raise ClientError("Nothing was changed.", mend=mend)
     client.post("experiments", entry.id, "trials", trial["id"], "lost")
     terminal.info(
@@ -181,9 +183,9 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
 def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     """Retry failed trials. Each retry is a new trial."""
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
-    client.mends = {**client.mends, **_mends_of_open(entry)}
+    client.mends = {**client.mends, **_mends_of_open(client, entry)}
     if args.failed:
         body = {}
     else:
@@ -198,14 +200,15 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _mends_of_open(entry: IndexEntry) -> dict[int, str]:
+def _mends_of_open(client: Client, entry: IndexEntry) -> dict[int, str]:
     """Return the command to suggest after an HTTP status that refuses a change of a trial.
 
-    Return nothing if the experiment is stopped or only viewed, because then another command helps.
+    Return nothing if no server has the experiment open, or it is only viewed: then another command helps.
     """
-    return (
-        {} if entry.status in ("STOPPED", "VIEWED") else {409: f"See the trials: nnictl trial ls {entry.id}"}
-    )
+    closed = entry.status in ("STOPPED", "VIEWED")
+    if entry.status in ENDED and not closed:
+        closed = not client.get("experiments", entry.id).get("served", True)
+    return {} if closed else {409: f"See the trials: nnictl trial ls {entry.id}"}
 
 
 def file_sentence(entry: IndexEntry, trial: Mapping[str, Any], name: str) -> str:
@@ -258,12 +261,23 @@ def all_trials(client: Client, experiment_id: str, **query: Any) -> Iterator[dic
             return
 
 
-def _best(client: Client, experiment_id: str, count: int, *, descending: bool) -> list[dict[str, Any]]:
-    """Return the ``count`` trials with the largest results, or with the smallest results.
+def _outermost(
+    client: Client, experiment_id: str, args: argparse.Namespace, terminal: Terminal, *, for_nni: bool
+) -> list[dict[str, Any]]:
+    """Return the best trials for ``--head``, the best first, or the worst trials for ``--tail``.
 
-    Trials without a result are left out.
+    ``for_nni``: return the trials with the largest or the smallest results, as NNI does for any goal. Trials
+    without a result are left out.
     """
-    order = "desc" if descending else "asc"
+    count = args.head or args.tail
+    smaller = client.get("experiments", experiment_id)["optimizeMode"] == "minimize"
+    if for_nni and smaller:
+        option, which, rank = ("--head", "largest", "worst") if args.head else ("--tail", "smallest", "best")
+        terminal.warn(
+            f"In NNI's format, {option} lists the {which} results, as in NNI. With the goal minimize, these "
+            f"are the {rank} ones. --json lists the {'worst' if rank == 'best' else 'best'} ones."
+        )
+    order = "asc" if (args.tail is not None) != (smaller and not for_nni) else "desc"
     found = []
     for trial in all_trials(client, experiment_id, sort="value", order=order, status=["SUCCEEDED"]):
         if trial["finalValue"] is not None:

@@ -33,7 +33,7 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
     path, tuner = _section(document, content)
     tuner = anchored_tuner(tuner, Path(file).absolute().parent)
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     try:
         before = client.get("experiments", entry.id)

@@ -69,7 +69,7 @@ def duration(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         seconds = int(parse_duration(int(text) if text.isdecimal() else text).total_seconds())
     except ValueError as error:
-        raise ClientError(f"{error}.", mend="{prog} --value 2h") from error
+        raise ClientError(f"{error}.", mend="{command} --value 2h") from error
     return _update(args, terminal, {"maxExperimentDuration": seconds}, title="duration")
 
 
@@ -124,7 +124,7 @@ def read_file(file: Path) -> tuple[Document, Any]:
 def _whole(text: str, *, most: int) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= most:
         raise ClientError(
-            f"The value must be a whole number from 1 to {most}, not {text!r}.", mend="{prog} --value 10"
+            f"The value must be a whole number from 1 to {most}, not {text!r}.", mend="{command} --value 10"
         )
     return int(text)
 
@@ -184,7 +184,7 @@ def _update(
     ``source``: file of the search space. ``placed``: function that adds its line to a problem.
     """
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     try:
         profile = client.call("PATCH", "experiments", entry.id, body=changes)

@@ -61,9 +61,9 @@ def _stopped(state: ExperimentState) -> str:
     """
     match state.status:
         case f.ExperimentStatus.DONE:
-            return f"the experiment had finished ({state.reason}), and was then closed"
+            return f"the experiment was DONE ({state.reason}) before it was stopped"
         case f.ExperimentStatus.ERROR:
-            return f"the experiment had failed ({state.reason}), and was then closed"
+            return f"the experiment had ended with ERROR ({state.reason}) before it was stopped"
     return "a user stopped it"
 
 
@@ -93,7 +93,8 @@ def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None,
     if (rule := rule_that_holds(state, now)) is not None:
         return f.DrainReason.RULE, rule
     if state.budget == 0 and not state.interrupted:
-        return f.DrainReason.BUDGET, f"{state.counted} of {state.limits.max_trial_number} trials"
+        most = state.limits.max_trial_number
+        return f.DrainReason.BUDGET, f"{state.counted} of {most} trials{state.left_out}"
     if state.exhausted and not state.interrupted:
         return f.DrainReason.TUNER, "the tuner has no more parameter sets"
     return None, ""

@@ -104,7 +104,8 @@ def test_nothing_is_overwritten(
     file = tmp_path / "there.zip"
     file.write_text("mine")
     assert main(["experiment", "save", "abc", "--path", str(file)]) == 1
-    assert capsys.readouterr().err.endswith("Choose another file: nnictl experiment save --path FILE\n")
+    told = capsys.readouterr().err
+    assert told.endswith("Choose another file: nnictl experiment save abc --path FILE\n")
     assert file.read_text() == "mine"
     assert main(["experiment", "save", "abc", "--path", str(tmp_path / "none" / "there.zip")]) == 1
     assert "cannot be written" in capsys.readouterr().err

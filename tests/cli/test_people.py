@@ -167,9 +167,9 @@ def ended(how: str) -> StoredLife:
 @pytest.mark.parametrize(
     ("how", "shown"),
     [
-        ("done", "DONE, then closed"),
+        ("done", "STOPPED after DONE"),
         ("user", "STOPPED by a user"),
-        ("error", "ERROR: boom boom"),
+        ("error", "STOPPED after ERR"),
         ("failures", "STOPPED: the "),
     ],
 )
@@ -200,10 +200,11 @@ def test_results(busy: FakeServer) -> None:
 
 
 def test_the_log_of_a_trial(busy: FakeServer) -> None:
-    place = "id:k0001 path:/data/abc/trials/k0001\n"
+    place = "/data/abc/trials/k0001\n"
     assert in_a_terminal("log", "trial", "-T", "1").text == "printed\n"
     assert in_a_terminal("log", "trial", "-T", "1", "--path").text == place
-    assert in_a_pipe("log", "trial", "-T", "1").text == place
+    assert in_a_pipe("log", "trial", "-T", "1", "--path").text == place
+    assert in_a_pipe("log", "trial", "-T", "1").text == f"id:k0001 path:{place}"
     assert in_a_pipe("log", "trial", "-T", "1", "--file", "stdout").text == "printed\n"
     failed = in_a_terminal("log", "trial", "-T", "2")
     assert failed.lines[0] == "printed" and failed.lines[1].startswith("WARNING: Trial 2 (k0002) FAILED: ")

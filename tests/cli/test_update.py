@@ -89,7 +89,11 @@ LIVE = {"SUCCEEDED": 3, "SYS_CANCELED": 5, "RUNNING": 1}
     [
         (
             {"status": "DRAINING", "drain": "budget", "limits": BY_TRIALS, "counts": LIVE},
-            "No more trials are created: there are 4, and the limit is 3. 1 of them continue to their end.",
+            "No more trials are created: there are 4, and the limit is 3. 1 of them continues to the end.",
+        ),
+        (
+            {"status": "DONE", "limits": BY_TRIALS, "counts": {"SUCCEEDED": 3, "FAILED": 2}, "retried": 2},
+            "No more trials are created: there are 3, and the limit is 3.",
         ),
         (
             {"status": "DONE", "limits": BY_TRIALS, "counts": {"SUCCEEDED": 3}},

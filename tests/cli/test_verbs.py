@@ -131,9 +131,9 @@ def test_the_only_running_experiment_is_meant(server: FakeServer, capsys: pytest
     assert main(["experiment", "status"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: There are multiple experiments, please set the experiment id...\n"
-        f"  abc  a name  RUNNING  started {when(CREATED_AT)}\n"
         f"  def  a name  RUNNING  started {when(CREATED_AT)}\n"
-        "  Name one of them: nnictl experiment status abc\n"
+        f"  abc  a name  RUNNING  started {when(CREATED_AT)}\n"
+        "  Name one of them: nnictl experiment status def\n"
     )
 
 

@@ -381,7 +381,7 @@ async def test_what_others_change_in_the_index_is_seen(server: Server) -> None:
         assert (seen.status, seen.optimize_mode) == (E.STOPPED, "maximize")
         assert (
             seen.owner is not None
-            and seen.reason == "the experiment had finished (1 of 1 trials), and was then closed"
+            and seen.reason == "the experiment was DONE (1 of 1 trials) before it was stopped"
         )
         earlier = "status = 'DONE', reason = 'done: all 1 trials were created'"
         path = database_path(server.home.path / theirs)

@@ -30,6 +30,10 @@ _NNIS_ALONE = {
 }
 
 
+# Words of other programs -> the verb.
+_OTHER_WORDS = {"run": "create", "start": "create"}
+
+
 class Parser(argparse.ArgumentParser):
     """Argument parser that suggests the nearest command, option or value after a typing error."""
 
@@ -68,6 +72,7 @@ class Parser(argparse.ArgumentParser):
                 self.error(
                     f"{self.prog} {value} is a command of NNI, but not of nnimgr. {_NNIS_ALONE[value]}"
                 )
+            near = _verb_of_a_group(action, str(value)) or near
             hint = "" if near is None else f'; did you mean "{self.prog} {near}"?'
             self.error(f"there is no command {value!r}{hint}")
         hint = "" if near is None else f'; did you mean "{near}"?'
@@ -81,6 +86,17 @@ class Parser(argparse.ArgumentParser):
 
 
 Verbs = argparse._SubParsersAction
+
+
+def _verb_of_a_group(groups: Verbs[Parser], word: str) -> str | None:
+    """Return the words for a verb that was typed without its group: "experiment list" for "list"."""
+    if _OTHER_WORDS.get(word) in groups.choices:
+        return _OTHER_WORDS[word]
+    for name, group in groups.choices.items():
+        for action in group._actions:
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:
+                return f"{name} {word}"
+    return None
 
 
 def _nearest(word: str, names: Iterable[str]) -> str | None:
@@ -122,7 +138,7 @@ def add_verb(
         aliases=aliases,
         epilog=examples_text(examples),
     )
-    verb.set_defaults(verb=target, prog=verb.prog)
+    verb.set_defaults(verb=target, prog=verb.prog, actions=verb._actions)
     verb.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
     return verb
 

@@ -87,8 +87,8 @@ def _stop(verbs: Verbs[Parser]) -> None:
         "id",
         nargs="?",
         metavar="ID",
-        help="the experiment: its id, the beginning of its id, or its name; with a * at its end, "
-        "all experiments with this beginning (default: the one that runs)",
+        help="the experiment: its id, the beginning of its id, or its name; with a * at its end: "
+        "all experiments whose id or name begins so (default: the one that runs)",
     )
     stop.add_argument("-a", "--all", action="store_true", help="stop all experiments")
     stop.add_argument("--detach", action="store_true", help="leave the trials running until a resume")
