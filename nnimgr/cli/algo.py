@@ -94,7 +94,11 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
     """Print one built-in or registered algorithm as JSON, with its fields in the registry file."""
     found = next((entry for entry in _all() if entry.named(args.name)), None)
     if found is None:
-        raise ClientError(f"There is no algorithm {args.name}.", mend="See: nnictl algo list")
+        from difflib import get_close_matches
+
+        near = get_close_matches(args.name, [entry.name for entry in _all()], n=1)
+        hint = f"; did you mean {near[0]}?" if near else "."
+        raise ClientError(f"There is no algorithm {args.name}{hint}", mend="See: nnictl algo list")
     shown = {"algoType": _type(found), **found.plain(), "source": _source(found)}
     if terminal.as_json:
         terminal.json(shown)

@@ -84,7 +84,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
         after = int(profile["lastNumber"])
         terminal.stamped(f"Resuming experiment, Experiment ID: {entry.id}")
         if adopted:
-            terminal.stamped("The experiment's server had ended: the new server has adopted the experiment.")
+            terminal.stamped("The server had ended; a new one adopts the experiment.")
         else:
             resume_experiment(client, entry)
             why = ended_again(client.get("experiments", entry.id))
@@ -201,7 +201,7 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     terminal.say(yaml.safe_dump(config.canonical(), sort_keys=False, allow_unicode=True).rstrip())
     terminal.say("\n# What would start (nothing was started)")
     count = facts["parameterSets"]
-    facts["parameterSets"] = "without end" if count is None else f"{count:,}"
+    facts["parameterSets"] = "infinitely many" if count is None else f"{count:,}"
     facts["feasibleShare"] = "no constraints" if loaded.feasibility is None else str(loaded.feasibility)
     for name, value in facts.items():
         terminal.say(f"# {name}: {'none' if value is None else value}")

@@ -89,7 +89,7 @@ def _target(args: argparse.Namespace, files: str) -> Path:
     target = Path(name)
     if os.path.lexists(target):
         raise ClientError(
-            f"There is a {target} here already.", mend="Write to another file: {command} --output FILE"
+            f"There is a file {target} here already.", mend="Write to another file: {command} --output FILE"
         )
     return target
 

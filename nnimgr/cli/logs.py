@@ -44,7 +44,7 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
 
     A terminal gets the output. A pipe gets the path in NNI's format, or the output with ``--follow``,
     ``--file`` or ``--tail``. With ``--path``, both get the path alone. Without a trial, the paths of all
-    trials are shown. Without ``--attempt``, the latest attempt counts.
+    trials are shown. Without ``--attempt``, it is the latest attempt.
     """
     home = Home.find()
     entry = select(home, args.id, port=args.port)
@@ -62,7 +62,7 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json({"trials": [{"id": key, "path": value} for key, value in places.items()]})
     for trial_id, place in places.items():
-        terminal.say(place if args.path else f"id:{trial_id} path:{place}")
+        terminal.say(place if args.path or terminal.for_people else f"id:{trial_id} path:{place}")
     return 0
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "newest_first",
     "running_entries",
     "select",
+    "status_of",
     "unnamed",
 ]
 
@@ -39,6 +40,7 @@ _LINE = "Id: %s    Name: %s    Status: %s    Port: %s    Platform: %s    StartTi
 _LIST = "nnictl experiment list --all"
 _MOST_CANDIDATES = 10
 _NAME = 24  # most characters of a name in a list of candidates
+_DRAINING = ("NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL", "STOPPING")  # NNI's names, which are in the index
 
 
 def entries_of(home: Home) -> dict[str, IndexEntry]:
@@ -129,13 +131,18 @@ def ambiguous(word: str, found: Sequence[IndexEntry]) -> ClientError:
 def candidates(entries: Sequence[IndexEntry]) -> str:
     """Return one short line for each experiment, from which a user can choose. The newest one is first."""
     rows = [
-        (entry.id, _short(entry.name), entry.status, f"started {when(entry.started_at)}")
+        (entry.id, _short(entry.name), status_of(entry), f"started {when(entry.started_at)}")
         for entry in newest_first(entries)[:_MOST_CANDIDATES]
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     left = len(entries) - len(rows)
     return "\n".join([*lines, f"  ({left} more)"] if left else lines)
+
+
+def status_of(entry: IndexEntry) -> str:
+    """Return the experiment's status under nnimgr's name. The index has NNI's name."""
+    return "DRAINING" if entry.status in _DRAINING else entry.status
 
 
 def newest_first(entries: Iterable[IndexEntry]) -> list[IndexEntry]:

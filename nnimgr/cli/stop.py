@@ -87,10 +87,9 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
         return opened
     if wanted is None and args.port is None:
         if not opened:
-            raise ClientError(
-                "There is no experiment running.",
-                mend="See the stopped ones: nnictl experiment list --all",
-            )
+            mend = "See the stopped ones: nnictl experiment list --all"
+            mend = mend if entries else "Start one: nnictl create --config exp.yml"
+            raise ClientError("There is no experiment running.", mend=mend)
         return [select(home, None)]
     if wanted is None:
         found = [entry for entry in opened if entry.port == args.port]

@@ -94,7 +94,9 @@ def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None,
         return f.DrainReason.RULE, rule
     if state.budget == 0 and not state.interrupted:
         most = state.limits.max_trial_number
-        return f.DrainReason.BUDGET, f"{state.counted} of {most} trials{state.left_out}"
+        if _is_over(state):
+            return f.DrainReason.BUDGET, f"{state.counted} of {most} trials{state.left_out}"
+        return f.DrainReason.BUDGET, f"maxTrialNumber ({most}) is reached"
     if state.exhausted and not state.interrupted:
         return f.DrainReason.TUNER, "the tuner has no more parameter sets"
     return None, ""

@@ -91,7 +91,8 @@ def test_trials_that_do_not_count() -> None:
 def test_the_end() -> None:
     life = Life(trial_concurrency=1, max_trial_number=1)
     life.start(0)
-    assert now(life) == "1 of 1 slots busy, 0 of 1 finished; no more trials are created: 1 of 1 trials"
+    reached = "no more trials are created: maxTrialNumber (1) is reached"
+    assert now(life) == f"1 of 1 slots busy, 0 of 1 finished; {reached}"
     life.end(0)
     assert now(life) == "finished: 1 of 1 trials"
     assert sentence_of(E.ERROR, "the tuner has died") == "ended by an error: the tuner has died"

@@ -44,7 +44,7 @@ def _read(group: Verbs[Parser]) -> None:
             group,
             "show",
             "experiments:show",
-            "show an experiment",
+            "show an experiment's status, limits, command and folder",
             about="A terminal gets a summary, a pipe gets JSON as NNI prints it.",
             examples=("nnictl experiment show", "nnictl experiment show ab12cd34 --json"),
         )

@@ -77,6 +77,7 @@ def _act(group: Verbs[Parser]) -> None:
         "lost",
         "trials:lost",
         "declare the machine of an UNKNOWN trial lost",
+        about="The trial is retried on another machine, as often as maxRetries allows.",
         examples=("nnictl trial lost 12",),
     )
     lost.add_argument("trial_id", metavar="TRIAL", help=_NAMED)
@@ -209,7 +210,7 @@ def _log(group: Verbs[Parser]) -> None:
     part.add_argument("--follow", action="store_true", help="print the log until the trial ends (needs -T)")
     trial.add_argument("--tail", type=count, metavar="N", help="begin with the last N lines (needs -T)")
     trial.add_argument("--file", choices=("stdout", "stderr", "trial.log"), help="print this file (needs -T)")
-    _add_attempt(trial, " (needs -T)")
+    _add_attempt(trial, "needs -T; ")
 
 
 def _add_trial(verb: argparse.ArgumentParser, *, required: bool) -> None:
@@ -221,7 +222,7 @@ def _add_attempt(verb: argparse.ArgumentParser, more: str = "") -> None:
         "--attempt",
         type=count,
         metavar="N",
-        help=f"the N-th attempt of the trial (default: the latest){more}",
+        help=f"the N-th attempt of the trial ({more}default: the latest)",
     )
 
 
