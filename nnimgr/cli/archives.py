@@ -89,8 +89,9 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         archive = zipfile.ZipFile(file)
     except (OSError, zipfile.BadZipFile) as error:
+        why = getattr(error, "strerror", None) or str(error)
         raise ClientError(
-            f"{file} cannot be read: {error}.", mend="Save an experiment to a file: nnictl experiment save ID"
+            f"{file} cannot be read: {why}.", mend="Save an experiment to a file: nnictl experiment save ID"
         ) from error
     with archive:
         experiment_id = _id_of(archive, file)

@@ -143,4 +143,6 @@ def _show(entry: IndexEntry, paths: list[Path], args: argparse.Namespace, termin
         terminal.json({"path": str(path), "lines": [line.rstrip("\n") for line in lines]})
     else:
         terminal.out.writelines(lines)
+        if not lines and not args.path:
+            terminal.warn(f"Nothing has been written to this log: {path}")
     return 0

@@ -240,7 +240,8 @@ class Client:
                 return ApiError(status, error, [], mend=mend)
             if status == http.client.SERVICE_UNAVAILABLE and error["message"] == _LEAVING:
                 return ServerGone(_LEAVING, mend=_REPEAT)
-            message = _sentence(str(error["message"]))
+            message = str(error["message"])
+            message = f"{message[:1].upper()}{message[1:]}"
             return ApiError(status, message, list(error.get("problems") or ()), mend=mend)
         except (ValueError, KeyError, TypeError):
             shown = text[:200].decode("utf-8", "replace").strip()
@@ -256,11 +257,6 @@ class Client:
             )
         reason = str(error) or type(error).__name__
         return ServerGone(f"The server at {self.url} does not answer: {reason}.", mend=_REPEAT)
-
-
-def _sentence(message: str) -> str:
-    """Return a message with a capital letter at its beginning and a full stop at its end."""
-    return f"{message[:1].upper()}{message[1:]}{'' if message.endswith(('.', '!', '?')) else '.'}"
 
 
 class _LocalConnection(http.client.HTTPConnection):

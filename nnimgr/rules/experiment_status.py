@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.phrases import in_seconds
+from nnimgr.rules.phrases import in_seconds, trial_count
 from nnimgr.rules.state import (
     ExperimentState,
 )
@@ -33,11 +33,9 @@ def _wanted_status(
 ) -> tuple[f.ExperimentStatus, f.DrainReason | None, str]:
     if state.stop_requested:
         if state.detached:
-            return (
-                f.ExperimentStatus.STOPPED,
-                None,
-                f"{len(state.trials)} trials continue without a server",
-            )
+            placed = sum(job.placed is not None and not job.closed for job in state.jobs.values())
+            verb = "continues" if placed == 1 else "continue"
+            return f.ExperimentStatus.STOPPED, None, f"{trial_count(placed)} {verb} without a server"
         if not _is_over(state):
             return f.ExperimentStatus.DRAINING, f.DrainReason.USER, "a user stops it"
         return f.ExperimentStatus.STOPPED, None, _stopped(state)

@@ -126,7 +126,7 @@ def test_a_refusal_is_shown_with_its_reason(server: FakeServer, capsys: pytest.C
     server.refuse["experiments/abc"] = Refused(409, "experiment abc is only viewed: it cannot be changed")
     assert main(["update", "concurrency", "-v", "2"]) == 1
     assert capsys.readouterr().err == (
-        "ERROR: Experiment abc is only viewed: it cannot be changed.\nERROR: Update concurrency failed!\n"
+        "ERROR: Experiment abc is only viewed: it cannot be changed\nERROR: Update concurrency failed!\n"
         "  See what the experiment does: nnictl experiment status abc\n"
     )
 
