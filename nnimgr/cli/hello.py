@@ -49,7 +49,8 @@ def hello(args: argparse.Namespace, terminal: Terminal) -> int:
         _use_this_python(target / _CONFIG)
     except (OSError, shutil.Error) as error:
         raise ClientError(
-            f"The example cannot be written to {target}: {error}.", mend="{prog} --directory DIRECTORY"
+            f"The example cannot be written to {target}: {error}.",
+            mend="Write to another folder: {prog} --directory DIRECTORY",
         ) from error
     config = target / _CONFIG
     terminal.info(f"An example experiment is in {target}")

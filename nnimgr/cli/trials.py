@@ -10,7 +10,7 @@ from typing import Any
 
 from nnimgr.cli.progress import parameters_text
 from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.summary import best_with_time, cause_suffix, counts_text, goal_of, result_text
+from nnimgr.cli.summary import LATEST, best_with_time, cause_suffix, counts_text, goal_of, result_text
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, confirmed, shown_time
 from nnimgr.cli.times import duration_text
@@ -90,6 +90,8 @@ def _show(trials: list[dict[str, Any]], client: Client, experiment_id: str, term
     terminal.say(f"Goal: {goal_of(profile)}")
     if profile["bestTrial"] is not None:
         terminal.say(f"Best: {best_with_time(client, profile)}")
+    if any(row[3].startswith(LATEST) for row in rows):
+        terminal.say(f"{LATEST}: the latest intermediate result of a trial without a final result")
     for line in _cause_lines(trials, experiment_id):
         terminal.say(line)
 

@@ -88,7 +88,7 @@ def test_files_that_are_no_saved_experiment(
         archive.writestr("experiment/../../outside", "a")
     for name, sentence in (
         ("text.zip", "cannot be read: File is not a zip file."),
-        ("none.zip", "cannot be read: [Errno 2] No such file or directory"),
+        ("none.zip", "cannot be read: No such file or directory."),
         ("other.zip", "contains no experiment: nnictl/.experiment is missing or damaged."),
         ("evil.zip", "is outside of the folder"),
     ):

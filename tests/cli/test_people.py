@@ -75,12 +75,13 @@ def test_trials(busy: FakeServer) -> None:
         seen.lines[4],
     ]
     assert "~0.5" in seen.lines[4]
-    assert seen.lines[5:8] == [
+    assert seen.lines[5:9] == [
         "Trials: 1 RUNNING, 2 SUCCEEDED (1 without a usable result), 1 FAILED",
         'Goal: maximize (NNI\'s default; set "goal:")',
         "Best: 0.987654, trial 1 (k0001), 1 min ago",
+        "~: the latest intermediate result of a trial without a final result",
     ]
-    assert seen.lines[8].startswith("Trial 2 FAILED: ")
+    assert seen.lines[9].startswith("Trial 2 FAILED: ")
     assert seen.lines[-1] == "  See: nnictl log trial abcdefgh -T 2 --file stderr"
     found = json.loads(in_a_pipe("trial", "ls").text)
     assert [each["trialJobId"] for each in found] == ["k0000", "k0001", "k0002", "k0003"]

@@ -147,7 +147,7 @@ def test_a_suggested_option_replaces_every_spelling(
     server.add("abc")
     for typed in ("-v 0", "-v0", "--value 0", "--value=0"):
         assert main(["update", "trialnum", "abc", *typed.split()]) == 1
-        assert capsys.readouterr().err.endswith("  nnictl update trialnum abc --value 10\n")
+        assert capsys.readouterr().err.endswith("For example: nnictl update trialnum abc --value 10\n")
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def test_a_refused_tuner_is_shown_with_its_line(
     assert main(["update", "tuner", "-f", "exp.yml"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: exp.yml:4:5: tuner.classArgs.gama: TPE takes no argument 'gama'\n"
-        "ERROR: Update tuner failed!\n  See: nnictl update tuner --help\n"
+        "ERROR: Update tuner failed!\n  Correct exp.yml, then repeat: nnictl update tuner -f exp.yml\n"
     )
     Path("exp.yml").write_text("trialConcurrency: 2\n")
     assert main(["update", "tuner", "-f", "exp.yml"]) == 1
