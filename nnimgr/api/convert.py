@@ -79,9 +79,11 @@ def _set_of(held: TrialSet) -> models.ParameterSet:
     )
 
 
-def job_of(row: JobRow) -> models.Job:
-    fields = {name: getattr(row, name) for name in models.Job.model_fields if name != "id"}
-    return models.Job(**fields | {"id": row.job_id, "gpus": row.gpus or []})
+def job_of(row: JobRow, trial_paths: TrialPaths) -> models.Job:
+    derived = ("id", "log_path")
+    fields = {name: getattr(row, name) for name in models.Job.model_fields if name not in derived}
+    log_path = trial_paths.log_path(row, row.keeper_id)
+    return models.Job(**fields | {"id": row.job_id, "gpus": row.gpus or [], "log_path": log_path})
 
 
 def checkpoint_of(row: CheckpointRow) -> models.Checkpoint:

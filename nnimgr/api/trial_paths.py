@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnimgr.store.jobs import JobRow
 from nnimgr.store.reader import ExperimentReader, TrialRow
 from training_services.keepers.host import attempt_folder
 from training_services.keepers.names import LOCAL, experiment_folder, host_of
@@ -28,11 +29,11 @@ class TrialPaths:
         """
         return {} if self.platform == LOCAL else reader.keepers(rows)
 
-    def log_path(self, row: TrialRow, keeper_id: str | None) -> str:
-        """Return the path of the folder of a trial's latest attempt: ``HOST:~/...`` on another machine, as in
-        NNI.
+    def log_path(self, row: TrialRow | JobRow, keeper_id: str | None) -> str:
+        """Return the path of the folder of an attempt: ``HOST:~/...`` on another machine, as in NNI.
 
-        ``keeper_id``: the keeper that runs the attempt.
+        ``row``: the attempt, or a trial, whose latest attempt counts. ``keeper_id``: the keeper that runs the
+        attempt.
         """
         folder = attempt_folder(row.trial_id, max(1, row.attempt))
         host = None if keeper_id in (None, LOCAL) else host_of(keeper_id)

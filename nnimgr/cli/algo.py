@@ -43,7 +43,7 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
         if any(registry.is_builtin(role, entry.name) for role in ("tuner", "assessor")):
             raise ClientError(
                 f"Cannot overwrite the builtin algorithm {entry.name}.",
-                mend=f"Choose another builtinName in {file}, then repeat: {{prog}} --meta {file}",
+                mend=f"Choose another builtinName in {file}, then repeat: {{command}}",
             )
         for target in (entry.class_name, entry.validator):
             if target is not None:
@@ -94,7 +94,11 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
     """Print one built-in or registered algorithm as JSON, with its fields in the registry file."""
     found = next((entry for entry in _all() if entry.named(args.name)), None)
     if found is None:
-        raise ClientError(f"There is no algorithm {args.name}.", mend="See: nnictl algo list")
+        from difflib import get_close_matches
+
+        near = get_close_matches(args.name, [entry.name for entry in _all()], n=1)
+        hint = f"; did you mean {near[0]}?" if near else "."
+        raise ClientError(f"There is no algorithm {args.name}{hint}", mend="See: nnictl algo list")
     shown = {"algoType": _type(found), **found.plain(), "source": _source(found)}
     if terminal.as_json:
         terminal.json(shown)
@@ -169,7 +173,7 @@ def _descriptions(file: Path) -> list[Any]:
 
 
 def _described(raw: Any, *, file: Path, terminal: Terminal) -> Registered:
-    mend = f"Correct {file}, then repeat: {{prog}} --meta {file}"
+    mend = f"Correct {file}, then repeat: {{command}}"
     if not isinstance(raw, Mapping):
         raise ClientError(
             f"{file}: an algorithm is described by a mapping with {', '.join(_REQUIRED)}.", mend=mend

@@ -50,7 +50,7 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
     if target.is_dir():
         target /= f"nni_experiment_{entry.id}.zip"
     if target.exists():
-        raise ClientError(f"{target} exists already.", mend="Choose another file: {prog} --path FILE")
+        raise ClientError(f"{target} exists already.", mend="Choose another file: {command} --path FILE")
     try:
         stored = stored_experiment(entry.directory)
     except (FileNotFoundError, StoreError) as error:
@@ -89,8 +89,9 @@ def load(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         archive = zipfile.ZipFile(file)
     except (OSError, zipfile.BadZipFile) as error:
+        why = getattr(error, "strerror", None) or str(error)
         raise ClientError(
-            f"{file} cannot be read: {error}.", mend="Save an experiment to a file: nnictl experiment save ID"
+            f"{file} cannot be read: {why}.", mend="Save an experiment to a file: nnictl experiment save ID"
         ) from error
     with archive:
         experiment_id = _id_of(archive, file)
@@ -140,7 +141,7 @@ def _code_directory(args: argparse.Namespace, *, has_code: bool) -> Path | None:
     code = Path(args.codeDir).expanduser().absolute()
     if has_code and code.exists() and (not code.is_dir() or any(code.iterdir())):
         raise ClientError(
-            f"{code} is not an empty directory.", mend="Choose another directory: {prog} --codeDir DIR"
+            f"{code} is not an empty directory.", mend="Choose another directory: {command} --codeDir DIR"
         )
     if not has_code and not code.is_dir():
         raise ClientError(
@@ -176,7 +177,7 @@ def _written(target: Path) -> Iterator[zipfile.ZipFile]:
         fresh.replace(target)
     except (OSError, StoreError) as error:
         raise ClientError(
-            f"{target} cannot be written: {error}.", mend="Write to another file: {prog} --path FILE"
+            f"{target} cannot be written: {error}.", mend="Write to another file: {command} --path FILE"
         ) from error
     finally:
         with contextlib.suppress(OSError):

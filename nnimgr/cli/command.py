@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["Command"]
 
 _PLACE = re.compile(r"\{prog\}|\{command(?: ([\w-]+))?\}(?= (--[\w-]+))?")
+_ID = "id"  # name of the argument that names the experiment
 
 
-@dataclass(frozen=True, slots=True)
 class Command:
     """Command with its arguments. ``prog``: the command without them, such as "nnictl trial ls".
 
-    ``experiment``: the argument that names the experiment, if there is one.
+    ``arguments``: the typed words after ``prog``. ``parsed``: argument -> its value. ``actions``: the
+    arguments that the command takes.
     """
 
-    prog: str
-    arguments: tuple[str, ...] = ()
-    experiment: str | None = None
+    def __init__(
+        self,
+        prog: str,
+        arguments: Sequence[str] = (),
+        *,
+        parsed: Mapping[str, object] | None = None,
+        actions: Sequence[argparse.Action] = (),
+    ) -> None:
+        self.prog = prog
+        self._arguments = tuple(arguments)
+        self._parsed = {} if parsed is None else parsed
+        self._actions = actions
 
     def filled(self, mend: str) -> str:
         """Return the text with its placeholders replaced, which ``ClientError`` describes.
@@ -32,12 +43,41 @@ class Command:
     def _text(self, place: str, experiment_id: str | None, replaced: str | None) -> str:
         if place == "{prog}":
             return self.prog
-        arguments = [argument for argument in self.arguments if not argument.startswith(f"{replaced}=")]
-        if replaced in arguments:
-            at = arguments.index(replaced)
-            del arguments[at : at + 2]
+        arguments = list(self._arguments)
+        if replaced is not None:
+            self._remove_option(arguments, replaced)
         if experiment_id is not None:
-            if self.experiment in arguments:
-                arguments.remove(self.experiment)
-            arguments.insert(0, experiment_id)
+            arguments = self._about(arguments, experiment_id)
         return " ".join([self.prog, *map(shlex.quote, arguments)])
+
+    def _remove_option(self, arguments: list[str], option: str) -> None:
+        """Remove an option and its value from the arguments, in each spelling of the option."""
+        spellings = next((each.option_strings for each in self._actions if option in each.option_strings), ())
+        for spelling in spellings:
+            while spelling in arguments:
+                at = arguments.index(spelling)
+                del arguments[at : at + 2]
+            joined = f"{spelling}=" if spelling.startswith("--") else spelling
+            arguments[:] = [each for each in arguments if not each.startswith(joined)]
+
+    def _about(self, arguments: list[str], experiment_id: str) -> list[str]:
+        """Return the arguments with another experiment.
+
+        The arguments without an option come first, because otherwise argparse may mistake the experiment's id
+        for another argument.
+        """
+        first = []
+        for name, words in self._positional():
+            for word in words:
+                if word in arguments:
+                    arguments.remove(word)
+            first += [experiment_id] if name == _ID else words
+        return [*first, *arguments]
+
+    def _positional(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the arguments without an option, in the command's order, each with the words given for it."""
+        for action in self._actions:
+            if not action.option_strings:
+                value = self._parsed.get(action.dest)
+                words = value if isinstance(value, list) else [] if value is None else [value]
+                yield action.dest, [str(word) for word in words]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ def refusal(file: str, error: ConfigError) -> ClientError:
     problems = [problem.plain() for problem in error.problems]
     mend = "Write a configuration to start from: nnictl hello"
     if Path(file).exists():
-        mend = f"Correct {file}, then check it: nnictl create --dry-run --config {file}"
+        mend = f"Correct {file}, then check it: nnictl create --dry-run --config {shlex.quote(file)}"
     return ClientError(*lines, problems=problems, mend=mend)
 
 

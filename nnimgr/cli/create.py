@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.configuration import load
 from nnimgr.cli.limits import ended_again
-from nnimgr.cli.stored import named_or_brought
+from nnimgr.cli.stored import named_or_brought, to_resume
 from nnimgr.cli.summary import goal_of
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import (
-    RESUMABLE,
     check_id,
     post_experiment,
     refuse_nni,
@@ -79,13 +78,13 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.debug:
         terminal.warn("--debug has no effect: an experiment keeps the log level it was created with.")
     try:
-        entry = named_or_brought(home, args.id, args.experiment_dir, able=RESUMABLE)
+        entry = to_resume(home, args.id, args.experiment_dir)
         client, adopted = server_for(home, entry, port=args.port, no_token=args.no_token)
         profile = client.get("experiments", entry.id)
         after = int(profile["lastNumber"])
         terminal.stamped(f"Resuming experiment, Experiment ID: {entry.id}")
         if adopted:
-            terminal.stamped("The experiment's server had ended: the new server has adopted the experiment.")
+            terminal.stamped("The server had ended; a new one adopts the experiment.")
         else:
             resume_experiment(client, entry)
             why = ended_again(client.get("experiments", entry.id))
@@ -202,7 +201,7 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     terminal.say(yaml.safe_dump(config.canonical(), sort_keys=False, allow_unicode=True).rstrip())
     terminal.say("\n# What would start (nothing was started)")
     count = facts["parameterSets"]
-    facts["parameterSets"] = "without end" if count is None else f"{count:,}"
+    facts["parameterSets"] = "infinitely many" if count is None else f"{count:,}"
     facts["feasibleShare"] = "no constraints" if loaded.feasibility is None else str(loaded.feasibility)
     for name, value in facts.items():
         terminal.say(f"# {name}: {'none' if value is None else value}")

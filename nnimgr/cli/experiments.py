@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nnimgr.cli.progress import notice_lines, number, parameters_text
-from nnimgr.cli.selection import client_of, entries_of, experiment_line, select
+from nnimgr.cli.selection import client_of, entries_of, experiment_line, select, status_of
 from nnimgr.cli.summary import best_with_time, counts_text, failure_lines, goal_of, last_failure
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, confirmed, printable, shown_time
 from nnimgr.cli.times import duration_text, when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
-from nnimgr.client.experiments import ENDED
+from nnimgr.client.experiments import ENDED, runs
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
@@ -29,12 +29,13 @@ _DRAINING = {
     "tuner": "TUNER_NO_MORE_TRIAL",
     "user": "STOPPING",
     "failures": "STOPPING",
+    "rule": "NO_MORE_TRIAL",
 }
 _RULE = "-" * 88
 _COLUMNS = (
     Column("ID", gives_way=True, least=12),
     Column("NAME", gives_way=True, least=8),
-    Column("STATUS", gives_way=True, least=17),
+    Column("STATUS", gives_way=True, least=18),
     Column("TRIALS", "right"),
     Column("BEST", "right"),
     Column("STARTED"),
@@ -70,15 +71,14 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
         show_table(terminal, _COLUMNS, map(_row, shown))
     else:
         terminal.say("\n".join([_RULE, "Experiment information", *map(experiment_line, shown), _RULE]))
-    dead: dict[int, list[str]] = {}
+    left: dict[int, list[str]] = {}
     for entry in shown:
-        if entry.status != "STOPPED" and entry.port and home.server_running(entry.port) is None:
-            dead.setdefault(entry.port, []).append(entry.id)
-    for port, (first, *others) in dead.items():
-        those = f"{first} (or about one of {len(others)} other experiments of this port)" if others else first
+        if runs(entry) and entry.port and home.server_running(entry.port) is None:
+            left.setdefault(entry.port, []).append(entry.id)
+    for port, ids in left.items():
+        those = f"Experiment {ids[0]} continues" if len(ids) == 1 else f"Its {len(ids)} experiments continue"
         terminal.warn(
-            f"No server runs on port {port}: the next command about {those} starts one, which adopts what "
-            f"was running. Start it now: nnictl experiment status {first}"
+            f"The server on port {port} has ended. {those} when it is started again: nnictl resume {ids[0]}"
         )
     return 0
 
@@ -88,7 +88,7 @@ def _row(entry: IndexEntry) -> tuple[str, ...]:
     from nnimgr.store.errors import StoreError
     from nnimgr.store.overview import stored_experiment
 
-    trials, best, status = "-", "-", entry.status
+    trials, best, status = "-", "-", status_of(entry)
     with contextlib.suppress(OSError, StoreError, ValueError):
         stored = stored_experiment(entry.directory)
         if stored is not None:
@@ -99,7 +99,7 @@ def _row(entry: IndexEntry) -> tuple[str, ...]:
 
 
 def _ending(entry: IndexEntry) -> str:
-    """Return the status of an experiment that has ended, and how it has ended."""
+    """Return the status of an experiment that is stopped or has failed, and how it has ended."""
     from nnimgr.store.overview import stored_end
 
     end = stored_end(entry.directory)
@@ -107,7 +107,9 @@ def _ending(entry: IndexEntry) -> str:
         return entry.status
     if end.by_user:
         return "STOPPED by a user"
-    return "DONE, then closed" if end.status == "DONE" else f"{end.status}: {end.reason}"
+    if entry.status == "STOPPED" and end.status != "STOPPED":
+        return f"STOPPED after {end.status}" + ("" if end.status == "DONE" else f": {end.reason}")
+    return f"{end.status}: {end.reason}"
 
 
 def _put_away(entry: IndexEntry) -> bool:
@@ -174,9 +176,11 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return titles and texts of the lines about an experiment's state and its best result."""
+    """Return titles and texts of the lines about an experiment's state, its best result and its last failed
+    trial.
+    """
     name = f"  {printable(profile['name'])}" if profile["name"] else ""
-    why = profile.get("now") or profile["reason"]
+    why = profile["reason"] if profile["status"] in ENDED else profile.get("now") or profile["reason"]
     fields = [
         ("Experiment", f"{profile['id']}{name}"),
         ("Status", f"{profile['status']}: {why}" if why else profile["status"]),
@@ -186,13 +190,13 @@ def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str
     if profile["bestTrial"] is None:
         yet = "" if profile["status"] in ENDED else " yet"
         fields.append(("Best", f"no trial has a usable result{yet}"))
-        failed = last_failure(client, profile)
-        if failed is not None:
-            why, command = failure_lines(failed, profile["id"])
-            fields += [("Failed", why), ("", command.strip())]
     else:
         fields.append(("Best", best_with_time(client, profile)))
         fields.append(("", printable(parameters_text(profile["bestTrial"]["parameters"]))))
+    failed = last_failure(client, profile)
+    if failed is not None:
+        reason, command = failure_lines(failed, profile["id"])
+        fields += [("Failed", reason), ("", command.strip())]
     if profile["feasibleShare"] is not None:
         share = f"{100 * profile['feasibleShare']:.3g} % of the search space meets the constraints"
         constraints = "; ".join(profile["config"]["searchSpaceConstraints"])
@@ -343,8 +347,7 @@ def _confirm(chosen: list[IndexEntry]) -> None:
         more = "" if entry.platform == LOCAL else ", and its files on machines"
         print(f"{entry.id}: {entry.directory}{more}", file=sys.stderr)
     if not confirmed("Delete all of this for good?"):
-        which = chosen[0].id if len(chosen) == 1 else "--all"
-        raise ClientError("Nothing was deleted.", mend=f"Delete without a question: {{prog}} {which} --yes")
+        raise ClientError("Nothing was deleted.", mend="Delete without a question: {command} --yes")
 
 
 def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) -> list[str]:

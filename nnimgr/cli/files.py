@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -56,18 +57,20 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
     client = client_of(home, entry, port=args.port)
     query = {} if args.attempt is None else {"attempt": args.attempt}
     trial = trial_named(client, entry.id, args.trial_id)
-    client.mends = {**client.mends, 404: f"See: nnictl trial files {entry.id} {trial['sequence']}"}
+    of_attempt = "" if args.attempt is None else f" --attempt {args.attempt}"
+    files = f"nnictl trial files {entry.id} {trial['sequence']}{of_attempt}"
+    client.mends = {**client.mends, 404: f"See: {files}"}
     path = ("experiments", entry.id, "trials", trial["id"], "files", *args.path.split("/"))
     chunks = awaited(client.stream(*path, **query), file_sentence(entry, trial, args.path))
     if args.output == "-":
         if terminal.as_json:
             raise ClientError(
                 "With --json the file cannot go to standard output.",
-                mend="Name a file: {prog} --json --output FILE",
+                mend="Name a file: {command} --output FILE",
             )
         _copy(chunks, terminal.out.buffer)
         return 0
-    target = _target(args)
+    target = _target(args, files)
     size = _fetch(chunks, target)
     terminal.info(f"{target} has {size:,} bytes.")
     if terminal.as_json:
@@ -76,19 +79,17 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _target(args: argparse.Namespace) -> Path:
+def _target(args: argparse.Namespace, files: str) -> Path:
+    """Return the file to write. ``files``: command that lists the trial's files. Raise ClientError."""
     if args.output is not None:
         return Path(args.output)
     name = args.path.rpartition("/")[2]
     if name in ("", ".", ".."):
-        raise ClientError(
-            f"{args.path} is not the name of a file.", mend=f"See: nnictl trial files {args.trial_id}"
-        )
+        raise ClientError(f"{args.path} is not the name of a file.", mend=f"See: {files}")
     target = Path(name)
     if os.path.lexists(target):
         raise ClientError(
-            f"There is a {target} here already.",
-            mend=f"Write to another file: {{prog}} {args.trial_id} {args.path} --output FILE",
+            f"There is a file {target} here already.", mend="Write to another file: {command} --output FILE"
         )
     return target
 
@@ -97,7 +98,8 @@ def _fetch(chunks: Iterator[bytes], target: Path) -> int:
     """Write a file of a trial to ``target``, completely or not at all. Return its size in bytes."""
     if target.is_dir():
         raise ClientError(
-            f"{target} is a directory.", mend=f"Name a file in the directory: --output {target / 'FILE'}"
+            f"{target} is a directory.",
+            mend=f"Name a file in the directory: {{command}} --output {shlex.quote(str(target / 'FILE'))}",
         )
     part = target.with_name(f"{target.name}.part{os.getpid()}")
     # Get the first bytes before a file is created, so that an error of the server leaves no file.

@@ -41,14 +41,16 @@ def hello(args: argparse.Namespace, terminal: Terminal) -> int:
     target = Path(args.directory)
     if target.exists():
         raise ClientError(
-            f"{target} exists already.", mend=f"Write to another folder: {{prog}} --directory {target}_2"
+            f"{target} exists already.",
+            mend=f"Write to another folder: {{prog}} --directory {shlex.quote(f'{target}_2')}",
         )
     try:
         shutil.copytree(source, target, ignore=_LEFT_OUT)
         _use_this_python(target / _CONFIG)
     except (OSError, shutil.Error) as error:
         raise ClientError(
-            f"The example cannot be written to {target}: {error}.", mend="{prog} --directory DIRECTORY"
+            f"The example cannot be written to {target}: {error}.",
+            mend="Write to another folder: {prog} --directory DIRECTORY",
         ) from error
     config = target / _CONFIG
     terminal.info(f"An example experiment is in {target}")

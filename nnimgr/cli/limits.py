@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from nnimgr.cli.progress import LIVE, created_trials
+
 __all__ = ["after_update", "ended_again"]
 
-_LIVE = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
 
 
@@ -28,10 +29,12 @@ def after_update(profile: Mapping[str, Any], title: str) -> str | None:
     ``title``: what was changed, such as "trialnum".
     """
     if title == "trialnum" and _used_up(profile) == "trialnum":
-        live = sum(profile["counts"].get(status, 0) for status in _LIVE)
-        rest = f" {live} of them continue to their end." if live else ""
+        live = sum(profile["counts"].get(status, 0) for status in LIVE)
+        rest = f" {live} of them {'continues' if live == 1 else 'continue'} to the end." if live else ""
         most = profile["limits"]["maxTrialNumber"]
-        return f"No more trials are created: there are {_created(profile)}, and the limit is {most}.{rest}"
+        return (
+            f"No more trials are created: there are {created_trials(profile)}, and the limit is {most}.{rest}"
+        )
     if profile["status"] in ("STOPPED", "ERROR"):
         return f"The change takes effect when the experiment is resumed: nnictl resume {profile['id']}"
     if profile["status"] == "DONE":
@@ -45,7 +48,7 @@ def _remedy(profile: Mapping[str, Any]) -> str:
     if limit is None:
         return ""
     if limit == "trialnum":
-        value = str(2 * max(profile["limits"]["maxTrialNumber"], _created(profile)))
+        value = str(2 * max(profile["limits"]["maxTrialNumber"], created_trials(profile)))
     else:
         value = _duration(2 * math.ceil(profile["durationS"]))
     return f" Raise the limit: nnictl update {limit} {profile['id']} --value {value}"
@@ -59,13 +62,7 @@ def _used_up(profile: Mapping[str, Any]) -> str | None:
     longest, most = limits["maxExperimentDurationS"], limits["maxTrialNumber"]
     if longest is not None and profile["durationS"] >= longest:
         return "duration"
-    return "trialnum" if most is not None and _created(profile) >= most else None
-
-
-def _created(profile: Mapping[str, Any]) -> int:
-    """Return the number of trials that were created. Those that the system canceled do not count."""
-    counts = profile["counts"]
-    return int(sum(counts.values()) - counts.get("SYS_CANCELED", 0))
+    return "trialnum" if most is not None and created_trials(profile) >= most else None
 
 
 def _duration(seconds: int) -> str:

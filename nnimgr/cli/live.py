@@ -13,7 +13,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from nnimgr.cli.progress import LIVE, LiveTrial, Progress, notice_lines, number, parameters_text
+from nnimgr.cli.progress import (
+    LiveTrial,
+    Progress,
+    finished_trials,
+    notice_lines,
+    number,
+    parameters_text,
+    status_addition,
+)
 from nnimgr.cli.summary import goal_of
 from nnimgr.cli.times import duration_text
 
@@ -109,8 +117,7 @@ def _line(text: str, *, style: str) -> Text:
 
 def _bars(profile: Mapping[str, Any], *, since: timedelta) -> Table:
     table = Table.grid(padding=(0, 1))
-    limits, counts = profile["limits"], profile["counts"]
-    done = sum(count for status, count in counts.items() if status not in LIVE)
+    limits, done = profile["limits"], finished_trials(profile)
     most = limits["maxTrialNumber"]
     shown = f"{done} of {most}" if most else f"{done}, no limit"
     table.add_row(Text("Trials", style="bold"), _bar(done, most), shown)
@@ -130,12 +137,10 @@ def _bar(done: float, most: float | None) -> RenderableType:
 
 def _counts(profile: Mapping[str, Any]) -> Text:
     text = Text("Counts ", style="bold")
-    without = profile.get("withoutResult") or 0
     for status, count in profile["counts"].items():
         if count:
             text.append(f" {count} {status}", style=f"not bold {_STYLES.get(status, '')}".strip())
-        if status == "SUCCEEDED" and without:
-            text.append(f" ({without} without a usable result)", style="not bold yellow")
+            text.append(status_addition(profile, status), style="not bold yellow")
     return text
 
 

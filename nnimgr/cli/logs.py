@@ -40,30 +40,45 @@ def stderr(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def trial(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Show the output of a trial, or the path of the trial's folder in NNI's format.
+    """Show the output of an attempt of a trial, or the path of the attempt's folder.
 
-    A terminal gets the output, or the folder with ``--path``. A pipe gets the folder, as in NNI, or the
-    output with ``--follow``, ``--file`` or ``--tail``. If no trial is named, the folders of all trials are
-    shown.
+    A terminal gets the output. A pipe gets the path in NNI's format, or the output with ``--follow``,
+    ``--file`` or ``--tail``. With ``--path``, both get the path alone. Without a trial, the paths of all
+    trials are shown. Without ``--attempt``, it is the latest attempt.
     """
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     wanted = args.follow or args.file or args.tail is not None
-    if wanted and args.trial_id is None:
-        raise ClientError("Name the trial whose output you want.", mend=f"{{prog}} {entry.id} -T 0")
     if args.trial_id is None:
-        shown = list(all_trials(client, entry.id))
+        if wanted or args.attempt is not None:
+            raise ClientError("Name the trial whose output you want.", mend=f"{{command {entry.id}}} -T 0")
+        places = {each["id"]: each["logPath"] for each in all_trials(client, entry.id)}
     else:
-        shown = [trial_named(client, entry.id, args.trial_id)]
+        shown = trial_named(client, entry.id, args.trial_id)
         if wanted or (terminal.for_people and not args.path):
-            return _copy(client, entry, shown[0], args, terminal)
-    places = {each["id"]: each["logPath"] for each in shown}
+            return _copy(client, entry, shown, args, terminal)
+        places = {shown["id"]: _folder(client, entry, shown, args.attempt)}
     if terminal.as_json:
         terminal.json({"trials": [{"id": key, "path": value} for key, value in places.items()]})
     for trial_id, place in places.items():
-        terminal.say(f"id:{trial_id} path:{place}")
+        terminal.say(place if args.path or terminal.for_people else f"id:{trial_id} path:{place}")
     return 0
+
+
+def _folder(client: Client, entry: IndexEntry, trial: Mapping[str, Any], attempt: int | None) -> str:
+    """Return the path of the folder of an attempt. None: the latest attempt. Raise ClientError."""
+    if attempt is None:
+        return str(trial["logPath"])
+    jobs = client.get("experiments", entry.id, "trials", trial["id"])["jobs"]
+    found = next((job["logPath"] for job in jobs if job["attempt"] == attempt), None)
+    if found is None:
+        raise ClientError(
+            f"Trial {trial['sequence']} ({trial['id']}) has no attempt {attempt}; its latest is "
+            f"{trial['attempt']}.",
+            mend=f"See the latest: nnictl log trial {entry.id} -T {trial['sequence']}",
+        )
+    return str(found)
 
 
 def _copy(
@@ -73,16 +88,19 @@ def _copy(
     args: argparse.Namespace,
     terminal: Terminal,
 ) -> int:
-    """Print one file of a trial: the file named with ``--file``, or the trial's standard output."""
+    """Print one file of an attempt: the file named with ``--file``, or the standard output.
+
+    Without ``--attempt``, the latest attempt is shown. A warning names it if there were others.
+    """
     name = args.file or "stdout"
     path = ("experiments", entry.id, "trials", trial["id"], "logs", name)
     query: dict[str, object] = {"follow": "true"} if args.follow else {}
-    if args.tail is not None:
-        query["tail"] = args.tail
+    query |= {key: getattr(args, key) for key in ("tail", "attempt") if getattr(args, key) is not None}
     chunks = awaited(client.stream(*path, **query), file_sentence(entry, trial, name))
     if terminal.as_json:
         text = b"".join(chunks).decode("utf-8", "replace")
-        terminal.json({"trial": trial["id"], "file": name, "text": text})
+        attempt = args.attempt or trial["attempt"]
+        terminal.json({"trial": trial["id"], "attempt": attempt, "file": name, "text": text})
         return 0
     size = 0
     for chunk in chunks:
@@ -91,6 +109,11 @@ def _copy(
         terminal.out.buffer.flush()
     if not size and terminal.for_people:
         terminal.warn(f"Trial {trial['sequence']} has printed nothing to {name}.")
+    if args.attempt is None and trial["attempt"] > 1:
+        terminal.warn(
+            f"This is attempt {trial['attempt']} of trial {trial['sequence']} ({trial['id']}), the latest. "
+            f"See the first: nnictl log trial {entry.id} -T {trial['sequence']} --file {name} --attempt 1"
+        )
     if not args.file and terminal.for_people and trial["status"] == "FAILED":
         terminal.warn("\n".join(failure_lines(trial, entry.id)))
     return 0
@@ -120,4 +143,6 @@ def _show(entry: IndexEntry, paths: list[Path], args: argparse.Namespace, termin
         terminal.json({"path": str(path), "lines": [line.rstrip("\n") for line in lines]})
     else:
         terminal.out.writelines(lines)
+        if not lines and not args.path:
+            terminal.warn(f"Nothing has been written to this log: {path}")
     return 0

@@ -87,7 +87,7 @@ def remove(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _client(args: argparse.Namespace) -> tuple[Client, str]:
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     client.mends = {**client.mends, 404: f"See: nnictl machine ls {entry.id}"}
     return client, entry.id
@@ -101,7 +101,8 @@ def _machines(args: argparse.Namespace) -> list[dict[str, Any]]:
     if args.filename is not None:
         if any(value is not None for value in options.values()):
             raise ClientError(
-                "Give either --filename or --host with its options.", mend="{prog} --filename FILE"
+                "Give either --filename or --host with its options.",
+                mend="For example: {prog} --filename FILE",
             )
         try:
             return load_machines(Path(args.filename))
@@ -110,7 +111,8 @@ def _machines(args: argparse.Namespace) -> list[dict[str, Any]]:
             raise ClientError(*map(str, error.problems), problems=problems) from error
     if args.host is None:
         raise ClientError(
-            "Give --host, or --filename with a list of machines.", mend="{prog} --host HOST --user USER"
+            "Give --host, or --filename with a list of machines.",
+            mend="For example: {prog} --host HOST --user USER",
         )
     if args.ssh_key_file is not None:
         options["sshKeyFile"] = str(Path(args.ssh_key_file).expanduser().resolve())

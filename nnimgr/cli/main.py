@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     given = sys.argv[1:] if arguments is None else arguments
     after_verb = tuple(given[len(parsed.prog.split()) - 1 :])
-    command = Command(parsed.prog, after_verb, getattr(parsed, "id", None))
+    command = Command(parsed.prog, after_verb, parsed=vars(parsed), actions=parsed.actions)
     terminal = Terminal(as_json=getattr(parsed, "json", False), command=command)
     try:
         if not sys.platform.startswith("linux"):

@@ -7,8 +7,8 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from nnimgr.cli.progress import LIVE, number, parameters_text
-from nnimgr.cli.selection import client_of, experiment_line, running_entries
+from nnimgr.cli.progress import finished_trials, number, parameters_text
+from nnimgr.cli.selection import client_of, experiment_line, running_entries, status_of
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.times import duration_text, when
@@ -80,12 +80,12 @@ def _show(entries: list[IndexEntry], seen: list[dict[str, Any]], terminal: Termi
     rows, trials, troubles = [], [], []
     for entry, found in zip(entries, seen, strict=True):
         if "error" in found:
-            rows.append((entry.id, entry.name, entry.status, "-", "-", when(entry.started_at)))
+            rows.append((entry.id, entry.name, status_of(entry), "-", "-", when(entry.started_at)))
             troubles.append(f"{entry.id}: {found['error']}")
             continue
         profile = found["experiment"]
         best, most = profile["bestTrial"], profile["limits"]["maxTrialNumber"]
-        ended = sum(count for status, count in profile["counts"].items() if status not in LIVE)
+        ended = finished_trials(profile)
         rows.append(
             (
                 entry.id,

@@ -16,7 +16,18 @@ from typing import Any
 from nnimgr.client.calls import Event
 from nnimgr.client.experiments import ENDED
 
-__all__ = ["LIVE", "LiveTrial", "Progress", "moved", "notice_lines", "number", "parameters_text"]
+__all__ = [
+    "LIVE",
+    "LiveTrial",
+    "Progress",
+    "created_trials",
+    "finished_trials",
+    "moved",
+    "notice_lines",
+    "number",
+    "parameters_text",
+    "status_addition",
+]
 
 _MOST_RECENT = 8
 LIVE = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
@@ -251,6 +262,31 @@ class Progress:
     def _name(self, trial_id: str) -> str:
         trial = self.trials.get(trial_id)
         return f"Trial {trial_id}" if trial is None else f"Trial {trial.sequence} ({trial_id})"
+
+
+def created_trials(profile: Mapping[str, Any]) -> int:
+    """Return the number of trials that count towards maxTrialNumber.
+
+    A failed trial that was retried does not count, nor does a trial that the system canceled.
+    """
+    counts = profile["counts"]
+    left_out = counts.get("SYS_CANCELED", 0) + (profile.get("retried") or 0)
+    return int(sum(counts.values()) - left_out)
+
+
+def finished_trials(profile: Mapping[str, Any]) -> int:
+    """Return the number of trials that have ended and count towards maxTrialNumber."""
+    live = sum(profile["counts"].get(status, 0) for status in LIVE)
+    return max(0, created_trials(profile) - int(live))
+
+
+def status_addition(profile: Mapping[str, Any], status: str) -> str:
+    """Return what to add to the number of trials with this status, such as " (2 retried)", or ""."""
+    if status == "SUCCEEDED" and (without := profile.get("withoutResult")):
+        return f" ({without} without a usable result)"
+    if status == "FAILED" and (retried := profile.get("retried")):
+        return f" ({retried} retried)"
+    return ""
 
 
 def moved(status: str, reason: str) -> str:

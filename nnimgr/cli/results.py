@@ -51,7 +51,7 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
                 f"{file}: the result number {at} of {len(records)} {fault}.", mend=_WRITTEN_BY_EXPORT
             )
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     kept = [{key: record[key] for key in ("parameter", "value")} for record in records]
     with waiting(f"importing the results ({len(kept)}) into experiment {entry.id}"):
@@ -211,5 +211,5 @@ def _write(path: Path, text: str) -> None:
                 fresh.unlink(missing_ok=True)
         raise ClientError(
             f"{path} cannot be written: {error.strerror}.",
-            mend="Write to another file: {prog} --filename FILE",
+            mend="Write to another file: {command} --filename FILE",
         ) from error

@@ -30,6 +30,7 @@ __all__ = [
     "newest_first",
     "running_entries",
     "select",
+    "status_of",
     "unnamed",
 ]
 
@@ -39,6 +40,7 @@ _LINE = "Id: %s    Name: %s    Status: %s    Port: %s    Platform: %s    StartTi
 _LIST = "nnictl experiment list --all"
 _MOST_CANDIDATES = 10
 _NAME = 24  # most characters of a name in a list of candidates
+_DRAINING = ("NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL", "STOPPING")  # NNI's names, which are in the index
 
 
 def entries_of(home: Home) -> dict[str, IndexEntry]:
@@ -50,11 +52,12 @@ def entries_of(home: Home) -> dict[str, IndexEntry]:
     return {key: _refreshed(entry) for key, entry in entries.items()}
 
 
-def select(home: Home, word: str | None, *, port: int | None = None) -> IndexEntry:
+def select(home: Home, word: str | None, *, port: int | None = None, to_change: bool = False) -> IndexEntry:
     """Return the experiment that ``word`` names. Without ``word``, return the only running experiment.
 
     If no experiment runs, return the only one that is not stopped. ``port`` limits the choice to the
-    experiments of that port. Raise ClientError if there is not exactly one such experiment.
+    experiments of that port. ``to_change``: the command works only for an experiment that is not stopped.
+    Raise ClientError if there is not exactly one such experiment.
     """
     entries = entries_of(home)
     if word is not None:
@@ -75,22 +78,24 @@ def select(home: Home, word: str | None, *, port: int | None = None) -> IndexEnt
         raise ClientError(
             "There are multiple experiments, please set the experiment id...",
             plain=candidates(chosen),
-            mend=f"Name one of them: {{command {chosen[0].id}}}",
+            mend=f"Name one of them: {{command {newest_first(chosen)[0].id}}}",
         )
     where = "" if port is None else f" on port {port}"
-    raise unnamed(list(entries.values()), f"There is no experiment running{where}.")
+    raise unnamed(list(entries.values()), f"There is no experiment running{where}.", to_change=to_change)
 
 
-def unnamed(entries: Sequence[IndexEntry], sentence: str) -> ClientError:
-    """Return the error for a command that names no experiment. It lists the experiments to choose from."""
+def unnamed(entries: Sequence[IndexEntry], sentence: str, *, to_change: bool = False) -> ClientError:
+    """Return the error for a command that names no experiment. It lists the experiments to choose from.
+
+    ``to_change``: the command works only after the experiment was resumed.
+    """
     if not entries:
         return ClientError(sentence, mend="Start one: nnictl create --config exp.yml")
-    latest = newest_first(entries)[0]
-    return ClientError(
-        sentence,
-        plain=candidates(entries),
-        mend=f"Name one, for example the latest: {{command {latest.id}}}\n  See all: {_LIST}",
-    )
+    latest = newest_first(entries)[0].id
+    mend = f"Name one, for example the latest: {{command {latest}}}"
+    if to_change:
+        mend = f"Resume one first, for example the latest: nnictl resume {latest} && {{command {latest}}}"
+    return ClientError(sentence, plain=candidates(entries), mend=f"{mend}\n  See all: {_LIST}")
 
 
 def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
@@ -119,14 +124,14 @@ def ambiguous(word: str, found: Sequence[IndexEntry]) -> ClientError:
     return ClientError(
         f"{word!r} is ambiguous: it fits {len(found)} experiments.",
         plain=candidates(found),
-        mend=f"Name one of them by its id: {{command {found[-1].id}}}",
+        mend=f"Name one of them by its id: {{command {newest_first(found)[0].id}}}",
     )
 
 
 def candidates(entries: Sequence[IndexEntry]) -> str:
     """Return one short line for each experiment, from which a user can choose. The newest one is first."""
     rows = [
-        (entry.id, _short(entry.name), entry.status, f"started {when(entry.started_at)}")
+        (entry.id, _short(entry.name), status_of(entry), f"started {when(entry.started_at)}")
         for entry in newest_first(entries)[:_MOST_CANDIDATES]
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -135,8 +140,14 @@ def candidates(entries: Sequence[IndexEntry]) -> str:
     return "\n".join([*lines, f"  ({left} more)"] if left else lines)
 
 
+def status_of(entry: IndexEntry) -> str:
+    """Return the experiment's status under nnimgr's name. The index has NNI's name."""
+    return "DRAINING" if entry.status in _DRAINING else entry.status
+
+
 def newest_first(entries: Iterable[IndexEntry]) -> list[IndexEntry]:
-    return sorted(entries, key=_started, reverse=True)
+    """Return the experiments by their start. If several started together, the last in the index is first."""
+    return sorted(reversed(list(entries)), key=_started, reverse=True)
 
 
 def _short(name: str) -> str:
@@ -182,10 +193,10 @@ def _mend_of(entry: IndexEntry) -> str:
     """Return the command to suggest to the user if the server refuses a request about this experiment."""
     again = f"{{command {entry.id}}}"
     if entry.status == "VIEWED":
-        return f"End the view, then reopen it: nnictl stop {entry.id} && nnictl resume {entry.id} && {again}"
+        return f"End the view, then resume it: nnictl stop {entry.id} && nnictl resume {entry.id} && {again}"
     if runs(entry):
         return f"See what the experiment does: nnictl experiment status {entry.id}"
-    return f"Reopen it, then repeat: nnictl resume {entry.id} && {again}"
+    return f"Resume it, then repeat: nnictl resume {entry.id} && {again}"
 
 
 def converted(home: Home, entry: IndexEntry) -> IndexEntry:

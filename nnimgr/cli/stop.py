@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from nnimgr.cli.selection import client_of, entries_of, named, select
 from nnimgr.cli.terminal import Terminal
@@ -72,8 +73,8 @@ def stop_one(
 def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[IndexEntry]:
     """Return the experiments to stop, which the arguments select by NNI's rules.
 
-    Users give an id, the beginning of an id, a name, a beginning with ``*``, a port or ``--all``. Without any
-    of these, the only running experiment is selected.
+    Users give an id, the beginning of an id, a name, the beginning of ids or names with ``*``, a port or
+    ``--all``. Without any of these, the only running experiment is selected.
     """
     wanted: str | None = args.id
     if wanted == "all":
@@ -86,10 +87,9 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
         return opened
     if wanted is None and args.port is None:
         if not opened:
-            raise ClientError(
-                "There is no experiment running.",
-                mend="See the stopped ones: nnictl experiment list --all",
-            )
+            mend = "See the stopped ones: nnictl experiment list --all"
+            mend = mend if entries else "Start one: nnictl create --config exp.yml"
+            raise ClientError("There is no experiment running.", mend=mend)
         return [select(home, None)]
     if wanted is None:
         found = [entry for entry in opened if entry.port == args.port]
@@ -100,10 +100,12 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
             )
         return found
     if wanted.endswith("*"):
-        found = [entry for entry in opened if entry.id.startswith(wanted[:-1])]
+        begin = wanted[:-1]
+        found = [each for each in opened if each.id.startswith(begin) or each.name.startswith(begin)]
         if not found:
             raise ClientError(
-                f"No experiment with an id like {wanted} is open.", mend="See: nnictl experiment list --all"
+                f"There is no experiment running whose id or name begins with {begin!r}.",
+                mend="See: nnictl experiment list --all",
             )
     else:
         # An experiment that is stopped already does not make a name or a beginning of an id ambiguous.
@@ -113,6 +115,6 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
     if args.port is not None and any(entry.port != args.port for entry in found):
         raise ClientError(
             "Experiment id and port do not match, please check them.",
-            mend=f"Stop it on any port: {{prog}} {wanted}{' --detach' if args.detach else ''}",
+            mend=f"Stop it on any port: {{prog}} {shlex.quote(wanted)}{' --detach' if args.detach else ''}",
         )
     return found

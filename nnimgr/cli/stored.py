@@ -11,13 +11,14 @@ from pathlib import Path
 from nnimgr.cli.selection import convert_folder, converted, entries_of, named, select, unnamed
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
-from nnimgr.home import Home
+from nnimgr.client.experiments import RESUMABLE, runs
+from nnimgr.home import Home, ServerInfo
 from nnimgr.index import Index, IndexEntry, check_experiment_id
 from nnimgr.store.errors import StoreError
 from nnimgr.store.location import database_path
 from nnimgr.store.overview import StoredExperiment, stored_experiment
 
-__all__ = ["named_or_brought", "show_config"]
+__all__ = ["named_or_brought", "show_config", "to_resume"]
 
 
 def show_config(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -52,14 +53,41 @@ def named_or_brought(
         return _bring(home, word, Path(os.path.abspath(os.path.expanduser(folder))))
     if word is None:
         entries = entries_of(home).values()
-        fitting = [entry for entry in entries if entry.status in able]
-        if entries and not fitting:
-            raise ClientError(
-                f"No experiment is named, and none is {' or '.join(able)}.",
-                mend="See all: nnictl experiment list --all",
-            )
-        raise unnamed(fitting, "No experiment is named." if fitting else "There is no experiment yet.")
+        raise _unnamed([entry for entry in entries if entry.status in able], able, there_are=bool(entries))
     return converted(home, named(entries_of(home), word))
+
+
+def to_resume(home: Home, word: str | None, folder: str | None) -> IndexEntry:
+    """Return the experiment that ``word`` names, or the experiment in ``folder``.
+
+    Without both arguments, return the only experiment whose server has ended while the experiment ran. Raise
+    ClientError or HomeError.
+    """
+    if word is not None or folder is not None:
+        return named_or_brought(home, word, folder)
+    entries = entries_of(home).values()
+    left = [entry for entry in entries if runs(entry) and _server_of(home, entry) is None]
+    if len(left) == 1:
+        return converted(home, left[0])
+    if left:
+        raise unnamed(left, "The server of several experiments has ended.")
+    able = [entry for entry in entries if entry.status in RESUMABLE]
+    raise _unnamed(able, RESUMABLE, there_are=bool(entries))
+
+
+def _unnamed(fitting: Collection[IndexEntry], able: Collection[str], *, there_are: bool) -> ClientError:
+    """Return the error for a command that names no experiment. ``there_are``: other experiments exist."""
+    if there_are and not fitting:
+        return ClientError(
+            f"No experiment is named, and none is {' or '.join(able)}.",
+            mend="See all: nnictl experiment list --all",
+        )
+    return unnamed(list(fitting), "No experiment is named." if fitting else "There is no experiment yet.")
+
+
+def _server_of(home: Home, entry: IndexEntry) -> ServerInfo | None:
+    """Return the server that has the experiment open. Return None if it has ended."""
+    return None if entry.port is None else home.server_running(entry.port)
 
 
 def _bring(home: Home, experiment_id: str | None, directory: Path) -> IndexEntry:

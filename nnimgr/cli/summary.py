@@ -6,12 +6,13 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from nnimgr.cli.progress import number
+from nnimgr.cli.progress import number, status_addition
 from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 
 __all__ = [
+    "LATEST",
     "best_line",
     "best_with_time",
     "cause_suffix",
@@ -23,18 +24,18 @@ __all__ = [
     "result_text",
 ]
 
+LATEST = "~"  # mark of an intermediate result that is shown in place of a final result
 # A trial with one of these statuses shows its latest intermediate result if it has no final result.
 _WITH_LATEST = ("RUNNING", "UNKNOWN", "EARLY_STOPPED", "PAUSED")
 
 
 def counts_text(profile: Mapping[str, Any]) -> str:
     """Return the number of trials by status: "20 SUCCEEDED (2 without a usable result), 1 FAILED"."""
-    without = profile.get("withoutResult") or 0
-    parts = []
-    for status, count in profile["counts"].items():
-        if count:
-            more = f" ({without} without a usable result)" if status == "SUCCEEDED" and without else ""
-            parts.append(f"{count} {status}{more}")
+    parts = [
+        f"{count} {status}{status_addition(profile, status)}"
+        for status, count in profile["counts"].items()
+        if count
+    ]
     return ", ".join(parts) or "none"
 
 
@@ -101,7 +102,7 @@ def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
 
 
 def result_text(trial: Mapping[str, Any]) -> str:
-    """Return a trial's result. Without a result, return the latest intermediate result after "~"."""
+    """Return a trial's result. Without a result, return the latest intermediate result after ``LATEST``."""
     if trial["finalValue"] is not None:
         return number(trial["finalValue"])
     if trial.get("noResult"):
@@ -109,5 +110,5 @@ def result_text(trial: Mapping[str, Any]) -> str:
     if trial["finalText"] is not None:
         return str(trial["finalText"])
     if trial["status"] in _WITH_LATEST and trial["latestValue"] is not None:
-        return f"~{number(trial['latestValue'])}"
+        return f"{LATEST}{number(trial['latestValue'])}"
     return "-"

@@ -89,7 +89,7 @@ def _client(args: argparse.Namespace) -> tuple[Client, str]:
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
-    client.mends = {**client.mends, 409: ""}  # the server's message names a command already
+    client.mends = {**client.mends, 404: "", 409: ""}  # the server's message names a command already
     return client, entry.id
 
 

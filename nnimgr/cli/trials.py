@@ -10,12 +10,13 @@ from typing import Any
 
 from nnimgr.cli.progress import parameters_text
 from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.summary import best_with_time, cause_suffix, counts_text, goal_of, result_text
+from nnimgr.cli.summary import LATEST, best_with_time, cause_suffix, counts_text, goal_of, result_text
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, confirmed, shown_time
 from nnimgr.cli.times import duration_text
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
+from nnimgr.client.experiments import ENDED
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
@@ -55,17 +56,17 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
-    count = args.head or args.tail
-    if count:
-        trials = _best(client, entry.id, count, descending=args.head is not None)
+    for_nni = not terminal.as_json and not terminal.for_people
+    if args.head or args.tail:
+        trials = _outermost(client, entry.id, args, terminal, for_nni=for_nni)
     else:
         trials = list(all_trials(client, entry.id))
-    if terminal.as_json:
-        terminal.json({"trials": trials})
-    elif terminal.for_people:
-        _show(trials, client, entry.id, terminal)
-    else:
+    if for_nni:
         terminal.nni_json([_nni_trial(trial) for trial in trials])
+    elif terminal.as_json:
+        terminal.json({"trials": trials})
+    else:
+        _show(trials, client, entry.id, terminal)
     return 0
 
 
@@ -90,6 +91,8 @@ def _show(trials: list[dict[str, Any]], client: Client, experiment_id: str, term
     terminal.say(f"Goal: {goal_of(profile)}")
     if profile["bestTrial"] is not None:
         terminal.say(f"Best: {best_with_time(client, profile)}")
+    if any(row[3].startswith(LATEST) for row in rows):
+        terminal.say(f"{LATEST}: the latest intermediate result of a trial without a final result")
     for line in _cause_lines(trials, experiment_id):
         terminal.say(line)
 
@@ -142,9 +145,9 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
 def _change(args: argparse.Namespace, terminal: Terminal, verb: str, done: str) -> int:
     """Ask the server to change a trial. ``done``: the end of the sentence that confirms the change."""
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
-    client.mends = {**client.mends, **_mends_of_open(entry)}
+    client.mends = {**client.mends, **_mends_of_open(client, entry)}
     trial = trial_named(client, entry.id, args.trial_id)
     client.post("experiments", entry.id, "trials", trial["id"], verb)
     sentence = done.format(id=entry.id, no=trial["sequence"])
@@ -206,8 +209,9 @@ def _changed(parameters: Any, changes: Sequence[str]) -> dict[str, Any]:
 def lost(args: argparse.Namespace, terminal: Terminal) -> int:
     """Declare the attempt of a trial lost, because the machine where it ran does not answer."""
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
+    client.mends = {**client.mends, **_mends_of_open(client, entry)}
     trial = trial_named(client, entry.id, args.trial_id)
     if not args.yes:
         question = (
@@ -216,7 +220,7 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
             "counted. Declare it lost?"
         )
         if not confirmed(question):
-            mend = f"Skip this question: {{prog}} {trial['sequence']} {entry.id} --yes"
+            mend = f"Skip this question: {{command {entry.id}}} --yes"
             raise ClientError("Nothing was changed.", mend=mend)
     client.post("experiments", entry.id, "trials", trial["id"], "lost")
     terminal.info(
@@ -231,9 +235,9 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
 def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     """Retry failed trials. Each retry is a new trial."""
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
-    client.mends = {**client.mends, **_mends_of_open(entry)}
+    client.mends = {**client.mends, **_mends_of_open(client, entry)}
     if args.failed:
         body = {}
     else:
@@ -248,14 +252,15 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _mends_of_open(entry: IndexEntry) -> dict[int, str]:
+def _mends_of_open(client: Client, entry: IndexEntry) -> dict[int, str]:
     """Return the command to suggest after an HTTP status that refuses a change of a trial.
 
-    Return nothing if the experiment is stopped or only viewed, because then another command helps.
+    Return nothing if no server has the experiment open, or it is only viewed: then another command helps.
     """
-    return (
-        {} if entry.status in ("STOPPED", "VIEWED") else {409: f"See the trials: nnictl trial ls {entry.id}"}
-    )
+    closed = entry.status in ("STOPPED", "VIEWED")
+    if entry.status in ENDED and not closed:
+        closed = not client.get("experiments", entry.id).get("served", True)
+    return {} if closed else {409: f"See the trials: nnictl trial ls {entry.id}"}
 
 
 def file_sentence(entry: IndexEntry, trial: Mapping[str, Any], name: str) -> str:
@@ -308,12 +313,23 @@ def all_trials(client: Client, experiment_id: str, **query: Any) -> Iterator[dic
             return
 
 
-def _best(client: Client, experiment_id: str, count: int, *, descending: bool) -> list[dict[str, Any]]:
-    """Return the ``count`` trials with the largest results, or with the smallest results.
+def _outermost(
+    client: Client, experiment_id: str, args: argparse.Namespace, terminal: Terminal, *, for_nni: bool
+) -> list[dict[str, Any]]:
+    """Return the best trials for ``--head``, the best first, or the worst trials for ``--tail``.
 
-    Trials without a result are left out.
+    ``for_nni``: return the trials with the largest or the smallest results, as NNI does for any goal. Trials
+    without a result are left out.
     """
-    order = "desc" if descending else "asc"
+    count = args.head or args.tail
+    smaller = client.get("experiments", experiment_id)["optimizeMode"] == "minimize"
+    if for_nni and smaller:
+        option, which, rank = ("--head", "largest", "worst") if args.head else ("--tail", "smallest", "best")
+        terminal.warn(
+            f"In NNI's format, {option} lists the {which} results, as in NNI. With the goal minimize, these "
+            f"are the {rank} ones. --json lists the {'worst' if rank == 'best' else 'best'} ones."
+        )
+    order = "asc" if (args.tail is not None) != (smaller and not for_nni) else "desc"
     found = []
     for trial in all_trials(client, experiment_id, sort="value", order=order, status=["SUCCEEDED"]):
         if trial["finalValue"] is not None:

@@ -33,7 +33,7 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
     path, tuner = _section(document, content)
     tuner = anchored_tuner(tuner, Path(file).absolute().parent)
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     try:
         before = client.get("experiments", entry.id)
@@ -43,7 +43,8 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
         problems = [located(document, path, problem, field="tuner") for problem in error.problems]
         lines = [str(problem) for problem in problems] or error.lines
         plain = [problem.plain() for problem in problems]
-        raise ClientError(*lines, "Update tuner failed!", problems=plain, mend=error.mend) from error
+        mend = f"Correct {args.filename}, then repeat: {{command}}" if problems else error.mend
+        raise ClientError(*lines, "Update tuner failed!", problems=plain, mend=mend) from error
     terminal.info("Update tuner success!")
     terminal.info(_sentence(before, after))
     if terminal.as_json:
@@ -73,10 +74,8 @@ def _sentence(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     ended = sum(counts.get(status, 0) for status in ("SUCCEEDED", "EARLY_STOPPED"))
     failed = counts.get("FAILED", 0)
     live = sum(counts.get(status, 0) for status in ("WAITING", "RUNNING", "PAUSED", "UNKNOWN"))
-    history = (
-        f"The new tuner gets the whole history: {ended} finished and {failed} failed trials. "
-        f"{live} waiting or running trials continue."
-    )
+    history = f"The new tuner gets the whole history: {ended} finished and {failed} failed trials."
+    history += f" {live} waiting or running trials continue." if live else ""
     match after["status"]:
         case "STOPPED" | "ERROR":
             when = f"The tuner will be {new} instead of {old} when the experiment is resumed."

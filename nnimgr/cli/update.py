@@ -70,7 +70,7 @@ def duration(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         seconds = int(parse_duration(int(text) if text.isdecimal() else text).total_seconds())
     except ValueError as error:
-        raise ClientError(f"{error}.", mend="{prog} --value 2h") from error
+        raise ClientError(f"{error}.", mend="For example: {command} --value 2h") from error
     return _update(args, terminal, {"maxExperimentDuration": seconds}, title="duration")
 
 
@@ -137,7 +137,8 @@ def read_file(file: Path) -> tuple[Document, Any]:
 def _whole(text: str, *, most: int) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= most:
         raise ClientError(
-            f"The value must be a whole number from 1 to {most}, not {text!r}.", mend="{prog} --value 10"
+            f"The value must be a whole number from 1 to {most}, not {text!r}.",
+            mend="For example: {command} --value 10",
         )
     return int(text)
 
@@ -197,7 +198,7 @@ def _update(
     ``source``: file of the search space. ``placed``: function that adds its line to a problem.
     """
     home = Home.find()
-    entry = select(home, args.id, port=args.port)
+    entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     try:
         profile = client.call("PATCH", "experiments", entry.id, body=changes)
@@ -205,7 +206,9 @@ def _update(
         faults = _faults_of(source) if source is not None and error.problems else []
         problems = [fault.plain() for fault in faults] or [placed(told) for told in error.problems]
         lines = [problem_line(problem) for problem in problems] or error.lines
-        mend = f"Correct {args.filename}, then repeat: {{command}}" if faults else error.mend
+        mend = error.mend
+        if error.problems and "filename" in args:
+            mend = f"Correct {args.filename}, then repeat: {{command}}"
         raise ClientError(*lines, f"Update {title} failed!", problems=problems, mend=mend) from error
     terminal.info(f"Update {title} success!")
     follows = after_update(profile, title)

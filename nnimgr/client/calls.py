@@ -240,7 +240,9 @@ class Client:
                 return ApiError(status, error, [], mend=mend)
             if status == http.client.SERVICE_UNAVAILABLE and error["message"] == _LEAVING:
                 return ServerGone(_LEAVING, mend=_REPEAT)
-            return ApiError(status, str(error["message"]), list(error.get("problems") or ()), mend=mend)
+            message = str(error["message"])
+            message = f"{message[:1].upper()}{message[1:]}"
+            return ApiError(status, message, list(error.get("problems") or ()), mend=mend)
         except (ValueError, KeyError, TypeError):
             shown = text[:200].decode("utf-8", "replace").strip()
             return ApiError(status, f"The server answered {status}: {shown or 'no message'}.", [], mend=mend)

@@ -97,7 +97,9 @@ def post_experiment(
     if not created:
         experiment_id = body["id"]
         raise ClientError(
-            f"Experiment {experiment_id} exists already.", mend=f"Reopen it: nnictl resume {experiment_id}"
+            f"Experiment {experiment_id} exists already.",
+            mend=f"Choose another id: {{command}} --id {experiment_id[:30]}-2\n"
+            f"  Or see that experiment: nnictl experiment show {experiment_id}",
         )
     return client
 

@@ -8,7 +8,8 @@ from typing import Any, TextIO
 __all__ = ["fitted", "terminal_width"]
 
 _NARROWEST = 20
-_COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl .*$'  # commands inside sentences, which are not broken at line ends
+# Commands inside sentences, and commands as whole lines, which are not broken at line ends.
+_COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl .*$|^ *nnictl .*$'
 _NO_BREAK = "\x00"
 
 

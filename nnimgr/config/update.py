@@ -76,7 +76,8 @@ def apply_updates(
         _check_space(changed, replaced="searchSpace" in values)
     limit = values.get("maxExperimentDuration")
     if limit is not None and parse_duration(limit) < elapsed:
-        sentence = f"the experiment has already run for {int(elapsed.total_seconds())} s"
+        ran = int(elapsed.total_seconds())
+        sentence = f"must be more than {ran} s, because the experiment has already run for {ran} s"
         raise _refuse("maxExperimentDuration", sentence)
     return changed
 

@@ -74,7 +74,9 @@ def _work(state: ExperimentState) -> Iterator[str]:
     if (others := reasons.total() - sum(count for _, count in reasons.most_common(_REASONS))) > 0:
         yield f"{trial_count(others)} {'has' if others == 1 else 'have'} no place for other reasons"
     if paused := len(state.paused):
-        yield f"{trial_count(paused)} {_are(paused)} paused (to continue: nnictl trial resume)"
+        which = "it" if paused == 1 else "one"
+        command = f"nnictl trial resume {state.id} -T {next(iter(state.paused))}"
+        yield f'{trial_count(paused)} {_are(paused)} paused (to continue {which}: "{command}")'
     if queued := len(state.queued):
         yield f"{trial_count(queued)} {_are(queued)} queued"
 
@@ -94,7 +96,7 @@ def _progress(state: ExperimentState, at: datetime) -> str:
     parts = [f"{limits.trial_concurrency - state.free_slots} of {limits.trial_concurrency} slots busy"]
     if limits.max_trial_number is not None:
         finished = max(0, state.counted - len(state.trials))
-        parts.append(f"{finished} of {limits.max_trial_number} finished")
+        parts.append(f"{finished} of {limits.max_trial_number} finished{state.left_out}")
     if limits.max_experiment_duration is not None:
         parts.append(_elapsed(state.active_for(at), limits.max_experiment_duration))
     if limits.stop_when.total_trial_time is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.phrases import in_seconds
+from nnimgr.rules.phrases import in_seconds, trial_count
 from nnimgr.rules.state import (
     ExperimentState,
 )
@@ -33,11 +33,9 @@ def _wanted_status(
 ) -> tuple[f.ExperimentStatus, f.DrainReason | None, str]:
     if state.stop_requested:
         if state.detached:
-            return (
-                f.ExperimentStatus.STOPPED,
-                None,
-                f"{len(state.trials)} trials continue without a server",
-            )
+            placed = sum(job.placed is not None and not job.closed for job in state.jobs.values())
+            verb = "continues" if placed == 1 else "continue"
+            return f.ExperimentStatus.STOPPED, None, f"{trial_count(placed)} {verb} without a server"
         if not _is_over(state):
             return f.ExperimentStatus.DRAINING, f.DrainReason.USER, "a user stops it"
         return f.ExperimentStatus.STOPPED, None, _stopped(state)
@@ -61,9 +59,9 @@ def _stopped(state: ExperimentState) -> str:
     """
     match state.status:
         case f.ExperimentStatus.DONE:
-            return f"the experiment had finished ({state.reason}), and was then closed"
+            return f"the experiment was DONE ({state.reason}) before it was stopped"
         case f.ExperimentStatus.ERROR:
-            return f"the experiment had failed ({state.reason}), and was then closed"
+            return f"the experiment had ended with ERROR ({state.reason}) before it was stopped"
     return "a user stopped it"
 
 
@@ -93,7 +91,10 @@ def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None,
     if (rule := rule_that_holds(state, now)) is not None:
         return f.DrainReason.RULE, rule
     if state.budget == 0 and not state.interrupted:
-        return f.DrainReason.BUDGET, f"{state.counted} of {state.limits.max_trial_number} trials"
+        most = state.limits.max_trial_number
+        if _is_over(state):
+            return f.DrainReason.BUDGET, f"{state.counted} of {most} trials{state.left_out}"
+        return f.DrainReason.BUDGET, f"maxTrialNumber ({most}) is reached"
     if state.exhausted and not state.interrupted:
         return f.DrainReason.TUNER, "the tuner has no more parameter sets"
     return None, ""

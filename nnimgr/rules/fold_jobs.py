@@ -267,15 +267,15 @@ def silence(state: ExperimentState, trial: TrialState) -> str:
 
 def _ways_out(state: ExperimentState, trial: TrialState) -> str:
     """Return a sentence that lists the events which would end the trial's UNKNOWN status."""
-    lease = state.config.get("lease")
+    lease, command = state.config.get("lease"), f"nnictl trial lost {trial.id} {state.id}"
     if lease is not None:
         return (
             f"the trial continues when its machine answers again; otherwise it ends when its lease ({lease}) "
-            f"expires, and is retried (to retry it now: 'nnictl trial lost {trial.id}')"
+            f'expires, and is retried (to retry it now: "{command}")'
         )
     return (
         "the trial continues when its machine answers again, and is retried if the machine was restarted "
-        f"(if the machine will not come back: 'nnictl trial lost {trial.id}')"
+        f'(if the machine will not come back: "{command}")'
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-__all__ = ["best_so_far", "in_seconds", "trial_count"]
+__all__ = ["best_so_far", "in_seconds", "left_out", "trial_count"]
 
 
 def best_so_far(value: float, sequence: int) -> str:
@@ -14,6 +14,16 @@ def best_so_far(value: float, sequence: int) -> str:
 def in_seconds(duration: timedelta) -> str:
     """Return the duration in seconds as text for a sentence, for example "60 s"."""
     return f"{duration.total_seconds():g} s"
+
+
+def left_out(*, retried: int, canceled: int) -> str:
+    """Return which trials do not count towards maxTrialNumber, for the end of a phrase; "" if all count.
+
+    ``retried``: number of failed trials that other trials replace. ``canceled``: number of trials that the
+    system canceled.
+    """
+    parts = [f"{number} {what}" for number, what in ((retried, "retried"), (canceled, "canceled")) if number]
+    return f" (not counted: {', '.join(parts)})" if parts else ""
 
 
 def trial_count(number: int) -> str:

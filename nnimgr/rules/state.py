@@ -32,6 +32,7 @@ from nnimgr.rules.facts import (
     TunerTraits,
     UpdateOrdered,
 )
+from nnimgr.rules.phrases import left_out
 
 FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
@@ -377,6 +378,13 @@ class ExperimentState:
         Trials that the system canceled do not count. A failed trial and its rerun count as one trial.
         """
         return sum(self.counts.values()) - self.counts.get(TrialStatus.SYS_CANCELED, 0) - self.reruns
+
+    @property
+    def left_out(self) -> str:
+        """Return which trials do not count towards maxTrialNumber, for the end of a phrase; "" if all
+        count.
+        """
+        return left_out(retried=self.reruns, canceled=self.counts.get(TrialStatus.SYS_CANCELED, 0))
 
     @property
     def budget(self) -> int | None:

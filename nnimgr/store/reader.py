@@ -323,6 +323,13 @@ class ExperimentReader(
         with self._connect() as connection:
             return int(connection.exec_driver_sql(query, (self._id,)).scalar_one())
 
+    def count_retried(self) -> int:
+        """Return the number of failed trials that were run again as other trials."""
+        table = schema.trials
+        query = self._of(table).where(table.c.source == f.SuggestionSource.RERUN.value)
+        with self._connect() as connection:
+            return int(connection.execute(query.with_only_columns(func.count())).scalar_one())
+
     def failed(self) -> list[TrialRow]:
         """Return the trials that have failed and were not run again, in order of their sequence numbers."""
         table = schema.trials

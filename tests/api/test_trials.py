@@ -99,6 +99,7 @@ async def test_a_trial_with_its_attempts(finished: Lab) -> None:
     (job,) = shown["jobs"]
     assert job["id"] == finished.life.job(0) and job["exitCode"] == 0 and job["endReason"] == "exited"
     assert job["keeperId"] == "local" and job["gpus"] == [] and job["frames"] == 2
+    assert job["logPath"] == shown["logPath"]
     missing = await finished.client.get(f"{EXPERIMENT}/trials/zzzzz")
     assert (missing.status_code, missing.json()["error"]["message"]) == (404, "There is no trial zzzzz.")
 
@@ -241,6 +242,8 @@ async def test_failed_trials_are_run_again_once(finished: Lab) -> None:
     assert again["retryOf"] == life.trial(3)
     both = (await finished.client.post(f"{EXPERIMENT}/rerun", json={})).json()["trials"]
     assert [trial["retryOf"] for trial in both] == [life.trial(2)]
+    assert (await finished.client.get(EXPERIMENT)).json()["retried"] == 2
+    assert finished.manager.reading.count_retried() == 2
     shown = (await finished.client.get(f"{EXPERIMENT}/trials/{again['id']}")).json()
     assert (shown["source"], shown["retryOf"], shown["sequence"]) == (
         "rerun",

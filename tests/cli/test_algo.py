@@ -135,8 +135,10 @@ def test_show_and_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown["classArgsValidator"] == "a_tuner_of_mine.Check"
     assert main(["algo", "show", "random", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["source"] == "nni"
-    assert main(["algo", "show", "none"]) == 1
-    assert capsys.readouterr().err == "ERROR: There is no algorithm none.\n  See: nnictl algo list\n"
+    for name, hint in (("zzz", "."), ("TEP", "; did you mean TPE?")):
+        assert main(["algo", "show", name]) == 1
+        told = f"ERROR: There is no algorithm {name}{hint}\n  See: nnictl algo list\n"
+        assert capsys.readouterr().err == told
     assert main(["algo", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len({len(line) for line in lines}) == 1

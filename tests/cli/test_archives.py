@@ -88,7 +88,7 @@ def test_files_that_are_no_saved_experiment(
         archive.writestr("experiment/../../outside", "a")
     for name, sentence in (
         ("text.zip", "cannot be read: File is not a zip file."),
-        ("none.zip", "cannot be read: [Errno 2] No such file or directory"),
+        ("none.zip", "cannot be read: No such file or directory."),
         ("other.zip", "contains no experiment: nnictl/.experiment is missing or damaged."),
         ("evil.zip", "is outside of the folder"),
     ):
@@ -104,7 +104,8 @@ def test_nothing_is_overwritten(
     file = tmp_path / "there.zip"
     file.write_text("mine")
     assert main(["experiment", "save", "abc", "--path", str(file)]) == 1
-    assert capsys.readouterr().err.endswith("Choose another file: nnictl experiment save --path FILE\n")
+    told = capsys.readouterr().err
+    assert told.endswith("Choose another file: nnictl experiment save abc --path FILE\n")
     assert file.read_text() == "mine"
     assert main(["experiment", "save", "abc", "--path", str(tmp_path / "none" / "there.zip")]) == 1
     assert "cannot be written" in capsys.readouterr().err

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from nnimgr.cli.main import main
+from nnimgr.cli.stored import to_resume
+from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 from nnimgr.index import Index
 from nnimgr.store import schema
@@ -122,6 +124,19 @@ def test_who_can_be_taken_up(server: FakeServer, capsys: pytest.CaptureFixture[s
         "ERROR: No experiment is named, and none is STOPPED or DONE or ERROR.\n"
         "  See all: nnictl experiment list --all\n"
     )
+
+
+def test_an_experiment_that_has_lost_its_server_needs_no_name(server: FakeServer) -> None:
+    server.add("old", status="STOPPED")
+    server.add("runs")
+    server.add("lost")
+    Index(server.home).update("lost", port=1)
+    assert to_resume(server.home, None, None).id == "lost"
+    server.add("other")
+    Index(server.home).update("other", port=1)
+    with pytest.raises(ClientError, match=r"^The server of several experiments has ended\.$") as caught:
+        to_resume(server.home, None, None)
+    assert [line.split()[0] for line in caught.value.plain.splitlines()] == ["other", "lost"]
 
 
 @pytest.mark.parametrize("verb", ["view", "resume"])

@@ -382,7 +382,9 @@ def test_an_id_that_is_taken_is_no_success(
     server.add("abc")
     assert create(server, "--id", "abc") == 1
     assert capsys.readouterr().err == (
-        "ERROR: Experiment abc exists already.\n  Reopen it: nnictl resume abc\n"
+        "ERROR: Experiment abc exists already.\n"
+        f"  Choose another id: nnictl create --config exp.yml --port {server.port} --id abc-2\n"
+        "  Or see that experiment: nnictl experiment show abc\n"
     )
 
 

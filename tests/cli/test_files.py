@@ -40,7 +40,7 @@ def test_a_file_is_fetched(
     assert (tmp_path / "best.bin").read_bytes() == experiment.logs["model/best.bin"]
     assert b"best.bin has 300,003 bytes." in capfdbinary.readouterr().out
     assert main(["trial", "get", "ta", "model/best.bin"]) == 1
-    assert b"There is a best.bin here already" in capfdbinary.readouterr().err
+    assert b"There is a file best.bin here already" in capfdbinary.readouterr().err
     assert main(["trial", "get", "abc", "ta", "model/best.bin", "-o", "best.bin", "--json"]) == 0
     assert json.loads(capfdbinary.readouterr().out)["size"] == 300_003
     assert main(["trial", "get", "ta", "model/best.bin", "-o", "-"]) == 0

@@ -129,7 +129,7 @@ def test_a_refusal_of_the_server_is_shown(server: FakeServer, capsys: pytest.Cap
     server.add("abc")
     server.experiments.clear()
     assert main(["experiment", "status"]) == 1
-    assert capsys.readouterr().err == "ERROR: there is no experiments/abc\n  See: nnictl trial ls abc\n"
+    assert capsys.readouterr().err == "ERROR: There is no experiments/abc\n  See: nnictl trial ls abc\n"
 
 
 def test_colours_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,12 +75,13 @@ def test_trials(busy: FakeServer) -> None:
         seen.lines[4],
     ]
     assert "~0.5" in seen.lines[4]
-    assert seen.lines[5:8] == [
+    assert seen.lines[5:9] == [
         "Trials: 1 RUNNING, 2 SUCCEEDED (1 without a usable result), 1 FAILED",
         'Goal: maximize (NNI\'s default; set "goal:")',
         "Best: 0.987654, trial 1 (k0001), 1 min ago",
+        "~: the latest intermediate result of a trial without a final result",
     ]
-    assert seen.lines[8].startswith("Trial 2 FAILED: ")
+    assert seen.lines[9].startswith("Trial 2 FAILED: ")
     assert seen.lines[-1] == "  See: nnictl log trial abcdefgh -T 2 --file stderr"
     found = json.loads(in_a_pipe("trial", "ls").text)
     assert [each["trialJobId"] for each in found] == ["k0000", "k0001", "k0002", "k0003"]
@@ -167,9 +168,9 @@ def ended(how: str) -> StoredLife:
 @pytest.mark.parametrize(
     ("how", "shown"),
     [
-        ("done", "DONE, then closed"),
+        ("done", "STOPPED after DONE"),
         ("user", "STOPPED by a user"),
-        ("error", "ERROR: boom boom"),
+        ("error", "STOPPED after ERR"),
         ("failures", "STOPPED: the "),
     ],
 )
@@ -200,10 +201,11 @@ def test_results(busy: FakeServer) -> None:
 
 
 def test_the_log_of_a_trial(busy: FakeServer) -> None:
-    place = "id:k0001 path:/data/abc/trials/k0001\n"
+    place = "/data/abc/trials/k0001\n"
     assert in_a_terminal("log", "trial", "-T", "1").text == "printed\n"
     assert in_a_terminal("log", "trial", "-T", "1", "--path").text == place
-    assert in_a_pipe("log", "trial", "-T", "1").text == place
+    assert in_a_pipe("log", "trial", "-T", "1", "--path").text == place
+    assert in_a_pipe("log", "trial", "-T", "1").text == f"id:k0001 path:{place}"
     assert in_a_pipe("log", "trial", "-T", "1", "--file", "stdout").text == "printed\n"
     failed = in_a_terminal("log", "trial", "-T", "2")
     assert failed.lines[0] == "printed" and failed.lines[1].startswith("WARNING: Trial 2 (k0002) FAILED: ")

@@ -47,7 +47,7 @@ def test_an_experiment_is_named_by_id_name_or_the_beginning_of_its_id(
     assert main(["experiment", "show", "ab"]) == 1
     told = capsys.readouterr().err.splitlines()
     assert told[0] == "ERROR: 'ab' is ambiguous: it fits 2 experiments."
-    assert [line.split()[0] for line in told[1:3]] == ["abc", "abcdef"]
+    assert [line.split()[0] for line in told[1:3]] == ["abcdef", "abc"]
     assert told[3] == "  Name one of them by its id: nnictl experiment show abcdef"
 
 
@@ -90,10 +90,10 @@ def test_what_to_do_if_nothing_runs(server: FakeServer, capsys: pytest.CaptureFi
     ("status", "mend"),
     [
         ("RUNNING", "See what the experiment does: nnictl experiment status abc"),
-        ("DONE", "Reopen it, then repeat: nnictl resume abc && nnictl update trialnum abc -v 3"),
+        ("DONE", "Resume it, then repeat: nnictl resume abc && nnictl update trialnum abc -v 3"),
         (
             "VIEWED",
-            "End the view, then reopen it: nnictl stop abc && nnictl resume abc && "
+            "End the view, then resume it: nnictl stop abc && nnictl resume abc && "
             "nnictl update trialnum abc -v 3",
         ),
     ],
@@ -121,7 +121,70 @@ def test_a_suggested_command_keeps_its_arguments(
         assert main(named) == 1
         assert capsys.readouterr().err.endswith("by its id: nnictl experiment export abcdf -f 'a b.csv'\n")
     assert main(words) == 1
-    assert capsys.readouterr().err.endswith("Name one of them: nnictl experiment export abcde -f 'a b.csv'\n")
+    assert capsys.readouterr().err.endswith("Name one of them: nnictl experiment export abcdf -f 'a b.csv'\n")
+
+
+def test_a_suggestion_keeps_other_arguments_in_their_places(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for experiment_id in ("abcde", "abcdf"):
+        server.add(experiment_id)
+    for typed, suggested in (
+        ("trial get 12 model.pt --attempt 12", "trial get abcdf 12 model.pt --attempt 12"),
+        ("trial get --attempt 2 abc 12 model.pt", "trial get abcdf 12 model.pt --attempt 2"),
+        ("trial lost 12 -y", "trial lost 12 abcdf -y"),
+        ("machine drain --undo gpu7", "machine drain gpu7 abcdf --undo"),
+        ("tensorboard stop abc kX3f9", "tensorboard stop abcdf kX3f9"),
+        ("experiment tag abc a b", "experiment tag abcdf a b"),
+    ):
+        assert main(typed.split()) == 1
+        assert capsys.readouterr().err.endswith(f": nnictl {suggested}\n")
+
+
+def test_a_suggested_option_replaces_every_spelling(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    for typed in ("-v 0", "-v0", "--value 0", "--value=0"):
+        assert main(["update", "trialnum", "abc", *typed.split()]) == 1
+        assert capsys.readouterr().err.endswith("For example: nnictl update trialnum abc --value 10\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "update trialnum --value 9",
+        "trial pause -T 0",
+        "trial retry --failed",
+        "trial lost 0 -y",
+        "machine add --host gpu7",
+    ],
+)
+def test_a_change_of_a_stopped_experiment_needs_a_resume(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    server.add("old", status="STOPPED")
+    assert main(words.split()) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "ERROR: There is no experiment running."
+    begin = "  Resume one first, for example the latest: nnictl resume old && nnictl "
+    assert told[2].startswith(begin) and " old" in told[2].removeprefix(begin)
+
+
+def test_a_trial_of_an_experiment_that_no_server_has_open(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A finished experiment is not open after its server was killed and started again."""
+    for served, mend in (
+        (True, "See the trials: nnictl trial ls abc"),
+        (False, "Resume it, then repeat: nnictl resume abc && nnictl trial retry abc --failed"),
+    ):
+        server.experiments.clear()
+        Index(server.home).remove("abc")
+        server.add("abc", status="DONE", served=served)
+        server.refuse["experiments/abc/rerun"] = Refused(409, "No.")
+        assert main(["trial", "retry", "--failed"]) == 1
+        assert capsys.readouterr().err == f"ERROR: No.\n  {mend}\n"
 
 
 def test_where_the_machines_of_an_ended_experiment_are_shown(

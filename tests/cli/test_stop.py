@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
 from nnimgr.cli.main import main
+from nnimgr.index import Index
 from tests.cli.fake import FakeServer, Refused, Told
 
 
@@ -45,7 +47,7 @@ def test_who_is_meant(server: FakeServer, arguments: list[str], ids: list[str]) 
     [
         (["all"], "Stop all experiments: nnictl stop --all"),
         (["x"], "There is no experiment 'x'."),
-        (["x*"], "No experiment with an id like x* is open."),
+        (["x*"], "There is no experiment running whose id or name begins with 'x'."),
         (["abc"], "'abc' is ambiguous: it fits 2 experiments."),
         ([], "There are multiple experiments"),
         (["def", "--port", "1"], "Experiment id and port do not match"),
@@ -61,6 +63,23 @@ def test_who_is_not(
     assert main(["stop", *arguments]) == 1
     assert sentence in capsys.readouterr().err
     assert stopped(server) == []
+
+
+def test_a_star_fits_names_too(server: FakeServer) -> None:
+    for experiment_id, name in (("abc", "first"), ("fir", ""), ("def", "second")):
+        server.add(experiment_id)
+        Index(server.home).update(experiment_id, name=name)
+    assert main(["stop", "fir*"]) == 0
+    assert stopped(server) == ["abc", "fir"]
+
+
+def test_of_several_the_newest_is_suggested(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    for at, experiment_id in enumerate(("abc1", "abc2", "def")):
+        server.add(experiment_id)
+        Index(server.home).update(experiment_id, started_at=datetime(2026, 1, 9 - at, tzinfo=UTC))
+    for words in (["stop"], ["stop", "abc"]):
+        assert main(words) == 1
+        assert capsys.readouterr().err.endswith(": nnictl stop abc1\n")
 
 
 def test_detached_trials_are_listed(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from nnimgr.cli.main import main
 from tests.cli.fake import FakeServer, trial
+from tests.cli.terminals import in_a_terminal
 
 
 @pytest.mark.parametrize(
@@ -96,6 +97,65 @@ def test_a_fork_with_a_wrong_option(
     assert capsys.readouterr().err == f"ERROR: {error}\n  See: nnictl trial fork --help\n"
 
 
+@pytest.mark.parametrize(
+    ("mode", "option", "best_first", "by_size"),
+    [
+        ("maximize", "--head", ["tc", "ta"], ["tc", "ta"]),
+        ("maximize", "--tail", ["tb", "ta"], ["tb", "ta"]),
+        ("minimize", "--head", ["tb", "ta"], ["tc", "ta"]),
+        ("minimize", "--tail", ["tc", "ta"], ["tb", "ta"]),
+    ],
+)
+def test_the_head_is_the_best_and_in_nnis_format_the_largest(
+    server: FakeServer,
+    capsys: pytest.CaptureFixture[str],
+    mode: str,
+    option: str,
+    best_first: list[str],
+    by_size: list[str],
+) -> None:
+    experiment = server.add("abc", optimizeMode=mode)
+    experiment.trials = [
+        trial("ta", 0, finalValue=0.5),
+        trial("tb", 1, finalValue=0.1),
+        trial("tc", 2, finalValue=0.9),
+        trial("td", 3, status="FAILED"),
+    ]
+    assert main(["trial", "ls", option, "2", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert [each["id"] for each in json.loads(printed.out)["trials"]] == best_first and printed.err == ""
+    rows = in_a_terminal("trial", "ls", option, "2").lines[1:3]
+    assert [row.split()[1] for row in rows] == best_first
+    assert main(["trial", "ls", option, "2"]) == 0
+    printed = capsys.readouterr()
+    assert [each["trialJobId"] for each in json.loads(printed.out)] == by_size
+    assert ("With the goal minimize, these are the" in printed.err) is (mode == "minimize")
+
+
+def test_the_log_of_an_earlier_attempt(server: FakeServer) -> None:
+    paths = [{"attempt": number, "logPath": f"/data/abc/trials/ta.{number}"} for number in (1, 2)]
+    experiment = server.add("abc")
+    experiment.trials = [trial("ta", 0, attempt=2, jobs=paths)]
+    experiment.logs = {"stdout": b"hello\n"}
+    assert in_a_terminal("log", "trial", "-T", "0", columns=200).lines == [
+        "hello",
+        "WARNING: This is attempt 2 of trial 0 (ta), the latest. See the first: "
+        "nnictl log trial abc -T 0 --file stdout --attempt 1",
+    ]
+    assert in_a_terminal("log", "trial", "-T", "0", "--attempt", "1").lines == ["hello"]
+    assert server.requests[-1][1].endswith("/trials/ta/logs/stdout?attempt=1")
+    assert (
+        in_a_terminal("log", "trial", "-T", "0", "--attempt", "1", "--path").text
+        == f"{paths[0]['logPath']}\n"
+    )
+    none = in_a_terminal("log", "trial", "-T", "0", "--attempt", "3", "--path")
+    assert none.code == 1
+    assert none.lines == [
+        "ERROR: Trial 0 (ta) has no attempt 3; its latest is 2.",
+        "  See the latest: nnictl log trial abc -T 0",
+    ]
+
+
 def test_lost(
     server: FakeServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,9 +203,10 @@ def test_logs_of_trials(server: FakeServer, capfdbinary: pytest.CaptureFixture[b
     assert main(["log", "trial", "-T", "tb", "--file", "stdout", "--json"]) == 0
     assert json.loads(capfdbinary.readouterr().out) == {
         "trial": "tb",
+        "attempt": 1,
         "file": "stdout",
         "text": "hello \ufffd\n",
     }
     assert main(["log", "trial", "-T", "1", "--path"]) == 0
-    assert capfdbinary.readouterr().out == b"id:tb path:/data/abc/trials/tb\n"
+    assert capfdbinary.readouterr().out == b"/data/abc/trials/tb\n"
     assert main(["log", "trial", "--follow"]) == 1

@@ -89,7 +89,11 @@ LIVE = {"SUCCEEDED": 3, "SYS_CANCELED": 5, "RUNNING": 1}
     [
         (
             {"status": "DRAINING", "drain": "budget", "limits": BY_TRIALS, "counts": LIVE},
-            "No more trials are created: there are 4, and the limit is 3. 1 of them continue to their end.",
+            "No more trials are created: there are 4, and the limit is 3. 1 of them continues to the end.",
+        ),
+        (
+            {"status": "DONE", "limits": BY_TRIALS, "counts": {"SUCCEEDED": 3, "FAILED": 2}, "retried": 2},
+            "No more trials are created: there are 3, and the limit is 3.",
         ),
         (
             {"status": "DONE", "limits": BY_TRIALS, "counts": {"SUCCEEDED": 3}},
@@ -122,7 +126,7 @@ def test_a_refusal_is_shown_with_its_reason(server: FakeServer, capsys: pytest.C
     server.refuse["experiments/abc"] = Refused(409, "experiment abc is only viewed: it cannot be changed")
     assert main(["update", "concurrency", "-v", "2"]) == 1
     assert capsys.readouterr().err == (
-        "ERROR: experiment abc is only viewed: it cannot be changed\nERROR: Update concurrency failed!\n"
+        "ERROR: Experiment abc is only viewed: it cannot be changed\nERROR: Update concurrency failed!\n"
         "  See what the experiment does: nnictl experiment status abc\n"
     )
 
@@ -248,7 +252,7 @@ def test_a_refused_tuner_is_shown_with_its_line(
     assert main(["update", "tuner", "-f", "exp.yml"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: exp.yml:4:5: tuner.classArgs.gama: TPE takes no argument 'gama'\n"
-        "ERROR: Update tuner failed!\n  See: nnictl update tuner --help\n"
+        "ERROR: Update tuner failed!\n  Correct exp.yml, then repeat: nnictl update tuner -f exp.yml\n"
     )
     Path("exp.yml").write_text("trialConcurrency: 2\n")
     assert main(["update", "tuner", "-f", "exp.yml"]) == 1

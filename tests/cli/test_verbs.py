@@ -92,8 +92,10 @@ def test_a_list_says_whose_server_is_dead(home: Home, capsys: pytest.CaptureFixt
     fake.add("def")
     assert main(["experiment", "list"]) == 0
     told = capsys.readouterr().err.splitlines()  # once, whatever the number of experiments
-    assert len(told) == 1
-    assert f"No server runs on port {fake.port}: the next command about abc" in told[0]
+    assert told == [
+        f"WARNING: The server on port {fake.port} has ended. Its 2 experiments continue when it is started "
+        "again: nnictl resume abc"
+    ]
 
 
 def test_what_a_dead_manager_of_nni_left_is_stopped(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,9 +133,9 @@ def test_the_only_running_experiment_is_meant(server: FakeServer, capsys: pytest
     assert main(["experiment", "status"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: There are multiple experiments, please set the experiment id...\n"
-        f"  abc  a name  RUNNING  started {when(CREATED_AT)}\n"
         f"  def  a name  RUNNING  started {when(CREATED_AT)}\n"
-        "  Name one of them: nnictl experiment status abc\n"
+        f"  abc  a name  RUNNING  started {when(CREATED_AT)}\n"
+        "  Name one of them: nnictl experiment status def\n"
     )
 
 

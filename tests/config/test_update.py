@@ -67,7 +67,7 @@ def test_the_search_space_changes(config: ExperimentConfig) -> None:
         ("maxTrialNumber", "x", "maxTrialNumber: must be a whole number, not 'x'"),
         ("maxTrialNumber", 1.5, "maxTrialNumber: must be a whole number, not 1.5"),
         ("maxExperimentDuration", "30", "maxExperimentDuration: '30' is not a number with one of the units"),
-        ("maxExperimentDuration", "1s", "maxExperimentDuration: the experiment has already run for 5 s"),
+        ("maxExperimentDuration", "1s", "maxExperimentDuration: must be more than 5 s, because"),
         ("stopWhen", {"plateau": {"trials": 0}}, "stopWhen.plateau.trials: must be greater than 0, not 0"),
         ("stopWhen", {"failure": 2}, "stopWhen.failure: unknown field; did you mean 'failures'?"),
         ("stopWhen", 5, "stopWhen: must be a mapping of keys to values, not 5"),

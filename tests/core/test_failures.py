@@ -258,6 +258,7 @@ def test_a_trial_run_again_takes_the_place_of_the_failed_one() -> None:
     succeed(life, 3, 0.5)
     succeed(life, 4, 0.6)
     assert life.state.status is E.DONE
+    assert life.state.reason == "3 of 3 trials (not counted: 2 retried)"
     assert (life.state.next_sequence, life.state.next_parameter_id) == (5, 3)
     assert life.state.best is not None and life.state.best.value == 0.6
     assert refold(life.log) == life.state

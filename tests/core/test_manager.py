@@ -249,6 +249,16 @@ async def test_stop_after_detach_ends_what_ran_on(server: Server) -> None:
         assert manager.get("mine").state.status is E.STOPPED
 
 
+async def test_a_manager_is_idle_after_a_stop_of_a_stopped_experiment(server: Server) -> None:
+    async with server.manager() as manager:
+        await manager.create(server.new("mine"))
+        await manager.stop("mine", detach=False)
+    async with server.manager() as manager:
+        idle = asyncio.create_task(manager.wait_idle())
+        await manager.stop("mine", detach=False)
+        await asyncio.wait_for(idle, LIMIT_S)
+
+
 async def test_a_create_that_cannot_commit_leaves_nothing(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,7 +391,7 @@ async def test_what_others_change_in_the_index_is_seen(server: Server) -> None:
         assert (seen.status, seen.optimize_mode) == (E.STOPPED, "maximize")
         assert (
             seen.owner is not None
-            and seen.reason == "the experiment had finished (1 of 1 trials), and was then closed"
+            and seen.reason == "the experiment was DONE (1 of 1 trials) before it was stopped"
         )
         earlier = "status = 'DONE', reason = 'done: all 1 trials were created'"
         path = database_path(server.home.path / theirs)

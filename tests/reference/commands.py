@@ -40,6 +40,10 @@ so programs made for NNI's `nnictl` work:
 | `algo list` | a table | NNI's table |
 | `create`, `resume`, `view` | the time of the day, then the sentence | NNI's lines with date and time |
 
+In a pipe without `--json`, `trial ls --head N` and `--tail N` list the N largest and the N smallest results,
+as in NNI. On a terminal and with `--json`, they list the N best and the N worst trials by the experiment's
+goal. A warning says so if the two differ.
+
 Use `--json` in new programs: it has more fields than NNI's JSON. Every verb has it.
 
 A step that takes longer than a second is named on standard error, also with `--json`.

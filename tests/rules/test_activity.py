@@ -52,10 +52,47 @@ def test_machines_that_are_silent() -> None:
     assert now(life) == "1 of 1 slots busy; 1 trial is on machines that do not answer"
 
 
+def test_paused_trials_have_a_command_that_continues_one() -> None:
+    life = Life(trial_concurrency=2, max_trial_number=2)
+    told = []
+    for sequence in range(2):
+        life.start(sequence)
+        life.take(f.StopRequested(trial_id=life.trial(sequence), kind=f.StopKind.PAUSE))
+        life.end(sequence, None, reason=f.EndReason.STOPPED, signal=15)
+        told.append(now(life).split("; ")[1 + (sequence == 0)])
+    command = f'"nnictl trial resume {life.state.id} -T {life.trial(0)}"'
+    assert told == [
+        f"1 trial is paused (to continue it: {command})",
+        f"2 trials are paused (to continue one: {command})",
+    ]
+
+
+def test_trials_that_do_not_count() -> None:
+    life = Life(trial_concurrency=1, max_trial_number=3)
+    life.start(0)
+    life.end(0, 1)
+    again = f.Suggested(
+        trial_id=life.trial(life.state.next_sequence),
+        sequence=life.state.next_sequence,
+        source=f.SuggestionSource.RERUN,
+        parameter_id=0,
+        parameters="{}",
+        retry_of=life.trial(0),
+    )
+    life.take(again)
+    assert "0 of 3 finished (not counted: 1 retried)" in now(life)
+    life.start(1)
+    life.take(f.ExperimentStopRequested())
+    life.end(1, None, reason=f.EndReason.STOPPED, signal=15)  # the other trial was queued
+    life.take(f.ExperimentOpened(m_epoch=2, resumed=True))
+    assert "0 of 3 finished (not counted: 1 retried, 2 canceled)" in now(life)
+
+
 def test_the_end() -> None:
     life = Life(trial_concurrency=1, max_trial_number=1)
     life.start(0)
-    assert now(life) == "1 of 1 slots busy, 0 of 1 finished; no more trials are created: 1 of 1 trials"
+    reached = "no more trials are created: maxTrialNumber (1) is reached"
+    assert now(life) == f"1 of 1 slots busy, 0 of 1 finished; {reached}"
     life.end(0)
     assert now(life) == "finished: 1 of 1 trials"
     assert sentence_of(E.ERROR, "the tuner has died") == "ended by an error: the tuner has died"

@@ -62,7 +62,7 @@ def test_a_stop_after_the_end_keeps_why_the_experiment_ended() -> None:
     life.take(f.ExperimentStopRequested())
     assert (life.state.status, life.state.reason) == (
         E.STOPPED,
-        "the experiment had finished (1 of 1 trials), and was then closed",
+        "the experiment was DONE (1 of 1 trials) before it was stopped",
     )
 
 

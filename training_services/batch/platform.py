@@ -96,13 +96,10 @@ class BatchPlatform(abc.ABC):
         """Return bytes of a job's file from ``offset`` on; b"" at the end of the file.
 
         ``parts`` is the path from ``folder`` to the job's directory, and ``path`` the path from there to the
-        file. Raises FileNotFoundError, and ValueError for a path outside of the job's directory.
+        file. Raises FileNotFoundError, and ValueError for a path outside of the job's directory. The file is
+        read in a thread, because its disk may be slow.
         """
-        file = PlainFile(str(self.context.directory), parts, path)
-        try:
-            return os.pread(file.descriptor, PIECE, offset)
-        finally:
-            file.close()
+        return await asyncio.to_thread(_piece, self.context.directory, parts, path, offset)
 
     async def files(self, parts: Sequence[str]) -> FileListing:
         """Return the list of the files in a job's directory. Raises FileNotFoundError.
@@ -115,6 +112,14 @@ class BatchPlatform(abc.ABC):
         """Return the path from ``folder`` to the directory of a job."""
         _, trial_id, attempt = job_id.rsplit("-", 2)
         return attempt_folder(trial_id, int(attempt))
+
+
+def _piece(root: Path, parts: Sequence[str], path: str, offset: int) -> bytes:
+    file = PlainFile(str(root), parts, path)
+    try:
+        return os.pread(file.descriptor, PIECE, offset)
+    finally:
+        file.close()
 
 
 async def answer_of(platform: BatchPlatform, name: str, call: Awaitable[T]) -> T:

@@ -194,6 +194,10 @@ class Experiment(_AnyExperiment):
 
     status: ExperimentStatus
     without_result: int = Field(description="SUCCEEDED trials without a usable result")
+    retried: int = Field(
+        description="FAILED trials that were retried as other trials; like SYS_CANCELED trials, they do not "
+        "count towards maxTrialNumber"
+    )
     best_trial: BestTrial | None
     optimize_mode: str = Field(description="maximize or minimize")
     goal_stated: bool = Field(

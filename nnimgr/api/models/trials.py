@@ -128,6 +128,7 @@ class Job(Model):
     frames: int = Field(description="number of entries of the metrics file that the server has recorded")
     message: str | None
     cause: Cause | None = Field(description="cause of the failure or loss; null: unknown, or none of both")
+    log_path: str = Field(description="folder of the attempt; HOST:~/... on another machine")
 
 
 class Checkpoint(Model):

@@ -214,6 +214,7 @@ class _Known:
 
     summary: ExperimentSummary
     active: timedelta | None  # None if the experiment has no runner
+    retried: int | None  # None if the experiment has no runner
     now: str | None
     viewed: bool
     trouble: str | None
@@ -226,6 +227,7 @@ def _known(parts: ApiParts, experiment_id: str) -> _Known:
     return _Known(
         summary=manager.summary(experiment_id),
         active=runner.active() if runner is not None else None,
+        retried=runner.state.reruns if runner is not None else None,
         now=runner.now() if runner is not None else None,
         viewed=manager.viewed(experiment_id),
         trouble=manager.trouble(experiment_id),
@@ -248,6 +250,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
     best = reader.trial(row.best_trial_id) if row.best_trial_id else None
     read = read_canonical({**config, "searchSpace": row.search_space})
     limits = read.limits()
+    retried = reader.count_retried() if known.retried is None else known.retried
     return models.Experiment(
         id=row.experiment_id,
         name=config.get("experimentName") or "",
@@ -261,6 +264,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
         duration_s=row.active_us / 1e6 if known.active is None else known.active.total_seconds(),
         counts=_counts(row.counts),
         without_result=reader.count_without_result(config),
+        retried=retried,
         best_trial=_best(row, best),
         optimize_mode=optimize_mode(config),
         goal_stated=is_stated(config),
@@ -298,6 +302,7 @@ def _pace(reader: ExperimentReader, row: ExperimentRow, known: _Known, limits: L
     if known.active is None or row.status is not ExperimentStatus.RUNNING:
         return None
     created = sum(row.counts.values())
+    counted = created - row.counts.get(TrialStatus.SYS_CANCELED, 0) - (known.retried or 0)
     pace = trials_per_s(
         reader.latest_creations(CREATIONS),
         created=created,
@@ -308,7 +313,7 @@ def _pace(reader: ExperimentReader, row: ExperimentRow, known: _Known, limits: L
     most, longest = limits.max_trial_number, limits.max_experiment_duration
     end = forecast(
         pace,
-        unfinished=None if most is None else max(0, most - created) + live,
+        unfinished=None if most is None else max(0, most - counted) + live,
         time_left=None if longest is None else longest - known.active,
     )
     return models.Pace(

@@ -134,7 +134,7 @@ async def show_trial(
         (fields,) = trials_fields(reader, [row], trial_paths)
         return models.TrialDetail(
             **fields,
-            jobs=[job_of(job) for job in reader.jobs(trial_id)],
+            jobs=[job_of(job, trial_paths) for job in reader.jobs(trial_id)],
             checkpoints=[checkpoint_of(each) for each in reader.checkpoints(trial_id)],
             legs=[leg_of(each) for each in reader.legs(trial_id)],
         )

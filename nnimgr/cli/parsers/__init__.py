@@ -23,7 +23,7 @@ _EXAMPLES = (
     "nnictl hello                          write an example to start from",
     "nnictl create --config exp.yml        start an experiment",
     "nnictl top                            watch what runs",
-    "nnictl trial ls --head 5              the five largest results",
+    "nnictl trial ls --head 5              the five best trials",
     "nnictl log trial -T 12                what trial 12 has printed",
     "nnictl trial ls --help                a command with its options and examples",
 )
@@ -61,7 +61,7 @@ def nnictl_parser() -> Parser:
         epilog=examples_text(_EXAMPLES),
     )
     parser.add_argument("-v", "--version", action="version", version=__version__)
-    parser.set_defaults(verb="hello:hint", prog=parser.prog)
+    parser.set_defaults(verb="hello:hint", prog=parser.prog, actions=())
     verbs = parser.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for part in _PARTS:
         part(verbs)

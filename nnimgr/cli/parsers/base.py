@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
+
+from nnimgr.client.lines import fitted
 
 __all__ = [
     "Parser",
@@ -30,12 +33,19 @@ _NNIS_ALONE = {
 }
 
 
+_PROGRAM = "nnictl"
+_MISSING = "the following arguments are required: "  # beginning of a message of argparse
+# Words of other programs -> the verb.
+_OTHER_WORDS = {"run": "create", "start": "create"}
+
+
 class Parser(argparse.ArgumentParser):
     """Argument parser that suggests the nearest command, option or value after a typing error."""
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(**options)
+        self._typed: list[str] = []  # the arguments that are being parsed
 
     def error(self, message: str) -> NoReturn:
         """Print the usage, the message, and the command that shows the help. Exit with code 2."""
@@ -43,12 +53,27 @@ class Parser(argparse.ArgumentParser):
             self.print_help(sys.stderr)
             self.exit(2, f"\n{self.prog}: error: a command is missing\n")
         self.print_usage(sys.stderr)
-        self.exit(2, f"{self.prog}: error: {message}\n  See: {self.prog} --help\n")
+        told = fitted(sys.stderr, f"{self.prog}: error: {message}{self._with_option(message)}")
+        self.exit(2, f"{told}\n  See: {self.prog} --help\n")
+
+    def _with_option(self, message: str) -> str:
+        """Return the command with the missing option, if its value was typed without the option; else ""."""
+        missing = [
+            action
+            for action in self._actions
+            if action.option_strings and message == f"{_MISSING}{'/'.join(action.option_strings)}"
+        ]
+        if not missing or not self._typed or any(word.startswith("-") for word in self._typed[-2:]):
+            return ""
+        *others, value = map(shlex.quote, self._typed)
+        words = [self.prog, *others, _spelled(missing[0].option_strings), value]
+        return f'; did you mean "{" ".join(words)}"?'
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse the arguments. Report unknown arguments here, because only here the verb's usage is known."""
+        self._typed = list(sys.argv[1:] if args is None else args)
         found, rest = super().parse_known_args(args, namespace)
         if rest:
             options = [word for word in self._option_string_actions if word.startswith("--")]
@@ -68,7 +93,10 @@ class Parser(argparse.ArgumentParser):
                 self.error(
                     f"{self.prog} {value} is a command of NNI, but not of nnimgr. {_NNIS_ALONE[value]}"
                 )
-            hint = "" if near is None else f'; did you mean "{self.prog} {near}"?'
+            near = _verb_of_a_group(action, str(value)) or near
+            hint = f'; did you mean "{self.prog} {near}"?'
+            if near is None:
+                hint = "" if self.prog == _PROGRAM else f"; its commands are: {', '.join(names)}"
             self.error(f"there is no command {value!r}{hint}")
         hint = "" if near is None else f'; did you mean "{near}"?'
         valid = ", ".join(names)
@@ -81,6 +109,22 @@ class Parser(argparse.ArgumentParser):
 
 
 Verbs = argparse._SubParsersAction
+
+
+def _spelled(spellings: Sequence[str]) -> str:
+    """Return the spelling of an option that the documentation uses: a long one of one word, or the first."""
+    return next((each for each in spellings if each.startswith("--") and each[2:].isalpha()), spellings[0])
+
+
+def _verb_of_a_group(groups: Verbs[Parser], word: str) -> str | None:
+    """Return the words for a verb that was typed without its group: "experiment list" for "list"."""
+    if _OTHER_WORDS.get(word) in groups.choices:
+        return _OTHER_WORDS[word]
+    for name, group in groups.choices.items():
+        for action in group._actions:
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:
+                return f"{name} {word}"
+    return None
 
 
 def _nearest(word: str, names: Iterable[str]) -> str | None:
@@ -122,7 +166,7 @@ def add_verb(
         aliases=aliases,
         epilog=examples_text(examples),
     )
-    verb.set_defaults(verb=target, prog=verb.prog)
+    verb.set_defaults(verb=target, prog=verb.prog, actions=verb._actions)
     verb.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
     return verb
 

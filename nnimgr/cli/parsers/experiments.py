@@ -44,7 +44,7 @@ def _read(group: Verbs[Parser]) -> None:
             group,
             "show",
             "experiments:show",
-            "show an experiment",
+            "show an experiment's status, limits, command and folder",
             about="A terminal gets a summary, a pipe gets JSON as NNI prints it.",
             examples=("nnictl experiment show", "nnictl experiment show ab12cd34 --json"),
         )
@@ -54,8 +54,9 @@ def _read(group: Verbs[Parser]) -> None:
             group,
             "status",
             "experiments:status",
-            "show the status of an experiment, and its errors",
-            about="A terminal gets sentences, a pipe gets JSON as NNI prints it.",
+            "show the status, the best trial and the last failure of an experiment",
+            about="It also shows errors of the tuner and the assessor, and what is unusual now.\n"
+            "A terminal gets sentences, a pipe gets JSON as NNI prints it.",
             examples=("nnictl experiment status", "nnictl experiment status ab12cd34 --json"),
         )
     )

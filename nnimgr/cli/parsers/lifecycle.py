@@ -16,9 +16,14 @@ def add(verbs: Verbs[Parser]) -> None:
         "resume",
         "create:resume",
         "continue a stopped or finished experiment",
-        examples=("nnictl resume ab12cd34", "nnictl resume --experiment_dir /media/usb/ab12cd34"),
+        about="This also continues an experiment whose server was killed, with its trials.",
+        examples=(
+            "nnictl resume ab12cd34",
+            "nnictl resume               # the one whose server was killed",
+            "nnictl resume --experiment_dir /media/usb/ab12cd34",
+        ),
     )
-    _add_brought(resume)
+    _add_brought(resume, " (default: the one whose server was killed)")
     resume.add_argument("-d", "--debug", action="store_true", help=argparse.SUPPRESS)
     _add_foreground(resume)
     _add_no_token(resume)
@@ -70,7 +75,7 @@ def _create(verbs: Verbs[Parser]) -> None:
         metavar="PREFIX",
         help="serve NNI's REST API below this path: with a/b at /a/b/api/v1/nni instead of /api/v1/nni",
     )
-    add_port(create)
+    add_port(create, help="the server's port (default: 8080)")
     _add_foreground(create)
     _add_no_token(create)
 
@@ -87,20 +92,20 @@ def _stop(verbs: Verbs[Parser]) -> None:
         "id",
         nargs="?",
         metavar="ID",
-        help="the experiment: its id, the beginning of its id, or its name; with a * at its end, "
-        "all experiments with this beginning (default: the one that runs)",
+        help="the experiment: its id, the beginning of its id, or its name; with a * at its end: "
+        "all experiments whose id or name begins so (default: the one that runs)",
     )
     stop.add_argument("-a", "--all", action="store_true", help="stop all experiments")
     stop.add_argument("--detach", action="store_true", help="leave the trials running until a resume")
     add_port(stop, help="the experiments of this port")
 
 
-def _add_brought(verb: argparse.ArgumentParser) -> None:
+def _add_brought(verb: argparse.ArgumentParser, default: str = "") -> None:
     verb.add_argument(
         "id",
         nargs="?",
         metavar="ID",
-        help="the experiment: its id, the beginning of its id, or its name",
+        help=f"the experiment: its id, the beginning of its id, or its name{default}",
     )
     verb.add_argument(
         "-e",

@@ -28,7 +28,8 @@ def _list(group: Verbs[Parser]) -> None:
         "ls",
         "trials:list_all",
         "list the trials of an experiment",
-        about="A terminal gets a table, a pipe gets JSON as NNI prints it.",
+        about="A terminal gets a table, a pipe gets JSON as NNI prints it. In a pipe without\n"
+        "--json, --head and --tail list the largest and the smallest results, as in NNI.",
         examples=(
             "nnictl trial ls",
             "nnictl trial ls ab12cd34 --head 5",
@@ -37,12 +38,8 @@ def _list(group: Verbs[Parser]) -> None:
     )
     add_id(listed)
     some = listed.add_mutually_exclusive_group()
-    some.add_argument(
-        "--head", type=count, metavar="N", help="list only the N trials with the largest results"
-    )
-    some.add_argument(
-        "--tail", type=count, metavar="N", help="list only the N trials with the smallest results"
-    )
+    some.add_argument("--head", type=count, metavar="N", help="list only the N best trials, the best first")
+    some.add_argument("--tail", type=count, metavar="N", help="list only the N worst trials, the worst first")
 
 
 def _act(group: Verbs[Parser]) -> None:
@@ -81,6 +78,7 @@ def _act(group: Verbs[Parser]) -> None:
         "lost",
         "trials:lost",
         "declare the machine of an UNKNOWN trial lost",
+        about="The trial is retried on another machine, as often as maxRetries allows.",
         examples=("nnictl trial lost 12",),
     )
     lost.add_argument("trial_id", metavar="TRIAL", help=_NAMED)
@@ -191,7 +189,7 @@ def _files(group: Verbs[Parser]) -> None:
     for verb in (files, get):
         add_id(verb)
         verb.add_argument("trial_id", metavar="TRIAL", help=_NAMED)
-        verb.add_argument("--attempt", type=count, metavar="N", help="this attempt (default: the latest)")
+        _add_attempt(verb)
     get.add_argument("path", metavar="PATH", help='the file, as "trial files" lists it')
     get.add_argument(
         "-o",
@@ -224,11 +222,12 @@ def _log(group: Verbs[Parser]) -> None:
         "logs:trial",
         "show what a trial has printed",
         about="A terminal gets the log. A pipe gets the trial's id and path as NNI prints them,\n"
-        "unless --file, --tail or --follow asks for the log.",
+        "unless --file, --tail, --follow or --path is given.",
         examples=(
             "nnictl log trial -T 12",
             "nnictl log trial -T 12 --follow",
             "nnictl log trial -T 12 --file stderr | grep Error",
+            "nnictl log trial -T 12 --attempt 1",
             "nnictl log trial -T 12 --path",
         ),
     )
@@ -243,10 +242,20 @@ def _log(group: Verbs[Parser]) -> None:
     part.add_argument("--follow", action="store_true", help="print the log until the trial ends (needs -T)")
     trial.add_argument("--tail", type=count, metavar="N", help="begin with the last N lines (needs -T)")
     trial.add_argument("--file", choices=("stdout", "stderr", "trial.log"), help="print this file (needs -T)")
+    _add_attempt(trial, "needs -T; ")
 
 
 def _add_trial(verb: argparse.ArgumentParser, *, required: bool) -> None:
     verb.add_argument("-T", "--trial_id", "--trial-id", required=required, metavar="TRIAL", help=_NAMED)
+
+
+def _add_attempt(verb: argparse.ArgumentParser, more: str = "") -> None:
+    verb.add_argument(
+        "--attempt",
+        type=count,
+        metavar="N",
+        help=f"the N-th attempt of the trial ({more}default: the latest)",
+    )
 
 
 def _tensorboard(group: Verbs[Parser]) -> None:

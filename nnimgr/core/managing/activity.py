@@ -39,6 +39,11 @@ class Activity:
             self._changed.clear()
             await self._changed.wait()
 
+    def opened(self) -> None:
+        """Note that a request has opened an experiment, whose status may never change again."""
+        self.used = True
+        self._changed.set()
+
     def changed(self, experiment_id: str) -> None:
         """Notify clients that an experiment without a runner has changed."""
         self.used = True

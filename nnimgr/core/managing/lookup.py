@@ -43,8 +43,10 @@ class Lookup:
             if self.viewed(experiment_id):
                 raise RequestRefused(f"experiment {experiment_id} is only viewed: it cannot be changed")
             if experiment_id in self._catalog:
+                status = self._catalog[experiment_id].status
+                ended = f"{status} and " if status in (E.STOPPED, E.DONE, E.ERROR) else ""
                 raise RequestRefused(
-                    f"experiment {experiment_id} is not open on this server: resume it first"
+                    f"experiment {experiment_id} is {ended}not open on this server: resume it first"
                 )
             raise UnknownExperiment(experiment_id)
         if held.runner is None:

@@ -352,7 +352,8 @@ class NNIManager(Lookup):
         try:
             await self._supervision.start(experiment_id, directory, created, resumed=resumed)
         finally:
-            self._activity.used = self._activity.used or experiment_id in self._supervision
+            if experiment_id in self._supervision:
+                self._activity.opened()
 
 
 def _surround(directory: Path, around: Surroundings) -> None:

@@ -38,8 +38,8 @@ def notices_of(state: ExperimentState) -> dict[str, Notice]:
         found["database"] = Notice(subject=sentence)
     if state.fruitless >= FRUITLESS:
         sentence = (
-            f"{FRUITLESS} or more trials in a row have ended without a result that the tuner can use: "
-            f"the first of them, {state.fruitless_since}"
+            f"at least {FRUITLESS} trials in a row have ended without a result that the tuner can use; "
+            f"the first was {state.fruitless_since}"
         )
         found["results"] = Notice(subject=sentence)
     return found

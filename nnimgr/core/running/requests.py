@@ -371,6 +371,6 @@ def _check_rules(state: ExperimentState) -> None:
     rule = None if state.last_at is None else rule_that_holds(state, state.last_at)
     if rule is not None:
         raise RequestRefused(
-            f"no more trials are created: {rule}; change or remove stopWhen to continue "
-            "(nnictl update stopwhen)"
+            f"no more trials are created: {rule}; change or remove stopWhen to continue: "
+            f'"nnictl update stopwhen {state.id} --filename FILE"'
         )

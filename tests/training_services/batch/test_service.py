@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
+from pathlib import Path, PosixPath
+from typing import ClassVar
 
 import pytest
 
@@ -318,6 +320,25 @@ async def test_jobs_that_the_experiment_does_not_know_are_ended(bench: Bench) ->
     await bench.reopen()
     await bench.until(lambda: bench.platform.cancelled == [("contract-zzzz9-1", timedelta(0))])
     assert bench.platform.jobs == {"other-zzzz9-1"}
+
+
+class WatchedFolder(PosixPath):
+    """Folder that records the threads that open files in it."""
+
+    users: ClassVar[set[int]] = set()
+
+    def __str__(self) -> str:
+        self.users.add(threading.get_ident())
+        return super().__str__()
+
+
+async def test_files_are_read_outside_of_the_event_loops_thread(bench: Bench) -> None:
+    (await submit(bench) / "stdout").write_text("hello")
+    context = replace(bench.context, directory=WatchedFolder(bench.context.directory))
+    platform = FakePlatform(context)
+    WatchedFolder.users.clear()
+    assert await platform.read(platform.job_folder(JOB), "stdout", 1) == b"ello"
+    assert WatchedFolder.users and threading.get_ident() not in WatchedFolder.users
 
 
 async def test_the_last_lines_of_a_log_and_what_follows(bench: Bench) -> None:

@@ -60,6 +60,11 @@ export const overview = {
     time: "Time against its limit",
     finished: "trials finished",
     finishedOf: (limit: string) => `of ${limit} trials finished`,
+    leftOut: (retried: number, canceled: number) =>
+      ` (not counted: ${[
+        ...(retried > 0 ? [`${retried} retried`] : []),
+        ...(canceled > 0 ? [`${canceled} canceled`] : []),
+      ].join(", ")})`,
     passed: "running time",
     passedOf: (limit: string) => `of ${limit}`,
     counts: "Trials per status",

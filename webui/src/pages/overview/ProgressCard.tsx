@@ -38,15 +38,18 @@ export function ProgressCard({ id, profile }: { id: string; profile: Profile }) 
   const there = counts.filter(({ count }) => count > 0);
   const created = there.reduce((sum, { count }) => sum + count, 0);
   const ended = there.reduce((sum, each) => sum + (each.ended ? each.count : 0), 0);
+  const canceled = profile.counts.SYS_CANCELED ?? 0;
+  const leftOut = maxTrialNumber === null ? 0 : profile.retried + canceled;
   const whole = Math.max(maxTrialNumber ?? created, created, 1);
   const ran = useRan(id, profile);
   return (
     <section className="card stack-small" aria-labelledby="progress-title">
       <h2 id="progress-title">{text.title}</h2>
       <p className="figure">
-        <strong className="number">{formatNumber(ended)}</strong>{" "}
+        <strong className="number">{formatNumber(ended - leftOut)}</strong>{" "}
         <span className="soft">
           {maxTrialNumber === null ? text.finished : text.finishedOf(formatNumber(maxTrialNumber))}
+          {leftOut === 0 ? null : text.leftOut(profile.retried, canceled)}
         </span>
       </p>
       <Progress

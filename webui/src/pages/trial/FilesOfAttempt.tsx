@@ -48,8 +48,8 @@ export function FilesOfAttempt({ id, trial, job }: FilesOfAttemptProps) {
       <div className="spread">
         <div className="row">
           <span className="soft">{text.folder}</span>
-          <code className="folder">{trial.logPath}</code>
-          <Copy text={trial.logPath} />
+          <code className="folder">{job.logPath}</code>
+          <Copy text={job.logPath} />
         </div>
         <Button small disabled={files.isFetching} onClick={() => void files.refetch()}>
           {text.again}

@@ -19,6 +19,7 @@ const JOB: Schemas["Job"] = {
   frames: 0,
   message: null,
   cause: null,
+  logPath: "",
 };
 
 const TRIAL: Schemas["TrialDetail"] = {
