@@ -144,10 +144,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _change(args: argparse.Namespace, terminal: Terminal, verb: str, done: str) -> int:
     """Ask the server to change a trial. ``done``: the end of the sentence that confirms the change."""
-    home = Home.find()
-    entry = select(home, args.id, port=args.port, to_change=True)
-    client = client_of(home, entry, port=args.port)
-    client.mends = {**client.mends, **_mends_of_open(client, entry)}
+    client, entry = _to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
     client.post("experiments", entry.id, "trials", trial["id"], verb)
     sentence = done.format(id=entry.id, no=trial["sequence"])
@@ -159,10 +156,7 @@ def _change(args: argparse.Namespace, terminal: Terminal, verb: str, done: str) 
 
 def fork(args: argparse.Namespace, terminal: Terminal) -> int:
     """Add a trial that continues from a checkpoint of another trial."""
-    home = Home.find()
-    entry = select(home, args.id, port=args.port)
-    client = client_of(home, entry, port=args.port)
-    client.mends = {**client.mends, **_mends_of_open(entry)}
+    client, entry = _to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
     wanted: dict[str, Any] = {}
     if args.checkpoint is not None:
@@ -208,10 +202,7 @@ def _changed(parameters: Any, changes: Sequence[str]) -> dict[str, Any]:
 
 def lost(args: argparse.Namespace, terminal: Terminal) -> int:
     """Declare the attempt of a trial lost, because the machine where it ran does not answer."""
-    home = Home.find()
-    entry = select(home, args.id, port=args.port, to_change=True)
-    client = client_of(home, entry, port=args.port)
-    client.mends = {**client.mends, **_mends_of_open(client, entry)}
+    client, entry = _to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
     if not args.yes:
         question = (
@@ -234,10 +225,7 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     """Retry failed trials. Each retry is a new trial."""
-    home = Home.find()
-    entry = select(home, args.id, port=args.port, to_change=True)
-    client = client_of(home, entry, port=args.port)
-    client.mends = {**client.mends, **_mends_of_open(client, entry)}
+    client, entry = _to_change(args)
     if args.failed:
         body = {}
     else:
@@ -250,6 +238,15 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json(started)
     return 0
+
+
+def _to_change(args: argparse.Namespace) -> tuple[Client, IndexEntry]:
+    """Return the experiment that is meant, and a client of its server, to change one of its trials."""
+    home = Home.find()
+    entry = select(home, args.id, port=args.port, to_change=True)
+    client = client_of(home, entry, port=args.port)
+    client.mends = {**client.mends, **_mends_of_open(client, entry)}
+    return client, entry
 
 
 def _mends_of_open(client: Client, entry: IndexEntry) -> dict[int, str]:

@@ -108,9 +108,7 @@ class NNIManager(Lookup):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close all experiments. Their trials continue, and the next server adopts (continues to watch)
-        the trials.
-        """
+        """Close all experiments. Their trials continue, and the next server continues to watch them."""
         await self._supervision.close()
         await self._notes.close()
         await self._stand_ins.close()

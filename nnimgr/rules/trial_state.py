@@ -1,0 +1,218 @@
+"""Records of a trial and its attempts in an experiment's state. ``nnimgr.rules.state`` re-exports them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from nnimgr.rules.facts import (
+    Cause,
+    JobEnded,
+    JobPlaced,
+    Origin,
+    PausedBy,
+    Reuse,
+    StopKind,
+    StopOrdered,
+    SuggestionSource,
+    TrialStatus,
+    UpdateOrdered,
+)
+
+__all__ = [
+    "AddedTrial",
+    "CheckpointState",
+    "JobState",
+    "NextLeg",
+    "ParameterSet",
+    "TrialState",
+    "job_id_of",
+    "next_attempt",
+    "trial_of_job",
+]
+
+
+def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
+    return f"{experiment_id}-{trial_id}-{attempt}"
+
+
+def trial_of_job(job_id: str) -> tuple[str, int]:
+    """Return the trial's id and the attempt's number, which are parts of a job's id."""
+    _, trial_id, attempt = job_id.rsplit("-", 2)
+    return trial_id, int(attempt)
+
+
+class AddedTrial(NamedTuple):
+    """Customised trial that a user added by a request with an idempotency key.
+
+    ``sha256``: hash of the parameters' text, to recognise a repeated request.
+    """
+
+    trial_id: str
+    sequence: int
+    sha256: str
+
+    @classmethod
+    def of(cls, trial_id: str, sequence: int, parameters: str) -> AddedTrial:
+        return cls(trial_id, sequence, hashlib.sha256(parameters.encode()).hexdigest())
+
+
+@dataclass(slots=True, kw_only=True)
+class CheckpointState:
+    """Checkpoint of a live trial, which a later attempt can continue from.
+
+    ``origin``: the host that has the files, and the trial's progress up to the checkpoint. ``instance``: the
+    life of the directory that has the files. ``latest_value`` and ``latest_text``: the trial's latest
+    intermediate result when the checkpoint was saved; ``final_value`` and
+    ``final_text``: its final result, if it had reported one.
+    """
+
+    origin: Origin
+    instance: str
+    size: int = 0
+    latest_value: float | None = None
+    latest_text: str | None = None
+    final_value: float | None = None
+    final_text: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class NextLeg:
+    """Leg that the scheduler has decided and that has not begun. ``cause``: see the fact Decided.
+
+    ``checkpoint``: the checkpoint from which the trial will continue, with the trial's own frames counted.
+    """
+
+    cause: int
+    checkpoint: CheckpointState
+    parameters: str
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class JobState:
+    """Job of an attempt.
+
+    The state keeps the job until its keeper (the agent beside the trials) has acknowledged the last command
+    for the job.
+    """
+
+    id: str
+    trial_id: str
+    attempt: int
+    placed: JobPlaced | None = None
+    waiting: str | None = None  # reason why the job has no place yet
+    placed_at: datetime | None = None
+    started_at: datetime | None = None  # by the host's clock
+    pid: int | None = None
+    stop: StopOrdered | None = None
+    stop_at: datetime | None = None
+    updates: list[tuple[UpdateOrdered, str]] = field(default_factory=list)
+    base: int = 0  # number of the job's first frame, above 0 if the job continues from a checkpoint
+    recorded: int = 0  # number of frames that are committed, with those before ``base``
+    left: bool = (
+        False  # True: the trial has saved its state because it was asked to, and reported nothing since
+    )
+    ended: JobEnded | None = None
+    lost: str | None = None
+    cause: Cause | None = None  # of the attempt's failure or loss
+    ended_at: datetime | None = None
+
+    @property
+    def closed(self) -> bool:
+        return self.ended is not None or self.lost is not None
+
+    @property
+    def last_cmd(self) -> int:
+        """Return the number of the job's last command, which the keeper has to acknowledge; 0 without a
+        command.
+        """
+        last = self.placed.cmd_seq if self.placed else 0
+        if self.stop is not None and self.stop.cmd_seq is not None:
+            last = max(last, self.stop.cmd_seq)
+        return max([last, *(order.cmd_seq for order, _ in self.updates)])
+
+
+@dataclass(slots=True, kw_only=True)
+class ParameterSet:
+    """Parameter set of a multi-phase trial. ``parameters`` is None if the tuner had no more sets."""
+
+    parameter_id: int | None
+    parameters: str | None
+    result: str | None = None  # JSON text of the value in the set's first FINAL metric
+
+
+@dataclass(slots=True, kw_only=True)
+class TrialState:
+    """Trial that has not ended. ``target``: kind of the required stop or pause; None: the trial runs to
+    its end.
+    """
+
+    id: str
+    sequence: int
+    source: SuggestionSource
+    parameter_id: int | None
+    parameters: str
+    created_at: datetime
+    status: TrialStatus = TrialStatus.WAITING
+    retry_of: str | None = None
+    reuse: Reuse | None = None  # the trial gets this result and is not run
+    attempt: int = 1  # number of the present attempt, or of the next
+    # attempts up to this number may have run, although the database, an older copy, has no facts about them
+    forgotten: int = 0
+    due_at: datetime | None = None
+    lost_attempts: int = 0
+    failed_attempts: int = 0
+    memory_attempts: int = 0  # retries after a lack of memory, unless they count as failed attempts
+    preempted_attempts: int = 0
+    job_id: str | None = None  # job of the open attempt
+    closed_job: str | None = None  # job of an ended attempt, until the next step is decided
+    target: StopKind | None = None
+    target_reason: str = ""
+    running_since: datetime | None = None  # start by the server's clock, for maxTrialDuration
+    ran: timedelta = timedelta(0)  # running time of the attempts from which the present one continues
+    unknown_since: datetime | None = None
+    slot_lent: bool = False  # another trial uses the slot until this trial's host answers
+    superseded: bool = False  # True: not started yet, and suggested from a replaced search space
+    declared_lost: bool = False  # True: a user declared the attempt lost while the host is silent
+    checkpoints: list[CheckpointState] = field(default_factory=list)  # oldest first; see rules.checkpoints
+    origin: CheckpointState | None = None  # the attempt that is due or open continues from it
+    pruned: list[Origin] = field(default_factory=list)  # no longer needed, and not deleted yet
+    stranded: bool = False  # True: the origin's host has become unusable before the attempt got its place
+    parked: bool = False  # True: paused by a stop of the experiment, until its resume
+    paused_by: PausedBy = PausedBy.USER  # who wants the pause, if there is one
+    decided: int = 0  # number of the fact that led to the scheduler's latest decision about the trial
+    leg: int = 0  # number of the trial's stretch with one parameter set and one beginning
+    next_leg: NextLeg | None = None
+    frames: int = 0  # number of frames of the ended attempts that led to the trial's present state
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    reason: str | None = None
+    note: str | None = None
+    final_value: float | None = None
+    final_text: str | None = None
+    latest_value: float | None = None
+    latest_text: str | None = None
+    intermediates: int = 0
+    parameter_sets: int = 1  # number of sets handed to the attempt (multi-phase trials get more)
+    sets: list[ParameterSet] = field(
+        default_factory=list
+    )  # all sets of a multi-phase trial, including its first
+    wants: list[int] = field(default_factory=list)  # numbers of sets that the attempt waits for
+    untold: list[int] = field(default_factory=list)  # numbers of sets with a result for the tuner
+
+    @property
+    def is_to_end(self) -> bool:
+        """Return whether the trial is to end. A pause or the next leg only ends its attempt."""
+        return self.target not in (None, StopKind.PAUSE, StopKind.LEG)
+
+
+def next_attempt(trial: TrialState) -> int:
+    """Return the number for the trial's next attempt.
+
+    No attempt has had this number, not even one whose facts are missing because the database was
+    replaced by an older copy.
+    """
+    return max(trial.attempt, trial.forgotten) + 1
