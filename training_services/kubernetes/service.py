@@ -61,7 +61,7 @@ class KubernetesService(KeeperService):
     def __init__(self, context: ExperimentContext, config: KubernetesConfig, tools: ServiceTools) -> None:
         self._config = config
         self._site = Site(context, config, tools.doors, changed=self._seen)
-        super().__init__(context, hub=tools.hub, ledger=tools.ledger)
+        super().__init__(context, hub=tools.hub, ledger=tools.ledger, transfers=tools.transfers)
         # tasks that copy the logs of ended jobs to the server: pod -> ended job -> task
         self._fetches: dict[str, dict[str, asyncio.Task[None]]] = {}
         # timers that delete a job's pod if its keeper does not stop the job, by job id

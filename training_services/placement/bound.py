@@ -1,4 +1,4 @@
-"""Waiting jobs that can run only on one seat, because they continue from a checkpoint that is there."""
+"""Waiting jobs that can run only on one seat, because they continue from a checkpoint that is only there."""
 
 from __future__ import annotations
 
@@ -68,6 +68,13 @@ class BoundJobs:
         del lane[job_id]
         if not lane:
             del self._lanes[keeper_id]
+
+    def release(self, name: tuple[str, int]) -> list[TrialJobSpec]:
+        """Remove and return the jobs that continue from this checkpoint, named by its job and its number."""
+        jobs = [job for lane in self._lanes.values() for job in lane.values() if job.origin_id == name]
+        for job in jobs:
+            self.withdraw(job.id)
+        return jobs
 
     def place(self) -> list[JobEvent]:
         """Place the jobs that fit. Return the events for the core, with changed reasons of waiting jobs."""

@@ -1,7 +1,7 @@
 """Queue of an experiment's jobs that wait for a place, in order of arrival, with the reasons why they
 wait.
 
-Jobs that continue from a checkpoint wait apart, for the machine that has the checkpoint.
+Jobs that continue from a checkpoint of which the server has no copy wait apart, for the machine that has it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Generic
 
@@ -17,6 +18,7 @@ from training_services.base import (
     JobPlaced,
     JobRejected,
     JobWaiting,
+    KeptCopy,
     TrialJobSpec,
     never_started,
 )
@@ -146,7 +148,7 @@ class JobQueue(Generic[S]):
 
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         """Place the job, or queue it with a reason. Raises JobRejected if no machine can ever run it."""
-        if job.origin is not None:
+        if job.origin is not None and job.kept is None:
             placed = self._bound.submit(job, job.origin.keeper_id)
             if isinstance(placed, JobWaiting):
                 self._next()
@@ -164,6 +166,19 @@ class JobQueue(Generic[S]):
             self._offer_full()
             self.place()
         return JobWaiting(job_id=job.id, reason=reason)
+
+    def copied(self, name: tuple[str, int], kept: KeptCopy) -> None:
+        """Let the jobs that wait for the machine with this checkpoint run anywhere (see ``JobPlacing``)."""
+        jobs = self._bound.release(name)
+        if jobs:
+            self._next()
+        for job in jobs:
+            event: JobEvent
+            try:
+                event = self.submit(replace(job, kept=kept))
+            except JobRejected as rejection:
+                event = never_started(job.id, str(rejection))
+            self._put([event])
 
     def withdraw(self, job_id: str) -> bool:
         """Remove a waiting job from the queue. Return False if the queue does not have the job."""
@@ -228,7 +243,9 @@ class JobQueue(Generic[S]):
         """Place the job on the best seat, or return why it waits. Raises JobRejected if no machine can ever
         run it.
         """
-        while (seat := self._choice.best()) is not None:
+        preferred = self._seat_of_origin(job)
+        while (seat := preferred or self._choice.best()) is not None:
+            preferred = None
             try:
                 answer = self._ask(job, seat)
             except JobRejected as rejection:
@@ -242,6 +259,11 @@ class JobQueue(Generic[S]):
             return placed
         return self._choice.verdict()
 
+    def _seat_of_origin(self, job: TrialJobSpec) -> S | None:
+        """Return the machine that has the files of the job's checkpoint, unless it would refuse the job."""
+        seat = None if job.origin is None else self._seat(job.origin.keeper_id)
+        return seat if seat is not None and self._choice.offers(seat) else None
+
     def _seat(self, keeper_id: str) -> S | None:
         return next((seat for seat in self._seats if seat.id == keeper_id), None)
 
@@ -249,7 +271,9 @@ class JobQueue(Generic[S]):
         """Place a job that continues from a checkpoint, or return why it waits. Raises JobRejected."""
         seat = self._seat(keeper_id)
         if seat is None:
-            return Waits("waits for the machine that has the trial's checkpoint")
+            return Waits(
+                "waits until the trial's checkpoint has been copied from its machine, which takes no more trials"
+            )
         if (obstacle := self._obstacle(seat)) is not None:
             self._hindered[seat] = None
             return Waits(f"{obstacle}; {seat.host.name} has the trial's checkpoint")
