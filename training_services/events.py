@@ -176,11 +176,11 @@ class CheckpointsPruned:
     """Fact: the job's checkpoints up to number ``up_to`` are not needed any more, except those in ``keep``.
 
     Their files and the server's copies of them are deleted after this fact is committed. ``keeper_id``:
-    keeper of the host with the files.
+    keeper of the host with the files; None: only the server's copies are not needed any more.
     """
 
     job_id: str
-    keeper_id: str
+    keeper_id: str | None
     up_to: int
     keep: tuple[int, ...] = ()
 

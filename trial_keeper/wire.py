@@ -84,14 +84,14 @@ Answer (200, JSON)::
 
 With ``save`` the keeper asks the trial to save its state, and waits at most this number of seconds before it
 stops the attempt. It does not wait for a trial that does not look for such requests. If the checkpoint of
-``origin`` is missing, and the server's copy is missing or damaged, the command is not started, and the attempt
-ends with the reason CHECKPOINT_LOST.
+``origin`` is missing, and the server's copy is missing or damaged, the command is not started, and the
+attempt ends with the reason CHECKPOINT_LOST.
 
 The keeper fetches the server's copy of a checkpoint in two parts: ``GET
 /keepers/v1/{experiment_id}/{keeper_id}/checkpoints/{job_id}/{number}/manifest`` answers with JSON:
 {"files": [[name, bytes, sha256]]}, where an empty folder is [name with a slash at its end, 0]. Then ``GET
-.../content`` answers with the contents of all files, in the order of the manifest, from byte N on with ``Range:
-bytes=N-``. The answer 404 means that the server has no usable copy.
+.../content`` answers with the contents of all files, in the order of the manifest, from byte N on with
+``Range: bytes=N-``. The answer 404 means that the server has no usable copy.
 
 With ``code`` the attempt gets its own copy in ``<directory>/code``, which is its working directory (``cwd``
 is then ignored) and its NNI_CODE_DIR. The keeper fetches an archive that it lacks: ``GET

@@ -20,6 +20,7 @@ from nnimgr.rules.facts import (
     ExperimentStatus,
     JobEnded,
     JobPlaced,
+    KeptCopy,
     Limits,
     Origin,
     Reuse,
@@ -34,7 +35,7 @@ from nnimgr.rules.facts import (
 
 FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
-SNAPSHOT_VERSION = 6  # increased with each change of the state's fields; older snapshots are not loaded
+SNAPSHOT_VERSION = 7  # increased with each change of the state's fields; older snapshots are not loaded
 
 
 def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
@@ -67,13 +68,15 @@ class CheckpointState:
     """Checkpoint of a live trial, which a later attempt can continue from.
 
     ``origin``: the host that has the files, and the trial's progress up to the checkpoint. ``instance``: the
-    life of the directory that has the files. ``latest_value`` and ``latest_text``: the trial's latest
+    life of the directory that has the files; "": the files are lost. ``kept``: the server's copy, or None.
+    ``latest_value`` and ``latest_text``: the trial's latest
     intermediate result when the checkpoint was saved; ``final_value`` and
     ``final_text``: its final result, if it had reported one.
     """
 
     origin: Origin
     instance: str
+    kept: KeptCopy | None = None
     size: int = 0
     latest_value: float | None = None
     latest_text: str | None = None
@@ -169,6 +172,7 @@ class TrialState:
     declared_lost: bool = False  # True: a user declared the attempt lost while the host is silent
     checkpoints: list[CheckpointState] = field(default_factory=list)  # oldest first; see rules.checkpoints
     origin: CheckpointState | None = None  # the attempt that is due or open continues from it
+    keeping: Origin | None = None  # the checkpoint that is being copied to the server
     pruned: list[Origin] = field(default_factory=list)  # no longer needed, and not deleted yet
     stranded: bool = False  # True: the origin's host has become unusable before the attempt got its place
     parked: bool = False  # True: paused by a stop of the experiment, until its resume
@@ -197,6 +201,7 @@ class KeeperState:
     boot_id: str | None = None
     acked_cmd: int = 0
     silent: str | None = None  # sentence that explains the silence; None: not silent
+    vanished: bool = False  # True: the host has ended, with all files on it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -303,6 +308,8 @@ class ExperimentState:
     machines: dict[str, MachineState] = field(default_factory=dict)  # by keeper id
     interrupted: list[Interrupted] = field(default_factory=list)
     added: dict[str, AddedTrial] = field(default_factory=dict)  # by idempotency key, the newest keys only
+    # copies of ended trials' checkpoints on the server: job -> numbers of the checkpoints
+    unneeded_copies: dict[str, list[int]] = field(default_factory=dict)
 
     # Derived from the fields above: sets of trial ids, except closing_jobs, which is a set of job ids.
     queued: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for a slot, in order

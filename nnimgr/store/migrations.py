@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from nnimgr.store.errors import NewerDatabase
 from nnimgr.store.schema import (
     SCHEMA_VERSION,
+    checkpoint_copies,
     checkpoints,
     fact_by_trial,
     fact_further_sets,
@@ -54,6 +55,10 @@ def _add_checkpoints_and_causes(connection: Connection) -> None:
             connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
 
 
+def _create_copies(connection: Connection) -> None:
+    checkpoint_copies.create(connection, checkfirst=True)
+
+
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _create,
     _index_finals_and_imports,
@@ -61,6 +66,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _index_facts_by_trial,
     _create_annotations_and_views,
     _add_checkpoints_and_causes,
+    _create_copies,
 )
 
 

@@ -71,7 +71,7 @@ class CheckpointsOfJobs(FilesOfJobs):
         if not isinstance(fact, CheckpointsPruned):
             return None
         self._keeping.remove(fact.job_id, fact.up_to, keep=fact.keep)
-        seat = self._seats.get(fact.keeper_id)
+        seat = self._seats.get(fact.keeper_id or "")
         if seat is not None:
             _, trial_id, attempt = fact.job_id.rsplit("-", 2)
             seat.link.order_prune("/".join(attempt_folder(trial_id, int(attempt))), fact.up_to, fact.keep)

@@ -84,9 +84,10 @@ class KeeperHost(abc.ABC):
 
     ``wants``: needs of each job; None: the needs that the experiment gives. The platform calls ``changed``
     when ``obstacle`` has changed. ``passing``: the machine was created for certain jobs and is removed after
-    them. ``beside_server``: the server runs on the machine. No second keeper is ever started there, so the token in ``manager.json`` needs no number of the
-    file's version, and the keeper does not count as silent before its first call. ``call_margin``: a healthy
-    keeper calls again within this time after an answer.
+    them. No second keeper is ever started there, so the token in ``manager.json`` needs no number of the
+    file's version, and the keeper does not count as silent before its first call. ``beside_server``: the
+    server runs on the machine. ``keeps_files``: the trials' files stay there when the experiment stops.
+    ``call_margin``: a healthy keeper calls again within this time after an answer.
     """
 
     keeper_id: str
@@ -94,6 +95,7 @@ class KeeperHost(abc.ABC):
     wants: Wants | None = None
     passing = False
     beside_server = False
+    keeps_files = True
     call_margin = timedelta(seconds=15)
     changed: Callable[[], None] = staticmethod(lambda: None)
 

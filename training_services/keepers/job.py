@@ -146,7 +146,7 @@ class Job:
         return [JobNoted(job_id=self.id, note=note)]
 
     def lost_origin(self, reason: str) -> list[JobEvent]:
-        """Return events that say which copies of the checkpoint are lost from which the job was to continue."""
+        """Return events about the loss of the checkpoint from which the job was to continue."""
         job_id, number = self.origin_id
         return [
             CheckpointLost(job_id=job_id, number=number, reason=reason, keeper_id=keeper_id)

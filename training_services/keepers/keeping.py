@@ -34,6 +34,7 @@ __all__ = ["Keeping", "Transfers"]
 logger = logging.getLogger(__name__)
 
 PER_KEEPER, PER_SERVER = 2, 4  # most simultaneous transfers
+LAST_S = 30.0  # as LEAVE_S, when the experiment ends
 PAUSES_S = (1.0, 30.0)  # first and longest pause after a failed transfer
 LEAVE_S = 300.0  # a host that is to leave waits at most this long without progress of its transfers
 
@@ -47,7 +48,7 @@ class Transfers:
 
 @dataclass(slots=True, eq=False)
 class _Wanted:
-    """Checkpoint to be copied. ``moved_at``: time of its order or of its last progress, on the loop's clock."""
+    """Checkpoint to be copied. ``moved_at``: time of its order or last progress, on the loop's clock."""
 
     job_id: str
     origin: Origin
@@ -166,6 +167,18 @@ class Keeping:
             if wanted.origin.keeper_id == keeper_id:
                 self._drop(trial_id)
 
+    async def drain(self, keeper_ids: Iterable[str]) -> None:
+        """Wait until nothing is to be copied from these hosts, whose files are about to be removed."""
+        hosts = list(keeper_ids)
+        for keeper_id in hosts:
+            self.leave(keeper_id, LAST_S)
+        while tasks := [
+            self._tasks[trial_id]
+            for trial_id, wanted in self._wanted.items()
+            if wanted.origin.keeper_id in hosts and trial_id in self._tasks
+        ]:
+            await asyncio.wait(tasks)
+
     async def close(self) -> None:
         """End all transfers. Interrupted ones continue when the experiment is opened again."""
         tasks = [*self._tasks.values(), *self._chores]
@@ -178,8 +191,8 @@ class Keeping:
         """Sentences about transfers that have failed and are tried again, by trial."""
         return {
             f"checkpoint of {trial_id}": (
-                f"checkpoint {wanted.origin.number} of trial {trial_id} has not been copied to the server yet: "
-                f"{wanted.trouble}"
+                f"checkpoint {wanted.origin.number} of trial {trial_id} has not been copied to the server "
+                f"yet: {wanted.trouble}"
             )
             for trial_id, wanted in self._wanted.items()
             if wanted.trouble is not None

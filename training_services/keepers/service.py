@@ -134,6 +134,10 @@ class KeeperService(CheckpointsOfJobs):
         left: Sequence[str | None] = ()
         self._queue.close()
         await self._errands.close()
+        if not detach:
+            await self._keeping.drain(
+                seat.id for seat in self._seats.values() if not seat.keeper_host.keeps_files
+            )
         await self._keeping.close()
         if detach:
             await asyncio.gather(*(seat.stop() for seat in self._seats.values()))

@@ -272,7 +272,8 @@ class JobQueue(Generic[S]):
         seat = self._seat(keeper_id)
         if seat is None:
             return Waits(
-                "waits until the trial's checkpoint has been copied from its machine, which takes no more trials"
+                "waits until the trial's checkpoint has been copied from its machine, which takes no more "
+                "trials"
             )
         if (obstacle := self._obstacle(seat)) is not None:
             self._hindered[seat] = None

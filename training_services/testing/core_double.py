@@ -11,6 +11,7 @@ from typing import TypeVar
 from training_services.base import (
     CheckpointReported,
     FrameSkipped,
+    HostVanished,
     JobEnded,
     JobEvent,
     JobLost,
@@ -195,7 +196,7 @@ class CoreDouble:
         elif isinstance(fact, KeeperSilent | KeeperHeard):
             keeper = self._keepers[fact.keeper_id]
             self._keepers[fact.keeper_id] = replace(keeper, silent=isinstance(fact, KeeperSilent))
-        elif not isinstance(fact, MachineEvent) and fact.job_id in self._jobs:
+        elif not isinstance(fact, MachineEvent | HostVanished) and fact.job_id in self._jobs:
             self._record_job(fact, self._jobs[fact.job_id])
         return True
 

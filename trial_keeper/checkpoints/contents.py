@@ -37,9 +37,9 @@ class Entry(NamedTuple):
 class Outgoing:
     """Reader of a checkpoint's files, which the trial may still change.
 
-    ``parts``: path of the checkpoint's folder below ``root``. ``hashes`` has the SHA-256 of each file that was
-    read to its end. The constructor raises FileNotFoundError, OSError, and ValueError if the checkpoint has
-    something that cannot be transferred, such as a link.
+    ``parts``: path of the checkpoint's folder below ``root``. ``hashes`` has the SHA-256 of each file that
+    was read to its end. The constructor raises FileNotFoundError, OSError, and ValueError if the checkpoint
+    has something that cannot be transferred, such as a link.
     """
 
     def __init__(self, root: str, parts: Sequence[str]) -> None:

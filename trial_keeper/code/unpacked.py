@@ -210,7 +210,7 @@ def _copy_file(source: str, path: str, mode: int, *, clones: bool) -> bool:
     return clones
 
 
-def write_all(fd: int, piece: bytes) -> None:
+def write_all(fd: int, piece: bytes | memoryview) -> None:
     """Write all bytes of ``piece`` to the descriptor ``fd``. Raises OSError."""
     done = os.write(fd, piece)
     while done < len(piece):
