@@ -18,8 +18,8 @@ from training_services.base import KeptCopy
 from training_services.private import make_private_folder
 from trial_keeper.checkpoints import contents
 from trial_keeper.checkpoints.contents import Entry
-from trial_keeper.checkpoints.incoming import FILES, Damaged, Incoming, flush, read_list
-from trial_keeper.code.unpacked import remove
+from trial_keeper.checkpoints.incoming import FILES, Damaged, Incoming, read_list
+from trial_keeper.machine.disk import flush, remove
 
 __all__ = ["CheckpointStore", "Damaged", "Incoming", "StoredContent"]
 

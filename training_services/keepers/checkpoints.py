@@ -1,8 +1,9 @@
-"""Part of a keeper service that keeps checkpoints: their copies on the server, and their deletion."""
+"""Part of a keeper service that shows its hosts, and copies and deletes the checkpoints on them."""
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from training_services.base import (
@@ -12,14 +13,17 @@ from training_services.base import (
     CheckpointsPruned,
     ExperimentContext,
     KeptCopy,
+    Machine,
     Origin,
 )
 from training_services.checkpoint_store import CheckpointStore
+from training_services.keepers import overview
 from training_services.keepers.files import FilesOfJobs
 from training_services.keepers.host import attempt_folder
 from training_services.keepers.keeping import Keeping, Transfers
 from training_services.keepers.seat import KeeperSeat
 from training_services.outbox import Outbox
+from training_services.placement.ledger import HostLedger
 
 if TYPE_CHECKING:
     from training_services.keepers.placing import JobPlacing
@@ -30,12 +34,13 @@ CheckpointFact = CheckpointKeepBegun | CheckpointKept | CheckpointLost | Checkpo
 
 
 class CheckpointsOfJobs(FilesOfJobs):
-    """Part of a keeper service that keeps the checkpoints of jobs."""
+    """Part of a keeper service that has the seats (hosts with their keepers) and the checkpoints on them."""
 
     _queue: JobPlacing
 
-    def __init__(self, context: ExperimentContext, transfers: Transfers) -> None:
+    def __init__(self, context: ExperimentContext, ledger: HostLedger, transfers: Transfers) -> None:
         self.context = context
+        self._ledger = ledger
         self.copies = self._make_store()
         self._outbox = Outbox()
         self._seats: dict[str, KeeperSeat] = {}
@@ -59,6 +64,17 @@ class CheckpointsOfJobs(FilesOfJobs):
         Called when a job has left the seat, when nothing waits to be copied from a leaving seat any more, and
         when the service opens the seat.
         """
+
+    async def _copy_last(self) -> None:
+        """Wait for copies of checkpoints from hosts whose files are removed when the experiment stops."""
+        hosts = [seat.id for seat in self._seats.values() if not seat.keeper_host.keeps_files]
+        await self._keeping.drain(hosts)
+
+    def notices(self) -> Mapping[str, str]:
+        return {**overview.notices(self._seats.values(), self._ledger), **self._keeping.notices}
+
+    def machines(self) -> Sequence[Machine]:
+        return overview.machines(self._seats.values(), self._ledger)
 
     def keep_checkpoint(self, trial_id: str, checkpoint: Origin | None) -> None:
         self._keeping.want(trial_id, checkpoint)

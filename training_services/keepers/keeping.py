@@ -169,7 +169,7 @@ class Keeping:
 
     async def drain(self, keeper_ids: Iterable[str]) -> None:
         """Wait until nothing is to be copied from these hosts, whose files are about to be removed."""
-        hosts = list(keeper_ids)
+        hosts = set(keeper_ids)
         for keeper_id in hosts:
             self.leave(keeper_id, LAST_S)
         while tasks := [

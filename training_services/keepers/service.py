@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -32,7 +32,6 @@ from training_services.base import (
     KeeperSilent,
     KnownKeeper,
     KnownKeepers,
-    Machine,
     MachineEvent,
     MetricReported,
     ParametersWanted,
@@ -41,7 +40,6 @@ from training_services.base import (
     TrialJobSpec,
     UpdateOrdered,
 )
-from training_services.keepers import overview
 from training_services.keepers.checkpoints import CheckpointFact, CheckpointsOfJobs
 from training_services.keepers.errands import Errands
 from training_services.keepers.host import HostGone, JobFiles, KeeperHost, attempt_folder
@@ -69,8 +67,8 @@ class KeeperService(CheckpointsOfJobs):
     def __init__(
         self, context: ExperimentContext, *, hub: KeeperHub, ledger: HostLedger, transfers: Transfers
     ) -> None:
-        super().__init__(context, transfers)
-        self._hub, self._ledger = hub, ledger
+        super().__init__(context, ledger, transfers)
+        self._hub = hub
         self._known = KnownKeepers(db_id="", m_epoch=0)
         self._adopted = False
         self._errands = Errands(context.experiment_id)  # adding and removing of hosts
@@ -135,10 +133,7 @@ class KeeperService(CheckpointsOfJobs):
         self._queue.close()
         await self._errands.close()
         if not detach:
-            await self._keeping.drain(
-                seat.id for seat in self._seats.values() if not seat.keeper_host.keeps_files
-            )
-        await self._keeping.close()
+            await self._copy_last()
         if detach:
             await asyncio.gather(*(seat.stop() for seat in self._seats.values()))
         else:
@@ -147,6 +142,7 @@ class KeeperService(CheckpointsOfJobs):
             for seat, sentence in zip(self._seats.values(), left, strict=True):
                 if sentence is None:
                     self._parted(seat)
+        await self._keeping.close()
         for seat in self._seats.values():
             self._hub.remove(self.context.experiment_id, seat.desk)
         await asyncio.gather(*(seat.keeper_host.close() for seat in self._seats.values()))
@@ -237,10 +233,10 @@ class KeeperService(CheckpointsOfJobs):
 
     def _take_fact(self, fact: JobEvent) -> KeeperSeat | None:
         """Apply one committed fact. Return the seat of the keeper whose held calls may now be answered."""
-        if isinstance(fact, MachineEvent | KeeperSilent | KeeperHeard | HostVanished | KeeperGone):
-            return None
         if isinstance(fact, CheckpointFact):
             return self._take_checkpoint_fact(fact)
+        if isinstance(fact, MachineEvent | KeeperSilent | KeeperHeard | HostVanished | KeeperGone):
+            return None
         if isinstance(fact, KeeperEnrolled | KeeperBound | KeeperAcknowledged):
             keeper_seat = self._seats.get(fact.keeper_id)
             if keeper_seat is not None:
@@ -290,9 +286,6 @@ class KeeperService(CheckpointsOfJobs):
 
     # ---- hosts --------------------------------------------------------------------------------------------
 
-    def machines(self) -> Sequence[Machine]:
-        return overview.machines(self._seats.values(), self._ledger)
-
     async def _join(self, host: KeeperHost) -> KeeperSeat:
         """Return a seat for a new host, which no committed fact mentions yet.
 
@@ -333,9 +326,6 @@ class KeeperService(CheckpointsOfJobs):
                 self._placed.forget_ended(job_id, seat)
             self._queue.ready(seat)
             self._keeping.heard(seat.id)
-
-    def notices(self) -> Mapping[str, str]:
-        return {**overview.notices(self._seats.values(), self._ledger), **self._keeping.notices}
 
     async def list_trial_jobs(self) -> list[TrialJobDetail]:
         waiting = [

@@ -103,6 +103,7 @@ class KubernetesService(KeeperService):
             timer.cancel()
         fetches = [task for of_pod in self._fetches.values() for task in of_pod.values()]
         if not detach:
+            await self._copy_last()
             if fetches:
                 await asyncio.wait(fetches, timeout=LAST_FETCHES_S)
             self._leaving.update(self._seats)  # from now on, files are read from the local folder

@@ -6,7 +6,6 @@ Jobs that continue from a checkpoint of which the server has no copy wait apart,
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -26,12 +25,12 @@ from training_services.placement.bound import BoundJobs
 from training_services.placement.choice import Choice, S
 from training_services.placement.ledger import HostLedger
 from training_services.placement.needs import Capacity, GpuReading, Need, Waits, all_of
+from training_services.placement.obstacles import Obstacles
 from training_services.placement.seat import Seat
 
 __all__ = ["JobQueue"]
 
 FIRST = 8  # waiting jobs to which every new reason is reported at once, which bounds the cost of an event
-LOOK_AGAIN_S = 5.0  # pause before an obstacle is checked again, if no event will report its end
 
 
 class JobQueue(Generic[S]):
@@ -65,8 +64,7 @@ class JobQueue(Generic[S]):
         # Seats that have got their share of the jobs. They get no more jobs until the keepers of all other
         # seats have called.
         self._full: dict[S, None] = {}
-        self._hindered: dict[S, None] = {}  # seats that had an obstacle when they were last asked
-        self._look: asyncio.TimerHandle | None = None  # timer that checks obstacles again
+        self._obstacles: Obstacles[S] = Obstacles(self.reasons_changed)
 
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._jobs or job_id in self._bound
@@ -124,8 +122,7 @@ class JobQueue(Generic[S]):
 
     def close(self) -> None:
         self._ledger.ignore(self)
-        if self._look is not None:
-            self._look.cancel()
+        self._obstacles.close()
 
     def _arrive(self, seat: S) -> None:
         self._arriving.pop(seat, None)
@@ -169,16 +166,12 @@ class JobQueue(Generic[S]):
 
     def copied(self, name: tuple[str, int], kept: KeptCopy) -> None:
         """Let the jobs that wait for the machine with this checkpoint run anywhere (see ``JobPlacing``)."""
-        jobs = self._bound.release(name)
-        if jobs:
+        for job in self._bound.release(name):
             self._next()
-        for job in jobs:
-            event: JobEvent
             try:
-                event = self.submit(replace(job, kept=kept))
+                self._put([self.submit(replace(job, kept=kept))])
             except JobRejected as rejection:
-                event = never_started(job.id, str(rejection))
-            self._put([event])
+                self._put([never_started(job.id, str(rejection))])
 
     def withdraw(self, job_id: str) -> bool:
         """Remove a waiting job from the queue. Return False if the queue does not have the job."""
@@ -235,8 +228,7 @@ class JobQueue(Generic[S]):
 
     def _leave_to_others(self) -> None:
         """Free the resources reserved on seats where no job can start now because of an obstacle."""
-        hindered, self._hindered = self._hindered, {}
-        for seat in hindered:
+        for seat in self._obstacles.take_hindered():
             self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
 
     def _try(self, job: TrialJobSpec) -> JobPlaced | Waits:
@@ -261,7 +253,7 @@ class JobQueue(Generic[S]):
 
     def _seat_of_origin(self, job: TrialJobSpec) -> S | None:
         """Return the machine that has the files of the job's checkpoint, unless it would refuse the job."""
-        seat = None if job.origin is None else self._seat(job.origin.keeper_id)
+        seat = self._seat(job.origin.keeper_id) if job.origin is not None else None
         return seat if seat is not None and self._choice.offers(seat) else None
 
     def _seat(self, keeper_id: str) -> S | None:
@@ -275,8 +267,7 @@ class JobQueue(Generic[S]):
                 "waits until the trial's checkpoint has been copied from its machine, which takes no more "
                 "trials"
             )
-        if (obstacle := self._obstacle(seat)) is not None:
-            self._hindered[seat] = None
+        if (obstacle := self._obstacles.find(seat)) is not None:
             return Waits(f"{obstacle}; {seat.host.name} has the trial's checkpoint")
         granted = self._ledger.place(self._need(job.id, seat), seat.host)
         if isinstance(granted, Waits):
@@ -290,8 +281,7 @@ class JobQueue(Generic[S]):
         JobRejected.
         """
         need, host = self._need(job.id, seat), seat.host
-        if (obstacle := self._obstacle(seat)) is not None:
-            self._hindered[seat] = None
+        if (obstacle := self._obstacles.find(seat)) is not None:
             self._ledger.check(need, host)
             return Waits(obstacle)
         if self._arriving and len(seat.jobs) >= self._share():
@@ -334,20 +324,6 @@ class JobQueue(Generic[S]):
         Without this limit, the first machines to connect would take all jobs.
         """
         return max(1, (self._placed() + len(self._jobs)) // len(self._seats))
-
-    def _obstacle(self, seat: S) -> str | None:
-        """Return why no job can start on the seat now, or None.
-
-        If no event will report the end of this reason, set a timer that asks again.
-        """
-        obstacle = seat.passing_obstacle()
-        if obstacle is not None and self._look is None:
-            self._look = asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
-        return obstacle or seat.obstacle()
-
-    def _look_again(self) -> None:
-        self._look = None
-        self.reasons_changed()
 
     def _tell_why(self, waits: Waits, *, number: int) -> None:
         news: list[JobEvent] = []

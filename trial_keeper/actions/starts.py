@@ -21,10 +21,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable
 
+    from trial_keeper.actions.fetches import Fetches
     from trial_keeper.actions.files import Paths
     from trial_keeper.actions.loop import Loop
     from trial_keeper.actions.opening import Directory
-    from trial_keeper.checkpoints.fetches import Fetches
     from trial_keeper.code.store import CodeStore
     from trial_keeper.core import effects as fx
     from trial_keeper.core.core import KeeperCore
@@ -132,7 +132,7 @@ class Starts:
         if kept is None:
             raise FileNotFoundError(f"checkpoint {origin['number']} in {folder} is missing")
         if kept["path"] is not None:
-            from trial_keeper.checkpoints.fetches import beside_server  # most keepers never need it
+            from trial_keeper.actions.fetches import beside_server  # most keepers never need it
 
             return beside_server(kept["path"], kept)
         fetches = self._fetches()
@@ -144,7 +144,7 @@ class Starts:
 
     def _fetches(self) -> Fetches:
         if self._fetched is None:
-            from trial_keeper.checkpoints.fetches import Fetches  # most keepers never need it
+            from trial_keeper.actions.fetches import Fetches  # most keepers never need it
 
             self._fetched = Fetches(
                 self._directory.path,

@@ -6,8 +6,8 @@ import hashlib
 import os
 
 from trial_keeper.checkpoints import contents
-from trial_keeper.code.unpacked import remove, write_all
 from trial_keeper.lean import TYPE_CHECKING
+from trial_keeper.machine.disk import flush, remove, write_all
 
 if TYPE_CHECKING:
     from typing import Any, Sequence
@@ -131,15 +131,6 @@ def read_list(folder: str) -> list[Entry] | None:
             return contents.decode_list(file.read())
     except (OSError, ValueError):
         return None
-
-
-def flush(path: str) -> None:
-    """Make a file or a folder durable. Raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _seal(folder: str, *, durable: bool) -> None:

@@ -34,7 +34,7 @@ from training_services.keepers.hub import KeeperDesk
 from training_services.machines.local import LocalConfig, LocalKeeper
 from training_services.machines.process import WatchedProcess
 from training_services.machines.service import MachineService
-from training_services.placement import queue as keeper_queue
+from training_services.placement import obstacles
 from training_services.testing import Behaviour, CoreDouble, TrainingServiceContract
 
 
@@ -224,7 +224,7 @@ async def test_a_call_is_held_for_less_than_the_silence_that_would_be_told(platf
 async def test_without_the_code_jobs_are_adopted_and_stopped_and_new_ones_wait(
     platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_queue, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(obstacles, "LOOK_AGAIN_S", 0.05)
     core = CoreDouble()
     await core.open(platform.make())
     platform.behave("aaaa1", Behaviour.SLEEPS)
@@ -248,7 +248,7 @@ async def test_without_the_code_jobs_are_adopted_and_stopped_and_new_ones_wait(
 async def test_a_missing_interpreter_is_waited_for(
     platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_queue, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(obstacles, "LOOK_AGAIN_S", 0.05)
     interpreter = platform.directory / "python"
     platform.python = str(interpreter)
     core = CoreDouble()

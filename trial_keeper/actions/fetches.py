@@ -15,8 +15,8 @@ from trial_keeper.calls import connection as connections
 from trial_keeper.calls.connection import CallFailed
 from trial_keeper.checkpoints import contents
 from trial_keeper.checkpoints.incoming import FILES, Damaged, Incoming
-from trial_keeper.code.unpacked import remove
 from trial_keeper.lean import TYPE_CHECKING
+from trial_keeper.machine.disk import remove
 
 if TYPE_CHECKING:
     from typing import Callable, Iterable
