@@ -16,8 +16,19 @@ from trial_keeper import wire
 from trial_keeper.core.attempt import Attempt as Held
 
 if TYPE_CHECKING:
+    from tests.simulation.copies import StoreDisk
     from tests.simulation.host import Host
 
+CheckedFact = (
+    f.ExperimentCreated
+    | f.ConfigChanged
+    | f.CheckpointKept
+    | f.CheckpointLost
+    | f.CheckpointsPruned
+    | f.MachineAdded
+    | f.MachineRemoved
+    | f.MachineGone
+)
 CLOCKS = 0.9  # a host's clock may be faster than the world's
 
 
@@ -29,6 +40,12 @@ class CheckpointCheck:
         self._kept = 0  # newest checkpoints of each trial that are kept, as configured
         self._states: dict[str, list[int]] = {}  # trial -> its state before each step
         self._deletable: set[tuple[str, str, int]] = set()  # keeper, folder and number: ordered to be deleted
+        self.disk: StoreDisk | None = None  # the server's copies
+        self._copied: set[tuple[str, int]] = set()  # job and number of each recorded copy
+        self._steps: dict[tuple[str, int], int] = {}  # job and number of a checkpoint -> its step
+        self._removing: set[str] = set()  # hosts that are being removed
+        self._left: set[str] = set()  # hosts that were removed
+        self._kept_nothing = True  # the experiment copies no checkpoints
 
     def _state(self, trial_id: str, step: int) -> int:
         """Return the state before this step in a run of the trial without interruption."""
@@ -121,20 +138,44 @@ class CheckpointCheck:
             number, fact.number, place.keeper_id, place.instance, len(curve.frames), curve.reports, curve.step
         )
         curve.marks.append(mark)
+        self._steps[fact.job_id, fact.number] = mark.step
         self._check_whole(trial_id, mark, self._evidence.hosts[place.keeper_id])
 
-    def fact(self, fact: f.ExperimentCreated | f.ConfigChanged | f.CheckpointsPruned) -> None:
-        if isinstance(fact, f.CheckpointsPruned):
-            self._pruned(fact)
-        else:
-            self._kept = fact.limits.checkpoints_kept
+    def fact(self, fact: CheckedFact) -> None:
+        match fact:
+            case f.CheckpointsPruned():
+                self._pruned(fact)
+            case f.CheckpointKept():
+                self._copied.add((fact.job_id, fact.number))
+                self.copies_whole()
+            case f.CheckpointLost():
+                self._lost(fact)
+            case f.MachineRemoved():
+                self._removing.add(fact.keeper_id)
+                self._evidence.removed.add(fact.keeper_id)
+            case f.MachineGone():
+                self._gone(fact.keeper_id)
+            case f.MachineAdded():
+                self._left.discard(fact.keeper_id)
+                self._removing.discard(fact.keeper_id)
+            case f.ExperimentCreated() | f.ConfigChanged():
+                self._kept = fact.limits.checkpoints_kept
+                self._kept_nothing = not fact.limits.keeps_copies
 
     def _pruned(self, fact: f.CheckpointsPruned) -> None:
         """Check that nothing is ordered to be deleted that a live trial may need."""
         trial_id, attempt = trial_of_job(fact.job_id)
         trial = self._evidence.trials[trial_id]
         curve = trial.curve
-        needed = {*curve.marks[-self._kept :], curve.origin}
+        for number in range(1, fact.up_to + 1):
+            if number not in fact.keep:
+                self._copied.discard((fact.job_id, number))
+        if fact.keeper_id is None:
+            if trial.ended is None:
+                self._kernel.fail(f"trial {trial_id} has not ended, and its copies are to be deleted: {fact}")
+            return
+        copied = [mark for mark in curve.marks if self._is_copied(trial_id, mark)]
+        needed = {*curve.marks[-self._kept :], curve.origin, *copied[-1:]}
         for mark in list(curve.marks):
             if mark.attempt != attempt or mark.number > fact.up_to or mark.number in fact.keep:
                 continue
@@ -146,24 +187,30 @@ class CheckpointCheck:
             if origin.number <= fact.up_to and origin.number not in fact.keep:
                 self._kernel.fail(f"trial {trial_id} continues from {origin}, which is to be deleted: {fact}")
         folder = _folder(trial_id, attempt)
+        keeper_id = fact.keeper_id
         self._deletable |= {
-            (fact.keeper_id, folder, number) for number in range(1, fact.up_to + 1) if number not in fact.keep
+            (keeper_id, folder, number) for number in range(1, fact.up_to + 1) if number not in fact.keep
         }
 
     def due(self, fact: f.AttemptDue, trial: Trial) -> None:
         """Check where a new attempt starts: from the newest checkpoint that is usable."""
         curve, evidence = trial.curve, self._evidence
         usable = [
-            mark for mark in curve.marks if evidence.instances.get(mark.keeper_id) == mark.instance
+            mark for mark in curve.marks if self._is_usable(fact.trial_id, mark)
         ] if evidence.phased is None else []  # fmt: skip
-        newest = usable[-1] if usable else None
+        heard = [
+            mark
+            for mark in usable
+            if mark.keeper_id not in evidence.silent or self._is_copied(fact.trial_id, mark)
+        ]
+        newest = next(reversed(heard or usable), None)
         origin = None
         if fact.origin is not None:
             key = fact.origin.attempt, fact.origin.number
             origin = next((mark for mark in usable if (mark.attempt, mark.number) == key), None)
             if origin is None:
                 self._kernel.fail(f"trial {fact.trial_id} continues from an unusable checkpoint: {fact}")
-        silent = newest is not None and newest.keeper_id in evidence.silent
+        silent = newest is not None and not heard
         if origin != newest and not (origin is None and silent) and not evidence.older:
             self._kernel.fail(f"trial {fact.trial_id} does not continue from {newest}: {fact}")
         if origin is not None and fact.origin is not None:
@@ -174,6 +221,69 @@ class CheckpointCheck:
         curve.go_back(origin)
         if fact.rolled_back != before - curve.reports:
             self._kernel.fail(f"{before - curve.reports} results of {fact.trial_id} no longer count: {fact}")
+
+    # ---- copies on the server -----------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Forget what is recorded, because an older copy replaces the database."""
+        for recorded in (self._copied, self._removing, self._left):
+            recorded.clear()
+
+    def _is_copied(self, trial_id: str, mark: Mark) -> bool:
+        return (f"exp-{trial_id}-{mark.attempt}", mark.number) in self._copied
+
+    def _is_usable(self, trial_id: str, mark: Mark) -> bool:
+        on_host = self._evidence.instances.get(mark.keeper_id) == mark.instance
+        on_host = on_host and mark.keeper_id not in self._left
+        return on_host or self._is_copied(trial_id, mark)
+
+    def _lost(self, fact: f.CheckpointLost) -> None:
+        """Check that a checkpoint is reported as lost only if its host is gone, or is removed."""
+        trial_id, attempt = trial_of_job(fact.job_id)
+        if fact.keeper_id is None:
+            if not self._evidence.older:
+                self._kernel.fail(f"a copy is lost: {fact}")
+            self._copied.discard((fact.job_id, fact.number))
+        curve = self._evidence.trials[trial_id].curve
+        for mark in [m for m in curve.marks if (m.attempt, m.number) == (attempt, fact.number)]:
+            host = self._evidence.hosts[mark.keeper_id]
+            there = host.instance == mark.instance and mark.keeper_id not in self._removing
+            if fact.keeper_id is not None and there and not self._evidence.older:
+                self._kernel.fail(f"{mark} of trial {trial_id} is on its host: {fact}")
+            if fact.keeper_id is not None and not self._is_copied(trial_id, mark):
+                curve.marks.remove(mark)
+        self._kernel.counts["checkpoint lost"] += 1
+
+    def _gone(self, keeper_id: str) -> None:
+        """Check that a machine has left only after the newest checkpoints on it were copied or given up."""
+        self._removing.discard(keeper_id)
+        self._evidence.silent.discard(keeper_id)  # nothing more is expected from its keeper
+        self._kernel.counts["machine gone"] += 1
+        if self._evidence.phased is not None or self._kept_nothing:
+            return
+        for trial_id, trial in self._evidence.trials.items():
+            usable = [mark for mark in trial.curve.marks if self._is_usable(trial_id, mark)]
+            if trial.ended is None and usable and not self._evidence.older:
+                if usable[-1].keeper_id == keeper_id and not self._is_copied(trial_id, usable[-1]):
+                    self._kernel.fail(f"{keeper_id} has left with {usable[-1]} of trial {trial_id}")
+        self._left.add(keeper_id)
+
+    def copies_whole(self) -> None:
+        """Check that all recorded copies are whole and durable, as after a power loss."""
+        assert self.disk is not None
+        for job_id, number in self._copied if not self._evidence.older else ():
+            trial_id, _ = trial_of_job(job_id)
+            copy, saved = self.disk.copies.get((job_id, number)), self.disk.find((job_id, number))
+            step = self._steps.get((job_id, number))
+            if copy is None or not copy.flushed or not copy.named or saved is None:
+                self._kernel.fail(f"the copy of {job_id}/{number} is {copy}")
+            elif (saved.step, saved.state) != (step, self._state(trial_id, saved.step)):
+                self._kernel.fail(f"the copy of {job_id}/{number} has {saved} in place of step {step}")
+
+    def copy_deleted(self, name: tuple[str, int]) -> None:
+        """Check that the deletion of a copy was recorded first."""
+        if name in self._copied and not self._evidence.older:
+            self._kernel.fail(f"the copy of {name} was deleted before this was recorded")
 
     def decided(self, fact: f.AttemptDue | f.TrialPaused | f.TrialEnded, trial: Trial) -> None:
         """Check what follows the end of an attempt whose command has exited with code 0."""

@@ -71,6 +71,9 @@ class User:
         if self._world.far and self._world.lease_s is None and chance.random() < 0.5:
             self._lose_some_trial(runner)
             return
+        if self._world.copying and chance.random() < 0.3:
+            self._remove_machine(runner)
+            return
         acts = ["stop", "stop", "pause", "pause", "add", "config", "space", "limit", "end"]
         act = chance.choice([*acts, *["pause", "end"] * 3] if self._world.saving else acts)
         match act:
@@ -98,6 +101,20 @@ class User:
                 self._ask(f"stops the experiment, detach={detach}", lambda: runner.stop(detach=detach))
                 if chance.random() < 0.8:
                     self._kernel.at(chance.uniform(0.1, 8.0), self._change_mind)
+
+    def _remove_machine(self, runner: ExperimentRunner) -> None:
+        """Remove a machine, and add it again later."""
+        chance = self._kernel.random
+        name = chance.choice(self._world.hosts).name
+        self._request(runner, f"removes {name}", f.MachineRemoved(keeper_id=name))
+        self._kernel.at(chance.uniform(5.0, 40.0), self._add_machine, name)
+
+    def _add_machine(self, name: str) -> None:
+        runner = self._runner
+        if runner is None or not runner.state.id:
+            self._kernel.at(PAUSE_S, self._add_machine, name)
+            return
+        self._request(runner, f"adds {name}", f.MachineAdded(keeper_id=name))
 
     def _change_mind(self) -> None:
         self.wants_it = True

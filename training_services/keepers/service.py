@@ -131,9 +131,10 @@ class KeeperService(CheckpointsOfJobs):
     async def close(self, *, detach: bool) -> Sequence[str]:
         left: Sequence[str | None] = ()
         self._queue.close()
-        await self._errands.close()
         if not detach:
             await self._copy_last()
+        self._adopted = False  # from now on, no host is removed because it is no longer needed
+        await self._errands.close()
         if detach:
             await asyncio.gather(*(seat.stop() for seat in self._seats.values()))
         else:

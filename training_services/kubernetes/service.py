@@ -180,7 +180,7 @@ class KubernetesService(KeeperService):
         super()._leave(job_id, seat)
 
     def _vacated(self, seat: KeeperSeat) -> None:
-        if seat.id in self._parting:
+        if seat.id in self._parting and self._adopted:
             self._send_away(seat)
         elif self._adopted and not self._queue.expects(seat):
             # Copy the logs of the pod's trial, which may have ended before the server's restart.
