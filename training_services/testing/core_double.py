@@ -24,6 +24,7 @@ from training_services.base import (
     KeeperGone,
     KeeperHeard,
     KeeperSilent,
+    KeptCopy,
     KnownKeeper,
     KnownKeepers,
     KnownMachine,
@@ -135,14 +136,20 @@ class CoreDouble:
     # ---- orders -------------------------------------------------------------------------------------------
 
     def submit(
-        self, trial_id: str, *, attempt: int = 1, withhold: bool = False, origin: Origin | None = None
+        self,
+        trial_id: str,
+        *,
+        attempt: int = 1,
+        withhold: bool = False,
+        origin: Origin | None = None,
+        kept: KeptCopy | None = None,
     ) -> str:
         """Submit a new job to the service, and return its id.
 
         The job's place is committed, unless ``withhold`` is True. ``origin``: checkpoint from which the job
-        continues.
+        continues. ``kept``: the server's copy of it.
         """
-        job = self.spec(trial_id, attempt=attempt, origin=origin)
+        job = replace(self.spec(trial_id, attempt=attempt, origin=origin), kept=kept)
         assert self.service is not None
         if withhold:
             self.withheld[job.id] = None
