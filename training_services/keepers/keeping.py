@@ -92,7 +92,7 @@ class Keeping:
         ] = {}  # by trial: checkpoint on the server's machine, which is not copied
         self._clearing: dict[str, asyncio.Task[None]] = {}  # by trial: removal of an unfinished transfer
         self._leaving: dict[str, float] = {}  # keeper of a host that leaves -> longest wait without progress
-        self._copied: dict[str, tuple[str, int]] = {}  # by trial: copy whose fact is not committed yet
+        self._copied: dict[str, list[tuple[str, int]]] = {}  # by trial: copies whose facts are not committed
         self._chores: set[asyncio.Task[None]] = set()  # removals of copies
 
     # ---- orders -------------------------------------------------------------------------------------------
@@ -108,12 +108,12 @@ class Keeping:
         if origin is None:
             self._drop(trial_id)
             # The fact about a copy may be part of the same commit, which ``committed`` reports next.
-            asyncio.get_running_loop().call_soon(self._forget_copy, trial_id)
+            asyncio.get_running_loop().call_soon(self._forget_copies, trial_id)
             return
         known = self._wanted.get(trial_id)
         job_id, _ = origin_id(f"{self._experiment_id}-{trial_id}-0", trial_id, origin)
         name = job_id, origin.number
-        if (known is not None and known.name == name) or self._copied.get(trial_id) == name:
+        if (known is not None and known.name == name) or name in self._copied.get(trial_id, ()):
             return
         seat = self._seat(origin.keeper_id)
         if seat is not None and seat.keeper_host.beside_server and seat.id not in self._leaving:
@@ -123,10 +123,19 @@ class Keeping:
         self._wake(trial_id)
 
     def committed(self, fact: CheckpointKept) -> None:
-        """Record that the fact about a copy is committed."""
-        for trial_id, name in list(self._copied.items()):
-            if name == (fact.job_id, fact.number):
-                del self._copied[trial_id]
+        """Record that the fact about a copy is committed.
+
+        Facts are recorded in order. So earlier copies of the trial whose facts are not committed by now were
+        not recorded, because nobody needs them.
+        """
+        name = fact.job_id, fact.number
+        for trial_id, copies in list(self._copied.items()):
+            if name in copies:
+                later = copies[copies.index(name) + 1 :]
+                self._copied[trial_id] = copies[: copies.index(name)]
+                self._forget_copies(trial_id)
+                if later:
+                    self._copied[trial_id] = later
 
     def remove(self, job_id: str, up_to: int, *, keep: Iterable[int]) -> None:
         """Remove the copies of the job's checkpoints up to a number, except those in ``keep``."""
@@ -320,16 +329,15 @@ class Keeping:
         except ServiceError as error:
             return str(error)
         else:
-            self._forget_copy(trial_id)
-            self._copied[trial_id] = wanted.name
+            self._copied.setdefault(trial_id, []).append(wanted.name)
             fact = CheckpointKept(job_id=job_id, number=number, digest=kept.digest, size=kept.size)
             self._finish(trial_id, wanted, fact)
         return None
 
-    def _forget_copy(self, trial_id: str) -> None:
-        """Remove the trial's last copy if its fact was not recorded."""
-        if (copied := self._copied.pop(trial_id, None)) is not None:
-            self.remove(*copied, keep=range(copied[1]))
+    def _forget_copies(self, trial_id: str) -> None:
+        """Remove the trial's copies whose facts were not recorded."""
+        for job_id, number in self._copied.pop(trial_id, ()):
+            self.remove(job_id, number, keep=range(number))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"{self._experiment_id}:copies")

@@ -157,6 +157,11 @@ class CoreDouble:
         self.commit(self.service.submit_trial_job(job))
         return job.id
 
+    def keep(self, trial_id: str, origin: Origin) -> None:
+        """Let the service copy a checkpoint to the server, as the core does."""
+        assert self.service is not None
+        self.service.keep_checkpoint(trial_id, origin)
+
     def spec(self, trial_id: str, *, attempt: int = 1, origin: Origin | None = None) -> TrialJobSpec:
         return TrialJobSpec(
             id=f"contract-{trial_id}-{attempt}",
