@@ -177,6 +177,9 @@ class User:
         if not self._kernel.faults or self._kernel.likely(0.1):
             self._resume_trials(runner)
         if not self._kernel.faults:
+            for name, machine in state.machines.items():
+                if machine.gone:
+                    self._add_machine(name)
             for trial_id in self._world.witness.endless():
                 if trial_id in state.trials and state.trials[trial_id].target is None:
                     self._stop_trial(trial_id)
