@@ -257,9 +257,16 @@ class _Upload(Exchange):
         return {"type": "http.request", "body": self._pieces.pop(0), "more_body": True}
 
 
-def fetch(keeper: SimKeeper, effect: fx.Spawn, kept: wire.KeptCopy) -> None:
-    """Fetch the server's copy from which the attempt continues, and then start the attempt."""
+def fetch(keeper: SimKeeper, effect: fx.Spawn, missing: str) -> list[fx.Effect]:
+    """Fetch the server's copy from which the attempt continues, and then start the attempt.
+
+    ``missing``: sentence about the checkpoint that is missing on the host.
+    """
+    kept = effect.start["origin"].get("kept")
+    if kept is None:
+        return keeper.core.origin_missing(keeper.now, effect.job, missing)
     keeper.kernel.at(keeper.host.network.delay(), _Fetch(keeper, effect, kept).try_again)
+    return keeper.core.delayed(keeper.now, effect.job, "the checkpoint is being fetched")
 
 
 class _Fetch:

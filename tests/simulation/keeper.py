@@ -211,11 +211,7 @@ class SimKeeper:
 
     def _spawn(self, effect: fx.Spawn) -> list[fx.Effect]:
         if (sentence := saves.missing_origin(self, effect.start)) is not None:
-            kept = effect.start["origin"].get("kept")
-            if kept is None:
-                return self.core.origin_missing(self.now, effect.job, sentence)
-            copies.fetch(self, effect, kept)
-            return self.core.delayed(self.now, effect.job, "the checkpoint is being fetched")
+            return copies.fetch(self, effect, sentence)
         self.kernel.say(self.host.name, "spawns a shim for %s", effect.job)
         self.host.spawn(self, effect)
         if effect.lease is not None and self.kernel.likely(VANISHING):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.core.running.requests import RequestRefused, UnknownTrial
 from nnimgr.core.running.runner import LIVE, ExperimentRunner
 from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -114,7 +115,13 @@ class User:
         if runner is None or not runner.state.id:
             self._kernel.at(PAUSE_S, self._add_machine, name)
             return
-        self._request(runner, f"adds {name}", f.MachineAdded(keeper_id=name))
+
+        def added(state: ExperimentState) -> Sequence[f.Fact]:
+            machine = state.machines.get(name)
+            left = machine is not None and (machine.removing or machine.gone)
+            return (f.MachineAdded(keeper_id=name),) if left else ()
+
+        self._ask(f"adds {name}", lambda: runner.request(added))
 
     def _change_mind(self) -> None:
         self.wants_it = True

@@ -190,8 +190,8 @@ async def test_what_cannot_be_copied_stays_on_its_host(site: Site) -> None:
     site.service.keep_checkpoint(TRIAL, origin)
     note = (await site.core.seen(JobNoted, JOB)).note
     assert note == (
-        f"checkpoint 1 stays on {origin.keeper_id}: it cannot be copied to the server: link is neither a file "
-        "nor a folder"
+        f"checkpoint 1 stays on {origin.keeper_id}: it cannot be copied to the server: link is neither a "
+        "file nor a folder"
     )
 
 
