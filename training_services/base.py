@@ -23,10 +23,14 @@ from typing import Any, NamedTuple
 
 from training_services.events import (
     Cause,
+    CheckpointKeepBegun,
+    CheckpointKept,
+    CheckpointLost,
     CheckpointReported,
     CheckpointsPruned,
     EndReason,
     FrameSkipped,
+    HostVanished,
     JobEnded,
     JobEvent,
     JobLost,
@@ -56,12 +60,16 @@ from training_services.events import (
 __all__ = [
     "Capabilities",
     "Cause",
+    "CheckpointKeepBegun",
+    "CheckpointKept",
+    "CheckpointLost",
     "CheckpointReported",
     "CheckpointsPruned",
     "EndReason",
     "ExperimentContext",
     "FileListing",
     "FrameSkipped",
+    "HostVanished",
     "JobEnded",
     "JobEvent",
     "JobLost",
@@ -76,6 +84,7 @@ __all__ = [
     "KeeperGone",
     "KeeperHeard",
     "KeeperSilent",
+    "KeptCopy",
     "KnownKeeper",
     "KnownKeepers",
     "KnownMachine",
@@ -103,6 +112,7 @@ __all__ = [
     "UpdateOrdered",
     "memory_text",
     "never_started",
+    "origin_id",
 ]
 
 SILENT_AFTER = timedelta(seconds=30)
@@ -130,7 +140,8 @@ class ServiceUnavailable(ServiceError):
 class Origin:
     """Checkpoint from which an attempt continues: number ``number`` of the trial's attempt ``attempt``.
 
-    ``keeper_id``: keeper of the host that has the files; the attempt has to run there. ``step``: the
+    ``keeper_id``: keeper of the host that has the files; the attempt has to run there, unless the server has
+    a copy. ``step``: the
     trial's own count of its progress, or None. ``position``, ``reports``: number of frames and of
     intermediate results up to the checkpoint, over all attempts that led to it. The new attempt's frames
     and results are counted from there.
@@ -146,6 +157,16 @@ class Origin:
     position: int = 0
     reports: int = 0
     trial_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCopy:
+    """Server's copy of a checkpoint. ``digest``: SHA-256 (hex) of its manifest; ``size``: bytes of all
+    files.
+    """
+
+    digest: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +191,21 @@ class TrialJobSpec:
     started: bool = False
     origin: Origin | None = None  # None: the attempt starts from the beginning
     memory_retries: int = 0  # number of earlier attempts after which the trial got more memory
+    kept: KeptCopy | None = None  # the server's copy of the origin, with which the job may run on any host
+
+    @property
+    def origin_id(self) -> tuple[str, int] | None:
+        """Job and number of the checkpoint from which the attempt continues."""
+        return None if self.origin is None else origin_id(self.id, self.trial_id, self.origin)
+
+
+def origin_id(job_id: str, trial_id: str, origin: Origin) -> tuple[str, int]:
+    """Return the job that has saved the checkpoint from which a job continues, and the checkpoint's number.
+
+    ``job_id``, ``trial_id``: the job that continues, and its trial.
+    """
+    experiment_id, _, _ = job_id.rsplit("-", 2)
+    return f"{experiment_id}-{origin.trial_id or trial_id}-{origin.attempt}", origin.number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +253,8 @@ class KnownKeepers:
     """Keepers and machines in the experiment's database, with the identity of the database.
 
     ``restored``: the database was once replaced by an older copy, so keepers may have carried out commands
-    that the database does not contain.
+    that the database does not contain. ``copies``: job and number of each checkpoint of which the server has
+    a copy.
     """
 
     db_id: str
@@ -225,6 +262,7 @@ class KnownKeepers:
     keepers: tuple[KnownKeeper, ...] = ()
     machines: tuple[KnownMachine, ...] = ()
     restored: bool = False
+    copies: frozenset[tuple[str, int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -435,6 +473,17 @@ class TrainingService(abc.ABC):
         FileNotFoundError, ValueError (invalid path) and ServiceUnavailable (the host cannot be reached, or no
         longer exists).
         """
+
+    def keep_checkpoint(self, trial_id: str, checkpoint: Origin | None) -> None:
+        """Copy this checkpoint of the trial from its host to the server, unless that is not worth it.
+
+        The core calls this after each commit that changes which checkpoint is to be copied, and for each
+        trial before ``adopted``. A newer checkpoint replaces one that still waits. None: nothing of the trial
+        is to be copied any more. The result is the event CheckpointKept, or CheckpointLost if the files are
+        missing, or if their host leaves before they could be copied. Until one of the two is committed, jobs
+        that continue from a checkpoint on a drained machine wait.
+        """
+        return None
 
     def machines(self) -> Sequence[Machine]:
         """Return the experiment's machines, or () if the platform does not show individual machines."""

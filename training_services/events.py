@@ -13,10 +13,14 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "Cause",
+    "CheckpointKeepBegun",
+    "CheckpointKept",
+    "CheckpointLost",
     "CheckpointReported",
     "CheckpointsPruned",
     "EndReason",
     "FrameSkipped",
+    "HostVanished",
     "JobEnded",
     "JobEvent",
     "JobLost",
@@ -52,7 +56,7 @@ class EndReason(StrEnum):
     # the attempt was stopped before its start, or its command could not be executed
     NEVER_STARTED = "never_started"
     LEASE = "lease"  # the host was without contact to the server for longer than the lease
-    # the checkpoint from which the command was to continue is no longer on the host
+    # the checkpoint from which the command was to continue is neither on the host nor on the server
     CHECKPOINT_LOST = "checkpoint_lost"
 
 
@@ -173,13 +177,49 @@ class CheckpointReported:
 class CheckpointsPruned:
     """Fact: the job's checkpoints up to number ``up_to`` are not needed any more, except those in ``keep``.
 
-    Their files are deleted after this fact is committed. ``keeper_id``: keeper of the host with the files.
+    Their files and the server's copies of them are deleted after this fact is committed. ``keeper_id``:
+    keeper of the host with the files; None: only the server's copies are not needed any more.
     """
 
     job_id: str
-    keeper_id: str
+    keeper_id: str | None
     up_to: int
     keep: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointKeepBegun:
+    """Fact: the server begins to copy the checkpoint. It is not deleted on its host before the copy ends."""
+
+    job_id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointKept:
+    """Fact: the server has a durable copy of the checkpoint, from which attempts can continue on any host.
+
+    ``digest``: SHA-256 (hex) of the copy's manifest, which has the hashes of all files. ``size``: bytes of
+    all files.
+    """
+
+    job_id: str
+    number: int
+    digest: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointLost:
+    """Fact: files of the checkpoint are missing or damaged, and cannot be used any more.
+
+    ``keeper_id``: keeper of the host that had them; None: the server's copy is lost. ``reason``: a sentence.
+    """
+
+    job_id: str
+    number: int
+    reason: str
+    keeper_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,6 +356,17 @@ class KeeperHeard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostVanished:
+    """Fact: a keeper's host, such as a pod, has ended, and the files on it are lost.
+
+    Facts about the jobs that ran there follow, and then KeeperGone. ``reason``: a sentence.
+    """
+
+    keeper_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperGone:
     """Fact: the keeper's host, such as a pod, no longer exists.
 
@@ -377,6 +428,9 @@ JobEvent = (
     | FrameSkipped
     | ParametersWanted
     | CheckpointReported
+    | CheckpointKeepBegun
+    | CheckpointKept
+    | CheckpointLost
     | CheckpointsPruned
     | UpdateOrdered
     | StopOrdered
@@ -388,6 +442,7 @@ JobEvent = (
     | KeeperAcknowledged
     | KeeperSilent
     | KeeperHeard
+    | HostVanished
     | KeeperGone
     | MachineEvent
 )

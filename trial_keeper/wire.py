@@ -60,8 +60,8 @@ Answer (200, JSON)::
               [seq, "update", job_id, {"index": int, "parameter": str}], [seq, "nop", job_id, {}]],
      "leave": bool,              no attempt is left and none will come: exit
      "gpu": bool,                the experiment uses GPUs: report their state
-     "reads": [[read_no, "file" | "list", directory, name, offset, follow, tail]],   files and listings that
-                                 the keeper has to upload, see below
+     "reads": [[read_no, "file" | "list" | "checkpoint", directory, name, offset, follow, tail]],   what the
+                                 keeper has to upload, see below
      "prunes": [[directory, up_to, [number]]],   delete the checkpoints of the attempt in this folder up to
                                  number up_to, except those in the list
      "lease_s": float | null}    how long attempts may run, from the moment this request was sent
@@ -74,13 +74,24 @@ Answer (200, JSON)::
              "lease": bool,        the attempt may run only under a lease; left out: no lease is needed
              "sought": bool,       the attempt was ordered earlier: only report its state; left out: start it
              "code": {"sha256": str, "size": bytes},   code archive; left out: the code is on the host
-             "origin": {"directory": str, "number": int, "step": int | null, "reports": int}}
-                                   checkpoint in the folder of an earlier attempt on this host, from which
-                                   the attempt continues; left out: it starts from the beginning
+             "origin": {"directory": str, "number": int, "step": int | null, "reports": int,
+                        "kept": {"job": job_id, "number": int, "digest": str, "path": str | null}}}
+                                   checkpoint from which the attempt continues, in the folder of an earlier
+                                   attempt on this host; left out: it starts from the beginning. ``kept``:
+                                   the server's copy, to be used if this host lacks the folder; left out:
+                                   there is no copy. ``digest``: SHA-256 of the copy's manifest; ``path``: the
+                                   copy's folder on this host, if this is the server's machine
 
 With ``save`` the keeper asks the trial to save its state, and waits at most this number of seconds before it
 stops the attempt. It does not wait for a trial that does not look for such requests. If the checkpoint of
-``origin`` is missing, the command is not started, and the attempt ends with the reason CHECKPOINT_LOST.
+``origin`` is missing, and the server's copy is missing or damaged, the command is not started, and the
+attempt ends with the reason CHECKPOINT_LOST.
+
+The keeper fetches the server's copy of a checkpoint in two parts: ``GET
+/keepers/v1/{experiment_id}/{keeper_id}/checkpoints/{job_id}/{number}/manifest`` answers with JSON:
+{"files": [[name, bytes, sha256]]}, where an empty folder is [name with a slash at its end, 0]. Then ``GET
+.../content`` answers with the contents of all files, in the order of the manifest, from byte N on with
+``Range: bytes=N-``. The answer 404 means that the server has no usable copy.
 
 With ``code`` the attempt gets its own copy in ``<directory>/code``, which is its working directory (``cwd``
 is then ignored) and its NNI_CODE_DIR. The keeper fetches an archive that it lacks: ``GET
@@ -92,10 +103,13 @@ the data arrives. This call is ``POST .../reads/{read_no}``, with a chunked body
 byte for its kind, four bytes for the length (big-endian), then the content::
 
     d    a piece of the file ``name`` below ``directory`` (relative to the experiment's), from ``offset`` on;
-         of a listing: lines of [path, bytes, unix seconds], one for each plain file below the directory
+         of a listing: lines of [path, bytes, unix seconds], one for each plain file below the directory;
+         of a checkpoint in ``directory``: a line with the list of [name, bytes], as in a manifest, then the
+         contents of its files in the order of the list, from byte ``offset`` of these contents on
     w    empty: there is no new data, but the keeper still works (at least every WORD_S seconds)
     e    the end, as JSON: {"error": null | "missing" | "name" | "failed", "sentence": str,
-                            "complete": bool (for a listing: no file is left out)}
+                            "complete": bool (for a listing: no file is left out),
+                            "hashes": [sha256] (of a checkpoint: for each file, in order)}
 
 With ``tail``, which may be left out or null, the upload begins at the last ``tail`` lines of the file. With
 ``follow``, the upload continues until the attempt has ended. If the server answers before the end (410),
@@ -136,13 +150,24 @@ if TYPE_CHECKING:
         sha256: str
         size: int
 
-    class Origin(TypedDict):
-        """Checkpoint from which an attempt continues."""
+    class KeptCopy(TypedDict):
+        """Server's copy of a checkpoint. ``path``: its folder, on the server's own machine."""
 
+        job: str
+        number: int
+        digest: str
+        path: str | None
+
+    class _Origin(TypedDict):
         directory: str
         number: int
         step: int | None
         reports: int
+
+    class Origin(_Origin, total=False):
+        """Checkpoint from which an attempt continues."""
+
+        kept: KeptCopy
 
     class _Start(TypedDict):
         boot_id: str
@@ -268,7 +293,7 @@ OUT_OF_MEMORY = "out_of_memory"
 PREEMPTED = "preempted"
 INFRASTRUCTURE = "infrastructure"
 
-FILE, LISTING = "file", "list"  # kinds of reads
+FILE, LISTING, CHECKPOINT = "file", "list", "checkpoint"  # kinds of reads
 DATA, WORD, END = b"d", b"w", b"e"  # kinds of pieces
 MISSING, BAD_NAME, FAILED = "missing", "name", "failed"
 WORD_S = 5.0
@@ -332,9 +357,11 @@ def read_piece(kind: bytes, content: bytes) -> bytes:
     return b"".join((kind, len(content).to_bytes(4, "big"), content))
 
 
-def read_end(*, error: str | None = None, sentence: str = "", complete: bool = True) -> bytes:
+def read_end(
+    *, error: str | None = None, sentence: str = "", complete: bool = True, hashes: Sequence[str] = ()
+) -> bytes:
     """Return the bytes of the last piece of an upload that the server ordered with a read."""
-    end = {"error": error, "sentence": sentence, "complete": complete}
+    end = {"error": error, "sentence": sentence, "complete": complete, "hashes": list(hashes)}
     return read_piece(END, json.dumps(end).encode("ascii"))
 
 

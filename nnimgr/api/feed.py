@@ -276,6 +276,11 @@ def _job_noted(fact: f.JobNoted, names: Names) -> tuple[Severity, str]:
     return _WARNING, f"{names.attempt(fact.job_id)}: {fact.note}"
 
 
+def _checkpoint_lost(fact: f.CheckpointLost, names: Names) -> tuple[Severity, str]:
+    what = "the server's copy of checkpoint" if fact.keeper_id is None else "checkpoint"
+    return _WARNING, f"{names.attempt(fact.job_id)}: {what} {fact.number} is lost: {fact.reason}"
+
+
 def _bound(fact: f.KeeperBound, names: Names) -> tuple[Severity, str]:
     return (
         _INFO,
@@ -343,6 +348,7 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
     f.JobStarted: _started,
     f.FrameSkipped: _skipped,
     f.JobNoted: _job_noted,
+    f.CheckpointLost: _checkpoint_lost,
     f.KeeperBound: _bound,
     f.KeeperSilent: _silent,
     f.KeeperHeard: _heard,
@@ -356,7 +362,10 @@ LEFT_OUT: frozenset[type[Any]] = frozenset(
     {
         f.MetricReported,
         f.CheckpointReported,  # the page of the trial lists its checkpoints
+        f.CheckpointKeepBegun,
+        f.CheckpointKept,
         f.CheckpointsPruned,
+        f.HostVanished,  # the facts about its jobs have sentences
         f.ParametersWanted,  # FurtherSuggested has the sentence about the set
         f.UpdateOrdered,
         f.StopOrdered,  # the fact that requested the stop has a sentence

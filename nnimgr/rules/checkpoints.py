@@ -1,4 +1,5 @@
-"""Checkpoints of live trials: which one an attempt continues from, and which are deleted.
+"""Checkpoints of live trials: which one an attempt continues from, which are copied to the server, and which
+are deleted.
 
 A trial's list contains, in order, only the checkpoints that led to its present state and belong to its
 present leg. When the trial goes back to a checkpoint, the later checkpoints leave the list, because their
@@ -12,7 +13,14 @@ from collections.abc import Iterator
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.indexes import reindex
-from nnimgr.rules.state import CheckpointState, ExperimentState, JobState, TrialState, job_id_of
+from nnimgr.rules.state import (
+    CheckpointState,
+    ExperimentState,
+    JobState,
+    TrialState,
+    job_id_of,
+    trial_of_job,
+)
 from nnimgr.rules.steps import Steps
 from nnimgr.rules.transitions import job_touched, trial_touched
 from training_services.base import Place
@@ -21,14 +29,19 @@ __all__ = [
     "CHECKPOINT_STEPS",
     "begin_leg",
     "borrows",
+    "checkpoint_of",
     "continue_from",
     "continues_from",
     "drop_origin",
     "give_up_host",
     "is_usable",
+    "known_copies",
+    "leave_copies",
     "prune",
+    "prune_copies",
     "recovery_point",
     "saves_first",
+    "to_keep",
     "where_it_continues",
 ]
 
@@ -36,16 +49,33 @@ CHECKPOINT_STEPS = Steps()
 
 
 def recovery_point(state: ExperimentState, trial: TrialState) -> CheckpointState | None:
-    """Return the newest checkpoint of the trial whose host is usable; None if there is none."""
+    """Return the newest checkpoint of the trial that can be used; None if there is none.
+
+    A checkpoint that is only on a silent host counts only if the server has no copy of any other, because it
+    is unknown when the host answers again. It does not count if the attempt on that host is given up.
+    """
     if state.limits.multi_phase:
         return None
-    lost = trial.unknown_since is not None  # the attempt is given up while its host is silent
     first = [trial.origin] if trial.origin is not None and borrows(trial.origin) else []
+    silent = None
     for checkpoint in reversed([*first, *trial.checkpoints]):
-        if is_usable(state, checkpoint) and not (
-            lost and state.keepers[checkpoint.origin.keeper_id].silent is not None
-        ):
+        if not is_usable(state, checkpoint):
+            continue
+        if checkpoint.kept is not None or state.keepers[checkpoint.origin.keeper_id].silent is None:
             return checkpoint
+        silent = silent or checkpoint
+    return None if trial.unknown_since is not None else silent
+
+
+def to_keep(state: ExperimentState, trial: TrialState) -> f.Origin | None:
+    """Return the checkpoint of the trial that is to be copied to the server; None if there is none."""
+    if not state.limits.keeps_copies or state.limits.multi_phase:
+        return None
+    for checkpoint in reversed(trial.checkpoints):
+        if checkpoint.kept is not None:
+            return None  # a newer copy is of more use than an older one
+        if _is_on_host(state, checkpoint):
+            return checkpoint.origin
     return None
 
 
@@ -100,7 +130,7 @@ def begin_leg(trial: TrialState, checkpoint: CheckpointState) -> None:
     """
     before, trial.origin = trial.origin, checkpoint
     own = [] if borrows(checkpoint) else [checkpoint]
-    trial.checkpoints = [*own, *(each for each in trial.checkpoints if each != checkpoint)]
+    trial.checkpoints = [*own, *(each for each in trial.checkpoints if each.origin != checkpoint.origin)]
     _set_back(trial, before, kept=len(own))
 
 
@@ -112,8 +142,9 @@ def _set_back(trial: TrialState, before: CheckpointState | None, *, kept: int) -
     trial.pruned += [checkpoint.origin for checkpoint in trial.checkpoints[kept:]]
     del trial.checkpoints[kept:]
     point = trial.origin
-    if before is not None and not borrows(before) and before not in (*trial.checkpoints, point):
-        if before.origin not in trial.pruned:
+    if before is not None and not borrows(before):
+        held = [each.origin for each in (*trial.checkpoints, *([point] if point is not None else []))]
+        if before.origin not in (*held, *trial.pruned):
             trial.pruned.append(before.origin)
     trial.frames = 0 if point is None else point.origin.position
     trial.intermediates = 0 if point is None else point.origin.reports
@@ -124,24 +155,35 @@ def _set_back(trial: TrialState, before: CheckpointState | None, *, kept: int) -
     trial.stranded = False
 
 
-def drop_origin(trial: TrialState) -> None:
-    """Remove the checkpoint that the attempt should have continued from, because its files are missing."""
-    if trial.origin in trial.checkpoints:
-        trial.checkpoints.remove(trial.origin)
-    trial.origin = None
+def drop_origin(state: ExperimentState, trial: TrialState, keeper_id: str) -> None:
+    """Remove the checkpoint from which the attempt on this keeper's host should have continued.
+
+    It was missing there. It stays usable if the attempt has looked only for the server's copy, and another
+    host has the files.
+    """
+    point, trial.origin = trial.origin, None
+    missing = point is not None and point.instance and point.origin.keeper_id == keeper_id
+    if point is not None and (missing or not is_usable(state, point)):
+        trial.checkpoints = [each for each in trial.checkpoints if each.origin != point.origin]
 
 
 def give_up_host(state: ExperimentState, keeper_id: str) -> None:
     """Let trials that wait to continue on this host continue elsewhere, as it has become unusable."""
     for trial in state.trials.values():
-        if trial.origin is None or trial.origin.origin.keeper_id != keeper_id or trial.closed_job is not None:
-            continue
-        job = state.jobs.get(trial.job_id or "")
-        waits = trial.status is f.TrialStatus.WAITING and (job is None or job.placed is None)
-        if waits and not is_usable(state, trial.origin):
-            trial.stranded = True
-            state.touched.trials[trial.id] = trial
-            reindex(state, trial)
+        if trial.origin is not None and trial.origin.origin.keeper_id == keeper_id:
+            _give_up_origin(state, trial, trial.origin)
+
+
+def _give_up_origin(state: ExperimentState, trial: TrialState, origin: CheckpointState) -> None:
+    """Let the trial continue from another checkpoint if it waits to continue from one that is unusable."""
+    if trial.closed_job is not None:
+        return
+    job = state.jobs.get(trial.job_id or "")
+    waits = trial.status is f.TrialStatus.WAITING and (job is None or job.placed is None)
+    if waits and not is_usable(state, origin):
+        trial.stranded = True
+        state.touched.trials[trial.id] = trial
+        reindex(state, trial)
 
 
 def prune(state: ExperimentState, trial: TrialState) -> Iterator[f.CheckpointsPruned]:
@@ -176,22 +218,73 @@ def _needed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
 
 def _borrowed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
     """Return (attempt, number) of the trial's checkpoints from which legs continue or will continue."""
-    found = set()
+    return {(point.origin.attempt, point.origin.number) for _, point in _loans(state, trial)}
+
+
+def _loans(state: ExperimentState, trial: TrialState) -> Iterator[tuple[TrialState, CheckpointState]]:
+    """Yield each trial with a leg that continues or will continue from a checkpoint of this trial, and its
+    record of the checkpoint.
+    """
     for name in state.borrowing:
         borrower = state.trials[name]
-        coming = borrower.next_leg.checkpoint if borrower.next_leg is not None else None
+        coming = None if borrower.next_leg is None else borrower.next_leg.checkpoint
         for point in (borrower.origin, coming):
             if point is not None and (point.origin.trial_id or name) == trial.id:
-                found.add((point.origin.attempt, point.origin.number))
-    return found
+                yield borrower, point
+
+
+def prune_copies(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
+    """Yield the facts that allow to delete the server's copies of ended trials' checkpoints."""
+    for job_id, numbers in state.unneeded_copies.items():
+        yield f.CheckpointsPruned(job_id=job_id, keeper_id=None, up_to=max(numbers))
+
+
+def leave_copies(state: ExperimentState, trial: TrialState) -> None:
+    """Mark the copies of an ended trial's checkpoints for deletion, unless other trials continue from them.
+
+    The files on hosts stay.
+    """
+    borrowed = _borrowed(state, trial)
+    for origin in _copied(trial):
+        if origin.trial_id is not None or (origin.attempt, origin.number) in borrowed:
+            continue
+        job_id = job_id_of(state.id, trial.id, origin.attempt)
+        state.unneeded_copies.setdefault(job_id, []).append(origin.number)
+
+
+def known_copies(state: ExperimentState) -> frozenset[tuple[str, int]]:
+    """Return the job and the number of each checkpoint of which the server has a copy."""
+    live = (
+        (job_id_of(state.id, origin.trial_id or trial.id, origin.attempt), origin.number)
+        for trial in state.trials.values()
+        for origin in _copied(trial)
+    )
+    ended = ((job_id, number) for job_id, numbers in state.unneeded_copies.items() for number in numbers)
+    return frozenset((*live, *ended))
+
+
+def _copied(trial: TrialState) -> list[f.Origin]:
+    coming = None if trial.next_leg is None else trial.next_leg.checkpoint
+    points = (*trial.checkpoints, trial.origin, coming)
+    return list(dict.fromkeys(each.origin for each in points if each is not None and each.kept is not None))
 
 
 def is_usable(state: ExperimentState, checkpoint: CheckpointState) -> bool:
-    """Return whether an attempt can continue from the checkpoint on its host, now or after a silence."""
+    """Return whether an attempt can continue from the checkpoint, now or after a copy or a silence."""
+    return checkpoint.kept is not None or _is_on_host(state, checkpoint)
+
+
+def _is_on_host(state: ExperimentState, checkpoint: CheckpointState) -> bool:
+    """Return whether the host has the files, and can be waited for.
+
+    On a machine that is drained or removed they are copied before the machine leaves (see
+    ``TrainingService.keep_checkpoint``), except on a silent one that is removed by force.
+    """
     keeper = state.keepers.get(checkpoint.origin.keeper_id)
+    if keeper is None or keeper.vanished or keeper.instance != checkpoint.instance:
+        return False
     machine = state.machines.get(checkpoint.origin.keeper_id)
-    leaves = machine is not None and (machine.draining or machine.removing or machine.gone)
-    return keeper is not None and keeper.instance == checkpoint.instance and not leaves
+    return machine is None or not (machine.gone or (machine.forced and keeper.silent is not None))
 
 
 # ---- steps of the fold ------------------------------------------------------------------------------------
@@ -232,15 +325,19 @@ def _checkpoint(
 
 
 def _retain(state: ExperimentState, trial: TrialState) -> None:
-    """Keep the newest checkpoints, the one that the trial continued from, and those from which other trials
-    continue. Mark all others for deletion.
+    """Mark checkpoints for deletion that nobody needs.
+
+    Needed are the newest ones, the one that the trial continued from, those from which other trials continue,
+    the newest one of which the server has a copy, and the one that is being copied.
     """
+    origin = None if trial.origin is None else trial.origin.origin
+    copied = next((each.origin for each in reversed(trial.checkpoints) if each.kept is not None), None)
     borrowed = _borrowed(state, trial)
-    others = [each.origin for each in trial.checkpoints if each != trial.origin]
+    others = [each.origin for each in trial.checkpoints if each.origin != origin]
     excess = [
         each
         for each in others[: -state.limits.checkpoints_kept]
-        if (each.attempt, each.number) not in borrowed
+        if each not in (copied, trial.keeping) and (each.attempt, each.number) not in borrowed
     ]
     trial.pruned += excess
     trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
@@ -248,12 +345,94 @@ def _retain(state: ExperimentState, trial: TrialState) -> None:
 
 @CHECKPOINT_STEPS.of(f.CheckpointsPruned)
 def _pruned(state: ExperimentState, fact: f.CheckpointsPruned, r: f.Recorded) -> None:
-    trial_id, attempt = fact.job_id.rsplit("-", 2)[1:]
+    if fact.keeper_id is None:
+        state.unneeded_copies.pop(fact.job_id, None)
+        return
+    trial_id, attempt = trial_of_job(fact.job_id)
     trial = state.trials.get(trial_id)
     if trial is not None:
         trial.pruned = [
             each
             for each in trial.pruned
-            if (each.attempt, each.keeper_id) != (int(attempt), fact.keeper_id) or each.number > fact.up_to
+            if (each.attempt, each.keeper_id) != (attempt, fact.keeper_id) or each.number > fact.up_to
         ]
         reindex(state, trial)
+
+
+def checkpoint_of(state: ExperimentState, job_id: str, number: int) -> CheckpointState | None:
+    """Return a checkpoint of a live trial by the job that has saved it and its number, or None."""
+    trial_id, attempt = trial_of_job(job_id)
+    trial = state.trials.get(trial_id)
+    return None if trial is None else next(_own_records(trial, attempt, number), None)
+
+
+def _has_name(checkpoint: CheckpointState, attempt: int, number: int) -> bool:
+    return (checkpoint.origin.attempt, checkpoint.origin.number) == (attempt, number)
+
+
+def _own_records(trial: TrialState, attempt: int, number: int) -> Iterator[CheckpointState]:
+    """Yield the records of the trial's own checkpoint. The list and the field ``origin`` may have one each."""
+    for checkpoint in (*trial.checkpoints, *(() if trial.origin is None else (trial.origin,))):
+        if _has_name(checkpoint, attempt, number) and not borrows(checkpoint):
+            yield checkpoint
+
+
+def _records(
+    state: ExperimentState, trial: TrialState, attempt: int, number: int
+) -> Iterator[CheckpointState]:
+    """Yield all records of a checkpoint, also those of legs that continue or will continue from it."""
+    yield from _own_records(trial, attempt, number)
+    for borrower, point in _loans(state, trial):
+        if _has_name(point, attempt, number) and (borrower is not trial or point is not trial.origin):
+            yield point
+
+
+@CHECKPOINT_STEPS.of(f.CheckpointKeepBegun)
+def _keep_begun(state: ExperimentState, fact: f.CheckpointKeepBegun, r: f.Recorded) -> None:
+    checkpoint = checkpoint_of(state, fact.job_id, fact.number)
+    assert checkpoint is not None
+    trial = trial_touched(state, trial_of_job(fact.job_id)[0], fact)
+    trial.keeping = checkpoint.origin
+    _retain(state, trial)
+    reindex(state, trial)
+
+
+@CHECKPOINT_STEPS.of(f.CheckpointKept)
+def _kept(state: ExperimentState, fact: f.CheckpointKept, r: f.Recorded) -> None:
+    trial_id, attempt = trial_of_job(fact.job_id)
+    trial = trial_touched(state, trial_id, fact)
+    for checkpoint in _records(state, trial, attempt, fact.number):
+        checkpoint.kept = f.KeptCopy(digest=fact.digest, size=fact.size)
+        trial.keeping = None
+    _retain(state, trial)
+    reindex(state, trial)
+
+
+@CHECKPOINT_STEPS.of(f.CheckpointLost)
+def _lost(state: ExperimentState, fact: f.CheckpointLost, r: f.Recorded) -> None:
+    trial_id, attempt = trial_of_job(fact.job_id)
+    trial = trial_touched(state, trial_id, fact)
+    for checkpoint in _records(state, trial, attempt, fact.number):
+        if fact.keeper_id is None:
+            checkpoint.kept = None
+            trial.keeping = None
+        elif checkpoint.origin.keeper_id == fact.keeper_id:
+            checkpoint.instance = ""
+    trial.checkpoints = [
+        each
+        for each in trial.checkpoints
+        if not _has_name(each, attempt, fact.number) or is_usable(state, each)
+    ]
+    trial.note = f"checkpoint {fact.number} of attempt {attempt} is lost: {fact.reason}"
+    if trial.origin is not None and trial.origin in _own_records(trial, attempt, fact.number):
+        _give_up_origin(state, trial, trial.origin)
+    for borrower, point in list(_loans(state, trial)):
+        if point is borrower.origin:
+            _give_up_origin(state, borrower, point)
+    reindex(state, trial)
+
+
+@CHECKPOINT_STEPS.of(f.HostVanished)
+def _vanished(state: ExperimentState, fact: f.HostVanished, r: f.Recorded) -> None:
+    state.keepers[fact.keeper_id].vanished = True
+    give_up_host(state, fact.keeper_id)

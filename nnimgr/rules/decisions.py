@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.checkpoints import begin_leg, is_usable
+from nnimgr.rules.checkpoints import begin_leg, checkpoint_of, is_usable
 from nnimgr.rules.indexes import reindex
-from nnimgr.rules.state import CheckpointState, ExperimentState, NextLeg, TrialState
+from nnimgr.rules.state import CheckpointState, ExperimentState, NextLeg, TrialState, job_id_of
 from nnimgr.rules.steps import Steps
 from nnimgr.rules.transitions import stopping_reason, trial_touched
 
-__all__ = ["DECISION_STEPS", "begin_fork", "checkpoint_of", "leg_lost", "recorded_as"]
+__all__ = ["DECISION_STEPS", "begin_fork", "leg_lost", "recorded_as"]
 
 DECISION_STEPS = Steps()
 
@@ -67,7 +67,7 @@ def _no_exploit(state: ExperimentState, decision: f.Decided) -> str | None:
     if state.limits.multi_phase:
         return "the trials are multi-phase trials, which do not continue from checkpoints"
     donor, named = decision.donor or "", decision.checkpoint or (0, 0)
-    checkpoint = checkpoint_of(state, donor, named)
+    checkpoint = checkpoint_of(state, job_id_of(state.id, donor, named[0]), named[1])
     if checkpoint is None:
         return f"trial {donor} has no checkpoint {named[1]} of attempt {named[0]} any more"
     if not is_usable(state, checkpoint):
@@ -75,22 +75,10 @@ def _no_exploit(state: ExperimentState, decision: f.Decided) -> str | None:
     return None
 
 
-def checkpoint_of(state: ExperimentState, trial_id: str, named: tuple[int, int]) -> CheckpointState | None:
-    """Return the checkpoint (attempt, number) of an unfinished trial; None if there is none."""
-    trial = state.trials.get(trial_id)
-    if trial is None:
-        return None
-    own = trial.origin is not None and trial.origin.origin.trial_id is None
-    for checkpoint in [*trial.checkpoints, *([trial.origin] if own and trial.origin else [])]:
-        if (checkpoint.origin.attempt, checkpoint.origin.number) == named:
-            return checkpoint
-    return None
-
-
 def begin_fork(state: ExperimentState, trial: TrialState, origin: f.Origin) -> None:
     """Let a new trial begin with a checkpoint of another trial, which may have ended."""
     assert origin.trial_id is not None
-    found = checkpoint_of(state, origin.trial_id, (origin.attempt, origin.number))
+    found = checkpoint_of(state, job_id_of(state.id, origin.trial_id, origin.attempt), origin.number)
     if found is None:
         keeper = state.keepers.get(origin.keeper_id)
         instance = keeper.instance if keeper is not None else None
@@ -131,7 +119,8 @@ def _decided(state: ExperimentState, fact: f.Decided, r: f.Recorded) -> None:
 
 def _exploit(state: ExperimentState, trial: TrialState, fact: f.Decided) -> None:
     assert fact.donor is not None and fact.checkpoint is not None and fact.parameters is not None
-    checkpoint = checkpoint_of(state, fact.donor, fact.checkpoint)
+    attempt, number = fact.checkpoint
+    checkpoint = checkpoint_of(state, job_id_of(state.id, fact.donor, attempt), number)
     assert checkpoint is not None
     if fact.donor != trial.id:
         origin = replace(checkpoint.origin, trial_id=fact.donor)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from nnimgr.objectives import main_value
 from nnimgr.rules import facts as f
-from nnimgr.rules.checkpoints import CHECKPOINT_STEPS
+from nnimgr.rules.checkpoints import CHECKPOINT_STEPS, checkpoint_of
 from nnimgr.rules.decisions import DECISION_STEPS
 from nnimgr.rules.fold_jobs import JOB_STEPS
 from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
@@ -53,14 +53,13 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
         case f.KeeperAcknowledged():
             keeper = state.keepers.get(fact.keeper_id)
             return keeper is not None and fact.acked_cmd > keeper.acked_cmd
-        case f.KeeperSilent():
+        case f.KeeperSilent() | f.KeeperHeard():
             keeper = state.keepers.get(fact.keeper_id)
-            return keeper is not None and keeper.silent is None
-        case f.KeeperHeard():
-            keeper = state.keepers.get(fact.keeper_id)
-            return keeper is not None and keeper.silent is not None
-        case f.KeeperBound() | f.KeeperGone():
+            return keeper is not None and (keeper.silent is None) == isinstance(fact, f.KeeperSilent)
+        case f.KeeperBound() | f.KeeperGone() | f.HostVanished():
             return fact.keeper_id in state.keepers
+        case f.CheckpointKeepBegun() | f.CheckpointKept() | f.CheckpointLost():
+            return checkpoint_of(state, fact.job_id, fact.number) is not None
         case f.MachineGone():
             machine = state.machines.get(fact.keeper_id)
             return machine is not None and machine.removing and not machine.gone

@@ -126,7 +126,7 @@ def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
     trial = trial_touched(state, job.trial_id, fact)
     job.ended, job.cause = fact, cause_of(fact, stopped=job.stop is not None)
     if fact.reason is f.EndReason.CHECKPOINT_LOST:
-        drop_origin(trial)
+        drop_origin(state, trial, "" if job.placed is None else job.placed.place.keeper_id)
     job.ended_at = max(fact.ended_at, job.started_at or fact.ended_at)  # a host's clock can be set back
     if job.placed is not None:
         keeper = state.keepers[job.placed.place.keeper_id]
@@ -216,6 +216,7 @@ def _acknowledged(state: ExperimentState, fact: f.KeeperAcknowledged, r: f.Recor
 @JOB_STEPS.of(f.KeeperSilent)
 def _silent(state: ExperimentState, fact: f.KeeperSilent, r: f.Recorded) -> None:
     state.keepers[fact.keeper_id].silent = fact.reason
+    give_up_host(state, fact.keeper_id)
     for job in state.open_jobs_at(fact.keeper_id):
         if state.trials[job.trial_id].status is not f.TrialStatus.UNKNOWN:
             trial = trial_touched(state, job.trial_id, fact)
@@ -307,7 +308,6 @@ def _machine_added(state: ExperimentState, fact: f.MachineAdded, r: f.Recorded) 
 @JOB_STEPS.of(f.MachineDrained)
 def _machine_drained(state: ExperimentState, fact: f.MachineDrained, r: f.Recorded) -> None:
     state.machines.setdefault(fact.keeper_id, MachineState()).draining = True
-    give_up_host(state, fact.keeper_id)
 
 
 @JOB_STEPS.of(f.MachineRemoved)
@@ -323,4 +323,5 @@ def _machine_gone(state: ExperimentState, fact: f.MachineGone, r: f.Recorded) ->
     state.machines[fact.keeper_id].gone = True
     if (keeper := state.keepers.get(fact.keeper_id)) is not None:
         keeper.silent = None  # no more messages are expected from this keeper
+    give_up_host(state, fact.keeper_id)
     _acknowledge_nothing(state, fact.keeper_id)

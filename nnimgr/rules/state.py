@@ -46,6 +46,7 @@ class KeeperState:
     boot_id: str | None = None
     acked_cmd: int = 0
     silent: str | None = None  # sentence that explains the silence; None: not silent
+    vanished: bool = False  # True: the host has ended, with all files on it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -152,6 +153,8 @@ class ExperimentState:
     machines: dict[str, MachineState] = field(default_factory=dict)  # by keeper id
     interrupted: list[Interrupted] = field(default_factory=list)
     added: dict[str, AddedTrial] = field(default_factory=dict)  # by idempotency key, the newest keys only
+    # copies of ended trials' checkpoints on the server: job -> numbers of the checkpoints
+    unneeded_copies: dict[str, list[int]] = field(default_factory=dict)
 
     # Derived from the fields above: sets of trial ids, except closing_jobs, which is a set of job ids.
     queued: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for a slot, in order

@@ -224,6 +224,7 @@ class Limits:
     on_failure: OnFailure = OnFailure.SKIP
     failure_value: float | Mapping[str, float] | None = None  # result for VALUE, or one per objective
     slot_held_for: timedelta = timedelta(minutes=10)  # then the slot of a silent trial is lent
+    keeps_copies: bool = True  # the newest checkpoint of each trial is copied from its host to the server
     checkpoints_kept: int = 2  # newest checkpoints of each trial whose files are kept, at least 1
     save_within: timedelta = timedelta(seconds=30)  # for a trial to save its state before it is paused
     stop_when: StopWhen = StopWhen()

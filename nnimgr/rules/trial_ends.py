@@ -303,11 +303,12 @@ def _interrupted(state: ExperimentState, trial: TrialState, target: f.StopKind, 
     """Return the pause or the end of a trial that was stopped.
 
     A trial that a stop of the experiment interrupts is paused if it can continue from a checkpoint after the
-    experiment's resume.
+    experiment's resume. It is not paused if its attempt may still run on a silent host.
     """
     leg = trial.next_leg
     point = recovery_point(state, trial) if leg is None else leg.checkpoint
     parked = target is f.StopKind.CUT and state.stop_requested and point is not None
+    parked = parked and trial.unknown_since is None
     if target is f.StopKind.PAUSE or parked:
         reason += f"; {where_it_continues(trial, point) if leg is None else continues_from(leg.checkpoint)}"
         by = trial.paused_by if target is f.StopKind.PAUSE else f.PausedBy.USER

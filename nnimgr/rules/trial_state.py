@@ -11,6 +11,7 @@ from nnimgr.rules.facts import (
     Cause,
     JobEnded,
     JobPlaced,
+    KeptCopy,
     Origin,
     PausedBy,
     Reuse,
@@ -64,13 +65,15 @@ class CheckpointState:
     """Checkpoint of a live trial, which a later attempt can continue from.
 
     ``origin``: the host that has the files, and the trial's progress up to the checkpoint. ``instance``: the
-    life of the directory that has the files. ``latest_value`` and ``latest_text``: the trial's latest
+    life of the directory that has the files; "": the files are lost. ``kept``: the server's copy, or None.
+    ``latest_value`` and ``latest_text``: the trial's latest
     intermediate result when the checkpoint was saved; ``final_value`` and
     ``final_text``: its final result, if it had reported one.
     """
 
     origin: Origin
     instance: str
+    kept: KeptCopy | None = None
     size: int = 0
     latest_value: float | None = None
     latest_text: str | None = None
@@ -179,6 +182,7 @@ class TrialState:
     declared_lost: bool = False  # True: a user declared the attempt lost while the host is silent
     checkpoints: list[CheckpointState] = field(default_factory=list)  # oldest first; see rules.checkpoints
     origin: CheckpointState | None = None  # the attempt that is due or open continues from it
+    keeping: Origin | None = None  # the checkpoint that is being copied to the server
     pruned: list[Origin] = field(default_factory=list)  # no longer needed, and not deleted yet
     stranded: bool = False  # True: the origin's host has become unusable before the attempt got its place
     parked: bool = False  # True: paused by a stop of the experiment, until its resume

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import select
 
@@ -16,7 +18,10 @@ __all__ = ["CheckpointQueries", "CheckpointRow"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRow:
-    """Checkpoint ``number`` of an attempt. ``state``: "saved", "deleted", or "unusable" for attempts."""
+    """Checkpoint ``number`` of an attempt. ``state``: "saved", "deleted", "lost", or "unusable" for attempts.
+
+    ``kept``: the server has a copy.
+    """
 
     attempt: int
     number: int
@@ -25,6 +30,7 @@ class CheckpointRow:
     files: int
     at: datetime
     state: str
+    kept: bool = False
 
 
 class CheckpointQueries(DatabaseReader):
@@ -41,4 +47,19 @@ class CheckpointQueries(DatabaseReader):
             .where(t.experiment_id == self._id, t.trial_id == trial_id)
             .order_by(t.attempt, t.number)
         )
-        return self._rows(query, lambda row: CheckpointRow(**{**row, "at": from_us(row["at"])}))
+        copies = self._copies(trial_id)
+
+        def read(row: Mapping[str, Any]) -> CheckpointRow:
+            kept = (row["attempt"], row["number"]) in copies
+            return CheckpointRow(**{**row, "at": from_us(row["at"]), "kept": kept})
+
+        return self._rows(query, read)
+
+    def _copies(self, trial_id: str) -> set[tuple[int, int]]:
+        """Return attempt and number of each checkpoint of the trial of which the server has a copy."""
+        table = schema.checkpoint_copies
+        if not self._has_table(table):
+            return set()  # a database of an earlier version
+        t = table.c
+        query = select(t.attempt, t.number).where(t.experiment_id == self._id, t.trial_id == trial_id)
+        return set(self._rows(query, lambda row: (row["attempt"], row["number"])))

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from nnimgr.store.errors import NewerDatabase
 from nnimgr.store.schema import (
     SCHEMA_VERSION,
+    checkpoint_copies,
     checkpoints,
     fact_by_trial,
     fact_further_sets,
@@ -52,8 +53,9 @@ def _add_checkpoints_and_causes(connection: Connection) -> None:
     _add_columns(connection, ("metrics", "ran_in", "INTEGER"), ("jobs", "cause", "VARCHAR(16)"))
 
 
-def _add_legs(connection: Connection) -> None:
-    legs.create(connection, checkfirst=True)
+def _add_legs_and_copies(connection: Connection) -> None:
+    for table in (legs, checkpoint_copies):
+        table.create(connection, checkfirst=True)
     _add_columns(connection, ("checkpoints", "reports", "INTEGER"))
 
 
@@ -72,7 +74,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _index_facts_by_trial,
     _create_annotations_and_views,
     _add_checkpoints_and_causes,
-    _add_legs,
+    _add_legs_and_copies,
 )
 
 

@@ -60,6 +60,9 @@ class Batch:
     notes: list[Row]  # (note, experiment_id, trial_id)
     checkpoints: list[Row]
     pruned: list[Row]  # (experiment_id, trial_id, attempt, up_to, JSON list of numbers to keep)
+    copied: list[Row]
+    uncopied: list[Row]  # as ``pruned``: copies that the server no longer has
+    lost: list[Row]  # (experiment_id, trial_id, attempt, number): checkpoints whose host lacks the files
     continued: list[Row]  # metrics that a new attempt takes over: see ``_continued_row``
     legs: list[Row]
     experiment: Row  # the columns that change, then the experiment's id
@@ -81,7 +84,8 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
     """
     metrics: list[Row] = []
     facts: list[Row] = []
-    checkpoints, pruned, continued = list[Row](), list[Row](), list[Row]()
+    checkpoints, continued = list[Row](), list[Row]()
+    pruned, copied, uncopied, lost = list[Row](), list[Row](), list[Row](), list[Row]()
     key, attempts, defined = state.id, _Attempts(), False
     legs: list[Row] = []
     for number, at, fact in turn:
@@ -98,8 +102,17 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
             case f.CheckpointReported():
                 checkpoints.append(_checkpoint_row(key, at, fact))
             case f.CheckpointsPruned():
-                trial_id, attempt = trial_of_job(fact.job_id)
-                pruned.append((key, trial_id, attempt, fact.up_to, json.dumps(fact.keep)))
+                row = (key, *trial_of_job(fact.job_id), fact.up_to, json.dumps(fact.keep))
+                uncopied.append(row)
+                if fact.keeper_id is not None:
+                    pruned.append(row)
+            case f.CheckpointKept():
+                copied.append((key, *trial_of_job(fact.job_id), fact.number, fact.digest, fact.size))
+            case f.CheckpointLost(keeper_id=None):
+                keep = json.dumps(list(range(fact.number)))
+                uncopied.append((key, *trial_of_job(fact.job_id), fact.number, keep))
+            case f.CheckpointLost():
+                lost.append((key, *trial_of_job(fact.job_id), fact.number))
             case f.AttemptDue(origin=f.Origin() as origin):
                 continued.append(_continued_row(key, fact, origin))
     return Batch(
@@ -116,6 +129,9 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
         notes=[(note, key, trial_id) for trial_id, note in touched.notes.items()],
         checkpoints=checkpoints,
         pruned=pruned,
+        copied=copied,
+        uncopied=uncopied,
+        lost=lost,
         continued=continued,
         legs=legs,
         experiment=experiment_row(state),

@@ -187,8 +187,20 @@ checkpoints = _table(
     Column("size", BigInteger, nullable=False),  # bytes
     Column("files", Integer, nullable=False),
     Column("at", BigInteger, nullable=False),
-    Column("state", String(16), nullable=False),  # saved, deleted, or unusable (no attempt can use it)
+    # saved, deleted, lost (the host no longer has the files), or unusable (no attempt can use it)
+    Column("state", String(16), nullable=False),
     Column("reports", Integer),  # intermediate results up to it; NULL: stored by an earlier version
+    PrimaryKeyConstraint("experiment_id", "trial_id", "attempt", "number"),
+)
+
+# The server's present copies of checkpoints, in the experiment's folder.
+checkpoint_copies = _table(
+    "checkpoint_copies",
+    Column("trial_id", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),  # the attempt that has saved the checkpoint
+    Column("number", Integer, nullable=False),
+    Column("digest", String(64), nullable=False),  # SHA-256 of the copy's manifest
+    Column("size", BigInteger, nullable=False),  # bytes
     PrimaryKeyConstraint("experiment_id", "trial_id", "attempt", "number"),
 )
 

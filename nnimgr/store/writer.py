@@ -80,6 +80,15 @@ _DELETED = (
     "UPDATE checkpoints SET state = 'deleted' WHERE experiment_id = ? AND trial_id = ? AND attempt = ? "
     "AND number <= ? AND number NOT IN (SELECT value FROM json_each(?))"
 )
+_LOST = (
+    "UPDATE checkpoints SET state = 'lost' "
+    "WHERE experiment_id = ? AND trial_id = ? AND attempt = ? AND number = ?"
+)
+_COPIED = _insert(schema.checkpoint_copies, "INSERT OR REPLACE")
+_UNCOPIED = (
+    "DELETE FROM checkpoint_copies WHERE experiment_id = ? AND trial_id = ? AND attempt = ? "
+    "AND number <= ? AND number NOT IN (SELECT value FROM json_each(?))"
+)
 CONTINUED = (
     "UPDATE metrics SET ran_in = coalesce(ran_in, attempt), attempt = ? "
     "WHERE experiment_id = ? AND trial_id = ? AND attempt = (SELECT max(attempt) FROM metrics "
@@ -211,7 +220,10 @@ class ExperimentWriter:
                 (CONTINUED, rows.continued),
                 (_LEG, rows.legs),
                 (_CHECKPOINT, rows.checkpoints),
+                (_COPIED, rows.copied),
                 (_DELETED, rows.pruned),
+                (_LOST, rows.lost),
+                (_UNCOPIED, rows.uncopied),
                 (_TRIAL, rows.trials),
                 (_JOB, rows.jobs),
                 (_KEEPER, rows.keepers),

@@ -259,6 +259,11 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     ),
     (f.JobNoted(job_id=JOB, note="its log is capped"), "warning", "Trial #3 (abcde): its log is capped."),
     (
+        f.CheckpointLost(job_id=JOB, number=2, reason="its hash is wrong"),
+        "warning",
+        "Trial #3 (abcde): the server's copy of checkpoint 2 is lost: its hash is wrong.",
+    ),
+    (
         f.KeeperBound(keeper_id="local", instance="i", boot_id="b"),
         "info",
         "The keeper on the server's machine has called the server for the first time since it started.",

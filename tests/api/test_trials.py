@@ -175,7 +175,16 @@ async def test_checkpoints(finished: Lab) -> None:
     await finished.runner.commit()
     shown = (await finished.client.get(f"{EXPERIMENT}/trials/{running}")).json()["checkpoints"]
     assert [{**each, "at": None} for each in shown] == [
-        {"attempt": 1, "number": 1, "step": 7, "size": 20, "files": 1, "at": None, "state": "saved"}
+        {
+            "attempt": 1,
+            "number": 1,
+            "step": 7,
+            "size": 20,
+            "files": 1,
+            "at": None,
+            "state": "saved",
+            "kept": False,
+        }
     ]
 
 

@@ -166,7 +166,9 @@ class Field(Scene):
 
 
 @contextlib.contextmanager
-def field(directory: Path, bed: Bed, machines: list[Machine], *options: str) -> Iterator[Field]:
+def field(
+    directory: Path, bed: Bed, machines: list[Machine], *options: str, kind: type[Field] = Field
+) -> Iterator[Field]:
     """A server that logs in as the bed's client, for an experiment on these machines."""
     with nothing_left(directory), contextlib.ExitStack() as servers:
 
@@ -174,7 +176,7 @@ def field(directory: Path, bed: Bed, machines: list[Machine], *options: str) -> 
             environ = {"HOME": str(bed.client), "SSH_AUTH_SOCK": ""}
             return servers.enter_context(serving(directory, *options, port=port, environ=environ))
 
-        found = Field(serve, directory, machines)
+        found = kind(serve, directory, machines)
         try:
             yield found
         finally:

@@ -66,6 +66,12 @@ class Saving:
             )
         )
 
+    def keep(self, number: int, attempt: int | None = None) -> list[f.Fact]:
+        """Let the server copy a checkpoint of an attempt, by default of the present one."""
+        job_id = self.life.job(0, attempt or self.attempt)
+        begun = f.CheckpointKeepBegun(job_id=job_id, number=number)
+        return self.life.take(begun, f.CheckpointKept(job_id=job_id, number=number, digest="d", size=10))
+
     def pause(self) -> list[f.Fact]:
         return self.life.take(*requests.pause_trial(self.id)(self.life.state))
 

@@ -221,7 +221,8 @@ def test_a_waiting_attempt_does_not_wait_for_a_host_that_is_gone() -> None:
     saving.life.wait_reason = "its machine is busy"
     saving.lose()
     assert saving.trial.job_id is not None and saving.trial.origin is not None
-    facts = saving.life.take(f.MachineDrained(keeper_id="local"))
+    assert saving.life.take(f.MachineRemoved(keeper_id="local"))[1:] == []  # its files are copied first
+    facts = saving.life.take(f.MachineGone(keeper_id="local"))
     assert due(facts).origin is None
     assert "its checkpoint cannot be used any more" in due(facts).reason
 
@@ -319,7 +320,8 @@ def test_a_stopped_trial_whose_checkpoint_became_unusable_gets_no_further_attemp
     saving.save(1)
     life.wait_reason = "its machine is busy"
     saving.lose()
-    facts = life.take(f.StopRequested(trial_id=life.trial(0)), f.MachineDrained(keeper_id="local"))
+    gone = f.MachineRemoved(keeper_id="local"), f.MachineGone(keeper_id="local")
+    facts = life.take(f.StopRequested(trial_id=life.trial(0)), *gone)
     assert not [fact for fact in facts if isinstance(fact, f.AttemptDue)]
     assert life.ended()[life.trial(0)][0] is S.USER_CANCELED
 

@@ -67,6 +67,8 @@ class Chaos:
             self._kernel.fault("server power loss", server.name)
             server.die("its machine lost power")
             self._world.store.lose_power()
+            self._world.copies.lose_power()
+            self._world.witness.checkpoints.copies_whole()
         else:
             server.die("by chance")
             # parameter sets that were given cannot be reconstructed

@@ -74,6 +74,7 @@ class Evidence:
         self.older = False  # the database was replaced by an older copy
         self.stopped = False  # a user has stopped the experiment
         self.silent: set[str] = set()  # ids of silent keepers
+        self.removed: set[str] = set()  # ids of keepers whose machine was once removed
         self.instances: dict[str, str] = {}  # keeper id -> its directory
 
     def forget_records(self) -> None:
@@ -108,7 +109,8 @@ class Evidence:
     def leftovers(self) -> list[str]:
         """Return the attempts that still run although they must not.
 
-        Attempts that an older database does not know are exempt.
+        Attempts that an older database does not know are exempt, and attempts that were given up at a user's
+        request on a machine that was then removed: nobody waits for such a machine.
         """
         return [
             f"{shim.job} still runs on {host.name}"
@@ -116,4 +118,5 @@ class Evidence:
             for shim in host.shims
             if shim.stirs
             and not (self.attempts[shim.job].unrecorded and self.attempts[shim.job].place is None)
+            and not (self.attempts[shim.job].forsaken and host.name in self.removed)
         ]

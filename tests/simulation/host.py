@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.simulation.disk import Files
+from tests.simulation.disk import Files, Saved
 from tests.simulation.journal import Journal
 from tests.simulation.keeper import SimKeeper
 from tests.simulation.kernel import Clock, Kernel
@@ -34,6 +34,7 @@ class Host:
         self.written: Mapping[str, Any] | None = None  # the server's copy of it, beside the database
         self.instance: str | None = None
         self.shims: list[Shim] = []
+        self.fetched: dict[str, Saved] = {}  # checkpoints from the server, by the digests of their copies
         self.leases: dict[int, float] = {}  # lease number -> its end; the leases of one file
         self._lease_number = 0
         self._boots, self._instances, self._forks = 1, 0, 0
@@ -148,6 +149,7 @@ class Host:
         self.shims.clear()
         self._boots += 1
         self.leases.clear()  # leases name the previous boot
+        self.fetched.clear()
         self.journal.lose_power(self.kernel)
         for files in self._files.values():
             files.lose_power(self.kernel)
@@ -196,4 +198,5 @@ class Host:
         self.instance, self.manager = None, None
         self.journal = Journal()
         self._files = {}
+        self.fetched = {}
         self._lease_number, self.leases = 0, {}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation import saves
+from tests.simulation import copies, saves
 from tests.simulation.kernel import Violation
 from trial_keeper.attempt import claim
 from trial_keeper.core import core as product
@@ -37,6 +37,7 @@ class SimKeeper:
         self.stalled_until = 0.0  # until then the process is stopped, or gets no CPU time
         host.keeper = self
         self.told: dict[str, bytes] = {}  # claims in the wake-up pipe
+        self.served: set[int] = set()  # orders to upload that were obeyed
         self._watched: set[str] = set()
         self._grown: set[str] = set()
         self._written = 0  # number of the last record
@@ -61,6 +62,7 @@ class SimKeeper:
             fx.Update: self._update, fx.Send: self._send, fx.Extend: self._extend, fx.Survey: self._survey,
             fx.Say: self._say, fx.Leave: self._leave,
             fx.AskSave: partial(saves.ask_save, self), fx.Prune: partial(saves.prune, self),
+            fx.Serve: partial(copies.serve, self),
         }  # fmt: skip
 
     def begin(self) -> None:
@@ -209,7 +211,7 @@ class SimKeeper:
 
     def _spawn(self, effect: fx.Spawn) -> list[fx.Effect]:
         if (sentence := saves.missing_origin(self, effect.start)) is not None:
-            return self.core.origin_missing(self.now, effect.job, sentence)
+            return copies.fetch(self, effect, sentence)
         self.kernel.say(self.host.name, "spawns a shim for %s", effect.job)
         self.host.spawn(self, effect)
         if effect.lease is not None and self.kernel.likely(VANISHING):

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_of_job
-from tests.simulation.checkpoint_check import CheckpointCheck
+from tests.simulation.checkpoint_check import CheckedFact, CheckpointCheck
 from tests.simulation.evidence import Attempt, Evidence, Trial
 from tests.simulation.kernel import Kernel
 from training_services.frames import read_frame
@@ -32,6 +32,8 @@ class LogCheck:
                 fact, f.MetricReported | f.FrameSkipped | f.ParametersWanted | f.CheckpointReported
             ):
                 self._frame(fact)
+            elif isinstance(fact, CheckedFact):
+                self._checkpoints.fact(fact)
             else:
                 self._fact(fact)
 
@@ -82,14 +84,6 @@ class LogCheck:
                     fail(f"attempt {fact.job_id} is recorded as started and was not")
             case f.KeeperSilent() | f.KeeperHeard() | f.KeeperBound():
                 self._heard(fact)
-            case (
-                f.ExperimentCreated()
-                | f.ConfigChanged()
-                | f.CheckpointsPruned()
-                | f.Decided()
-                | f.DecisionRefused()
-            ):
-                self._checkpoints.fact(fact)
             case f.JobEnded():
                 self._ended(fact)
             case f.JobLost():
@@ -237,5 +231,5 @@ class LogCheck:
         """Check this log from its beginning, as if the database had never contained other facts."""
         self.number, self._at = 0, None
         self._evidence.forget_records()
-        self._checkpoints.forget_legs()
+        self._checkpoints.forget()
         self.committed(log)

@@ -60,6 +60,25 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._kernel.at((when - self.time()) / self._clock.rate, self._fire, handle)
         return handle
 
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Run the function soon, as a thread would."""
+        done = self.create_future()
+
+        def run() -> None:
+            try:
+                result = func(*args)
+            except Exception as error:
+                if not done.cancelled():
+                    done.set_exception(error)
+            else:
+                if not done.cancelled():
+                    done.set_result(result)
+
+        self.call_later(0.001, run)
+        return done
+
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
 

@@ -15,12 +15,15 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState
 from nnimgr.store import writer
+from tests.simulation.copies import Incoming, SimStore
 from tests.simulation.disk import Files
 from tests.simulation.planted import PLANTED, planted
 from tests.simulation.saves import Saver
 from training_services.frames import read_frames
 from training_services.keepers import job as keepers_job
+from training_services.keepers.keeping import Keeping
 from training_services.keepers.link import KeeperLink
+from training_services.keepers.reads import ReadStream
 from trial_keeper.core import recovery
 from trial_keeper.core.attempt import Attempt
 
@@ -252,4 +255,68 @@ def leg_of_a_lost_checkpoint() -> Iterator[None]:
 def abandoned_results_taken_over() -> Iterator[None]:
     """Readers find results of an earlier attempt, which has not led to the origin, in an attempt's curve."""
     with patch.object(writer, "CONTINUED", writer.CONTINUED.replace("attempt >= ?", "0 <= ?")):
+        yield
+
+
+# ---- copies on the server ---------------------------------------------------------------------------------
+
+
+@planted
+def kept_before_flush() -> Iterator[None]:
+    """A copy is reported before its files are durable."""
+    with patch.object(SimStore, "ORDER", ("name_manifest", "name", "flush_parent")):
+        yield
+
+
+@planted
+def half_transfer_taken() -> Iterator[None]:
+    """An upload that was cut off counts as complete."""
+
+    def lose(self: ReadStream, sentence: str) -> None:
+        self.finish(None)
+
+    with patch.object(ReadStream, "lose", lose), patch.object(Incoming, "check", lambda *_: None):
+        yield
+
+
+@planted
+def copies_deleted_before_the_fact() -> Iterator[None]:
+    """The copies of an ended trial are deleted before this is recorded."""
+    want = Keeping.want
+
+    def eager(self: Keeping, trial_id: str, origin: f.Origin | None) -> None:
+        want(self, trial_id, origin)
+        if origin is not None:
+            for attempt in range(1, origin.attempt + 1):
+                self.remove(f"exp-{trial_id}-{attempt}", origin.number, keep=())
+
+    with patch.object(Keeping, "want", eager):
+        yield
+
+
+@planted
+def machine_leaves_first() -> Iterator[None]:
+    """A machine that is removed does not wait until its checkpoints are copied."""
+    with patch.object(Keeping, "awaits", lambda self, keeper_id: False):
+        yield
+
+
+@planted
+def copy_in_use_deleted() -> Iterator[None]:
+    """The newest copy of a trial is deleted when a newer checkpoint was saved, before that one is copied."""
+
+    def retain(state: ExperimentState, trial: TrialState) -> None:
+        others = [each.origin for each in trial.checkpoints if each != trial.origin]
+        excess = others[: -state.limits.checkpoints_kept]
+        trial.pruned += excess
+        trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
+
+    with patch.object(checkpoints, "_retain", retain):
+        yield
+
+
+@planted
+def copies_of_other_hosts_forgotten() -> Iterator[None]:
+    """A trial continues only on the host that has the files of its checkpoint."""
+    with patch.object(checkpoints, "is_usable", checkpoints._is_on_host):
         yield

@@ -124,7 +124,10 @@ class Saver:
 
 
 def _find(shim: Shim, origin: wire.Origin) -> Saved | None:
-    return shim.host.files(origin["directory"]).checkpoints.get(origin["number"])
+    found = shim.host.files(origin["directory"]).checkpoints.get(origin["number"])
+    if found is None and "kept" in origin:
+        return shim.host.fetched.get(origin["kept"]["digest"])
+    return found
 
 
 # ---- what the keeper does ---------------------------------------------------------------------------------
@@ -135,7 +138,10 @@ def missing_origin(keeper: SimKeeper, start: wire.Start) -> str | None:
     if "origin" not in start:
         return None
     directory, number = start["origin"]["directory"], start["origin"]["number"]
+    kept = start["origin"].get("kept")
     if number in keeper.host.files(directory).checkpoints:
+        return None
+    if kept is not None and kept["digest"] in keeper.host.fetched:
         return None
     return f"checkpoint {number} in {directory} is missing"
 

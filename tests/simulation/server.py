@@ -17,6 +17,7 @@ from nnimgr.dispatcher import messages as m
 from nnimgr.rules.state import ExperimentState
 from nnimgr.rules.validate import validate
 from nnimgr.store.errors import StoreError, StoreLocked
+from tests.simulation.copies import SimStore
 from tests.simulation.dispatcher import SimChild
 from tests.simulation.kernel import Clock
 from tests.simulation.loop import SimLoop
@@ -145,7 +146,8 @@ class Server:
             lease=None if world.lease_s is None else timedelta(seconds=world.lease_s),
         )
         tools = ServiceTools(hub=self._hub, ledger=self._ledger)
-        return SimService(context, tools, world.hosts)
+        store = SimStore(world.copies, self.die)
+        return SimService(context, tools, world.hosts, store)
 
     # ---- algorithms ---------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from tests.simulation.host import Host
 from training_services.addresses import Reach
 from training_services.base import ExperimentContext, TrialJobSpec
+from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers.host import JobFiles, KeeperHost, start_order
 from training_services.keepers.jobs import StartOrder
 from training_services.machines.service import MachineService
@@ -81,5 +82,15 @@ class SimKeeperHost(KeeperHost):
 class SimService(MachineService):
     """Platform with simulated machines."""
 
-    def __init__(self, context: ExperimentContext, tools: ServiceTools, hosts: Sequence[Host]) -> None:
+    def __init__(
+        self,
+        context: ExperimentContext,
+        tools: ServiceTools,
+        hosts: Sequence[Host],
+        store: CheckpointStore,
+    ) -> None:
+        self._store = store
         super().__init__(context, tools, [SimKeeperHost(host, context, tools) for host in hosts])
+
+    def _make_store(self) -> CheckpointStore:
+        return self._store

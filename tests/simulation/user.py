@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.core.running.requests import RequestRefused, UnknownTrial
 from nnimgr.core.running.runner import LIVE, ExperimentRunner
 from nnimgr.rules import facts as f
+from nnimgr.rules.state import ExperimentState
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -71,6 +72,9 @@ class User:
         if self._world.far and self._world.lease_s is None and chance.random() < 0.5:
             self._lose_some_trial(runner)
             return
+        if self._world.copying and chance.random() < 0.3:
+            self._remove_machine(runner)
+            return
         acts = ["stop", "stop", "pause", "pause", "add", "config", "space", "limit", "end"]
         act = chance.choice([*acts, *["pause", "end"] * 3] if self._world.saving else acts)
         match act:
@@ -98,6 +102,26 @@ class User:
                 self._ask(f"stops the experiment, detach={detach}", lambda: runner.stop(detach=detach))
                 if chance.random() < 0.8:
                     self._kernel.at(chance.uniform(0.1, 8.0), self._change_mind)
+
+    def _remove_machine(self, runner: ExperimentRunner) -> None:
+        """Remove a machine, and add it again later."""
+        chance = self._kernel.random
+        name = chance.choice(self._world.hosts).name
+        self._request(runner, f"removes {name}", f.MachineRemoved(keeper_id=name))
+        self._kernel.at(chance.uniform(5.0, 40.0), self._add_machine, name)
+
+    def _add_machine(self, name: str) -> None:
+        runner = self._runner
+        if runner is None or not runner.state.id:
+            self._kernel.at(PAUSE_S, self._add_machine, name)
+            return
+
+        def added(state: ExperimentState) -> Sequence[f.Fact]:
+            machine = state.machines.get(name)
+            left = machine is not None and (machine.removing or machine.gone)
+            return (f.MachineAdded(keeper_id=name),) if left else ()
+
+        self._ask(f"adds {name}", lambda: runner.request(added))
 
     def _change_mind(self) -> None:
         self.wants_it = True
@@ -160,6 +184,9 @@ class User:
         if not self._kernel.faults or self._kernel.likely(0.1):
             self._resume_trials(runner)
         if not self._kernel.faults:
+            for name, machine in state.machines.items():
+                if machine.gone:
+                    self._add_machine(name)
             for trial_id in self._world.witness.endless():
                 if trial_id in state.trials and state.trials[trial_id].target is None:
                     self._stop_trial(trial_id)

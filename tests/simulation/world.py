@@ -11,6 +11,7 @@ from datetime import timedelta
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
 from tests.simulation.chaos import Chaos
+from tests.simulation.copies import StoreDisk
 from tests.simulation.database import stored
 from tests.simulation.dispatcher import Health
 from tests.simulation.host import Host
@@ -43,11 +44,13 @@ class World:
             self.silent_after_s = 5.0
             self.lease_s = chance.choice([5.0, 10.0, 20.0])
         self.saving = seed // 4 % 2 == 1  # trials save their state
-        self.scheduled = self.saving and seed // 8 % 2 == 1
+        self.scheduled = self.saving and seed // 16 % 2 == 1
+        self.copying = self.saving and seed // 8 % 2 == 1  # and the server copies what they have saved
         self.gpus = 1 if seed % 4 == 0 else None  # GPUs that each trial requests
         self.clock = Clock(self.kernel)  # clock of the server's machine
         self.witness = Witness(self.kernel)
         self.store = Store(self.kernel, self.witness, lambda trial_id: self.user.job_placed(trial_id))
+        self.copies = self.witness.checkpoints.disk = StoreDisk(self.kernel, self.witness)
         self._network = network = Network(self.kernel)
         self.hosts = [Host(self.kernel, name, network, self.witness) for name in self._names()]
         self.witness.evidence.hosts = {host.name: host for host in self.hosts}
@@ -57,7 +60,9 @@ class World:
         )  # its own random source, so that other lives do not change
         self.witness.evidence.leased = self.lease_s is not None
         self.witness.evidence.saving = self.saving
-        self.created = _experiment(self.kernel, phased=phased, far=self.far, saving=self.saving)
+        self.created = _experiment(
+            self.kernel, phased=phased, far=self.far, saving=self.saving, copying=self.copying
+        )
         self._servers: list[Server] = []
         self.user = User(self)
         network.greeted = self.user.keeper_greets
@@ -155,7 +160,9 @@ class World:
             self.kernel.fail("the state from the log differs from the server's")
 
 
-def _experiment(kernel: Kernel, *, phased: bool, far: bool, saving: bool) -> f.ExperimentCreated:
+def _experiment(
+    kernel: Kernel, *, phased: bool, far: bool, saving: bool, copying: bool
+) -> f.ExperimentCreated:
     chance = kernel.random
     concurrency, number = chance.randint(1, 5), chance.randint(6, 12)
     fail_fast = 1 if number % 3 == 0 else 0
@@ -186,6 +193,7 @@ def _experiment(kernel: Kernel, *, phased: bool, far: bool, saving: bool) -> f.E
             fail_fast=fail_fast,
             max_failed_attempts=retries,
             checkpoints_kept=kept,
+            keeps_copies=copying,
             save_within=timedelta(seconds=within),
             slot_held_for=timedelta(seconds=chance.choice([10, 40, 600]) if far else 600),
         ),

@@ -17,10 +17,12 @@ from training_services.addresses import Reach
 from training_services.base import (
     ExperimentContext,
     FileListing,
+    KeptCopy,
     Origin,
     ServiceUnavailable,
     TrialJobSpec,
 )
+from training_services.checkpoint_store import CheckpointStore
 from training_services.code import CodeArchive
 from training_services.keepers.gone import HostGone
 from training_services.keepers.jobs import StartOrder
@@ -83,14 +85,17 @@ class KeeperHost(abc.ABC):
     ``wants``: needs of the jobs; None: the needs that the experiment gives. The platform calls ``changed``
     when ``obstacle`` has changed. ``passing``: the machine was created for certain jobs and is removed after
     them. No second keeper is ever started there, so the token in ``manager.json`` needs no number of the
-    file's version, and the keeper does not count as silent before its first call. ``call_margin``: a healthy
-    keeper calls again within this time after an answer.
+    file's version, and the keeper does not count as silent before its first call. ``beside_server``: the
+    server runs on the machine. ``keeps_files``: the trials' files stay there when the experiment stops.
+    ``call_margin``: a healthy keeper calls again within this time after an answer.
     """
 
     keeper_id: str
     host: Host
     wants: Wants | None = None
     passing = False
+    beside_server = False
+    keeps_files = True
     call_margin = timedelta(seconds=15)
     changed: Callable[[], None] = staticmethod(lambda: None)
 
@@ -218,13 +223,15 @@ def start_order(
     code: CodeArchive | None = None,
     directory: str | None = None,
     storage: str | None = None,
+    beside_server: bool = False,
 ) -> StartOrder:
     """Return the command that starts a job, with the environment variables that NNI's trials expect.
 
     ``gpus`` None: the platform itself decides which GPUs the trial sees. ``code``: archive from which the
     trial gets a copy of the code; None: the trial runs in the code directory itself. ``directory``: path of
     the code directory on the host; None: the same path as on the server. ``storage``: mount point of the
-    shared storage, where the trial writes its output.
+    shared storage, where the trial writes its output. ``beside_server``: the host is the server's machine, so
+    the trial can use the server's copy of its checkpoint.
     """
     directory = directory or str(context.trial_code_directory)
     environment: dict[str, str | None] = {
@@ -261,7 +268,7 @@ def start_order(
         "parameter": job.parameter_text,
         "log_cap": LOG_CAP,
         **({} if code is None else {"code": code.order}),
-        **({} if job.origin is None else {"origin": _origin(job.trial_id, job.origin)}),
+        **({} if job.origin is None else {"origin": _origin(job, job.origin, context, beside_server)}),
     }
 
 
@@ -269,14 +276,26 @@ def _text_of(step: int | None) -> str | None:
     return None if step is None else str(step)
 
 
-def _origin(trial_id: str, origin: Origin) -> Mapping[str, Any]:
+def _origin(
+    job: TrialJobSpec, origin: Origin, context: ExperimentContext, beside_server: bool
+) -> Mapping[str, Any]:
     """Return the field ``origin`` of a start command: the checkpoint from which the attempt continues."""
     return {
-        "directory": "/".join(attempt_folder(origin.trial_id or trial_id, origin.attempt)),
+        "directory": "/".join(attempt_folder(origin.trial_id or job.trial_id, origin.attempt)),
         "number": origin.number,
         "step": origin.step,
         "reports": origin.reports,
+        **({} if job.kept is None else {"kept": _kept(job, job.kept, context, beside_server)}),
     }
+
+
+def _kept(
+    job: TrialJobSpec, kept: KeptCopy, context: ExperimentContext, beside_server: bool
+) -> Mapping[str, Any]:
+    assert job.origin_id is not None
+    job_id, number = job.origin_id
+    path = str(CheckpointStore(context.directory).path(job_id, number)) if beside_server else None
+    return {"job": job_id, "number": number, "digest": kept.digest, "path": path}
 
 
 def read_manager_file(directory: Path) -> Mapping[str, Any] | None:

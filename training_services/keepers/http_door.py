@@ -2,18 +2,20 @@
 ``/keepers/v1/{experiment_id}/{keeper_id}/``.
 
 ``POST sync`` delivers metrics and ends of trials. It is called so often that a web framework would cost too
-much time. ``GET code/{sha256}`` returns the packed code of the trials. ``POST reads/{read_no}`` delivers the
-content of a requested file.
+much time. ``GET code/{sha256}`` returns the packed code of the trials, and ``GET
+checkpoints/{job}/{number}/manifest`` and ``.../content`` return a copy of a checkpoint. ``POST
+reads/{read_no}`` delivers the content of a requested file.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 from training_services.keepers.hub import Answer, Call, KeeperDesk, KeeperHub, encode_answer
 from training_services.keepers.reads import receive_read
@@ -31,8 +33,11 @@ _METHODS = {
     ("sync", 3): "POST",
     ("code", 4): "GET",
     ("reads", 4): "POST",
+    ("checkpoints", 6): "GET",
 }  # key: the third path segment, and the number of segments
 _HASH = re.compile("[0-9a-f]{64}")
+_JOB = re.compile("[A-Za-z0-9_-]+-[a-z0-9]+-[0-9]{1,9}")
+_NUMBER = re.compile("[0-9]{1,9}")
 _FROM = re.compile(rb"bytes=([0-9]{1,18})-")
 _PIECE = 1 << 18
 
@@ -88,6 +93,8 @@ class KeeperDoor:
             return desk
         if kind == "code":
             return await _send_code(desk, names[3], scope, receive, send)
+        if kind == "checkpoints":
+            return await _send_checkpoint(desk, names[3:], scope, receive, send)
         if kind == "reads":
             return await _take_read(desk, names[3], receive)
         if length > MAX_BODY:
@@ -136,13 +143,20 @@ async def _read(receive: Receive) -> bytes | None:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+class _Content(Protocol):
+    """Content to send, in small pieces."""
+
+    def seek(self, offset: int, /) -> object: ...
+
+    def read(self, size: int, /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
 async def _send_code(
     desk: KeeperDesk, sha256: str, scope: Scope, receive: Receive, send: Send
 ) -> Answer | None:
-    """Send the archive with the trial code to a keeper, in small pieces.
-
-    If the request asks for a range, send only the rest of the archive from there on.
-    """
+    """Send the archive with the trial code to a keeper."""
     await _read(receive)
     try:
         if not _HASH.fullmatch(sha256):
@@ -153,32 +167,58 @@ async def _send_code(
         if not isinstance(error, FileNotFoundError):
             sentence = f"The server cannot read this trial code: {error.strerror}."
         return _no(HTTPStatus.NOT_FOUND, sentence)
+    await _send_from(file, os.fstat(file.fileno()).st_size, scope, receive, send)
+    return None
+
+
+async def _send_checkpoint(
+    desk: KeeperDesk, names: Sequence[str], scope: Scope, receive: Receive, send: Send
+) -> Answer | None:
+    """Send the manifest or the content of the server's copy of a checkpoint to a keeper."""
+    await _read(receive)
+    job_id, number, what = names
+    if not (_JOB.fullmatch(job_id) and _NUMBER.fullmatch(number) and what in ("manifest", "content")):
+        return _no(HTTPStatus.NOT_FOUND, "No such address.")
+    try:
+        if what == "manifest":
+            manifest = await asyncio.to_thread(desk.copies.manifest, job_id, int(number))
+            await _send_from(io.BytesIO(manifest), len(manifest), scope, receive, send)
+            return None
+        content = await asyncio.to_thread(desk.copies.content, job_id, int(number))
+    except (OSError, ValueError) as error:
+        if not isinstance(error, FileNotFoundError | ValueError):  # the disk may be readable again later
+            return _no(HTTPStatus.SERVICE_UNAVAILABLE, f"The server cannot read its copy now: {error}.")
+        return _no(HTTPStatus.NOT_FOUND, f"The server's copy is missing or damaged: {error}.")
+    await _send_from(content, content.size, scope, receive, send)
+    return None
+
+
+async def _send_from(content: _Content, size: int, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send content in small pieces. If the request asks for a range, send only the rest from there on."""
     gone = asyncio.ensure_future(receive())
     try:
-        size = os.fstat(file.fileno()).st_size
         asked = next((_FROM.fullmatch(value) for name, value in scope["headers"] if name == b"range"), None)
         first = min(int(asked[1]), size) if asked else 0
-        file.seek(first)
+        await asyncio.to_thread(content.seek, first)
         status = HTTPStatus.PARTIAL_CONTENT if first else HTTPStatus.OK
         headers = [
-            (b"content-type", b"application/gzip"),
+            (b"content-type", b"application/octet-stream"),
             (b"content-length", b"%d" % (size - first)),
             *([(b"content-range", b"bytes %d-%d/%d" % (first, size - 1, size))] if first else []),
         ]
         await send({"type": "http.response.start", "status": int(status), "headers": headers})
         left = size - first
         while left > 0 and not gone.done():
-            piece = await asyncio.to_thread(file.read, min(_PIECE, left))
+            piece = await asyncio.to_thread(content.read, min(_PIECE, left))
             if not piece:
-                raise OSError(f"{file.name} has become shorter while it was sent")
+                raise OSError(f"{scope['path']} has become shorter while it was sent")
             left -= len(piece)
             await send({"type": "http.response.body", "body": piece, "more_body": left > 0})
         if size == first:
             await send({"type": "http.response.body", "body": b""})
-        return None
     finally:
         gone.cancel()
-        file.close()
+        content.close()
 
 
 async def _take_read(desk: KeeperDesk, number: str, receive: Receive) -> Answer:

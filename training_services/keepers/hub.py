@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from training_services.base import FileListing, ServiceUnavailable
+from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers.caller import Key, Refused
 from training_services.keepers.jobs import Backlog
 from training_services.keepers.link import KeeperLink, Received
@@ -113,7 +114,8 @@ class KeeperDesk:
 
     ``deliver`` receives the desk and the result of each request. A waiting call is held for at most
     ``wait_s`` seconds, so that a keeper with nothing to report still calls often enough. ``archive`` returns
-    the path of the archive of trial code with a given hash; the file may not exist.
+    the path of the archive of trial code with a given hash; the file may not exist. ``copies``: the server's
+    copies of checkpoints.
     """
 
     link: KeeperLink
@@ -121,6 +123,7 @@ class KeeperDesk:
     token_sha256: str | None
     deliver: Callable[[KeeperDesk, Received], None]
     archive: Callable[[str], Path]
+    copies: CheckpointStore
     wait_s: float = WAIT_S
     answered_at: float = 0.0  # time of the last answer, which restarts a lease; by the loop's clock
     open: bool = False  # True after all earlier jobs were submitted again: only then can reports be evaluated
@@ -226,7 +229,19 @@ class KeeperDesk:
                 text += chunk
                 if len(text) > MAX_LISTING:
                     raise ServiceUnavailable("the list of the files is too long")
-        return read_listing(text, complete=stream.complete)
+        return read_listing(text, complete=stream.end["complete"])
+
+    async def checkpoint(
+        self, parts: Sequence[str], stream: ReadStream, *, offset: int
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield a checkpoint's list of files, and its content from ``offset`` on (see ``trial_keeper.wire``).
+
+        ``parts``: path to the checkpoint's folder. The hashes are in ``stream.end`` afterwards. Raises
+        FileNotFoundError, ServiceUnavailable, and ValueError if the checkpoint cannot be transferred.
+        """
+        async with aclosing(self._read(wire.CHECKPOINT, parts, "", stream=stream, offset=offset)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     async def _read(
         self,
@@ -234,6 +249,7 @@ class KeeperDesk:
         parts: Sequence[str],
         path: str,
         *,
+        offset: int = 0,
         follow: bool = False,
         tail: int | None = None,
         stream: ReadStream | None = None,
@@ -248,7 +264,7 @@ class KeeperDesk:
         found = ReadStream(self.link.keeper_id) if stream is None else stream
         number = secrets.randbits(48)
         self._reads[number] = found
-        self.link.order_read(number, kind, "/".join(parts), path, follow=follow, tail=tail)
+        self.link.order_read(number, kind, "/".join(parts), path, offset=offset, follow=follow, tail=tail)
         self.flush()
         try:
             async for chunk in found.chunks():

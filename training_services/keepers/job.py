@@ -7,15 +7,18 @@ from enum import Enum, auto
 
 from training_services.base import (
     Cause,
+    CheckpointLost,
     EndReason,
     JobEnded,
     JobEvent,
     JobLost,
     JobNoted,
     JobStarted,
+    KeptCopy,
     Origin,
     Place,
     TrialJobSpec,
+    origin_id,
 )
 from training_services.frames import read_frames
 from training_services.keepers.request import Attempt, Final
@@ -49,6 +52,9 @@ class Job:
     # the frames of the job's own metrics file from 0; the server counts the same frames from ``base``.
     base: int = 0
     reports: int = 0  # number of intermediate results before the job
+    # Copies of the checkpoint from which the job continues: (keeper of the host, or None for the server's)
+    sources: tuple[str | None, ...] = ()
+    origin_id: tuple[str, int] = ("", 0)  # job and number of this checkpoint
     received: int = 0  # number of metric frames passed to the core, and of the frames before the job
     committed: int = 0  # number of metric frames that the core has committed, likewise
     started: bool = False  # True: the start was reported to the core
@@ -67,28 +73,35 @@ class Job:
         if spec.place is None:
             raise ValueError(f"job {spec.id} has no place")
         place, start_cmd = spec.place.place, spec.place.cmd_seq
-        job = cls.placed(spec.id, spec.trial_id, place, start_cmd=start_cmd, origin=spec.origin)
+        job = cls.placed(
+            spec.id, spec.trial_id, place, start_cmd=start_cmd, origin=spec.origin, kept=spec.kept
+        )
         job.received = job.committed = max(job.base, spec.recorded)
         job.started, job.stopped = spec.started, spec.stop is not None
         return job
 
     @classmethod
     def placed(
-        cls, job_id: str, trial_id: str, place: Place, *, start_cmd: int, origin: Origin | None
+        cls,
+        job_id: str,
+        trial_id: str,
+        place: Place,
+        *,
+        start_cmd: int,
+        origin: Origin | None,
+        kept: KeptCopy | None,
     ) -> Job:
-        """Return a new job at this place. ``origin``: checkpoint from which the job continues, or None."""
-        base, reports = (0, 0) if origin is None else (origin.position, origin.reports)
-        return cls(
-            id=job_id,
-            trial_id=trial_id,
-            place=place,
-            start_cmd=start_cmd,
-            last_cmd=start_cmd,
-            base=base,
-            reports=reports,
-            received=base,
-            committed=base,
-        )
+        """Return a new job at this place. ``origin``: checkpoint from which the job continues, or None.
+
+        ``kept``: the server's copy of this checkpoint, or None.
+        """
+        job = cls(id=job_id, trial_id=trial_id, place=place, start_cmd=start_cmd, last_cmd=start_cmd)
+        if origin is not None:
+            job.base = job.received = job.committed = origin.position
+            job.reports, job.origin_id = origin.reports, origin_id(job_id, trial_id, origin)
+            here = (place.keeper_id,) if origin.keeper_id == place.keeper_id else ()
+            job.sources = (*here, *(() if kept is None else (None,)))
+        return job
 
     @property
     def is_open(self) -> bool:
@@ -131,6 +144,14 @@ class Job:
             return []
         note = f"{lost} metrics were lost on the host's disk; the server has recorded them."
         return [JobNoted(job_id=self.id, note=note)]
+
+    def lost_origin(self, reason: str) -> list[JobEvent]:
+        """Return events about the loss of the checkpoint from which the job was to continue."""
+        job_id, number = self.origin_id
+        return [
+            CheckpointLost(job_id=job_id, number=number, reason=reason, keeper_id=keeper_id)
+            for keeper_id in self.sources
+        ]
 
     def finish(self, final: Final, reason: EndReason, *, acked_cmd: int) -> JobEnded:
         """Record the job's end that its keeper has reported, and return the event.

@@ -15,6 +15,7 @@ from training_services.base import (
     JobEvent,
     JobPlaced,
     KeeperAcknowledged,
+    KeptCopy,
     Origin,
     Place,
     StopOrdered,
@@ -90,6 +91,7 @@ class Jobs:
         gpus: tuple[int, ...],
         start: StartOrder,
         origin: Origin | None = None,
+        kept: KeptCopy | None = None,
     ) -> JobPlaced:
         """Place the job on this keeper, and order its start. Return the fact to commit.
 
@@ -100,7 +102,9 @@ class Jobs:
             raise ValueError(f"keeper {caller.keeper_id} has not called this runner yet")
         place = Place(keeper_id=caller.keeper_id, instance=caller.instance, boot_id=caller.boot_id, gpus=gpus)
         seq = self._commands.last + 1
-        job = self.by_id[job_id] = Job.placed(job_id, trial_id, place, start_cmd=seq, origin=origin)
+        job = self.by_id[job_id] = Job.placed(
+            job_id, trial_id, place, start_cmd=seq, origin=origin, kept=kept
+        )
         self._commands.put(job, seq, "start", self._start_body(start, boot_id=caller.boot_id))
         return JobPlaced(job_id=job_id, place=place, cmd_seq=seq)
 
@@ -236,6 +240,8 @@ class Jobs:
             lost = final.message or "the host was restarted while the job ran"
             return events + self.lose(job, lost, final.cause or Cause.INFRASTRUCTURE)
         self.ended.append(job.id)
+        if final.reason is EndReason.CHECKPOINT_LOST:
+            events += job.lost_origin(final.message or "its files are missing")
         return [*events, job.finish(final, final.reason, acked_cmd=self._commands.acked)]
 
     def lose(self, job: Job, reason: str, cause: Cause = Cause.INFRASTRUCTURE) -> list[JobEvent]:

@@ -103,13 +103,21 @@ class KeeperLink:
     # ---- orders to send files -----------------------------------------------------------------------------
 
     def order_read(
-        self, number: int, kind: str, directory: str, name: str, *, follow: bool, tail: int | None
+        self,
+        number: int,
+        kind: str,
+        directory: str,
+        name: str,
+        *,
+        offset: int,
+        follow: bool,
+        tail: int | None,
     ) -> None:
-        """Order the keeper to send a file.
+        """Order the keeper to send a file, a listing or a checkpoint.
 
         Every answer repeats the order until the keeper makes the call that delivers the file.
         """
-        self._reads[number] = (number, kind, directory, name, 0, follow, tail)
+        self._reads[number] = (number, kind, directory, name, offset, follow, tail)
         self._unsent.add(number)
 
     def drop_read(self, number: int) -> None:

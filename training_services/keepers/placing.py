@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from training_services.base import JobPlaced, JobWaiting, TrialJobSpec
+from training_services.base import JobPlaced, JobWaiting, KeptCopy, TrialJobSpec
 from training_services.keepers.seat import KeeperSeat
 from training_services.placement.needs import Capacity, GpuReading
 
@@ -47,6 +47,13 @@ class JobPlacing(Protocol):
 
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         """Place the job, or add it to the queue. Raises JobRejected if no seat can ever take the job."""
+
+    def copied(self, name: tuple[str, int], kept: KeptCopy) -> None:
+        """Let the waiting jobs that continue from this checkpoint run on any seat, because the server has a
+        copy.
+
+        ``name``: the job that has saved the checkpoint, and its number.
+        """
 
     def withdraw(self, job_id: str) -> bool:
         """Remove a waiting job from the queue. Return False if the queue does not have the job."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from training_services.base import FileListing, ServiceUnavailable
@@ -35,7 +35,7 @@ class ReadStream:
     """
 
     def __init__(self, keeper_id: str) -> None:
-        self.complete = True  # False for a listing that lacks files
+        self.end: Mapping[str, Any] = {}  # content of the last piece
         self.keeper_id = keeper_id
         self._opened = asyncio.Event()
         self._news = asyncio.Event()  # wakes the reader
@@ -186,7 +186,7 @@ def _finish(stream: ReadStream, end: bytes) -> None:
     except (ValueError, KeyError, TypeError):
         stream.lose(f"keeper {stream.keeper_id} has sent an invalid answer")
         return
-    stream.complete = complete
+    stream.end = {**said, "complete": complete}
     if kind is None:
         stream.finish(None)
     elif kind == wire.MISSING:

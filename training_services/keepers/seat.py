@@ -23,6 +23,7 @@ from training_services.base import (
     MachineStatus,
     ServiceError,
 )
+from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers.host import HostGone, KeeperHost
 from training_services.keepers.hub import KeeperDesk, token_digest
 from training_services.keepers.lease import LeaseWatch
@@ -43,6 +44,7 @@ class Platform(Protocol):
     """Methods of the training service that a seat calls. A seat is a host with its keeper."""
 
     context: ExperimentContext
+    copies: CheckpointStore
 
     def put(self, events: Sequence[JobEvent]) -> None:
         """Pass these events to the core."""

@@ -55,6 +55,7 @@ async def make_seat(
         token_sha256=token_digest(token) if enrolled else None,
         deliver=deliver,
         archive=partial(archive_path, context.directory),
+        copies=platform.copies,
         wait_s=_longest_call(context, host),
     )
     silent = record is not None and record.silent

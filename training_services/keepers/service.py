@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from training_services.base import (
     CheckpointReported,
-    CheckpointsPruned,
     ExperimentContext,
     FrameSkipped,
+    HostVanished,
     JobEnded,
     JobEvent,
     JobLost,
@@ -32,7 +32,6 @@ from training_services.base import (
     KeeperSilent,
     KnownKeeper,
     KnownKeepers,
-    Machine,
     MachineEvent,
     MetricReported,
     ParametersWanted,
@@ -41,40 +40,39 @@ from training_services.base import (
     TrialJobSpec,
     UpdateOrdered,
 )
-from training_services.keepers import overview
+from training_services.keepers.checkpoints import CheckpointFact, CheckpointsOfJobs
 from training_services.keepers.errands import Errands
-from training_services.keepers.files import FilesOfJobs
 from training_services.keepers.host import HostGone, JobFiles, KeeperHost, attempt_folder
 from training_services.keepers.hub import MAX_BACKLOG, KeeperDesk, KeeperHub
 from training_services.keepers.job_ends import JobEnds
 from training_services.keepers.jobs import Backlog
+from training_services.keepers.keeping import Transfers
 from training_services.keepers.link import Received
 from training_services.keepers.placements import Placements
 from training_services.keepers.placing import JobPlacing
 from training_services.keepers.seat import KeeperSeat
 from training_services.keepers.seating import make_seat
-from training_services.outbox import Outbox
 from training_services.placement.ledger import HostLedger
 
 __all__ = ["KeeperService"]
 
 
-class KeeperService(FilesOfJobs):
+class KeeperService(CheckpointsOfJobs):
     """Training service that runs the jobs of one experiment on hosts with keepers.
 
     A platform defines which hosts exist when the service is opened (``_known_hosts``), how jobs are placed on
     them (``_make_queue``), and what happens when a job has left a host (``_vacated``).
     """
 
-    def __init__(self, context: ExperimentContext, *, hub: KeeperHub, ledger: HostLedger) -> None:
-        self.context = context
-        self._hub, self._ledger = hub, ledger
+    def __init__(
+        self, context: ExperimentContext, *, hub: KeeperHub, ledger: HostLedger, transfers: Transfers
+    ) -> None:
+        super().__init__(context, ledger, transfers)
+        self._hub = hub
         self._known = KnownKeepers(db_id="", m_epoch=0)
         self._adopted = False
         self._errands = Errands(context.experiment_id)  # adding and removing of hosts
         self._backlog = Backlog()
-        self._outbox = Outbox()
-        self._seats: dict[str, KeeperSeat] = {}
         self._queue = self._make_queue()
         self._placed = Placements(self._queue)
         self._ends = JobEnds()
@@ -88,10 +86,6 @@ class KeeperService(FilesOfJobs):
         """Return the hosts that the experiment has when the service is opened. Raises ServiceUnavailable."""
 
     def _vacated(self, seat: KeeperSeat) -> None:
-        """Release the seat (a host with its keeper) if it is no longer needed.
-
-        Called when a job has left the seat, and when the service opens it.
-        """
         return None
 
     def _parted(self, seat: KeeperSeat) -> None:
@@ -129,6 +123,7 @@ class KeeperService(FilesOfJobs):
     def adopted(self) -> None:
         self._ledger.rebuilt(self.context.experiment_id)
         self._adopted = True
+        self._keeping.begin(self._known.copies)
         for seat in self._seats.values():
             seat.open()
             self._vacated(seat)
@@ -136,6 +131,9 @@ class KeeperService(FilesOfJobs):
     async def close(self, *, detach: bool) -> Sequence[str]:
         left: Sequence[str | None] = ()
         self._queue.close()
+        if not detach:
+            await self._copy_last()
+        self._adopted = False  # from now on, no host is removed because it is no longer needed
         await self._errands.close()
         if detach:
             await asyncio.gather(*(seat.stop() for seat in self._seats.values()))
@@ -145,6 +143,7 @@ class KeeperService(FilesOfJobs):
             for seat, sentence in zip(self._seats.values(), left, strict=True):
                 if sentence is None:
                     self._parted(seat)
+        await self._keeping.close()
         for seat in self._seats.values():
             self._hub.remove(self.context.experiment_id, seat.desk)
         await asyncio.gather(*(seat.keeper_host.close() for seat in self._seats.values()))
@@ -173,7 +172,9 @@ class KeeperService(FilesOfJobs):
 
     def _start(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> JobPlaced:
         order = seat.keeper_host.start_order(job, gpus)
-        placed = seat.link.jobs.order_start(job.id, job.trial_id, gpus=gpus, start=order, origin=job.origin)
+        placed = seat.link.jobs.order_start(
+            job.id, job.trial_id, gpus=gpus, start=order, origin=job.origin, kept=job.kept
+        )
         self._placed.put(job.id, seat)
         return placed
 
@@ -185,6 +186,8 @@ class KeeperService(FilesOfJobs):
 
     def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
         jobs = seat.link.jobs
+        self._keeping.vanished(seat.id)
+        self._outbox.put([HostVanished(keeper_id=seat.id, reason=str(gone))])
         ended = jobs.fail(gone, datetime.now(UTC)) if gone.failed else jobs.give_up(str(gone), gone.cause)
         self._outbox.put(ended)
         for job_id in seat.jobs:
@@ -231,16 +234,15 @@ class KeeperService(FilesOfJobs):
 
     def _take_fact(self, fact: JobEvent) -> KeeperSeat | None:
         """Apply one committed fact. Return the seat of the keeper whose held calls may now be answered."""
-        if isinstance(fact, MachineEvent | KeeperSilent | KeeperHeard | KeeperGone):
+        if isinstance(fact, CheckpointFact):
+            return self._take_checkpoint_fact(fact)
+        if isinstance(fact, MachineEvent | KeeperSilent | KeeperHeard | HostVanished | KeeperGone):
             return None
         if isinstance(fact, KeeperEnrolled | KeeperBound | KeeperAcknowledged):
             keeper_seat = self._seats.get(fact.keeper_id)
             if keeper_seat is not None:
                 self._take_keeper_fact(fact, keeper_seat)
             return keeper_seat
-        if isinstance(fact, CheckpointsPruned):
-            seat = self._seats.get(fact.keeper_id)
-            return None if seat is None else _prune(seat, fact)
         seat = self._placed.get(fact.job_id)
         if seat is None:
             return None
@@ -285,9 +287,6 @@ class KeeperService(FilesOfJobs):
 
     # ---- hosts --------------------------------------------------------------------------------------------
 
-    def machines(self) -> Sequence[Machine]:
-        return overview.machines(self._seats.values(), self._ledger)
-
     async def _join(self, host: KeeperHost) -> KeeperSeat:
         """Return a seat for a new host, which no committed fact mentions yet.
 
@@ -327,9 +326,7 @@ class KeeperService(FilesOfJobs):
             for job_id in list(seat.closing):
                 self._placed.forget_ended(job_id, seat)
             self._queue.ready(seat)
-
-    def notices(self) -> Mapping[str, str]:
-        return overview.notices(self._seats.values(), self._ledger)
+            self._keeping.heard(seat.id)
 
     async def list_trial_jobs(self) -> list[TrialJobDetail]:
         waiting = [
@@ -359,11 +356,3 @@ class KeeperService(FilesOfJobs):
         """Return True while the job waits or runs."""
         seat = self._placed.get(job_id)
         return job_id in self._queue if seat is None else seat.link.jobs.is_open(job_id)
-
-
-def _prune(seat: KeeperSeat, fact: CheckpointsPruned) -> KeeperSeat:
-    """Order the keeper of the seat to delete checkpoints that are no longer needed. Return the seat."""
-    _, trial_id, attempt = fact.job_id.rsplit("-", 2)
-    folder = "/".join(attempt_folder(trial_id, int(attempt)))
-    seat.link.order_prune(folder, fact.up_to, fact.keep)
-    return seat

@@ -44,6 +44,7 @@ class PodHost(KeeperHost):
     """
 
     passing = True
+    keeps_files = False
 
     def __init__(
         self,

@@ -9,8 +9,9 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from training_services.base import (
@@ -18,6 +19,7 @@ from training_services.base import (
     JobLost,
     JobPlaced,
     JobWaiting,
+    KeptCopy,
     TrialJobSpec,
     never_started,
 )
@@ -57,16 +59,18 @@ class PodQueue(abc.ABC):
     def __init__(self, acts: Acts) -> None:
         self._start, self._put, self._bring, self._send_away, self._wants = acts
         self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
+        # jobs that continue from a checkpoint in another pod, of which the server has no copy yet
+        self._uncopied: dict[str, TrialJobSpec] = {}
         self._told: dict[str, str] = {}
         self._seats: dict[str, KeeperSeat] = {}  # by keeper id
         self._busy: dict[KeeperSeat, str] = {}  # job on each busy seat
         self._owners: dict[str, str] = {}  # keeper -> job for which its pod is created
 
     def __contains__(self, job_id: object) -> bool:
-        return job_id in self._jobs
+        return job_id in self._jobs or job_id in self._uncopied
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._jobs)
+        return chain(self._uncopied, self._jobs)
 
     def listen(self) -> None:
         return None
@@ -86,8 +90,21 @@ class PodQueue(abc.ABC):
     @abc.abstractmethod
     def left(self, seat: KeeperSeat) -> None: ...
 
+    def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
+        if job.origin is not None and job.kept is None:
+            self._uncopied[job.id] = job
+            reason = f"waits until the trial's checkpoint has been copied from pod {job.origin.keeper_id}"
+            return JobWaiting(job_id=job.id, reason=reason)
+        return self._admit(job)
+
+    def copied(self, name: tuple[str, int], kept: KeptCopy) -> None:
+        for job in [job for job in self._uncopied.values() if job.origin_id == name]:
+            del self._uncopied[job.id]
+            self._put([self._admit(replace(job, kept=kept))])
+
     @abc.abstractmethod
-    def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting: ...
+    def _admit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
+        """Place the job on a pod, or let it wait for one."""
 
     @abc.abstractmethod
     def gone(self, keeper_id: str, gone: HostGone) -> None:
@@ -119,6 +136,8 @@ class PodQueue(abc.ABC):
         self.tell(list(self._seats))
 
     def withdraw(self, job_id: str) -> bool:
+        if self._uncopied.pop(job_id, None) is not None:
+            return True
         if self._jobs.pop(job_id, None) is None:
             return False
         del self._told[job_id]
@@ -171,7 +190,7 @@ class OwnPods(PodQueue):
     def left(self, seat: KeeperSeat) -> None:
         return None
 
-    def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
+    def _admit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         self._wants(job)
         keeper_id = object_name(job.id)
         self._owners[keeper_id] = job.id
@@ -272,11 +291,13 @@ class SharedPods(PodQueue):
         if seat.id in self._seats:
             self._offer(seat)
 
-    def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
+    def _admit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
+        origin = self._seats.get(job.origin.keeper_id) if job.origin is not None else None
         while self._free:
-            # Take the seat that became free last, so that the other pods stay idle and can be removed.
-            seat, timer = self._free.popitem()
-            timer.cancel()
+            # Take the pod with the checkpoint's files. Otherwise take the pod that became free last, so that
+            # the other pods stay idle and can be removed.
+            seat = origin if origin in self._free else next(reversed(self._free))
+            self._free.pop(seat).cancel()
             if seat.obstacle() is None:
                 return self._place(job, seat)
         waits = self._wait(job, self._told.get(next(iter(self._jobs), ""), COMING))

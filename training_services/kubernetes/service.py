@@ -49,6 +49,7 @@ logger = logging.getLogger(__name__)
 
 INSIST_S = 10.0  # seconds after a stopped trial's grace until its pod is deleted if it still runs
 LISTING_S = 120.0  # limit for listing a trial's files through a keeper that may not answer
+COPY_S = 120.0  # longest wait of a pod without progress in copying its checkpoints
 LAST_FETCHES_S = 30.0  # limit in seconds for copying the logs when the experiment ends
 PREPARE_AGAIN_S = 5.0
 
@@ -56,18 +57,19 @@ PREPARE_AGAIN_S = 5.0
 class KubernetesService(KeeperService):
     """Training service that runs the jobs of one experiment in pods."""
 
-    capabilities = Capabilities(updates=True, keeps_files=True)
+    capabilities = Capabilities(updates=True, keeps_files=True, checkpoints=True)
     _queue: PodQueue
 
     def __init__(self, context: ExperimentContext, config: KubernetesConfig, tools: ServiceTools) -> None:
         self._config = config
         self._site = Site(context, config, tools.doors, changed=self._seen)
-        super().__init__(context, hub=tools.hub, ledger=tools.ledger)
+        super().__init__(context, hub=tools.hub, ledger=tools.ledger, transfers=tools.transfers)
         # tasks that copy the logs of ended jobs to the server: pod -> ended job -> task
         self._fetches: dict[str, dict[str, asyncio.Task[None]]] = {}
         # timers that delete a job's pod if its keeper does not stop the job, by job id
         self._insistence: dict[str, asyncio.TimerHandle] = {}
         self._leaving: set[str] = set()  # keepers whose pods are being removed
+        self._parting: set[str] = set()  # keepers whose pods are removed when their checkpoints are copied
 
     def _make_queue(self) -> JobPlacing:
         acts = Acts(self._start, self._outbox.put, self._bring, self._send_away, self._wants_of)
@@ -108,6 +110,7 @@ class KubernetesService(KeeperService):
             timer.cancel()
         fetches = [task for of_pod in self._fetches.values() for task in of_pod.values()]
         if not detach:
+            await self._copy_last()
             if fetches:
                 await asyncio.wait(fetches, timeout=LAST_FETCHES_S)
             self._leaving.update(self._seats)  # from now on, files are read from the local folder
@@ -184,18 +187,25 @@ class KubernetesService(KeeperService):
         super()._leave(job_id, seat)
 
     def _vacated(self, seat: KeeperSeat) -> None:
-        if self._adopted and not self._queue.expects(seat):
+        if seat.id in self._parting and self._adopted:
+            self._send_away(seat)
+        elif self._adopted and not self._queue.expects(seat):
             # Copy the logs of the pod's trial, which may have ended before the server's restart.
             if (trial := _pod(seat).trial) is not None:
                 self._fetch(f"{self.context.experiment_id}-{trial[0]}-{trial[1]}", seat)
             self._send_away(seat)
 
     def _send_away(self, seat: KeeperSeat) -> None:
-        """Stop using the pod, and remove it after the logs of its trials have been copied to the server."""
+        """Stop using the pod, and remove it after checkpoints and logs have been copied to the server."""
         if seat.id in self._leaving or seat.id not in self._seats:
             return
-        self._leaving.add(seat.id)
         self._queue.remove(seat)
+        self._keeping.leave(seat.id, COPY_S)
+        if self._keeping.awaits(seat.id):
+            self._parting.add(seat.id)
+            return
+        self._parting.discard(seat.id)
+        self._leaving.add(seat.id)
         self._errands.spawn(seat.id, self._see_off(seat))
 
     async def _see_off(self, seat: KeeperSeat) -> None:

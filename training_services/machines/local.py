@@ -94,6 +94,7 @@ class LocalKeeper(KeeperHost):
     """Keeper of one experiment on this machine. Its directory is ``keeper`` in the experiment's folder."""
 
     keeper_id = LOCAL
+    beside_server = True
     call_margin = timedelta(seconds=10)  # shorter than for other hosts, because no network delays the calls
 
     def __init__(self, context: ExperimentContext, config: LocalConfig, tools: ServiceTools) -> None:
@@ -203,6 +204,7 @@ class LocalKeeper(KeeperHost):
             gpus,
             platform="local",
             storage=None if folder is None else folder.local,
+            beside_server=True,
         )
 
     def files(self) -> KeeperFiles:

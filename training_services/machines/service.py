@@ -51,7 +51,7 @@ class MachineService(KeeperService):
         *,
         make_host: Callable[[Mapping[str, Any]], KeeperHost] | None = None,
     ) -> None:
-        super().__init__(context, hub=tools.hub, ledger=tools.ledger)
+        super().__init__(context, hub=tools.hub, ledger=tools.ledger, transfers=tools.transfers)
         self._hosts = {host.keeper_id: host for host in hosts}
         self._make_host = make_host
         self._returning: dict[str, MachineAdded] = {}  # machines added again while they were being removed
@@ -108,6 +108,7 @@ class MachineService(KeeperService):
         left = next((known for known in self._known.machines if known.keeper_id == seat.id), None)
         if left is not None and left.draining and not self._adopted:
             seat.draining, seat.removing = True, left.removing
+            self._keeping.leave(seat.id)
         super()._admit(seat)
 
     def committed(self, facts: Sequence[JobEvent]) -> None:
@@ -126,12 +127,14 @@ class MachineService(KeeperService):
                 self._returning[name] = fact
             else:
                 seat.draining = seat.removing = False
+                self._keeping.stay(name)
                 self._queue.add(seat)
         elif isinstance(fact, MachineDrained | MachineRemoved) and seat is not None:
             self._returning.pop(name, None)
             seat.draining = True
             seat.removing = seat.removing or isinstance(fact, MachineRemoved)
             self._queue.remove(seat)
+            self._keeping.leave(name)
             self._vacated(seat)
         elif isinstance(fact, MachineRemoved):  # the machine could not be added
             self._absent.pop(name, None)
@@ -156,6 +159,7 @@ class MachineService(KeeperService):
 
     def _vacated(self, seat: KeeperSeat) -> None:
         ended = len(seat.jobs) == len(seat.closing)  # all jobs on the machine have ended
+        ended = ended and not self._keeping.awaits(seat.id)
         if seat.removing and self._adopted and ended and seat.id not in self._errands:
             self._errands.spawn(seat.id, self._remove(seat))
 

@@ -1,4 +1,4 @@
-"""Waiting jobs that can run only on one seat, because they continue from a checkpoint that is there."""
+"""Waiting jobs that can run only on one seat, because they continue from a checkpoint that is only there."""
 
 from __future__ import annotations
 
@@ -65,6 +65,14 @@ class BoundJobs:
         if not lane:
             del self._lanes[keeper_id]
         return keeper_id
+
+    def release(self, name: tuple[str, int]) -> list[tuple[str, TrialJobSpec]]:
+        """Remove the jobs that continue from this checkpoint, named by its job and its number.
+
+        Return them, each with the id of the keeper whose machine it has waited for.
+        """
+        jobs = [job for lane in self._lanes.values() for job in lane.values() if job.origin_id == name]
+        return [(self.withdraw(job.id), job) for job in jobs]
 
     def place(self) -> list[JobEvent]:
         """Place the jobs that fit. Return the events for the core, with changed reasons of waiting jobs."""

@@ -63,6 +63,10 @@ class Choice(Generic[S]):
                 return seat
         return None
 
+    def offers(self, seat: S) -> bool:
+        """Return True if the seat (machine) can be asked for a place."""
+        return seat in self._current
+
     def refuse(self, seat: S, why: Refusal) -> None:
         """Record why the seat refuses the job.
 

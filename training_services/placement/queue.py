@@ -3,12 +3,14 @@ wait.
 
 Jobs that need the same form a line, and only the first job of a line asks for places. A job that fits on no
 machine does not hold up jobs of other lines, but what it lacks is kept for it on one machine (see
-``HostLedger``). Jobs that continue from a checkpoint wait apart, for the machine that has the checkpoint.
+``HostLedger``). Jobs that continue from a checkpoint of which the server has no copy wait apart, for the
+machine that has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Generic
 
@@ -17,6 +19,7 @@ from training_services.base import (
     JobPlaced,
     JobRejected,
     JobWaiting,
+    KeptCopy,
     TrialJobSpec,
     never_started,
 )
@@ -133,7 +136,7 @@ class JobQueue(Generic[S]):
 
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         """Place the job, or queue it with a reason. Raises JobRejected if no machine can ever run it."""
-        if job.origin is not None:
+        if job.origin is not None and job.kept is None:
             answer = self._bound.submit(job, job.origin.keeper_id)
             if isinstance(answer, JobPlaced):
                 self._ledger.turn_taken(self._experiment_id)
@@ -159,6 +162,15 @@ class JobQueue(Generic[S]):
             self._offer(grown)
             self.place()
         return JobWaiting(job_id=job.id, reason=reason)
+
+    def copied(self, name: tuple[str, int], kept: KeptCopy) -> None:
+        """Let the jobs that wait for the machine with this checkpoint run anywhere (see ``JobPlacing``)."""
+        for keeper_id, job in self._bound.release(name):
+            self._ledger.pass_on(self._experiment_id, None, line=keeper_id)
+            try:
+                self._put([self.submit(replace(job, kept=kept))])
+            except JobRejected as rejection:
+                self._put([never_started(job.id, str(rejection))])
 
     def _queue_again(self, spec: TrialJobSpec) -> None:
         """Add a waiting job to its line, or behind all lines. Report its end if its needs are not valid."""
@@ -253,7 +265,9 @@ class JobQueue(Generic[S]):
         Raises JobRejected if no machine can ever run it.
         """
         choice = job.line.choice
-        while (seat := choice.best()) is not None:
+        preferred = self._seat_of_origin(job)
+        while (seat := preferred or choice.best()) is not None:
+            preferred = None
             try:
                 answer = self._ask(job, seat)
             except JobRejected as rejection:
@@ -267,6 +281,12 @@ class JobQueue(Generic[S]):
             return placed
         return choice.verdict()
 
+    def _seat_of_origin(self, job: WaitingJob[S]) -> S | None:
+        """Return the machine that has the files of the job's checkpoint, unless it would refuse the job."""
+        origin = job.spec.origin
+        seat = self._seat(origin.keeper_id) if origin is not None else None
+        return seat if seat is not None and job.line.choice.offers(seat) else None
+
     def _seat(self, keeper_id: str) -> S | None:
         return next((seat for seat in self._seats if seat.id == keeper_id), None)
 
@@ -274,7 +294,10 @@ class JobQueue(Generic[S]):
         """Place a job that continues from a checkpoint, or return why it waits. Raises JobRejected."""
         seat = self._seat(keeper_id)
         if seat is None:
-            return Waits("waits for the machine that has the trial's checkpoint")
+            return Waits(
+                "waits until the trial's checkpoint has been copied from its machine, which takes no more "
+                "trials"
+            )
         if (obstacle := self._obstacles.find(seat)) is not None:
             return Waits(f"{obstacle}; {seat.host.name} has the trial's checkpoint")
         wants = seat.wants.of_job(job)

@@ -11,6 +11,7 @@ from typing import TypeVar
 from training_services.base import (
     CheckpointReported,
     FrameSkipped,
+    HostVanished,
     JobEnded,
     JobEvent,
     JobLost,
@@ -23,6 +24,7 @@ from training_services.base import (
     KeeperGone,
     KeeperHeard,
     KeeperSilent,
+    KeptCopy,
     KnownKeeper,
     KnownKeepers,
     KnownMachine,
@@ -141,19 +143,26 @@ class CoreDouble:
         withhold: bool = False,
         origin: Origin | None = None,
         parameters: str = "{}",
+        kept: KeptCopy | None = None,
     ) -> str:
         """Submit a new job to the service, and return its id.
 
         The job's place is committed, unless ``withhold`` is True. ``origin``: checkpoint from which the job
-        continues. ``parameters``: the trial's parameters, as JSON text.
+        continues. ``kept``: the server's copy of it. ``parameters``: the trial's parameters, as JSON text.
         """
         job = self.spec(trial_id, attempt=attempt, origin=origin, parameters=parameters)
+        job = replace(job, kept=kept)
         assert self.service is not None
         if withhold:
             self.withheld[job.id] = None
         self._jobs[job.id] = _Kept(job, recorded=0 if origin is None else origin.position)
         self.commit(self.service.submit_trial_job(job))
         return job.id
+
+    def keep(self, trial_id: str, origin: Origin) -> None:
+        """Let the service copy a checkpoint to the server, as the core does."""
+        assert self.service is not None
+        self.service.keep_checkpoint(trial_id, origin)
 
     def spec(
         self, trial_id: str, *, attempt: int = 1, origin: Origin | None = None, parameters: str = "{}"
@@ -203,7 +212,7 @@ class CoreDouble:
         elif isinstance(fact, KeeperSilent | KeeperHeard):
             keeper = self._keepers[fact.keeper_id]
             self._keepers[fact.keeper_id] = replace(keeper, silent=isinstance(fact, KeeperSilent))
-        elif not isinstance(fact, MachineEvent) and fact.job_id in self._jobs:
+        elif not isinstance(fact, MachineEvent | HostVanished) and fact.job_id in self._jobs:
             self._record_job(fact, self._jobs[fact.job_id])
         return True
 

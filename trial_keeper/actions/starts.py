@@ -1,4 +1,4 @@
-"""Starts attempts: waits until the interpreter and the code are ready, then requests a shim from the
+"""Starts attempts: waits until interpreter, code and checkpoint are ready, then requests a shim from the
 spawner.
 """
 
@@ -13,6 +13,7 @@ from trial_keeper.actions import lease_file
 from trial_keeper.actions.files import CHECKPOINTS
 from trial_keeper.actions.loop import now
 from trial_keeper.actions.opening import MARK
+from trial_keeper.actions.watches import MANAGER
 from trial_keeper.code import copies
 from trial_keeper.code.copies import Copies
 
@@ -20,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable
 
+    from trial_keeper.actions.fetches import Fetches
     from trial_keeper.actions.files import Paths
     from trial_keeper.actions.loop import Loop
     from trial_keeper.actions.opening import Directory
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from trial_keeper.core.core import KeeperCore
     from trial_keeper.core.effects import Effect
     from trial_keeper.machine.interpreter import Interpreters
+    from trial_keeper.wire import Origin
 
 
 # Shell code that runs before a trial's command. The keeper does not check the shared storage itself, because
@@ -63,19 +66,24 @@ class Starts:
         self._loop = loop
         self._paths = paths
         self._interpreters = interpreters
-        self._copies = Copies(directory.path, store, self._code_told)
+        self._copies = Copies(directory.path, store, self._told)
         self._fd = requests
         self._spawner = pid
         self._requests = b""  # bytes of requests that do not fit into the pipe yet
         self._waiting: list[fx.Spawn] = []
-        self._codeless: dict[str, fx.Spawn] = {}  # attempts whose code has not been copied yet
+        # Attempts whose code has not been copied yet, or whose checkpoint has not been fetched yet.
+        self._unready: dict[str, fx.Spawn] = {}
+        self._fetched: Fetches | None = None  # None: no checkpoint was ever fetched here
 
     def begin(self, live: Iterable[str]) -> None:
-        """Remove the code copies of attempts that have ended."""
-        self._copies.begin(live)
+        """Remove the code copies and the fetched checkpoints of attempts that have ended."""
+        jobs = list(live)
+        self._copies.begin(jobs)
+        if os.path.isdir(f"{self._directory.path}/origins"):
+            self._fetches().begin(jobs)
 
     def spawn(self, effect: fx.Spawn) -> list[Effect]:
-        """Fork a shim for the attempt as soon as its interpreter and code are ready."""
+        """Fork a shim for the attempt as soon as its interpreter, its code and its checkpoint are ready."""
         start = effect.start
         if not self._interpreters.ready(start["command"]):
             self._waiting.append(effect)
@@ -91,16 +99,18 @@ class Starts:
         environment["NNI_CHECKPOINT_DIR"] = f"{directory}/{CHECKPOINTS}"
         origin = start.get("origin")
         if origin is not None:
-            folder = f"{self._paths.folder(origin['directory'])}/{CHECKPOINTS}/{origin['number']}"
-            if not os.path.isdir(folder):
-                sentence = f"checkpoint {origin['number']} in {folder} is missing"
-                return self._core.origin_missing(now(), effect.job, sentence)
-            environment["NNI_RESUME_DIR"] = folder
+            try:
+                resume = self._resume_folder(effect, origin)
+            except FileNotFoundError as error:
+                return self._core.origin_missing(now(), effect.job, str(error))
+            if resume is None:
+                return []
+            environment["NNI_RESUME_DIR"] = resume
         code = start.get("code")
         if code is not None:
             cwd = environment["NNI_CODE_DIR"] = f"{directory}/{copies.FOLDER}"
             if not self._copies.has(effect.job):
-                self._codeless[effect.job] = effect
+                self._unready[effect.job] = effect
                 self._copies.want(effect.job, directory, code)
                 return []
         added = self._interpreters.path_for(start["command"])
@@ -109,6 +119,45 @@ class Starts:
             environment["PYTHONPATH"] = f"{present}:{added}" if present else added
         self._ask(effect, directory, cwd, environment)
         return []
+
+    def _resume_folder(self, effect: fx.Spawn, origin: Origin) -> str | None:
+        """Return the folder of the checkpoint from which the attempt continues; None if it must be fetched.
+
+        Raises FileNotFoundError with a sentence.
+        """
+        folder = f"{self._paths.folder(origin['directory'])}/{CHECKPOINTS}/{origin['number']}"
+        if os.path.isdir(folder):
+            return folder
+        kept = origin.get("kept")
+        if kept is None:
+            raise FileNotFoundError(f"checkpoint {origin['number']} in {folder} is missing")
+        if kept["path"] is not None:
+            from trial_keeper.actions.fetches import beside_server  # most keepers never need it
+
+            return beside_server(kept["path"], kept)
+        fetches = self._fetches()
+        ready = fetches.ready(effect.job, kept)
+        if ready is None:
+            self._unready[effect.job] = effect
+            fetches.want(effect.job, kept)
+        return ready
+
+    def _fetches(self) -> Fetches:
+        if self._fetched is None:
+            from trial_keeper.actions.fetches import Fetches  # most keepers never need it
+
+            self._fetched = Fetches(
+                self._directory.path,
+                manager=MANAGER,
+                boot_id=self._directory.boot_id,
+                told=self._told,
+                missing=self._origin_missing,
+            )
+        return self._fetched
+
+    def _origin_missing(self, job: str, sentence: str) -> None:
+        """Report to the loop that a checkpoint cannot be fetched. This runs in the thread that fetches."""
+        self._loop.tell(lambda: self._core.origin_missing(now(), job, sentence))
 
     def _ask(self, effect: fx.Spawn, directory: str, cwd: str, environment: dict[str, str | None]) -> None:
         start, lease = effect.start, effect.lease
@@ -136,13 +185,13 @@ class Starts:
             self._requests = b""  # the spawner has ended; the end of the other pipe reports this
         self._loop.forget(self._fd)
 
-    def _code_told(self, job: str, sentence: str | None) -> None:
-        """Report to the loop why an attempt waits for its code; ``sentence`` None: its code is ready.
+    def _told(self, job: str, sentence: str | None) -> None:
+        """Report to the loop why an attempt waits for its code or its checkpoint; None: it is ready.
 
-        This runs in the thread that copies code.
+        This runs in the thread that copies code, or in one that fetches checkpoints.
         """
         if sentence is None:
-            self._loop.tell(lambda: list(filter(None, [self._codeless.pop(job, None)])))
+            self._loop.tell(lambda: list(filter(None, [self._unready.pop(job, None)])))
         else:
             self._loop.tell(lambda: self._core.delayed(now(), job, sentence))
 
@@ -152,9 +201,11 @@ class Starts:
         return list(waiting)
 
     def end(self, job: str) -> None:
-        """Forget an attempt that has ended: cancel its waiting for code, and remove its code copy."""
-        self._codeless.pop(job, None)
+        """Forget an attempt that has ended: remove its copy of the code and what was fetched only for it."""
+        self._unready.pop(job, None)
         self._copies.end(job)
+        if self._fetched is not None:
+            self._fetched.end(job)
 
     def close(self) -> None:
         """Release all resources, because the keeper exits."""

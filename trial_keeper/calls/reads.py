@@ -1,4 +1,4 @@
-"""Uploads of files and folder listings to the server, which orders each of them as a "read".
+"""Uploads of files, folder listings and checkpoints to the server, which orders each of them as a "read".
 
 Each read has its own call to the server and its own thread. A failed read is not retried, because the client
 that needs the data asks the server again.
@@ -40,7 +40,7 @@ class _Read(NamedTuple):
 
 
 class Reads:
-    """Uploader of the files and listings that the server orders.
+    """Uploader of the files, listings and checkpoints that the server orders.
 
     ``manager``: path of manager.json, the file with the server's address. ``experiment``: the folder below
     which all files are.
@@ -113,6 +113,8 @@ class Reads:
                 lines = "".join(json.dumps(entry) + "\n" for entry in found)
                 yield wire.read_piece(wire.DATA, lines.encode("ascii"))
                 yield wire.read_end(complete=complete)
+            elif read.order.kind == wire.CHECKPOINT:
+                yield from self._checkpoint(read.order)
             else:
                 yield from self._file(read, caller)
                 yield wire.read_end()
@@ -122,6 +124,15 @@ class Reads:
             yield wire.read_end(error=wire.BAD_NAME, sentence=str(error))
         except OSError as error:
             yield wire.read_end(error=wire.FAILED, sentence=error.strerror or str(error))
+
+    def _checkpoint(self, order: Serve) -> Generator[bytes, None, None]:
+        from trial_keeper.checkpoints import contents  # most keepers never need it
+
+        source = contents.Outgoing(self._experiment, order.directory.split("/"))
+        yield wire.read_piece(wire.DATA, contents.encode_list(source.entries))
+        for piece in source.content(order.offset):
+            yield wire.read_piece(wire.DATA if piece else wire.WORD, piece)
+        yield wire.read_end(hashes=source.hashes)
 
     def _file(self, read: _Read, caller: Connection) -> Generator[bytes, None, None]:
         order = read.order

@@ -17,6 +17,7 @@ from trial_keeper.calls import connection as connections
 from trial_keeper.code import unpacked
 from trial_keeper.code.store import CodeStore, Tree
 from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+from trial_keeper.machine import disk
 
 if TYPE_CHECKING:
     from typing import Callable, Iterable
@@ -73,7 +74,7 @@ class Copies:
     def close(self) -> None:
         """Remove the copies of ended attempts that were kept for reuse, because the keeper exits."""
         with contextlib.suppress(OSError):
-            unpacked.remove(f"{self._notes}/spares")
+            disk.remove(f"{self._notes}/spares")
 
     def has(self, job: str) -> bool:
         """Return whether the copy of the code for this attempt is ready."""
@@ -109,7 +110,7 @@ class Copies:
         pause = FIRST_PAUSE_S
         # Remove the copies that an earlier keeper kept for reuse and could not remove, because it was killed.
         with contextlib.suppress(OSError):
-            unpacked.remove(f"{self._notes}/spares")
+            disk.remove(f"{self._notes}/spares")
         while True:
             with self._change:
                 while not (self._wanted or self._ended):
@@ -204,7 +205,7 @@ class Copies:
                 entries = unpacked.read_list(f"{self._notes}/{sha256}")
                 stamp = self._stamps.pop(job, None)
                 if stamp is None or not self._spare(job, sha256, f"{directory}/{FOLDER}", entries, stamp):
-                    unpacked.remove(f"{directory}/{FOLDER}.new")
+                    disk.remove(f"{directory}/{FOLDER}.new")
                     unpacked.take_away(directory, FOLDER, entries, stamped=stamp)
             os.unlink(note)
         except (OSError, ValueError, TypeError):

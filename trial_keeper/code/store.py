@@ -13,6 +13,7 @@ from trial_keeper.calls.connection import CallFailed
 from trial_keeper.code import unpacked
 from trial_keeper.code.unpacked import Entry
 from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+from trial_keeper.machine import disk
 
 if TYPE_CHECKING:
     from typing import Callable, Iterator
@@ -111,8 +112,8 @@ class CodeStore:
     def _fetch(self, sha256: str, size: int, say: Callable[[str], None]) -> None:
         part = f"{self._folder}/{sha256}.part"
         fresh = f"{self._folder}/{sha256}.new"
-        unpacked.remove(fresh)
-        unpacked.remove(f"{self._folder}/{sha256}")  # the code in this folder is damaged
+        disk.remove(fresh)
+        disk.remove(f"{self._folder}/{sha256}")  # the code in this folder is damaged
         self._download(sha256, size, part, say)
         if _sha256(part) != sha256:
             os.unlink(part)
@@ -125,7 +126,7 @@ class CodeStore:
             _touch(f"{fresh}/boots/{self._boot_id}")
             os.rename(fresh, f"{self._folder}/{sha256}")
         except BaseException:
-            unpacked.remove(fresh)  # frees the space on a full disk
+            disk.remove(fresh)  # frees the space on a full disk
             raise
         os.unlink(part)
 
@@ -159,7 +160,7 @@ class CodeStore:
                     piece = answer.read(min(_PIECE, size - have))
                     if not piece:
                         raise CallFailed("the connection ended in the middle of the trial code")
-                    unpacked.write_all(file.fileno(), piece)
+                    disk.write_all(file.fileno(), piece)
                     have += len(piece)
 
     def _make_room(self, *, keep: str) -> None:
@@ -197,7 +198,7 @@ class CodeStore:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Remove the list first: code without a list counts as missing, so nobody uses a part of it.
                 for tail in ("/list", "", ".new", ".part"):
-                    unpacked.remove(f"{self._folder}/{sha256}{tail}")
+                    disk.remove(f"{self._folder}/{sha256}{tail}")
             finally:
                 os.close(lock)
 

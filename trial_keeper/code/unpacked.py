@@ -18,6 +18,7 @@ import sys
 import zlib
 
 from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+from trial_keeper.machine.disk import remove, write_all
 
 if TYPE_CHECKING:
     from typing import Any
@@ -210,13 +211,6 @@ def _copy_file(source: str, path: str, mode: int, *, clones: bool) -> bool:
     return clones
 
 
-def write_all(fd: int, piece: bytes) -> None:
-    """Write all bytes of ``piece`` to the descriptor ``fd``. Raises OSError."""
-    done = os.write(fd, piece)
-    while done < len(piece):
-        done += os.write(fd, memoryview(piece)[done:])
-
-
 def stamp(directory: str) -> int:
     """Return the file system's current time in ns. Later changes in ``directory`` get a later time."""
     os.utime(directory)
@@ -304,24 +298,3 @@ def _is_untouched(folder: int, name: str, entry: Entry, latest: int) -> bool:
         and found.st_size == entry.size
         and stat.S_IMODE(found.st_mode) == entry.mode
     )
-
-
-def remove(path: str) -> None:
-    """Remove a path with its content, whatever its modes are. Do nothing if it does not exist.
-
-    Raises OSError.
-    """
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(mode):
-        os.unlink(path)
-        return
-    if mode & 0o700 != 0o700:
-        os.chmod(path, 0o700)
-    with os.scandir(path) as found:
-        children = [child.path for child in found]
-    for child in children:
-        remove(child)
-    os.rmdir(path)

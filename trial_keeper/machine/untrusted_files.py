@@ -35,12 +35,8 @@ class PlainFile:
         Raises ValueError for a path that is not valid, and FileNotFoundError if there is no plain file.
         """
         *folders, name = check_path(path)
-        directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = open_folder(root, (*parts, *folders))
         try:
-            for part in (*parts, *folders):
-                inner = _open_at(directory, part, os.O_DIRECTORY)
-                os.close(directory)
-                directory = inner
             self.descriptor = _open_at(directory, name, os.O_NONBLOCK)
         finally:
             os.close(directory)
@@ -106,15 +102,26 @@ def list_files(root: str, parts: Sequence[str]) -> tuple[list[Listed], bool]:
     ``parts``: path of the folder below ``root``. The list has at most MOST_FILES files. Links are not
     followed. Raises FileNotFoundError.
     """
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = open_folder(root, parts)
     try:
-        for part in parts:
-            inner = _open_at(directory, part, os.O_DIRECTORY)
-            os.close(directory)
-            directory = inner
         return _list(directory)
     finally:
         os.close(directory)
+
+
+def open_folder(root: str, parts: Sequence[str]) -> int:
+    """Open the folder to which ``parts`` lead from the folder ``root``, and return its descriptor.
+
+    No link below ``root`` is followed. Raises FileNotFoundError, OSError.
+    """
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in parts:
+        try:
+            inner = _open_at(directory, part, os.O_DIRECTORY)
+        finally:
+            os.close(directory)
+        directory = inner
+    return directory
 
 
 def _list(directory: int) -> tuple[list[Listed], bool]:

@@ -141,9 +141,10 @@ class Checkpoint(Model):
     files: int
     at: AwareDatetime
     state: str = Field(
-        description="saved; deleted, because newer checkpoints are kept; or unusable, because no attempt can "
-        "continue from a checkpoint on this platform"
+        description="saved; deleted, because newer checkpoints are kept; lost, because its host lacks the "
+        "files; or unusable, because no attempt can continue from a checkpoint on this platform"
     )
+    kept: bool = Field(description="the server has a copy, from which attempts can continue on any host")
 
 
 class Leg(Model):

@@ -27,9 +27,8 @@ from nnimgr.core.running.mailbox import Builder
 from nnimgr.dispatcher.history import CONSTRAINTS, constraints_of
 from nnimgr.goal import optimize_mode
 from nnimgr.rules import facts as f
-from nnimgr.rules.checkpoints import recovery_point
-from nnimgr.rules.decisions import checkpoint_of
-from nnimgr.rules.state import AddedTrial, ExperimentState, TrialState, trial_id_of
+from nnimgr.rules.checkpoints import checkpoint_of, recovery_point
+from nnimgr.rules.state import AddedTrial, ExperimentState, TrialState, job_id_of, trial_id_of
 from nnimgr.rules.stop_rules import rule_that_holds
 from nnimgr.traits import traits_of
 
@@ -116,7 +115,7 @@ def fork_origin(state: ExperimentState, trial_id: str, named: tuple[int, int] | 
             raise RequestRefused(f"trial {trial_id} has no checkpoint that can be used")
         named = point.origin.attempt, point.origin.number
         trial_id = point.origin.trial_id or trial_id
-    found = checkpoint_of(state, trial_id, named)
+    found = checkpoint_of(state, job_id_of(state.id, trial_id, named[0]), named[1])
     if found is None:
         raise RequestRefused(f"trial {trial_id} has no checkpoint {named[1]} of attempt {named[0]}")
     return replace(found.origin, trial_id=trial_id, position=0)
@@ -127,8 +126,8 @@ def _check_origin(state: ExperimentState, origin: f.Origin) -> None:
     assert origin.trial_id is not None
     if state.limits.multi_phase:
         raise RequestRefused("multi-phase trials do not continue from checkpoints, so they cannot be forked")
-    named = origin.attempt, origin.number
-    gone = origin.trial_id in state.trials and checkpoint_of(state, origin.trial_id, named) is None
+    job_id = job_id_of(state.id, origin.trial_id, origin.attempt)
+    gone = origin.trial_id in state.trials and checkpoint_of(state, job_id, origin.number) is None
     if gone or origin.keeper_id not in state.keepers:
         raise RequestRefused(f"checkpoint {origin.number} of trial {origin.trial_id} cannot be used any more")
 

@@ -19,9 +19,11 @@ from nnimgr.core.running.mailbox import Mailbox
 from nnimgr.core.running.search import Search
 from nnimgr.core.running.waits import Wait
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoints import known_copies, to_keep
 from nnimgr.rules.commands import CancelJob, Command, SubmitJob, UpdateJob
 from nnimgr.rules.phases import parameter_record
 from nnimgr.rules.state import ExperimentState, TrialState
+from nnimgr.store.rows import trial_of
 from training_services.base import (
     JobRejected,
     KnownKeeper,
@@ -34,6 +36,8 @@ from training_services.base import (
 
 __all__ = ["Database", "ServiceSession"]
 
+# Facts after which another checkpoint of their trial may have to be copied to the server.
+COPIED_AFTER = (f.CheckpointReported, f.CheckpointKept, f.CheckpointLost, f.AttemptDue, f.TrialEnded)
 RETRY_S = (1.0, 30.0)  # first and longest wait before another try to open a service
 LAST_EVENTS_S = 1.0
 
@@ -131,6 +135,9 @@ class ServiceSession:
         """
         if self.service is not None:
             self._prioritise()
+            trials = dict.fromkeys(trial_of(r.fact) for r in turn if isinstance(r.fact, COPIED_AFTER))
+            for trial_id in filter(None, trials):
+                self._keep(self.service, trial_id)
             self.service.committed([r.fact for r in turn if isinstance(r.fact, f.JobEvent)])
         jobs = self._state.jobs
         for job_id in job_ids:
@@ -143,6 +150,11 @@ class ServiceSession:
         if self.service is not None and priority != self._priority:
             self._priority = priority
             self.service.prioritise(priority)
+
+    def _keep(self, service: TrainingService, trial_id: str) -> None:
+        """Let the service copy the trial's newest checkpoint to the server, if that is necessary."""
+        trial = self._state.trials.get(trial_id)
+        service.keep_checkpoint(trial_id, None if trial is None else to_keep(self._state, trial))
 
     async def keep(
         self, *, needed: bool, spawn: Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
@@ -215,6 +227,9 @@ class ServiceSession:
                 continue
             facts += _submit(service, job_spec(trial, job.id, state=state), state.last_at)
             self._door[job.id] = job.recorded
+        for trial_id, trial in state.trials.items():
+            if trial.checkpoints:
+                self._keep(service, trial_id)
         service.adopted()
         self.service, self._opening = service, None
         self._prioritise()
@@ -288,6 +303,7 @@ class ServiceSession:
             db_id=self._database.db_id,
             m_epoch=self._database.m_epoch,
             restored=state.missing > 0,
+            copies=known_copies(state),
             keepers=tuple(
                 KnownKeeper(
                     keeper_id=keeper_id,
@@ -367,4 +383,5 @@ def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = 
         started=job is not None and job.started_at is not None,
         origin=None if trial.origin is None else trial.origin.origin,
         memory_retries=trial.memory_attempts,
+        kept=None if trial.origin is None else trial.origin.kept,
     )

@@ -15,6 +15,7 @@ from training_services.base import (
     JobLost,
     JobPlaced,
     KeeperBound,
+    KeptCopy,
     KnownKeeper,
     MetricReported,
     Origin,
@@ -111,8 +112,12 @@ class Rig:
                     self.link.caller.bound_committed(fact.instance, fact.boot_id)
         return more
 
-    def start(self, job: str = "x-aaaaa-1", *, origin: Origin | None = None) -> JobPlaced:
-        placed = self.link.jobs.order_start(job, job.split("-")[1], gpus=(), start=START, origin=origin)
+    def start(
+        self, job: str = "x-aaaaa-1", *, origin: Origin | None = None, kept: KeptCopy | None = None
+    ) -> JobPlaced:
+        placed = self.link.jobs.order_start(
+            job, job.split("-")[1], gpus=(), start=START, origin=origin, kept=kept
+        )
         self.commit(placed)
         return placed
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from training_services.base import JobEnded, JobEvent, JobStarted, KeeperBound, KnownKeeper, MetricReported
+from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers import hub as keeper_hub
 from training_services.keepers.http_door import KeeperDoor
 from training_services.keepers.hub import Answer, Call, KeeperDesk, KeeperHub, token_digest
@@ -45,6 +46,7 @@ class Office:
             token_sha256=token_digest(TOKEN),
             deliver=self._deliver,
             archive=Path,
+            copies=CheckpointStore(Path("/nowhere")),
             open=True,
         )
         self.hub = KeeperHub()

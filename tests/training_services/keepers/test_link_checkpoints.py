@@ -5,6 +5,7 @@ delete checkpoints.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,6 +21,7 @@ from tests.training_services.keepers.link_rig import (
     payload,
 )
 from training_services.base import (
+    CheckpointLost,
     CheckpointReported,
     EndReason,
     JobEnded,
@@ -27,6 +29,7 @@ from training_services.base import (
     JobLost,
     JobNoted,
     JobStarted,
+    KeptCopy,
     MetricReported,
     Origin,
     StopOrdered,
@@ -132,9 +135,21 @@ def test_a_missing_checkpoint_ends_the_job(rig: Rig) -> None:
     rig.start(origin=ORIGIN)
     ended = {**final(0, wire.CHECKPOINT_LOST, None), "message": "checkpoint 3 is missing"}
     events, _ = rig.sync({JOB: attempt(final=ended)})
-    (end,) = events
+    lost, end = events
+    assert lost == CheckpointLost(job_id=JOB, number=3, reason="checkpoint 3 is missing", keeper_id="k")
     assert isinstance(end, JobEnded)
     assert (end.reason, end.message) == (EndReason.CHECKPOINT_LOST, "checkpoint 3 is missing")
+
+
+@pytest.mark.parametrize(("host", "places"), [("k", ["k", None]), ("other", [None])])
+def test_a_missing_checkpoint_is_lost_wherever_the_attempt_has_looked(
+    rig: Rig, host: str, places: list[str | None]
+) -> None:
+    kept = KeptCopy(digest="d", size=1)
+    rig.start(origin=replace(ORIGIN, keeper_id=host), kept=kept)
+    ended = {**final(0, wire.CHECKPOINT_LOST, None), "message": "checkpoint 3 is missing"}
+    events, _ = rig.sync({JOB: attempt(final=ended)})
+    assert [event.keeper_id for event in events if isinstance(event, CheckpointLost)] == places
 
 
 # ---- after a restart of the server ------------------------------------------------------------------------

@@ -118,7 +118,9 @@ async def test_a_machine_that_is_away_is_waited_for_and_comes_back(tmp_path: Pat
 
 async def test_a_machine_that_the_experiment_does_not_have_is_waited_for(fleet: Fleet) -> None:
     waiting = continues(fleet, "aaaa1", "worker-9")
-    assert reason(fleet, waiting) == "waits for the machine that has the trial's checkpoint"
+    assert reason(fleet, waiting) == (
+        "waits until the trial's checkpoint has been copied from its machine, which takes no more trials"
+    )
     assert is_placed(fleet, fleet.core.submit("bbbb2"))
 
 

@@ -43,12 +43,15 @@ export const trial = {
     saved: "Saved",
     size: "Size",
     files: "Files",
-    state: "State",
+    state: "On its machine",
     states: {
       saved: "kept",
       deleted: "deleted, because newer ones are kept",
+      lost: "lost",
       unusable: "not used: on this platform trials start from the beginning",
     } as Readonly<Record<string, string>>,
+    copy: "On the server",
+    kept: "copied",
   },
 
   parameters: {

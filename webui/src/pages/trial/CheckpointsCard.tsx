@@ -18,7 +18,7 @@ export function CheckpointsCard({ trial }: { trial: Schemas["TrialDetail"] }) {
         <table className="plain">
           <thead>
             <tr>
-              {(["step", "attempt", "saved", "size", "files", "state"] as const).map((name) => (
+              {(["step", "attempt", "saved", "size", "files", "state", "copy"] as const).map((name) => (
                 <th key={name} scope="col">
                   {text[name]}
                 </th>
@@ -36,6 +36,7 @@ export function CheckpointsCard({ trial }: { trial: Schemas["TrialDetail"] }) {
                 <td className="number">{formatBytes(checkpoint.size)}</td>
                 <td className="number">{checkpoint.files}</td>
                 <td>{text.states[checkpoint.state] ?? checkpoint.state}</td>
+                <td>{checkpoint.kept ? text.kept : strings.common.notAvailable}</td>
               </tr>
             ))}
           </tbody>

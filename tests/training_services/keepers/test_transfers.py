@@ -1,0 +1,225 @@
+"""Checkpoints that are copied from one real keeper to the server, and from there to another."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.training_services.hosting import serve
+from tests.training_services.machines.local_platform import CONTINUE, PRELUDE
+from tests.trial_keeper.harness import oldest_python
+from training_services.base import (
+    CheckpointKept,
+    CheckpointLost,
+    CheckpointReported,
+    EndReason,
+    ExperimentContext,
+    JobEnded,
+    JobNoted,
+    JobPlaced,
+    KeptCopy,
+    MachineDrained,
+    MachineGone,
+    MachineRemoved,
+    Origin,
+    TrialJobSpec,
+)
+from training_services.keepers import keeping
+from training_services.keepers.hub import KeeperHub
+from training_services.keepers.jobs import StartOrder
+from training_services.machines.local import LocalConfig, LocalKeeper
+from training_services.machines.service import MachineService
+from training_services.placement.ledger import Host, HostLedger
+from training_services.testing import CoreDouble
+from training_services.tools import ServiceTools
+
+TRIAL, JOB = "aaaa1", "contract-aaaa1-1"
+
+
+class FarKeeper(LocalKeeper):
+    """Keeper of this machine, with a folder of its own, that behaves as if it were on another machine."""
+
+    beside_server = False
+
+    def __init__(self, name: str, context: ExperimentContext, tools: ServiceTools) -> None:
+        directory = context.directory.parent / name
+        directory.mkdir(exist_ok=True)
+        super().__init__(replace(context, directory=directory), LocalConfig(), tools)
+        self.keeper_id = name
+        self.host = Host(id=name, name=name)
+
+    def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
+        order = super().start_order(job, gpus)
+        if "kept" in order.get("origin", {}):
+            order["origin"]["kept"]["path"] = None
+        return order
+
+
+class Site:
+    """Experiment on two machines. ``core`` has opened its service."""
+
+    def __init__(self, directory: Path, tools: ServiceTools) -> None:
+        self.directory = directory / "exp"
+        self.context = ExperimentContext(
+            experiment_id="contract",
+            directory=self.directory,
+            trial_command="bash ./trial.sh",
+            trial_code_directory=directory,
+            trial_gpu_number=None,
+            python=oldest_python() or sys.executable,
+            environ=dict(os.environ),
+        )
+        (directory / "trial.sh").write_text(PRELUDE + CONTINUE)
+        self.hosts = [FarKeeper(name, self.context, tools) for name in ("far1", "far2")]
+        self.service = MachineService(self.context, tools, self.hosts)
+        self.core = CoreDouble()
+
+    def folder(self, keeper_id: str, attempt: int = 1) -> Path:
+        trial = self.directory.parent / keeper_id / "trials" / TRIAL
+        return trial if attempt == 1 else trial / f"attempt-{attempt}"
+
+    async def save(self) -> Origin:
+        """Run the first attempt, and return the checkpoint that it saves."""
+        job_id = self.core.submit(TRIAL)
+        saved = await self.core.seen(CheckpointReported, job_id)
+        await self.core.seen(JobEnded, job_id)
+        placed = await self.core.seen(JobPlaced, job_id)
+        return Origin(
+            attempt=1, number=1, keeper_id=placed.place.keeper_id, step=saved.step, position=2, reports=1
+        )
+
+    async def keep(self, origin: Origin) -> KeptCopy:
+        self.service.keep_checkpoint(TRIAL, origin)
+        kept = await self.core.seen(CheckpointKept, JOB)
+        return KeptCopy(digest=kept.digest, size=kept.size)
+
+    async def leave(self, origin: Origin) -> None:
+        """Let no further attempt run on the machine of the checkpoint."""
+        self.core.commit(MachineDrained(keeper_id=origin.keeper_id))
+
+    async def go_on(self, origin: Origin, kept: KeptCopy | None) -> JobEnded:
+        """Run the second attempt, which continues from the checkpoint."""
+        return await self.core.seen(JobEnded, self.core.submit(TRIAL, attempt=2, origin=origin, kept=kept))
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    hub = KeeperHub()
+    async with serve(hub) as doors:
+        made = Site(tmp_path, ServiceTools(hub=hub, ledger=HostLedger(), doors=doors))
+        await made.core.open(made.service)
+        yield made
+        await made.core.close(detach=False)
+
+
+async def test_an_attempt_continues_on_another_machine(site: Site) -> None:
+    origin = await site.save()
+    kept = await site.keep(origin)
+    store = site.directory / "checkpoints" / TRIAL / "1-1"
+    assert (store / "files" / "value.bytes").read_text() == "1\n" and kept.size == 2
+    await site.leave(origin)
+    end = await site.go_on(origin, kept)
+    assert (end.reason, end.exit_code, end.metrics) == (EndReason.EXITED, 0, 3)
+    placed = await site.core.seen(JobPlaced, end.job_id)
+    assert placed.place.keeper_id != origin.keeper_id
+    assert [metric.value for metric in site.core.metrics(end.job_id)] == [2.0, 2.0]
+    origins = site.directory.parent / placed.place.keeper_id / "keeper" / "origins"
+    for _ in range(200):
+        if not list(origins.glob("*/*")):
+            break
+        await asyncio.sleep(0.02)
+    assert not list(origins.glob("*/*"))  # no attempt uses the fetched checkpoint any more
+
+
+async def test_the_machine_that_has_the_files_is_preferred(site: Site) -> None:
+    origin = await site.save()
+    end = await site.go_on(origin, await site.keep(origin))
+    assert (await site.core.seen(JobPlaced, end.job_id)).place.keeper_id == origin.keeper_id
+
+
+async def test_a_job_that_waits_for_its_machine_leaves_when_its_checkpoint_was_copied(site: Site) -> None:
+    origin = await site.save()
+    await site.leave(origin)
+    job_id = site.core.submit(TRIAL, attempt=2, origin=origin)
+    assert not any(isinstance(fact, JobPlaced) for fact in site.core.of(job_id))
+    await site.keep(origin)
+    assert (await site.core.seen(JobPlaced, job_id)).place.keeper_id != origin.keeper_id
+    assert (await site.core.seen(JobEnded, job_id)).exit_code == 0
+
+
+@pytest.mark.parametrize("harm", ["missing", "shorter", "changed", "manifest"])
+async def test_a_damaged_copy_is_lost_with_a_sentence(site: Site, harm: str) -> None:
+    origin = await site.save()
+    kept = await site.keep(origin)
+    await site.leave(origin)
+    store = site.directory / "checkpoints" / TRIAL / "1-1"
+    file = store / "files" / "value.bytes"
+    file.chmod(0o600)
+    if harm == "missing":
+        store.rename(store.with_name("away"))
+    elif harm == "manifest":
+        (store / "manifest.json").write_text('{"files": []}')
+    else:
+        file.write_text("" if harm == "shorter" else "9\n")
+    end = await site.go_on(origin, kept)
+    assert end.reason is EndReason.CHECKPOINT_LOST and end.message is not None
+    lost = await site.core.seen(CheckpointLost, JOB)
+    assert (lost.keeper_id, lost.reason) == (None, end.message)
+    said = {"missing": "missing or damaged", "shorter": "0 bytes in place of 2", "changed": "hash of value"}
+    assert said.get(harm, "the hash of its manifest is wrong") in lost.reason
+
+
+async def test_files_that_are_missing_on_their_host_are_lost(site: Site) -> None:
+    origin = await site.save()
+    checkpoint = site.folder(origin.keeper_id) / "checkpoints" / "1"
+    checkpoint.rename(checkpoint.with_name("away"))
+    site.service.keep_checkpoint(TRIAL, origin)
+    lost = await site.core.seen(CheckpointLost, JOB)
+    assert lost.keeper_id == origin.keeper_id and "are missing" in lost.reason
+
+
+async def test_what_cannot_be_copied_stays_on_its_host(site: Site) -> None:
+    origin = await site.save()
+    (site.folder(origin.keeper_id) / "checkpoints" / "1" / "link").symlink_to("/etc/passwd")
+    site.service.keep_checkpoint(TRIAL, origin)
+    note = (await site.core.seen(JobNoted, JOB)).note
+    assert note == (
+        f"checkpoint 1 stays on {origin.keeper_id}: it cannot be copied to the server: link is neither a "
+        "file nor a folder"
+    )
+
+
+async def test_a_removed_machine_leaves_after_its_checkpoint_was_copied(site: Site) -> None:
+    origin = await site.save()
+    site.service.keep_checkpoint(TRIAL, origin)
+    site.core.commit(MachineRemoved(keeper_id=origin.keeper_id))
+    await site.core.until(lambda: any(isinstance(fact, MachineGone) for fact in site.core.facts))
+    kinds = [type(fact) for fact in site.core.facts]
+    assert kinds.index(CheckpointKept) < kinds.index(MachineGone)
+
+
+async def test_a_machine_that_does_not_answer_gives_its_checkpoint_up(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = await site.save()
+    monkeypatch.setattr(keeping.Keeping, "leave", _hasty(keeping.Keeping.leave))
+    seat = site.service._seats[origin.keeper_id]
+    monkeypatch.setattr(seat, "obstacle", lambda: "the machine is silent")
+    site.service.keep_checkpoint(TRIAL, origin)
+    site.core.commit(MachineRemoved(keeper_id=origin.keeper_id))
+    lost = await site.core.seen(CheckpointLost, JOB)
+    assert lost.reason == f"it could not be copied from {origin.keeper_id}: the machine is silent"
+    await site.core.until(lambda: any(isinstance(fact, MachineGone) for fact in site.core.facts))
+
+
+def _hasty(leave: object) -> object:
+    def soon(self: keeping.Keeping, keeper_id: str, limit_s: float = 0.0) -> None:
+        leave(self, keeper_id, 0.05)  # type: ignore[operator]
+
+    return soon

@@ -1,0 +1,351 @@
+"""Copies the newest checkpoint of each trial from its host to the server, in the background.
+
+A copy is needed before its host is: then the trial continues elsewhere. So nothing is copied from the
+server's own machine, which is lost only together with the copies, unless the experiment stops using it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from training_services.base import (
+    CheckpointKeepBegun,
+    CheckpointKept,
+    CheckpointLost,
+    JobEvent,
+    JobNoted,
+    Origin,
+    ServiceError,
+    origin_id,
+)
+from training_services.checkpoint_store import CheckpointStore
+from training_services.keepers.host import attempt_folder
+from training_services.keepers.receiving import in_thread, receive_checkpoint
+from training_services.keepers.seat import KeeperSeat
+from trial_keeper.actions.files import CHECKPOINTS
+
+__all__ = ["Keeping", "Transfers"]
+
+logger = logging.getLogger(__name__)
+
+PER_KEEPER, PER_SERVER = 2, 4  # most simultaneous transfers
+LAST_S = 30.0  # as LEAVE_S, when the experiment ends
+PAUSES_S = (1.0, 30.0)  # first and longest pause after a failed transfer
+LEAVE_S = 300.0  # a host that is to leave waits at most this long without progress of its transfers
+
+
+@dataclass(slots=True)
+class Transfers:
+    """Limit of the transfers of all experiments of a server."""
+
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PER_SERVER))
+
+
+@dataclass(slots=True, eq=False)
+class _Wanted:
+    """Checkpoint to be copied. ``moved_at``: time of its order or last progress, on the loop's clock."""
+
+    job_id: str
+    origin: Origin
+    moved_at: float
+    trouble: str | None = None
+
+    @property
+    def name(self) -> tuple[str, int]:
+        return self.job_id, self.origin.number
+
+    def move(self) -> None:
+        """Record that the transfer makes progress."""
+        self.moved_at = asyncio.get_running_loop().time()
+
+
+class Keeping:
+    """Transfers of one experiment's checkpoints to its store.
+
+    ``seat`` returns the seat of a keeper, or None if the experiment has no such host any more. ``put`` passes
+    events to the core. ``settled`` is called when nothing waits to be copied from a leaving host any more.
+    """
+
+    def __init__(
+        self,
+        experiment_id: str,
+        store: CheckpointStore,
+        transfers: Transfers,
+        *,
+        seat: Callable[[str], KeeperSeat | None],
+        put: Callable[[Sequence[JobEvent]], None],
+        settled: Callable[[KeeperSeat], None],
+    ) -> None:
+        self._experiment_id, self._store, self._transfers = experiment_id, store, transfers
+        self._seat, self._put, self._settled = seat, put, settled
+        self._wanted: dict[str, _Wanted] = {}  # by trial
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by trial
+        self._slots: dict[str, asyncio.Semaphore] = {}  # by keeper
+        self._news: dict[str, asyncio.Event] = {}  # by trial: wakes its task
+        self._spared: dict[
+            str, Origin
+        ] = {}  # by trial: checkpoint on the server's machine, which is not copied
+        self._clearing: dict[str, asyncio.Task[None]] = {}  # by trial: removal of an unfinished transfer
+        self._leaving: dict[str, float] = {}  # keeper of a host that leaves -> longest wait without progress
+        self._copied: dict[str, list[tuple[str, int]]] = {}  # by trial: copies whose facts are not committed
+        self._chores: set[asyncio.Task[None]] = set()  # removals of copies
+
+    # ---- orders -------------------------------------------------------------------------------------------
+
+    def begin(self, copies: Iterable[tuple[str, int]]) -> None:
+        """Remove everything from the store that is neither a known copy nor to be transferred."""
+        known, wanted = set(copies), [each.name for each in self._wanted.values()]
+        self._spawn(in_thread(self._store.tidy, known, wanted))
+
+    def want(self, trial_id: str, origin: Origin | None) -> None:
+        """Copy this checkpoint; None: nothing of the trial. It replaces an earlier order for the trial."""
+        self._spared.pop(trial_id, None)
+        if origin is None:
+            self._drop(trial_id)
+            # The fact about a copy may be part of the same commit, which ``committed`` reports next.
+            asyncio.get_running_loop().call_soon(self._forget_copies, trial_id)
+            return
+        known = self._wanted.get(trial_id)
+        job_id, _ = origin_id(f"{self._experiment_id}-{trial_id}-0", trial_id, origin)
+        name = job_id, origin.number
+        if (known is not None and known.name == name) or name in self._copied.get(trial_id, ()):
+            return
+        seat = self._seat(origin.keeper_id)
+        if seat is not None and seat.keeper_host.beside_server and seat.id not in self._leaving:
+            self._spared[trial_id] = origin
+            return
+        self._wanted[trial_id] = _Wanted(job_id, origin, asyncio.get_running_loop().time())
+        self._wake(trial_id)
+
+    def committed(self, fact: CheckpointKept) -> None:
+        """Record that the fact about a copy is committed.
+
+        Facts are recorded in order. So earlier copies of the trial whose facts are not committed by now were
+        not recorded, because nobody needs them.
+        """
+        name = fact.job_id, fact.number
+        for trial_id, copies in list(self._copied.items()):
+            if name in copies:
+                later = copies[copies.index(name) + 1 :]
+                self._copied[trial_id] = copies[: copies.index(name)]
+                self._forget_copies(trial_id)
+                if later:
+                    self._copied[trial_id] = later
+
+    def remove(self, job_id: str, up_to: int, *, keep: Iterable[int]) -> None:
+        """Remove the copies of the job's checkpoints up to a number, except those in ``keep``."""
+        self._spawn(in_thread(self._store.remove, job_id, up_to, set(keep)))
+
+    def heard(self, keeper_id: str) -> None:
+        """Continue transfers that have failed: the keeper calls again."""
+        for trial_id, wanted in self._wanted.items():
+            if wanted.origin.keeper_id == keeper_id and trial_id in self._news:
+                self._news[trial_id].set()
+
+    def leave(self, keeper_id: str, limit_s: float = LEAVE_S) -> None:
+        """Let the host leave when nothing waits to be copied from it any more (see ``awaits``).
+
+        What has made no progress for ``limit_s`` is reported as lost.
+        """
+        if keeper_id in self._leaving:
+            return
+        self._leaving[keeper_id] = limit_s
+        for trial_id, origin in list(self._spared.items()):
+            if origin.keeper_id == keeper_id:
+                self.want(trial_id, origin)
+        for wanted in self._wanted.values():
+            wanted.move()
+        self.heard(keeper_id)
+
+    def stay(self, keeper_id: str) -> None:
+        """Take back ``leave``, because the host is used again."""
+        self._leaving.pop(keeper_id, None)
+
+    def awaits(self, keeper_id: str) -> bool:
+        """Return True if a checkpoint waits to be copied from the host."""
+        return any(wanted.origin.keeper_id == keeper_id for wanted in self._wanted.values())
+
+    def vanished(self, keeper_id: str) -> None:
+        """Give up the transfers from a host that no longer exists."""
+        for trial_id, wanted in list(self._wanted.items()):
+            if wanted.origin.keeper_id == keeper_id:
+                self._drop(trial_id)
+
+    async def drain(self, keeper_ids: Iterable[str]) -> None:
+        """Wait until nothing is to be copied from these hosts, whose files are about to be removed."""
+        hosts = set(keeper_ids)
+        for keeper_id in hosts:
+            self.leave(keeper_id, LAST_S)
+        while tasks := [
+            self._tasks[trial_id]
+            for trial_id, wanted in self._wanted.items()
+            if wanted.origin.keeper_id in hosts and trial_id in self._tasks
+        ]:
+            await asyncio.wait(tasks)
+
+    async def close(self) -> None:
+        """End all transfers. Interrupted ones continue when the experiment is opened again."""
+        tasks = [*self._tasks.values(), *self._chores]
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def notices(self) -> Mapping[str, str]:
+        """Sentences about transfers that have failed and are tried again, by trial."""
+        return {
+            f"checkpoint of {trial_id}": (
+                f"checkpoint {wanted.origin.number} of trial {trial_id} has not been copied to the server "
+                f"yet: {wanted.trouble}"
+            )
+            for trial_id, wanted in self._wanted.items()
+            if wanted.trouble is not None
+        }
+
+    # ---- transfers ----------------------------------------------------------------------------------------
+
+    def _wake(self, trial_id: str) -> None:
+        if trial_id in self._news:
+            self._news[trial_id].set()
+            return
+        self._news[trial_id] = asyncio.Event()
+        task = asyncio.create_task(self._keep(trial_id), name=f"{self._experiment_id}:{trial_id}:keep")
+        self._tasks[trial_id] = task
+
+        def over(_: object) -> None:
+            if self._tasks.get(trial_id) is task:
+                del self._tasks[trial_id], self._news[trial_id]
+                if trial_id in self._wanted:
+                    self._wake(trial_id)
+
+        task.add_done_callback(over)
+
+    def _drop(self, trial_id: str) -> None:
+        """Copy nothing of the trial any more."""
+        wanted = self._wanted.pop(trial_id, None)
+        if (task := self._tasks.pop(trial_id, None)) is not None:
+            del self._news[trial_id]
+            task.cancel()
+        if wanted is not None:
+            self._clearing[trial_id] = self._spawn(self._clear(trial_id, task))
+            self._tell_settled(wanted.origin.keeper_id)
+
+    async def _clear(self, trial_id: str, task: asyncio.Task[None] | None) -> None:
+        """Remove what the trial's unfinished transfer has left, after its task has ended."""
+        if task is not None:
+            await asyncio.wait({task})
+        await in_thread(self._store.drop_parts, trial_id)
+
+    def _finish(self, trial_id: str, wanted: _Wanted, *events: JobEvent) -> None:
+        """Report the result of a transfer. A newer checkpoint of the trial may wait already."""
+        if self._wanted.get(trial_id) is wanted:
+            del self._wanted[trial_id]
+        self._put(events)
+        self._tell_settled(wanted.origin.keeper_id)
+
+    def _tell_settled(self, keeper_id: str) -> None:
+        seat = self._seat(keeper_id)
+        if seat is not None and keeper_id in self._leaving and not self.awaits(keeper_id):
+            self._settled(seat)
+
+    async def _keep(self, trial_id: str) -> None:
+        """Copy what is wanted of the trial, until nothing is."""
+        if (clearing := self._clearing.pop(trial_id, None)) is not None:
+            await asyncio.wait({clearing})
+        pause, longest = PAUSES_S
+        while (wanted := self._wanted.get(trial_id)) is not None:
+            keeper_id = wanted.origin.keeper_id
+            seat, news = self._seat(keeper_id), self._news[trial_id]
+            if seat is None:
+                self._give_up(trial_id, wanted, "its machine is no longer used")
+                continue
+            if (why := self._expired(wanted)) is not None:
+                self._give_up(trial_id, wanted, f"it could not be copied from {seat.host.name}: {why}")
+                continue
+            news.clear()
+            trouble = seat.obstacle()
+            if trouble is None:
+                slots = self._slots.setdefault(keeper_id, asyncio.Semaphore(PER_KEEPER))
+                async with slots, self._transfers.slots:
+                    wanted = self._wanted.get(trial_id)  # a newer one may have come meanwhile
+                    if wanted is None or wanted.origin.keeper_id != keeper_id:
+                        continue
+                    trouble = await self._try(trial_id, wanted, seat)
+            if trouble is None:
+                pause = PAUSES_S[0]
+                continue
+            if self._wanted.get(trial_id) is not wanted:
+                await in_thread(self._store.drop_parts, trial_id)
+                continue
+            if trouble != wanted.trouble:
+                logger.warning("experiment %s: checkpoint %s: %s", self._experiment_id, wanted.name, trouble)
+            wanted.trouble = trouble
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(pause, self._time_left(wanted))):
+                    await news.wait()
+            pause = min(2 * pause, longest)
+
+    def _time_left(self, wanted: _Wanted) -> float:
+        """Return the seconds for which the host of the checkpoint waits without any progress."""
+        limit = self._leaving.get(wanted.origin.keeper_id)
+        if limit is None:
+            return PAUSES_S[1]
+        return max(0.0, wanted.moved_at + limit - asyncio.get_running_loop().time())
+
+    def _expired(self, wanted: _Wanted) -> str | None:
+        """Return why nothing was copied from a leaving host for too long, or None."""
+        if wanted.origin.keeper_id not in self._leaving or self._time_left(wanted) > 0:
+            return None
+        return wanted.trouble or "other transfers have taken too long"
+
+    def _give_up(self, trial_id: str, wanted: _Wanted, reason: str) -> None:
+        job_id, number = wanted.name
+        lost = CheckpointLost(job_id=job_id, number=number, reason=reason, keeper_id=wanted.origin.keeper_id)
+        self._finish(trial_id, wanted, lost)
+
+    async def _try(self, trial_id: str, wanted: _Wanted, seat: KeeperSeat) -> str | None:
+        """Copy the checkpoint and report the result. Return a sentence if it has to be tried again."""
+        job_id, number = wanted.name
+        self._put([CheckpointKeepBegun(job_id=job_id, number=number)])
+        parts = (*attempt_folder(trial_id, wanted.origin.attempt), CHECKPOINTS, str(number))
+        try:
+            kept = await receive_checkpoint(self._store, seat.desk, job_id, number, parts, moved=wanted.move)
+        except FileNotFoundError as error:
+            self._give_up(trial_id, wanted, f"its files on {seat.host.name} are missing: {error}")
+        except ValueError as error:
+            sentence = f"it cannot be copied to the server: {error}"
+            if seat.id in self._leaving:
+                self._give_up(trial_id, wanted, sentence)
+            else:
+                note = JobNoted(
+                    job_id=job_id, note=f"checkpoint {number} stays on {seat.host.name}: {sentence}"
+                )
+                self._finish(trial_id, wanted, note)
+        except ServiceError as error:
+            return str(error)
+        else:
+            self._copied.setdefault(trial_id, []).append(wanted.name)
+            fact = CheckpointKept(job_id=job_id, number=number, digest=kept.digest, size=kept.size)
+            self._finish(trial_id, wanted, fact)
+        return None
+
+    def _forget_copies(self, trial_id: str) -> None:
+        """Remove the trial's copies whose facts were not recorded."""
+        for job_id, number in self._copied.pop(trial_id, ()):
+            self.remove(job_id, number, keep=range(number))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"{self._experiment_id}:copies")
+        self._chores.add(task)
+        task.add_done_callback(self._over)
+        return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._chores.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("experiment %s: copies of checkpoints: %s", self._experiment_id, error)

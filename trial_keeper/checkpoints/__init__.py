@@ -1,0 +1,1 @@
+"""Transfer of checkpoints between this machine and the server."""
