@@ -52,6 +52,7 @@ class SchedulerHost:
         self._channel, self._start = channel, start
         self._calls = Calls(channel, "scheduler") if calls is None else calls
         self._fed_to = 0  # number of the last fact that the scheduler knows
+        self._unused: set[str] = set()  # methods that the scheduler's class does not override
         self._raised: dict[str, str] = {}  # method -> last error that it raised
         self._proved = False  # True: the scheduler has answered since it was built
         self._recorded: set[tuple[int, str]] = set()  # cause and trial of decisions in the log
@@ -67,6 +68,7 @@ class SchedulerHost:
         scheduler, self._builtin = self._calls.build(self._start)
         self._calls.must("constructor", lambda: _check_class(scheduler), hopeless=True)
         self._scheduler: Scheduler = scheduler
+        self._unused = {name for name in vars(Scheduler) if name not in _overridden(scheduler)}
         seed = self._start.seed if scheduler.seed is None else scheduler.seed
         self._members = self._calls.must(
             "constraints", lambda: Members(self._start, seed=seed, on_fault=self._note_fault), hopeless=True
@@ -178,6 +180,8 @@ class SchedulerHost:
 
         If it raises an exception, report the same error only once, and make no decision.
         """
+        if name in self._unused:  # it would decide nothing, and there may be very many checkpoints
+            return
         method = getattr(self._scheduler, name)
         trial_id = arguments[0].id if arguments and isinstance(arguments[0], Trial) else None
         found = self._calls.attempt(name, lambda: self._checked(method(*arguments)), trial_id=trial_id)
@@ -272,6 +276,12 @@ class SchedulerHost:
 def _check_class(scheduler: Any) -> None:
     if not isinstance(scheduler, Scheduler):
         raise TypeError(f"{type(scheduler).__name__} must be a subclass of nnimgr.scheduler.Scheduler")
+
+
+def _overridden(scheduler: Scheduler) -> set[str]:
+    """Return the names that the scheduler or one of its classes below ``Scheduler`` defines."""
+    classes = [each for each in type(scheduler).__mro__ if each not in Scheduler.__mro__]
+    return {name for each in (*classes, scheduler) for name in vars(each)}
 
 
 def _name(decision: Decision) -> str:

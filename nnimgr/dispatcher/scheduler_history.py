@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from heapq import merge
-from operator import attrgetter
 from typing import Any
 
 from nnimgr.dispatcher import messages as m
@@ -28,6 +26,7 @@ _KINDS = (
     "DecisionRefused",
     "ExperimentMoved",
     "ConfigChanged",
+    "TrialEnded",
 )
 _DECISIONS = ("Decided", "DecisionRefused", "Verdict")
 _NO_NUMBER = 2**63 - 1  # larger than the number of every fact
@@ -47,16 +46,14 @@ class SchedulerHistory(History):
 
         ``experiment`` has to be up to date with the events before each event that is yielded.
         """
-        facts = self._reader.facts(_KINDS, after=after, up_to=up_to)
-        ends = self._ends(after, up_to, untried=False)
+        ends = {end.number: end for end in self._ends(after, up_to, untried=False)}
         reports = self._reader.numbered_metrics(after, up_to)
         report = next(reports, None)
-        in_order: Iterator[PastFact | m.TrialFinished] = merge(facts, ends, key=attrgetter("number"))
-        for fact in in_order:
+        for fact in self._reader.facts(_KINDS, after=after, up_to=up_to):
             while report is not None and report[0] < fact.number:
                 yield Reported._make(report)
                 report = next(reports, None)
-            event = fact if isinstance(fact, m.TrialFinished) else _event(fact, experiment)
+            event = ends[fact.number] if fact.kind == "TrialEnded" else _event(fact, experiment)
             if event is not None:
                 yield event
         while report is not None:

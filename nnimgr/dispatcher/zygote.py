@@ -36,6 +36,7 @@ PRELOADED = (
     "nnimgr.dispatcher.scheduler",
     "nnimgr.schedulers.asha",
     "nnimgr.schedulers.hyperband",
+    "nnimgr.schedulers.pb2",
     "nnimgr.schedulers.pbt",
     "nnimgr.schedulers.pbt_replay",
     "nnimgr.tuners.asha",

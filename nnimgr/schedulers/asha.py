@@ -98,15 +98,11 @@ class ASHAScheduler(RankingScheduler):
         return None
 
     def all_paused(self) -> Decisions:
-        for at in sorted(self._rungs, reverse=True):
-            rung = self._rungs[at]
-            if rung.promoted:
-                return None
-            for _, _, trial_id in rung.entries:
-                trial = self.experiment.trials.get(trial_id)
-                if trial is not None and trial_id in self._waiting:
-                    return self._continue(trial, rung, 1)
-        return None
+        highest = max(rung.at for rung in self._rungs.values() if rung.entries)
+        rung, trials = self._rungs[highest], self.experiment.trials
+        if not rung.promoted:
+            return self._continue(trials[rung.entries[0][2]], rung, 1)
+        return [self._leave(trials[trial_id], rung) for trial_id, rung in self._waiting.items()]
 
     # ---- rungs --------------------------------------------------------------------------------------------
 
@@ -160,6 +156,12 @@ class ASHAScheduler(RankingScheduler):
         return Continue(
             trial, f"rung {rung.at}: rank {rank + 1} of {len(rung.entries)}, {of_trials(kept)}", rung.at
         )
+
+    def _leave(self, trial: Trial, rung: _Rung) -> Decision:
+        """Stop a paused trial, because no trials come that could let it continue."""
+        rank, count = rung.rank(trial.id), len(rung.entries)
+        reason = f"rung {rung.at}: rank {rank + 1} of {count}, {len(rung.promoted)} of them have continued"
+        return Stop(trial, f"{reason}, and no more trials come", rung.at, rung.better(rank))
 
     def _pass(self, trial: Trial) -> None:
         """Let a trial go on from the rung at which it waits, if it does."""

@@ -159,11 +159,9 @@ class HyperBandScheduler(RankingScheduler):
         elif self._is_complete(bracket, number):
             yield from self._compare(bracket, number)
         else:
-            arrived = len(found.losses)
-            reason = f"{_where(bracket, number)}: {arrived} of {found.size} trials have come"
-            if bracket.room:
-                reason += f", and {bracket.room} more are to be created"
-            yield Pause(trial, f"{reason}; the best 1 / {self._eta} of them continue", found.at)
+            count = found.size if number else found.size + bracket.room
+            reason = f"{_where(bracket, number)}: {len(found.losses)} of {count} trials have come, of which "
+            yield Pause(trial, reason + of_trials(max(1, count // self._eta)), found.at)
 
     def _arrive_late(
         self, bracket: _Bracket, trial: Trial, kept: list[float], loss: float

@@ -132,16 +132,14 @@ class PBTScheduler(RankingScheduler):
             return self._exploit(member, self._ranked(member.population))
         self._wait(member, True)
         population = member.population
-        return Pause(
-            trial,
-            f"report {reports}: {population.arrived} of {len(population.members)} trials of its population "
-            "have come, and the others are waited for",
-        )
+        count = len(population.members) + (population.room or 0)
+        reason = f"report {reports}: {population.arrived} of {count} trials of its population have come"
+        return Pause(trial, f"{reason}, and it waits for the others", reports)
 
     def trial_paused(self, trial: Trial) -> Decisions:
         member = self._members[trial.id]
         if trial.held and not member.waits:
-            return Continue(trial, "the others have been compared while it was being paused")
+            return Continue(trial, "its population was compared while it was being paused")
         return self._compare_all(member.population)
 
     def trial_rolled_back(self, trial: Trial) -> Decisions:
@@ -196,9 +194,8 @@ class PBTScheduler(RankingScheduler):
             self._wait(member, False)
             exploits = self._exploit(member, ranked)
             if not exploits and member.trial.held:
-                count = len(population.members)
-                reason = f"report {member.mark}: {count} trials of its population have been compared"
-                exploits = [Continue(member.trial, reason)]
+                reason = f"report {member.mark}: the {len(ranked)} trials of its population were compared"
+                exploits = [Continue(member.trial, reason, member.mark)]
             decisions += exploits
         return decisions
 

@@ -11,7 +11,7 @@ import pytest
 
 from nnimgr.algorithm import Assessor, AssessResult, Tuner
 from nnimgr.dispatcher import registry
-from nnimgr.testing import AssessorConformance, TunerConformance
+from nnimgr.testing import AssessorConformance, SchedulerConformance, TunerConformance
 from nnimgr.testing.hosting import HostedAssessor
 from nnimgr.testing.record import Record
 from nnimgr.testing.tuners import Lab
@@ -24,9 +24,25 @@ FIELDS: dict[str, dict[str, Any]] = {
 }
 
 
+# Arguments of a built-in algorithm with which its tests are worth more, by the title of its suite.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "TestPBTScheduler": {"perturbation_interval": 2},
+    "TestPB2Scheduler": {"perturbation_interval": 2},
+    "TestHyperBandScheduler": {"max_budget": 9},
+    "TestPBTReplayScheduler": {
+        "schedule": [
+            {"reports": 0, "parameters": {"uniform": 0.5}},
+            {"reports": 3, "parameters": {"uniform": 0.25}},
+            {"reports": 7, "parameters": {"uniform": 1.0}},
+        ]
+    },
+}
+
+
 def made(builtin: registry.Builtin) -> Any:
+    arguments = {"seed": 7} if "seed" in builtin.arguments else {}
     try:
-        return registry.load(builtin.target)(**({"seed": 7} if "seed" in builtin.arguments else {}))
+        return registry.load(builtin.target)(**arguments, **ARGUMENTS.get(title(builtin), {}))
     except ModuleNotFoundError as error:  # an optional library is not installed
         pytest.skip(str(error))
 
@@ -47,6 +63,8 @@ def suite(builtin: registry.Builtin) -> type:
     fields: dict[str, Any] = {"builtin": True, "make": lambda self: made(builtin)}
     if builtin.role == "assessor":
         return type(title(builtin), (AssessorConformance,), fields)
+    if builtin.role == "scheduler":
+        return type(title(builtin), (SchedulerConformance,), fields)
     flat, nested = accepted(builtin, TunerConformance.search_space), TunerConformance.nested_space
     finite = accepted(builtin, TunerConformance.finite_space)
     fields |= {"search_space": flat, "finite_space": finite or None, "adds": builtin.adds}
