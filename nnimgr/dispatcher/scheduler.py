@@ -28,6 +28,7 @@ from nnimgr.dispatcher.messages import (
     SetTried,
     Start,
     ToChild,
+    TrialsAgain,
 )
 from nnimgr.dispatcher.scheduler_history import SchedulerHistory
 from nnimgr.dispatcher.serialization import is_deep, json_text
@@ -57,7 +58,7 @@ class SchedulerHost:
         self._proved = False  # True: the scheduler has answered since it was built
         self._recorded: set[tuple[int, str]] = set()  # cause and trial of decisions in the log
         self._unsent: list[Decided] | None = None  # decisions that are not in the log, during a rebuild
-        self._given_up: set[str] = set()  # trials whose stop was refused when no trial continued
+        self._given_up: set[str] = set()  # trials that this host has stopped, because none continued
 
     def build(self) -> None:
         """Construct the scheduler, restore its state, send the decisions that are not recorded, and send
@@ -151,6 +152,8 @@ class SchedulerHost:
         if event.number <= self._fed_to:
             return
         self._fed_to = event.number
+        if isinstance(event, TrialsAgain):
+            self._given_up.clear()
         for call in self._members.hear(event):
             self._call(*call)
         if self._members.all_held:
@@ -162,14 +165,12 @@ class SchedulerHost:
         Without this, the experiment would wait for ever.
         """
         members = self._members
-        if isinstance(event, DecisionRefused):
-            if event.kind == _KINDS[Stop]:
-                self._given_up.add(event.trial_id)
-        else:
+        if not isinstance(event, DecisionRefused):  # else the same decision might be refused without end
             self._call("all_paused")
         if not members.all_held:
             return
         for trial_id in [each for each in members.held if each not in self._given_up]:
+            self._given_up.add(trial_id)
             pause = members.pauses.get(trial_id)
             reason = LEFT if pause is None else f"{LEFT}; reason of its pause: {pause.reason}"
             rung, better = (None, ()) if pause is None else (pause.rung, pause.better)

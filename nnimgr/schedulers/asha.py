@@ -160,7 +160,7 @@ class ASHAScheduler(RankingScheduler):
     def _leave(self, trial: Trial, rung: _Rung) -> Decision:
         """Stop a paused trial, because no trials come that could let it continue."""
         rank, count = rung.rank(trial.id), len(rung.entries)
-        reason = f"rung {rung.at}: rank {rank + 1} of {count}, {len(rung.promoted)} of them have continued"
+        reason = f"rung {rung.at}: rank {rank + 1} of {count}, {len(rung.promoted)} of them continued"
         return Stop(trial, f"{reason}, and no more trials come", rung.at, rung.better(rank))
 
     def _pass(self, trial: Trial) -> None:

@@ -100,6 +100,12 @@ class HyperBandScheduler(RankingScheduler):
         del bracket.places[trial.id]
         return decisions
 
+    def decision_refused(self, decision: Decision, reason: str) -> Decisions:
+        trial = decision.trial
+        if not isinstance(decision, Continue) or not trial.held:
+            return None
+        return [*self._excuse(self._brackets[trial.id], trial)]
+
     def no_more_trials(self) -> Decisions:
         bracket, self._last = self._last, None
         if bracket is None:
@@ -132,7 +138,7 @@ class HyperBandScheduler(RankingScheduler):
     def _await(self, bracket: _Bracket, trial: Trial) -> None:
         """Let the bracket wait for the trial, unless it cannot arrive at present."""
         number = bracket.places[trial.id]
-        if number < len(bracket.rounds) and trial.paused is None and not trial.silent:
+        if number < len(bracket.rounds) and trial.paused != "user" and not trial.silent:
             found = bracket.rounds[number]
             if trial.id not in found.losses and found.kept is None:
                 found.awaited.add(trial.id)

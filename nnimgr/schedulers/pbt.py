@@ -51,7 +51,8 @@ class PBTScheduler(RankingScheduler):
     After every ``perturbation_interval`` results, and not before ``burn_in`` results, a trial is compared
     with the others. If it is among the worst ``quantile_fraction``, it continues from the newest checkpoint
     of one of the best ``quantile_fraction``, if that state is better, with changed parameters: each is drawn
-    again with ``resample_probability``, or else multiplied by one of ``perturbation_factors``.
+    again with ``resample_probability``, or else multiplied by one of ``perturbation_factors``. This begins
+    when at least half of the trials have been compared.
 
     ``mutations`` names the parameters that may be changed, each as in a search space or as a list of values.
     None: all parameters of the search space.
@@ -206,7 +207,7 @@ class PBTScheduler(RankingScheduler):
 
     def _exploit(self, member: Member, ranked: list[Member]) -> list[Decision]:
         """Return the decision that a trial continues from a better one's checkpoint, or no decision."""
-        if member.trial.paused == "user":
+        if member.trial.paused == "user" or 2 * len(ranked) < len(member.population.members):
             return []
         count = min(math.ceil(self._share * len(ranked)), len(ranked) // 2)
         rank = next(rank for rank, each in enumerate(ranked) if each is member)
