@@ -67,7 +67,7 @@ def _event(fact: PastFact, experiment: Experiment) -> Event | None:
     payload = json.loads(text)
     trial = experiment.trials.get(trial_id)
     match kind:
-        case "Suggested":
+        case "Suggested" if payload.get("reuse") is None:
             origin = payload.get("origin") or {}
             return m.TrialCreated(
                 number=number,
@@ -75,13 +75,13 @@ def _event(fact: PastFact, experiment: Experiment) -> Event | None:
                 parameters=payload["parameters"],
                 reports=origin.get("reports", 0),
             )
-        case "CheckpointReported" if trial is not None and payload.get("usable", True):
+        case "CheckpointReported" if payload.get("usable", True) and payload.get("reports") is not None:
             return m.CheckpointSaved(
                 number=number,
                 trial_id=trial_id,
                 attempt=int(payload["job_id"].rpartition("-")[2]),
                 checkpoint=payload["number"],
-                reports=trial.reports,
+                reports=payload["reports"],
                 step=payload.get("step"),
             )
         case "AttemptDue":

@@ -133,6 +133,7 @@ class _Events:
             job_id=f"{EXPERIMENT}-{member.id}-{member.attempt}",
             number=member.last_number,
             step=member.reports,
+            reports=member.reports,
         )
         self.tell(
             m.CheckpointSaved(

@@ -436,8 +436,10 @@ def _everything(past: Past) -> list[tuple[Any, ...]]:
     point = {"position": 2, "reports": 1}
     a, b = past.suggested(0, {"x": 0.5}), past.suggested(None, {"x": 1})
     past.reported(a, 0.5)
-    past.named("CheckpointReported", a, job_id=f"conformance-{a}-1", number=1, step=7)
-    past.named("CheckpointReported", a, job_id=f"conformance-{a}-1", number=2, usable=False)
+    past.named("CheckpointReported", a, job_id=f"conformance-{a}-1", number=1, step=7, reports=1)
+    past.named("CheckpointReported", a, job_id=f"conformance-{a}-1", number=2, reports=1, usable=False)
+    past.named("CheckpointReported", a, job_id=f"conformance-{a}-1", number=3)  # of an earlier version
+    past.named("Suggested", "c", parameters="{}", reuse={"trial_id": a})
     past.named("StopRequested", a, kind="pause")  # TrialPaused follows
     past.named("TrialPaused", a)
     past.named("ResumeRequested", a)
