@@ -161,7 +161,7 @@ class Members:
         trial = self.trials.get(trial_id)
         if trial is None:
             return _NONE
-        value = json.loads(text)
+        value = _read(text)
         trial.results.append(value)
         trial.numbers.append(self._number(trial_id, sequence, value))
         trial.silent = False
@@ -251,6 +251,14 @@ class Members:
             kept.pop(trial.id, None)
         self._faulty.discard(trial.id)
         return [("trial_ended", trial)]
+
+
+def _read(text: str) -> Any:
+    """Decode the JSON text of a result. A result that cannot be decoded is its text."""
+    try:
+        return json.loads(text)
+    except ValueError:  # for example a number with too many digits
+        return text
 
 
 def _cut(trial: Trial, reports: int) -> None:

@@ -224,6 +224,10 @@ class SchedulerHost:
             raise ValueError(f"there are two decisions about trial {decision.trial.id}")
         if not isinstance(decision.reason, str) or not decision.reason.strip():
             raise ValueError(f"{_name(decision)} has no reason")
+        if not isinstance(decision.rung, int | None):
+            raise TypeError(f"{_name(decision)}: rung must be an integer or None, not {decision.rung!r:.100}")
+        if not all(isinstance(each, str) for each in decision.better):
+            raise TypeError(f"{_name(decision)}: better must be ids of trials, not {decision.better!r:.100}")
         if isinstance(decision, Exploit):
             donor = decision.donor
             if not isinstance(donor, Trial) or trials.get(donor.id) is not donor:

@@ -24,8 +24,9 @@ class PB2Scheduler(PBTScheduler):
     """PBT that chooses the numbers among the changed parameters with a model, in place of random changes.
 
     A Gaussian process, whose older observations count less, predicts how much a trial improves with given
-    parameters. The parameters with the highest upper confidence bound are chosen. Choices keep the donor's
-    values. Until the model has seen four comparisons, numbers are changed as in PBT.
+    parameters. The parameters with the highest upper confidence bound are chosen. Choices, and the parameters
+    nested in them, keep the donor's values. With fewer than four comparisons, parameters are changed as in
+    PBT.
     """
 
     def __init__(

@@ -237,6 +237,14 @@ async def test_a_slow_child_reads_what_was_not_sent(host: Host, make_past: MakeP
         (lambda trial: Stop(trial.id, "x"), "Stop of trial 'a' is about a trial that has ended"),
         (lambda trial: Pause(Trial("a", {}), "x"), "Pause of trial a is about a trial that has ended, or"),
         (lambda trial: [Pause(trial, "x"), Stop(trial, "x")], "there are two decisions about trial a"),
+        (
+            lambda trial: Stop(trial, "x", rung=1.5),
+            "Stop of trial a: rung must be an integer or None, not 1.5",
+        ),
+        (
+            lambda trial: Stop(trial, "x", better=(trial,)),
+            "Stop of trial a: better must be ids of trials, not",
+        ),
     ],
 )
 def test_what_is_no_decision_is_told(answer: Any, told: str) -> None:
@@ -301,6 +309,12 @@ def test_a_fork_begins_with_results_that_are_not_known() -> None:
     stage.tell(m.TrialCreated, trial_id="c", parameters="{}", reports=2)
     stage.report(None, "c", 0.5)
     assert stage.trials["c"].results == [None, None, 0.5]
+
+
+def test_a_result_that_cannot_be_read_is_its_text() -> None:
+    stage = Stage()
+    stage.hosted.tell(m.Metrics(items=(("a", 1, 0, 0, "1" * 5000),), numbers=(9,)))
+    assert stage.trials["a"].results == ["1" * 5000] and stage.trials["a"].numbers == [None]
 
 
 def test_a_refusal_is_told_once() -> None:
