@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -238,7 +238,7 @@ async def test_a_slow_child_reads_what_was_not_sent(host: Host, make_past: MakeP
         (lambda trial: Pause(Trial("a", {}), "x"), "Pause of trial a is about a trial that has ended, or"),
         (lambda trial: [Pause(trial, "x"), Stop(trial, "x")], "there are two decisions about trial a"),
         (
-            lambda trial: Stop(trial, "x", rung=1.5),
+            lambda trial: Stop(trial, "x", rung=cast("int", 1.5)),
             "Stop of trial a: rung must be an integer or None, not 1.5",
         ),
         (
