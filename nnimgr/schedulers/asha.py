@@ -65,7 +65,8 @@ class ASHAScheduler(RankingScheduler):
         self._first, self._end, self._eta, self._stops = min_budget, max_budget, eta, stop
         self._rungs: dict[int, _Rung] = {}
         self._next: dict[str, int] = {}  # trial -> its next rung
-        self._waiting: dict[str, _Rung] = {}  # trial that is not promoted -> its rung
+        self._at: dict[str, _Rung] = {}  # trial -> the last rung that it has reached
+        self._waiting: set[str] = set()  # trials that are not promoted from there
         self._arrivals = 0
 
     # ---- events -------------------------------------------------------------------------------------------
@@ -79,7 +80,9 @@ class ASHAScheduler(RankingScheduler):
     def trial_paused(self, trial: Trial) -> Decisions:
         if trial.id in self._waiting or not trial.held:
             return None
-        return Continue(trial, "it was promoted while it was being paused")
+        rung = self._at[trial.id]
+        reason = f"{_place(rung, trial)}, and it was promoted while it was being paused"
+        return Continue(trial, reason, rung.at)
 
     def trial_continued(self, trial: Trial) -> Decisions:
         self._pass(trial)
@@ -92,9 +95,11 @@ class ASHAScheduler(RankingScheduler):
 
     def trial_ended(self, trial: Trial) -> Decisions:
         self._next.pop(trial.id, None)
-        rung = self._waiting.pop(trial.id, None)
-        if rung is not None and not self._stops:
-            rung.remove(trial.id)  # else it would take the place of a trial that can continue
+        rung = self._at.pop(trial.id, None)
+        if rung is not None and trial.id in self._waiting:
+            self._waiting.remove(trial.id)
+            if not self._stops:
+                rung.remove(trial.id)  # else it would take the place of a trial that can continue
         return None
 
     def all_paused(self) -> Decisions:
@@ -102,7 +107,7 @@ class ASHAScheduler(RankingScheduler):
         rung, trials = self._rungs[highest], self.experiment.trials
         if not rung.promoted:
             return self._continue(trials[rung.entries[0][2]], rung, 1)
-        return [self._leave(trials[trial_id], rung) for trial_id, rung in self._waiting.items()]
+        return [self._leave(trial) for trial in trials.values() if trial.id in self._waiting]
 
     # ---- rungs --------------------------------------------------------------------------------------------
 
@@ -117,7 +122,7 @@ class ASHAScheduler(RankingScheduler):
         """Compare a trial with the others at a rung. Return the decisions about it and about the others."""
         self._next[trial.id] = at * self._eta
         self._pass(trial)
-        rung = self._rungs.setdefault(at, _Rung(at))
+        rung = self._at[trial.id] = self._rungs.setdefault(at, _Rung(at))
         self._arrivals += 1
         rank = rung.add(self.loss_at(trial, at), self._arrivals, trial.id)
         kept = self._kept(rung)
@@ -125,9 +130,12 @@ class ASHAScheduler(RankingScheduler):
         if rank < kept:
             rung.promoted.add(trial.id)
         else:
-            self._waiting[trial.id] = rung
+            self._waiting.add(trial.id)
+            reason = (
+                f"only {of_trials(kept)}" if kept else f"the best trial continues when {self._eta} have come"
+            )
             decision = Stop if self._stops else Pause
-            decisions.append(decision(trial, self._reason(rung, rank, kept), at, rung.better(rank)))
+            decisions.append(decision(trial, f"{_place(rung, trial)}, {reason}", at, rung.better(rank)))
         return decisions if self._stops else [*decisions, *self._promote(rung)]
 
     def _kept(self, rung: _Rung) -> int:
@@ -142,7 +150,7 @@ class ASHAScheduler(RankingScheduler):
         """
         kept = self._kept(rung)
         last = rung.entries[kept - 1][2] if kept else ""
-        if last not in self._waiting or self._waiting[last] is not rung:
+        if last not in self._waiting or self._at[last] is not rung:
             return []
         trial = self.experiment.trials[last]
         if trial.held:
@@ -152,25 +160,20 @@ class ASHAScheduler(RankingScheduler):
 
     def _continue(self, trial: Trial, rung: _Rung, kept: int) -> Decision:
         self._pass(trial)
-        rank = rung.rank(trial.id)
-        return Continue(
-            trial, f"rung {rung.at}: rank {rank + 1} of {len(rung.entries)}, {of_trials(kept)}", rung.at
-        )
+        return Continue(trial, f"{_place(rung, trial)}, {of_trials(kept)}", rung.at)
 
-    def _leave(self, trial: Trial, rung: _Rung) -> Decision:
+    def _leave(self, trial: Trial) -> Decision:
         """Stop a paused trial, because no trials come that could let it continue."""
-        rank, count = rung.rank(trial.id), len(rung.entries)
-        reason = f"rung {rung.at}: rank {rank + 1} of {count}, {len(rung.promoted)} of them continued"
-        return Stop(trial, f"{reason}, and no more trials come", rung.at, rung.better(rank))
+        rung = self._at[trial.id]
+        reason = f"{_place(rung, trial)}, {len(rung.promoted)} of them continued, and no more trials come"
+        return Stop(trial, reason, rung.at, rung.better(rung.rank(trial.id)))
 
     def _pass(self, trial: Trial) -> None:
         """Let a trial go on from the rung at which it waits, if it does."""
-        rung = self._waiting.pop(trial.id, None)
-        if rung is not None:
-            rung.promoted.add(trial.id)
+        if trial.id in self._waiting:
+            self._waiting.remove(trial.id)
+            self._at[trial.id].promoted.add(trial.id)
 
-    def _reason(self, rung: _Rung, rank: int, kept: int) -> str:
-        where = f"rung {rung.at}: rank {rank + 1} of {len(rung.entries)}"
-        if not kept:
-            return f"{where}, the best trial continues when {self._eta} have come"
-        return f"{where}, only {of_trials(kept)}"
+
+def _place(rung: _Rung, trial: Trial) -> str:
+    return f"rung {rung.at}: rank {rung.rank(trial.id) + 1} of {len(rung.entries)}"

@@ -55,7 +55,7 @@ class HyperBandScheduler(RankingScheduler):
         self, optimize_mode: str = "maximize", min_budget: int = 1, max_budget: int = 81, eta: int = 3
     ) -> None:
         super().__init__(optimize_mode)
-        self._lowest, self._highest, self._eta = min_budget, max_budget, eta
+        self._highest, self._eta = max_budget, eta
         self._most = 0  # the largest s
         while min_budget * eta ** (self._most + 1) <= max_budget:
             self._most += 1
@@ -80,8 +80,9 @@ class HyperBandScheduler(RankingScheduler):
 
     def trial_paused(self, trial: Trial) -> Decisions:
         bracket = self._brackets[trial.id]
-        if trial.held and self._round(bracket, trial) is None:
-            return Continue(trial, "it was to continue while it was being paused")
+        number = bracket.places[trial.id]
+        if trial.held and number and self._round(bracket, trial) is None:
+            return self._continue(bracket, trial, number - 1)
         return [*self._excuse(bracket, trial)]
 
     def trial_silent(self, trial: Trial) -> Decisions:
@@ -202,17 +203,24 @@ class HyperBandScheduler(RankingScheduler):
         trials, where = self.experiment.trials, _where(bracket, number)
         for trial_id in best:  # all of them, before the first one may arrive at the next round
             self._enter(bracket, trials[trial_id], number + 1)
-        for rank, trial_id in enumerate(best, 1):
+        for trial_id in best:
             trial = trials[trial_id]
             if trial.held:
-                reason = f"{where}: rank {rank} of {len(ranked)}, {of_trials(len(best))}"
-                yield Continue(trial, reason, found.at)
+                yield self._continue(bracket, trial, number)
             else:
                 yield from self._arrive(bracket, trial)  # it was not paused, and may have arrived there
         for rank, trial_id in enumerate(others, len(best) + 1):
             reason = f"{where}: rank {rank} of {len(ranked)}, only {of_trials(len(best))}"
             better = tuple(ranked[max(0, rank - 1 - NAMED) : rank - 1][::-1])
             yield Stop(trials[trial_id], reason, found.at, better)
+
+    def _continue(self, bracket: _Bracket, trial: Trial, number: int) -> Decision:
+        """Continue a paused trial, which is one of the best of a round."""
+        found = bracket.rounds[number]
+        assert found.kept is not None
+        ranked = sorted(found.losses, key=found.losses.__getitem__)
+        rank = f"rank {ranked.index(trial.id) + 1} of {len(ranked)}"
+        return Continue(trial, f"{_where(bracket, number)}: {rank}, {of_trials(len(found.kept))}", found.at)
 
 
 def _where(bracket: _Bracket, number: int) -> str:

@@ -23,7 +23,7 @@ class Member:
     """Member of a population. ``loss`` is that of result number ``mark``, at which it was last compared.
 
     ``mark`` is also where its present leg has begun. ``waits``: it has arrived at a comparison that is not
-    made before all others have.
+    made before all others have. ``retried``: the mark at which a refused decision was made again.
     """
 
     trial: Trial
@@ -32,6 +32,7 @@ class Member:
     loss: float | None = None
     waits: bool = False
     next_loss: float | None = None  # loss with which the next leg begins
+    retried: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -140,7 +141,8 @@ class PBTScheduler(RankingScheduler):
     def trial_paused(self, trial: Trial) -> Decisions:
         member = self._members[trial.id]
         if trial.held and not member.waits:
-            return Continue(trial, "its population was compared while it was being paused")
+            reason = f"report {member.mark}: its population was compared while it was being paused"
+            return Continue(trial, reason, member.mark)
         return self._compare_all(member.population)
 
     def trial_rolled_back(self, trial: Trial) -> Decisions:
@@ -163,11 +165,20 @@ class PBTScheduler(RankingScheduler):
         return self._compare_all(member.population)
 
     def decision_refused(self, decision: Decision, reason: str) -> Decisions:
+        member = self._members[decision.trial.id]
         if isinstance(decision, Pause):
-            return self._compare_all(self._members[decision.trial.id].population)
-        if isinstance(decision, Exploit) and decision.trial.held:
-            return Continue(decision.trial, f"its exploit was refused: {reason}")
-        return None
+            return self._compare_all(member.population)
+        if not isinstance(decision, Exploit):
+            return None
+        if member.retried != member.mark:  # the checkpoint may have been deleted, because its trial has saved
+            member.retried = member.mark
+            if again := self._exploit(member, self._ranked(member.population)):
+                return again
+        if not decision.trial.held:
+            return None
+        return Continue(
+            decision.trial, f"report {member.mark}: its exploit was refused: {reason}", member.mark
+        )
 
     def no_more_trials(self) -> Decisions:
         population, self._last = self._last, None

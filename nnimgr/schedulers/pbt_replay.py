@@ -37,7 +37,8 @@ class PBTReplayScheduler(Scheduler):
         if point is not None and self._is_due(trial):
             return self._exploit(trial, point)
         self._refused.add(trial.id)
-        return Continue(trial, "it has saved no state with which its next parameters could begin")
+        reason = f"report {trial.reports}: it has saved no state with which its next parameters could begin"
+        return Continue(trial, reason)
 
     def trial_ended(self, trial: Trial) -> Decisions:
         self._refused.discard(trial.id)
@@ -47,7 +48,7 @@ class PBTReplayScheduler(Scheduler):
         trial = decision.trial
         self._refused.add(trial.id)
         if isinstance(decision, Exploit) and trial.held:
-            return Continue(trial, f"its next parameters were refused: {reason}")
+            return Continue(trial, f"report {trial.reports}: its next parameters were refused: {reason}")
         return None
 
     def _follow(self, trial: Trial) -> Decision | None:

@@ -54,7 +54,10 @@ def test_a_trial_that_is_promoted_during_its_pause_continues_after_it() -> None:
     play.report("a", 1.0)
     assert said(play.report("b", 0.5)) == ["pause b"]
     (continued,) = play.pause("a")
-    assert (continued.kind, continued.reason) == ("continue", "it was promoted while it was being paused")
+    assert (continued.kind, continued.reason) == (
+        "continue",
+        "rung 1: rank 1 of 2, and it was promoted while it was being paused",
+    )
     assert play.pause("b") == []
 
 

@@ -135,4 +135,4 @@ def test_a_trial_that_is_to_continue_during_its_pause_continues_after_it() -> No
     assert said(play.report("a", 0.5, 0.5)) == ["pause a"]
     assert said(play.report("b", 0.1, 0.1)) == ["stop b"]
     (continued,) = play.pause("a")
-    assert continued.reason == "it was to continue while it was being paused"
+    assert continued.reason == "bracket 1, rung 2: rank 1 of 2, the best trial continues"

@@ -45,6 +45,15 @@ def test_the_same_events_give_the_same_parameters() -> None:
     assert first == second != population(seed=4).report("d", 0.2, 0.1)
 
 
+def test_a_checkpoint_that_is_gone_is_replaced_by_a_newer_one() -> None:
+    play = population()
+    (decided,) = play.report("d", 0.2, 0.1)
+    play.report("a", 0.95, saves=True)
+    (again,) = play.refuse(decided)
+    assert (again.kind, again.donor, again.checkpoint) == ("exploit", "a", (1, 2))
+    assert play.refuse(again) == []
+
+
 def test_only_a_better_state_is_taken() -> None:
     play = Play(PBTScheduler(perturbation_interval=2))
     play.create("a", "b")
@@ -157,8 +166,10 @@ def test_a_refused_exploit_lets_the_trial_continue() -> None:
     play = synchronous()
     play.report("d", 0.1, 0.1)
     *_, exploit = play.pause("d")
-    (continued,) = play.refuse(exploit)
-    assert (continued.kind, continued.reason) == ("continue", "its exploit was refused: it cannot be")
+    (again,) = play.refuse(exploit)
+    assert said([again]) == ["exploit d"]
+    (continued,) = play.refuse(again)
+    assert continued.reason == "report 2: its exploit was refused: it cannot be"
     assert play.refuse(continued) == []
 
 
@@ -168,7 +179,7 @@ def test_a_trial_that_was_not_paused_in_time_continues() -> None:
     play.save("d")
     assert said(play.silence("d")) == ["continue a", "continue b", "continue c"]
     (continued,) = play.pause("d")
-    assert continued.reason == "its population was compared while it was being paused"
+    assert continued.reason == "report 2: its population was compared while it was being paused"
 
 
 def test_a_population_that_will_not_be_full_is_complete_without_more_trials() -> None:

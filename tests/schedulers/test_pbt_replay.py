@@ -55,7 +55,7 @@ def test_a_trial_that_paused_without_a_state_continues() -> None:
     play = replay()
     play.report("a", 0.1, 0.1)
     (continued,) = play.pause("a")
-    assert continued.reason == "it has saved no state with which its next parameters could begin"
+    assert continued.reason == ("report 2: it has saved no state with which its next parameters could begin")
     play.resume("a")
     assert play.report("a", 0.1) == [] and said(play.save("a")) == ["exploit a"]
 
@@ -66,5 +66,5 @@ def test_a_refused_set_lets_a_paused_trial_continue() -> None:
     play.save("a")
     (decided,) = play.pause("a")
     (continued,) = play.refuse(decided)
-    assert continued.reason == "its next parameters were refused: it cannot be"
+    assert continued.reason == "report 2: its next parameters were refused: it cannot be"
     assert play.end("a") == []
