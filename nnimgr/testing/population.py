@@ -205,8 +205,8 @@ class Population:
     """Experiment of ``count`` trials, of which ``slots`` run at the same time.
 
     In each round, every running trial makes one result. A trial ends after ``length`` results. Better trials
-    have a higher ``Member.quality``. ``recorded``: the number of the fact by which a decision was recorded or
-    refused, by its cause and trial.
+    have a higher ``Member.quality``. ``recorded``: the number of the first fact by which a decision was
+    recorded or refused, by its cause and trial.
     """
 
     def __init__(
@@ -403,7 +403,8 @@ class Population:
         return next((each for each in saved if each[:2] == decided.checkpoint), None)
 
     def _refuse(self, decided: m.Decided, reason: str) -> None:
-        self.recorded[decided.cause, decided.trial_id] = self.events.refused(decided, reason)
+        number = self.events.refused(decided, reason)
+        self.recorded.setdefault((decided.cause, decided.trial_id), number)
 
     def _carry_out(self, member: Member, decided: m.Decided) -> None:
         member.wanted = None
