@@ -39,6 +39,6 @@ def is_stated(config: Mapping[str, Any]) -> bool:
 
 
 def stated_mode(config: Mapping[str, Any], role: str) -> str | None:
-    """Return the argument ``optimize_mode`` of the tuner or the assessor, or None if it is not given."""
+    """Return the argument ``optimize_mode`` of an algorithm, or None if it is not given."""
     mode = ((config.get(role) or {}).get("classArgs") or {}).get("optimize_mode")
     return None if mode is None else str(mode)

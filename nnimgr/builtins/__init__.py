@@ -9,11 +9,12 @@ from typing import Any
 from nnimgr.builtins.advisors import ADVISORS
 from nnimgr.builtins.assessors import ASSESSORS
 from nnimgr.builtins.builtin import Builtin
+from nnimgr.builtins.schedulers import SCHEDULERS
 from nnimgr.builtins.tuners import TUNERS
 
 __all__ = ["BUILTINS", "Builtin", "built_in", "meant"]
 
-BUILTINS = (*TUNERS, *ADVISORS, *ASSESSORS)
+BUILTINS = (*TUNERS, *ADVISORS, *ASSESSORS, *SCHEDULERS)
 
 
 def built_in(

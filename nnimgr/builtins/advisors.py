@@ -36,7 +36,7 @@ def fault_of_budgets(default: int | None) -> Whole:
     return fault
 
 
-def _fault_of_asha(arguments: Mapping[str, Any], several: bool) -> tuple[tuple[str, ...], str] | None:
+def _fault_of_asha(arguments: Mapping[str, Any], several: bool) -> tuple[tuple[str | int, ...], str] | None:
     if arguments.get("searcher") == "bohb" and arguments.get("mode") == "stopping":
         sentence = "bohb needs mode: promotion, because stopped trials have no result to learn from"
         return ("searcher",), sentence

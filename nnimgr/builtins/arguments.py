@@ -66,7 +66,7 @@ def number(
     wanted += f" above {above:g}" if above is not None else ""
     wanted += f" of at least {at_least:g}" if at_least is not None else ""
     if at_most is not None:
-        wanted += f"{' and' if at_least is not None else ' of'} at most {at_most:g}"
+        wanted += f"{' of' if above is None and at_least is None else ' and'} at most {at_most:g}"
     wanted += " or null" if or_null else ""
 
     def fault(value: Any) -> str | None:

@@ -10,7 +10,7 @@ from nnimgr.builtins.arguments import Arguments
 
 __all__ = ["Builtin", "Whole"]
 
-Whole = Callable[[Mapping[str, Any], bool], "tuple[tuple[str, ...], str] | None"]
+Whole = Callable[[Mapping[str, Any], bool], "tuple[tuple[str | int, ...], str] | None"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,9 @@ class Builtin:
     such assessor. ``wraps``: the argument that describes another built-in algorithm of the same role, as
     {name, classArgs}. ``directory``: the argument for the directory in which trials pass checkpoints to each
     other. By default, this is a directory of the server's machine.
+
+    ``required``: arguments without a default. ``file``: the argument whose value may be the name of a YAML or
+    JSON file that contains the value. The file is read together with the configuration.
     """
 
     role: str
@@ -47,6 +50,8 @@ class Builtin:
     directory: str | None = None
     judge: Callable[[Mapping[str, Any]], dict[str, Any] | None] | None = None
     wraps: str | None = None
+    required: tuple[str, ...] = ()
+    file: str | None = None
     nni: str | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""``nnictl algo``: register a user's own tuners and assessors under names, list them, and unregister them."""
+"""``nnictl algo``: register a user's own algorithms under names, list them, and unregister them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from nnimgr.client.errors import ClientError
 from nnimgr.dispatcher import registered, registry
 from nnimgr.dispatcher.installed import Interpreter, installed
 from nnimgr.dispatcher.registered import Registered, RegistryFileError, registry_file
+from nnimgr.rules.terms import Role
 
 __all__ = ["list_all", "register", "show", "unregister"]
 
-_ROLES = {"tuner": "tuner", "assessor": "assessor", "advisor": "tuner"}
+_ROLES = {"tuner": "tuner", "assessor": "assessor", "scheduler": "scheduler", "advisor": "tuner"}
 _COLUMNS = (
     Column("NAME", gives_way=True, least=16),
     Column("TYPE"),
@@ -40,7 +41,7 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
     file = Path(args.meta_path)
     entries = [_described(raw, file=file, terminal=terminal) for raw in _descriptions(file)]
     for entry in entries:
-        if any(registry.is_builtin(role, entry.name) for role in ("tuner", "assessor")):
+        if any(registry.is_builtin(role, entry.name) for role in Role):
             raise ClientError(
                 f"Cannot overwrite the builtin algorithm {entry.name}.",
                 mend=f"Choose another builtinName in {file}, then repeat: {{command}}",
@@ -62,7 +63,7 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def unregister(args: argparse.Namespace, terminal: Terminal) -> int:
-    if any(registry.is_builtin(role, args.name) for role in ("tuner", "assessor")):
+    if any(registry.is_builtin(role, args.name) for role in Role):
         raise ClientError(
             f"{args.name} is built in and cannot be unregistered.", mend="See: nnictl algo list"
         )

@@ -179,6 +179,7 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
         "tuner": config.tuner.title,
         "goal": goal_of(goal),
         "assessor": config.assessor.title if config.assessor else None,
+        "scheduler": config.scheduler.title if config.scheduler else None,
         "platform": config.platform,
         "trialCommand": config.members[0].job_command,
         "trialCodeDirectory": str(config.members[0].job_directory),

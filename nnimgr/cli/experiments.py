@@ -223,7 +223,7 @@ def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[st
         fields.insert(1, ("Stops when", _rules_text(rules)))
     if profile["endedAt"] is not None:
         fields.append(("Ended", when(profile["endedAt"])))
-    for title, key in (("Tuner", "tuner"), ("Assessor", "assessor")):
+    for title, key in (("Tuner", "tuner"), ("Assessor", "assessor"), ("Scheduler", "scheduler")):
         algorithm = config.get(key) or {}
         if algorithm:
             fields.append((title, str(algorithm.get("name") or algorithm.get("className"))))

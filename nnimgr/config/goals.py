@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnimgr.config.document import KeyPath
-from nnimgr.config.model import ExperimentConfig
+from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
 from nnimgr.config.parsing import Reading
 from nnimgr.config.problems import dotted
 from nnimgr.goal import stated_mode
 from nnimgr.objectives import DEFAULT
+from nnimgr.rules.terms import Role
 
 __all__ = ["check_goals", "warn_of_goal"]
 
@@ -54,7 +55,7 @@ def _check_goal(reading: Reading, fields: Mapping[str, Any], objectives: Mapping
     (first, goal), *others = known
     others += [
         ((role, "classArgs", "optimize_mode"), stated_mode(fields, role))
-        for role in ("tuner", "assessor")
+        for role in Role
         if isinstance(_arguments(fields, role), Mapping)
     ]
     for path, mode in others:
@@ -74,7 +75,7 @@ def _arguments(fields: Mapping[str, Any], role: str) -> Any:
 
 
 def warn_of_goal(reading: Reading, config: ExperimentConfig) -> None:
-    """Warn if the configuration does not state the goal, or if tuner and assessor have different goals."""
+    """Warn if the configuration does not state the goal, or if its algorithms have different goals."""
     if config.stated_goal is not None:
         return
     mode = config.optimize_mode
@@ -84,18 +85,25 @@ def warn_of_goal(reading: Reading, config: ExperimentConfig) -> None:
             f"no goal is given, so results are {_MODES[mode]} (NNI's default for {config.tuner.title}); "
             'write "goal: minimize" or "goal: maximize"',
         )
-    assessor = config.assessor
-    builtin = None if assessor is None else assessor.builtin("assessor")
     tuner = config.tuner.builtin("tuner")
-    if tuner is not None and tuner.advisor:
-        return  # the tuner uses no assessor
-    if assessor is None or builtin is None or "optimize_mode" not in builtin.arguments:
+    if tuner is None or not tuner.advisor:  # an advisor uses no assessor
+        _warn_of_other_goal(reading, config, Role.ASSESSOR, config.assessor)
+    _warn_of_other_goal(reading, config, Role.SCHEDULER, config.scheduler)
+
+
+def _warn_of_other_goal(
+    reading: Reading, config: ExperimentConfig, role: Role, algorithm: AlgorithmConfig | None
+) -> None:
+    """Warn if an algorithm expects results to be better in another direction than the tuner does."""
+    builtin = None if algorithm is None else algorithm.builtin(role)
+    if algorithm is None or builtin is None or "optimize_mode" not in builtin.arguments:
         return
-    judged = (assessor.class_args or {}).get("optimize_mode") or "maximize"
-    if judged != mode:
+    mode = config.optimize_mode
+    other = (algorithm.class_args or {}).get("optimize_mode") or "maximize"
+    if other != mode:
         reading.warn(
-            ("assessor",),
-            f"{assessor.title} expects results to be {_MODES[judged]}, but {config.tuner.title} expects "
+            (role,),
+            f"{algorithm.title} expects results to be {_MODES[other]}, but {config.tuner.title} expects "
             f'them to be {_MODES[mode]}; "goal: {mode}" sets both',
         )
 

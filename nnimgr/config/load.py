@@ -21,6 +21,7 @@ from nnimgr.config.parameter_sets import check_sets
 from nnimgr.config.parsing import Reading, check_references, match_key, parse, plain, validate
 from nnimgr.config.path_checks import directory_fault, file_fault, working_fault
 from nnimgr.config.problems import ConfigError, Problem, dotted
+from nnimgr.config.schedulers import check_scheduler, read_argument_file
 from nnimgr.config.service import (
     NO_SERVICE,
     Part,
@@ -37,6 +38,7 @@ from nnimgr.config.shared_storage import check_shared_storage
 from nnimgr.config.trial_needs import check_needs
 from nnimgr.config.v1 import convert, is_v1
 from nnimgr.home import Home
+from nnimgr.rules.terms import Role
 
 if TYPE_CHECKING:
     from nnimgr.dispatcher.registry import Interpreter
@@ -93,6 +95,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
         raise ConfigError(reading.problems)
     fields = parse(reading, _without_service(document.value), _Written) or {}
     _fold_algorithms(reading, fields)
+    read_argument_file(reading, _algorithm(fields, Role.SCHEDULER))
     space = _SearchSpace.find(reading, fields)
     fields.setdefault("trialCodeDirectory", base)
     fields.setdefault("experimentWorkingDirectory", Home.find(environ).path)
@@ -108,6 +111,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     check_goals(reading, fields)
     tuner = _algorithm(fields, "tuner")
     valid = space.check(reading, tuner)
+    check_scheduler(reading, fields, space_is_valid=valid)
     custom = _is_custom(tuner)
     feasible = None
     if config is not None and (valid or custom):
@@ -147,7 +151,7 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     """
     reading = Reading()
     fields = config.field_values()
-    for role in ("tuner", "assessor"):
+    for role in Role:
         algorithm: AlgorithmConfig | None = fields[role]
         fields[role] = {} if algorithm is None else algorithm.model_dump(by_alias=True, exclude_unset=True)
     parts = [Part(member.service, dict(member.overrides)) for member in config.members]
@@ -161,6 +165,7 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     _check_algorithms(reading, fields, interpreter=interpreter)
     check_goals(reading, fields)
     valid = _SearchSpace(value=config.search_space).check(reading, fields["tuner"], interpreter=interpreter)
+    check_scheduler(reading, fields, space_is_valid=valid)
     custom = _is_custom(fields["tuner"], interpreter=interpreter)
     if valid or custom:
         before = len(reading.problems)
@@ -183,7 +188,7 @@ def _build(reading: Reading, fields: dict[str, Any], service: Service | None) ->
         del fields["useAnnotation"]
     if type(retries := fields.get("maxRetries")) is int:  # a single number is for both main causes
         fields["maxRetries"] = {"infrastructure": retries, "userError": retries}
-    for role in ("tuner", "assessor"):
+    for role in Role:
         arguments = _algorithm(fields, role).get("classArgs")
         if arguments is not None:
             fields[role]["classArgs"] = check_references(reading, arguments, (role, "classArgs"))
@@ -209,14 +214,14 @@ def _build(reading: Reading, fields: dict[str, Any], service: Service | None) ->
 
 
 def _algorithm(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
-    """Return the fields of the tuner or assessor, or {} if the field is missing or not a mapping."""
+    """Return the fields of an algorithm, or {} if the field is missing or not a mapping."""
     found = fields.get(role)
     return found if isinstance(found, dict) else {}
 
 
 def _fold_algorithms(reading: Reading, fields: dict[str, Any]) -> None:
     """Move ``advisor`` to ``tuner``, as NNI does, and remove algorithms whose name is ``_none_``."""
-    for role in ("tuner", "assessor", "advisor"):
+    for role in (*Role, "advisor"):
         if _algorithm(fields, role).get("name") == _NOT_SET:
             del fields[role]
     advisor = fields.pop("advisor", None)
@@ -232,8 +237,7 @@ def _fold_algorithms(reading: Reading, fields: dict[str, Any]) -> None:
 def _check_directories(reading: Reading, fields: Mapping[str, Any], service: Service | None) -> None:
     places: list[tuple[KeyPath, Any]] = [
         (("trialCodeDirectory",), fields.get("trialCodeDirectory")),
-        (("tuner", "codeDirectory"), _algorithm(fields, "tuner").get("codeDirectory")),
-        (("assessor", "codeDirectory"), _algorithm(fields, "assessor").get("codeDirectory")),
+        *(((role, "codeDirectory"), _algorithm(fields, role).get("codeDirectory")) for role in Role),
     ]
     for path, part in [] if service is None else service.places():
         places.append(((*path, "trialCodeDirectory"), part.overrides.get("trialCodeDirectory")))
@@ -263,9 +267,9 @@ def _is_custom(tuner: Mapping[str, Any], *, interpreter: Interpreter | None = No
 def _check_algorithms(
     reading: Reading, fields: Mapping[str, Any], *, interpreter: Interpreter | None = None
 ) -> None:
-    """Report errors in the names and arguments of tuner and assessor, without running a user's code."""
+    """Report errors in the names and arguments of algorithms, without running a user's code."""
     several = len(fields.get("objectives") or ()) > 1
-    for role in ("tuner", "assessor"):
+    for role in Role:
         check_algorithm(reading, role, _algorithm(fields, role), interpreter=interpreter, several=several)
     tuner = meant("tuner", _algorithm(fields, "tuner"))
     if tuner is not None and tuner.advisor and _algorithm(fields, "assessor"):
@@ -282,7 +286,7 @@ def check_algorithm(
     interpreter: Interpreter | None = None,
     several: bool = False,
 ) -> None:
-    """Report errors in the name or the arguments of a tuner or assessor.
+    """Report errors in the name or the arguments of an algorithm.
 
     ``several``: the experiment has several objectives.
     """

@@ -136,7 +136,9 @@ class Checkpoints(_Model):
 
 
 class AlgorithmConfig(_Model):
-    """Tuner, assessor or advisor in a configuration: a built-in algorithm by ``name``, or a user's class."""
+    """Tuner, assessor, scheduler or advisor in a configuration: a built-in algorithm by ``name``, or a user's
+    class.
+    """
 
     name: str | None = None
     class_name: str | None = None
@@ -209,6 +211,7 @@ class ExperimentConfig(_Model):
     goal: Literal["maximize", "minimize"] | None = None
     tuner: AlgorithmConfig
     assessor: AlgorithmConfig | None = None
+    scheduler: AlgorithmConfig | None = None
     training_service: InstanceOf[BaseModel]
     training_service_overrides: dict[str, Any] = Field(default_factory=dict, exclude=True)
     shared_storage: dict[str, Any] | None = None
@@ -246,6 +249,15 @@ class ExperimentConfig(_Model):
             raise ValueError(
                 f"'initialParameters' has {initial} parameter sets, but 'maxTrialNumber' is "
                 f"{self.max_trial_number}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _phases(self) -> ExperimentConfig:
+        if self.scheduler is not None and self.multi_phase:
+            raise ValueError(
+                "'scheduler' is not for 'multiPhase', whose trials get several parameter sets one after the "
+                "other; leave one of them out"
             )
         return self
 

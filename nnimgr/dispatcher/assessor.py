@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from nnimgr.algorithm import AssessResult
-from nnimgr.dispatcher.calls import LONGEST_SENTENCE, Calls
+from nnimgr.dispatcher.calls import Calls, short_sentence
 from nnimgr.dispatcher.channel import Channel
 from nnimgr.dispatcher.history import History, Metric
 from nnimgr.dispatcher.messages import (
@@ -277,13 +277,13 @@ class AssessorHost:
             return verdict
         said = self._calls.report("why", lambda: why(trial_id), trial_id=trial_id)
         if isinstance(said, str):
-            return replace(verdict, reason=_short(said))
+            return replace(verdict, reason=short_sentence(said))
         if not isinstance(said, Mapping):
             return verdict
         rung, better = said.get("rung"), said.get("better")
         return replace(
             verdict,
-            reason=_short(said.get("reason") or ""),
+            reason=short_sentence(said.get("reason") or ""),
             rung=rung if isinstance(rung, int) else None,
             better=tuple(map(str, better))[:MOST_BETTER] if isinstance(better, list | tuple) else (),
         )
@@ -348,8 +348,3 @@ class AssessorHost:
 
 def _nothing() -> None:
     pass
-
-
-def _short(reason: Any) -> str:
-    text = " ".join(str(reason).split())
-    return text if len(text) <= LONGEST_SENTENCE else f"{text[: LONGEST_SENTENCE - 3]}..."

@@ -16,7 +16,7 @@ from nnimgr.dispatcher.channel import OWN_CODE, Channel, Meanwhile
 from nnimgr.dispatcher.messages import Failed, Start
 from nnimgr.dispatcher.registered import Registered
 
-__all__ = ["Calls", "Doomed"]
+__all__ = ["Calls", "Doomed", "short_sentence"]
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Doomed(Exception):
 
 
 class Calls:
-    """Calls the methods of a tuner or assessor, one at a time."""
+    """Calls the methods of an algorithm, one at a time."""
 
     def __init__(self, channel: Channel, role: str) -> None:
         self.channel = channel
@@ -120,7 +120,7 @@ class Calls:
         return result
 
     def build(self, start: Start) -> tuple[Any, bool]:
-        """Construct the tuner or assessor. Return it, and whether it is built in."""
+        """Construct the algorithm. Return it, and whether it is built in."""
         if start.name is None:
             target = start.class_name or ""
             found = self.must(
@@ -149,10 +149,15 @@ class Calls:
         return self.must("constructor", lambda: found(**arguments), hopeless=True)
 
 
+def short_sentence(text: Any) -> str:
+    """Return a text of user code in one line, cut off if it is too long for a sentence."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= LONGEST_SENTENCE else f"{line[: LONGEST_SENTENCE - 3]}..."
+
+
 def _named(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    sentence = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return sentence if len(sentence) <= LONGEST_SENTENCE else f"{sentence[: LONGEST_SENTENCE - 3]}..."
+    text = str(error).strip()
+    return short_sentence(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
 def _shown(error: BaseException) -> str:

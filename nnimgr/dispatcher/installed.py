@@ -1,8 +1,8 @@
-"""Finds tuners and assessors that installed packages provide.
+"""Finds tuners, assessors and schedulers that installed packages provide.
 
-They are entry points of the groups ``nnimgr.tuners`` and ``nnimgr.assessors``. The name of the entry point is
-the algorithm's name, and its object is the algorithm's class. The packages of the experiment's Python are
-searched, and their metadata is read without importing anything.
+They are entry points of the groups ``nnimgr.tuners``, ``nnimgr.assessors`` and ``nnimgr.schedulers``. The
+name of the entry point is the algorithm's name, and its object is the algorithm's class. The packages of the
+experiment's Python are searched, and their metadata is read without importing anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from nnimgr.dispatcher.registered import Registered, registry_file
 
 __all__ = ["GROUPS", "Interpreter", "InterpreterError", "installed"]
 
-GROUPS = {"tuner": "nnimgr.tuners", "assessor": "nnimgr.assessors"}
+GROUPS = {
+    "tuner": "nnimgr.tuners",
+    "assessor": "nnimgr.assessors",
+    "scheduler": "nnimgr.schedulers",
+}
 ANSWER_S = 30.0
 
 _QUESTION = "import json, sys; print(json.dumps(sys.path))"
@@ -69,7 +73,7 @@ class Interpreter:
 
 
 def installed(folders: Iterable[str]) -> list[Registered]:
-    """Return the tuners and assessors that the packages in these folders provide.
+    """Return the algorithms that the packages in these folders provide.
 
     If several packages use a name, the first package provides the algorithm.
     """

@@ -1,9 +1,9 @@
 """Algorithms that a user has registered under a name, in ``registered_algorithms.yml``, in NNI's format.
 
 The file is in ``$NNI_CONFIG_DIR``; else in the folder ``nni`` of the virtual or conda environment whose
-Python runs the experiment's algorithms; else in ``~/.config/nni``. It has two lists, ``tuners`` and
-``assessors``. Their items are mappings with builtinName, className and the other fields that NNI keeps of an
-algorithm.
+Python runs the experiment's algorithms; else in ``~/.config/nni``. It has the lists ``tuners`` and
+``assessors``, as in NNI, and ``schedulers``. Their items are mappings with builtinName, className and the
+other fields that NNI keeps of an algorithm.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 # NNI 2 had a separate list for advisors. They count as tuners.
-_LISTS = {"tuners": "tuner", "assessors": "assessor", "advisors": "tuner"}
-_CONTENT = "lists of tuners and assessors"
+_LISTS = {"tuners": "tuner", "assessors": "assessor", "schedulers": "scheduler", "advisors": "tuner"}
+_CONTENT = "lists of tuners, assessors and schedulers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def register(entry: Registered, file: Path) -> bool:
     """
     with _changing(file) as raw:
         replaced = _drop(raw, entry.name)
-        key = "assessors" if entry.role == "assessor" else "tuners"
+        key = next(name for name, role in _LISTS.items() if role == entry.role)
         raw[key] = [*(raw.get(key) or ()), entry.plain()]
     return replaced
 

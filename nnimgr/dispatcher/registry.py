@@ -1,4 +1,4 @@
-"""Finds tuners and assessors by name.
+"""Finds tuners, assessors and schedulers by name.
 
 The built-in algorithms (``builtins``) come first, then algorithms that users have registered
 (``registered``), then algorithms that packages provide (``installed``). Checking imports no algorithm, so
@@ -42,7 +42,7 @@ class AlgorithmError(ValueError):
     ``path``: keys from the algorithm's configuration to the field with the error.
     """
 
-    def __init__(self, sentence: str, *, path: tuple[str, ...] = ()) -> None:
+    def __init__(self, sentence: str, *, path: tuple[str | int, ...] = ()) -> None:
         super().__init__(sentence)
         self.path = path
 
@@ -66,7 +66,7 @@ _NNI = "nni.algorithms."
 
 
 def names(role: str) -> list[str]:
-    """Return the names of the built-in algorithms of a role (tuner or assessor)."""
+    """Return the names of the built-in algorithms of a role (tuner, assessor or scheduler)."""
     return [builtin.name for builtin in BUILTINS if builtin.role == role]
 
 
@@ -166,6 +166,8 @@ def check(
             raise AlgorithmError(f"{builtin.name} takes no arguments", path=("classArgs",))
         return
     _check_arguments(builtin.name, builtin.arguments, class_args, path=("classArgs",))
+    for missing in [name for name in builtin.required if name not in class_args]:
+        raise AlgorithmError(f"{builtin.name} needs the argument {missing}", path=("classArgs",))
     if (lacks := fault_of(builtin.needs)) is not None:
         raise AlgorithmError(f"{builtin.name} {lacks}", path=("name",))
     if several and role == "tuner" and not builtin.several:

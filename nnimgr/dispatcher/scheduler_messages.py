@@ -27,7 +27,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCreated:
-    """Message to a scheduler: a trial was created (the fact Suggested, from any source).
+    """Message to a scheduler: a trial was created (the fact Suggested, from any source). No message is sent
+    for a trial that gets the result of an earlier one.
 
     ``parameters``: JSON text of its parameter set. ``reports``: number of intermediate results with which it
     begins, because it is a fork that continues from a checkpoint of another trial.

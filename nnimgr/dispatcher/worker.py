@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from nnimgr.child import die_with_parent, name_process
 from nnimgr.dispatcher.assessor import AssessorHost
@@ -20,12 +21,15 @@ from nnimgr.dispatcher.messages import Environment, Failed, Leave, Start
 from nnimgr.dispatcher.registry import is_builtin
 from nnimgr.dispatcher.tuner import TunerHost
 
+if TYPE_CHECKING:
+    from nnimgr.dispatcher.scheduler import SchedulerHost
+
 # NNI's names of log levels with the numbers of ``logging``. "trace" is below all other levels.
 _LEVELS = {"fatal": 50, "error": 40, "warning": 30, "info": 20, "debug": 10, "trace": 1}
 
 
 def main() -> int:
-    """Host one tuner or assessor until the message Leave, and return 0. Return 1 after a fatal error."""
+    """Host one algorithm until the message Leave, and return 0. Return 1 after a fatal error."""
     die_with_parent()  # the channel also ends this process when the server closes its pipe
     channel = _open_channel()
     start = channel.take()
@@ -38,7 +42,7 @@ def main() -> int:
         raise SystemExit(f"expected Start, not {type(start).__name__}")
     name_process(f"nnimgr-{start.role}")
     _prepare(start)
-    host = TunerHost(channel, start) if start.role == "tuner" else AssessorHost(channel, start)
+    host = _host(channel, start)
     try:
         if start.name is not None and is_builtin(start.role, start.name):
             # The restoration of the state creates very many lasting objects. For user code, the garbage
@@ -63,6 +67,17 @@ def main() -> int:
         )
         channel.send(Failed(call="process", sentence=sentence, traceback=traceback.format_exc(), fatal=True))
         return 1
+
+
+def _host(channel: Channel, start: Start) -> TunerHost | AssessorHost | SchedulerHost:
+    """Return the host of an algorithm with the role that the server has named."""
+    if start.role == "tuner":
+        return TunerHost(channel, start)
+    if start.role == "assessor":
+        return AssessorHost(channel, start)
+    from nnimgr.dispatcher.scheduler import SchedulerHost  # costs time at the start of every child
+
+    return SchedulerHost(channel, start)
 
 
 def _open_channel() -> Channel:

@@ -371,7 +371,7 @@ def _has_name(checkpoint: CheckpointState, attempt: int, number: int) -> bool:
 
 
 def _own_records(trial: TrialState, attempt: int, number: int) -> Iterator[CheckpointState]:
-    """Yield the records of the trial's own checkpoint. The list and the field ``origin`` may have one each."""
+    """Yield the records of the trial's own checkpoint. The list and ``origin`` may have one each."""
     for checkpoint in (*trial.checkpoints, *(() if trial.origin is None else (trial.origin,))):
         if _has_name(checkpoint, attempt, number) and not borrows(checkpoint):
             yield checkpoint

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import create_engine
 
 from nnimgr.rules import facts as f
-from nnimgr.store.rows import fact_row
+from nnimgr.store.rows import FACT_VERSION, fact_row, to_us
 from nnimgr.store.schema import metadata
 from nnimgr.store.writer import CONTINUED
 
@@ -49,6 +50,18 @@ class RecordDatabase:
         """Write a fact to the database."""
         row = fact_row(self._id, number, _NOW, fact)
         self._connection.execute("INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def add_named(self, number: int, kind: str, trial_id: str, payload: str) -> None:
+        """Write a fact that is given by the name of its kind and its fields as JSON text."""
+        row = (self._id, number, to_us(_NOW), kind, FACT_VERSION, trial_id, payload)
+        self._connection.execute("INSERT INTO facts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def copy(self, path: Path, *, up_to: int) -> None:
+        """Write a copy of the database that has only the facts up to number ``up_to``."""
+        with closing(sqlite3.connect(path, isolation_level=None)) as copy:
+            self._connection.backup(copy)
+            copy.execute("DELETE FROM facts WHERE number > ?", (up_to,))
+            copy.execute("DELETE FROM metrics WHERE number > ?", (up_to,))
 
     def add_trial(self, suggested: f.Suggested) -> None:
         """Write a running trial to the database, for a suggestion of the tuner."""

@@ -1,4 +1,5 @@
-"""Tests for every tuner and assessor: inherit `TunerConformance` or `AssessorConformance`.
+"""Tests for every tuner, assessor and scheduler: inherit `TunerConformance`, `AssessorConformance` or
+`SchedulerConformance`.
 
 ::
 
@@ -7,10 +8,11 @@
             return MyTuner(seed=1)
 
 The tests make the same calls as an experiment, through the same code, but in one process. Only this package
-imports pytest. ``docs/writing-a-tuner.md`` is the guide.
+imports pytest. ``docs/writing-a-tuner.md`` and ``docs/writing-a-scheduler.md`` are the guides.
 """
 
 from nnimgr.testing.assessors import AssessorConformance
+from nnimgr.testing.schedulers import SchedulerConformance
 from nnimgr.testing.tuners import TunerConformance
 
-__all__ = ["AssessorConformance", "TunerConformance"]
+__all__ = ["AssessorConformance", "SchedulerConformance", "TunerConformance"]

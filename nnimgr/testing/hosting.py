@@ -3,114 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from nnimgr.dispatcher.assessor import AssessorHost
-from nnimgr.dispatcher.calls import Calls, Doomed
-from nnimgr.dispatcher.channel import Channel, Meanwhile
 from nnimgr.dispatcher.messages import (
     Answered,
     Ask,
-    Failed,
-    FromChild,
     Imported,
     Judged,
     Metrics,
     Ready,
     RolledBack,
     SpaceChanged,
-    Start,
     Suggestion,
     ToChild,
     TrialFinished,
 )
 from nnimgr.dispatcher.tuner import TunerHost
-from nnimgr.testing.record import EXPERIMENT, Record
+from nnimgr.testing.harness import Hosted, Made, start_message
+from nnimgr.testing.record import Record
 
 __all__ = ["NO_RESULT", "HostedAssessor", "HostedTuner", "Trial"]
 
 NO_RESULT = object()  # result of a trial that ends normally without a report
-
-T = TypeVar("T")
-
-
-class _Heard(Channel):
-    """Receiver of the algorithm's messages, which keeps them for the test, without queue and watchdog."""
-
-    def __init__(self) -> None:
-        self.messages: list[FromChild] = []
-        self.failures: list[str] = []  # errors in calls that restore the past, which send no message
-
-    @property
-    def waiting(self) -> bool:
-        return False
-
-    def send(self, message: FromChild) -> None:
-        self.messages.append(message)
-
-    @property
-    def in_call(self) -> bool:
-        return False
-
-    @contextmanager
-    def calling(self, name: str, *, meanwhile: Meanwhile | None = None) -> Iterator[None]:
-        yield
-
-
-class _Made(Calls):
-    """Caller of the algorithm under test. The test's function ``make`` constructs the algorithm."""
-
-    def __init__(self, heard: _Heard, role: str, make: Callable[[], Any], *, builtin: bool) -> None:
-        super().__init__(heard, role)
-        self._heard, self._make, self._builtin = heard, make, builtin
-
-    @contextmanager
-    def collect(self) -> Iterator[list[str]]:
-        with super().collect() as failures:
-            yield failures
-        self._heard.failures += failures
-
-    def build(self, start: Start) -> tuple[Any, bool]:
-        return self.must("constructor", self._make, hopeless=True), self._builtin
-
-
-def _start(role: str, record: Record, space: Mapping[str, Any], *, rebuild_to: int, since: int = 0) -> Start:
-    return Start(
-        role=role,
-        name=None,
-        class_name="the.Algorithm",
-        code_directory=None,
-        class_args={},
-        search_space=space,
-        experiment_id=EXPERIMENT,
-        database=str(record.path),
-        rebuild_to=rebuild_to,
-        checkpoint_directory="",
-        seed=1,
-        since=since,
-    )
-
-
-class _Hosted:
-    def __init__(self) -> None:
-        self.heard = _Heard()
-
-    def do(self, act: Callable[[], T]) -> T:
-        """Run ``act``. Convert an exception of the tuner or assessor to AssertionError."""
-        try:
-            found = act()
-        except Doomed:
-            raise AssertionError(self.complaints[-1]) from None
-        assert not self.complaints, self.complaints[0]
-        return found
-
-    @property
-    def complaints(self) -> list[str]:
-        failed = [message for message in self.heard.messages if isinstance(message, Failed)]
-        return [f"{message.sentence}\n{message.traceback}" for message in failed] + self.heard.failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +46,7 @@ class Trial:
         return json.loads(self.text)
 
 
-class HostedTuner(_Hosted):
+class HostedTuner(Hosted):
     """Experiment with the tuner under test. Every event is recorded before the tuner gets it.
 
     ``again``: an earlier experiment, from whose record the tuner is restored, up to fact number ``up_to``.
@@ -160,8 +77,10 @@ class HostedTuner(_Hosted):
         self._fed_to = record.number if up_to is None else up_to
         self._read = 0
         rebuilt = again is not None or since > 0
-        start = _start("tuner", record, space, rebuild_to=self._fed_to if rebuilt else 0, since=since)
-        self._host = TunerHost(self.heard, start, calls=_Made(self.heard, "tuner", make, builtin=builtin))
+        start = start_message(
+            "tuner", record.path, space, rebuild_to=self._fed_to if rebuilt else 0, since=since
+        )
+        self._host = TunerHost(self.heard, start, calls=Made(self.heard, "tuner", make, builtin=builtin))
         self.do(self._host.build)
 
     def restarted(self, *, up_to: int | None = None) -> HostedTuner:
@@ -290,7 +209,7 @@ class HostedTuner(_Hosted):
         return began
 
 
-class HostedAssessor(_Hosted):
+class HostedAssessor(Hosted):
     """Experiment with the assessor under test."""
 
     def __init__(
@@ -300,8 +219,8 @@ class HostedAssessor(_Hosted):
         self.record = record
         self._reports: dict[str, int] = {}
         self._builtin, self._make = builtin, make
-        start = _start("assessor", record, {}, rebuild_to=rebuild_to)
-        calls = _Made(self.heard, "assessor", make, builtin=builtin)
+        start = start_message("assessor", record.path, {}, rebuild_to=rebuild_to)
+        calls = Made(self.heard, "assessor", make, builtin=builtin)
         self._host = AssessorHost(self.heard, start, calls=calls)
         self.do(self._host.build)
 

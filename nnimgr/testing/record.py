@@ -1,4 +1,4 @@
-"""Database of an experiment that is only a test. A restarted tuner or assessor restores its state from it."""
+"""Database of an experiment that is only a test. A restarted algorithm restores its state from it."""
 
 from __future__ import annotations
 
@@ -134,6 +134,16 @@ class Record:
     def tuner_changed(self) -> int:
         """Record that the tuner was replaced by another tuner. Return the number of this fact."""
         return self.space_changed(None, changes={"tuner": {"className": "next.Tuner"}})
+
+    def named(self, kind: str, trial_id: str, /, **fields: Any) -> int:
+        """Record a fact of this kind with these fields, as a scheduler reads it. Return its number."""
+        self.number += 1
+        self._db.add_named(self.number, kind, trial_id, json.dumps({"trial_id": trial_id, **fields}))
+        return self.number
+
+    def copy(self, path: Path, *, up_to: int) -> None:
+        """Write a copy of the database that has only the facts up to number ``up_to``."""
+        self._db.copy(path, up_to=up_to)
 
     def add(self, fact: f.Fact) -> int:
         """Record any fact. Return its number."""

@@ -16,7 +16,7 @@ import numpy as np
 from nnimgr.tuners.cube import Floats
 from nnimgr.tuners.threads import one_thread
 
-__all__ = ["Posterior", "fitted_kernel", "quick"]
+__all__ = ["Posterior", "fitted_kernel", "most_probable", "quick"]
 
 # Maximum number of features that have a length scale each. More features share one scale, because learning
 # each scale would take much time and many results.
@@ -51,12 +51,14 @@ def fitted_kernel(features: Floats, values: Floats, nu: float, alpha: float) -> 
     lengths = np.full(wide, 0.5) if wide <= _WIDEST else 0.1 * np.sqrt(wide)
     bounds = (0.02, 20.0 * max(1.0, np.sqrt(wide / _WIDEST)))
     kernel = ConstantKernel(1.0, (0.05, 50.0)) * Matern(lengths, bounds, nu) + WhiteKernel(1e-4, (1e-8, 1.0))
-    model = GaussianProcessRegressor(kernel, alpha=alpha, optimizer=_most_probable)
+    model = GaussianProcessRegressor(kernel, alpha=alpha, optimizer=most_probable)
     return model.fit(features, values).kernel_
 
 
-def _most_probable(loss: Callable[..., Any], start: Floats, bounds: Floats) -> tuple[Floats, float]:
+def most_probable(loss: Callable[..., Any], start: Floats, bounds: Floats) -> tuple[Floats, float]:
     """Return the most probable kernel parameters (logarithms of scale, lengths and noise), and their loss.
+
+    It is an optimiser for scikit-learn's regressor, and the noise is the last parameter.
 
     A weak prior keeps the length scales near their start, because a few values do not determine them well.
     """

@@ -79,6 +79,7 @@ def test_a_list_of_algorithms_is_taken_whole_or_not_at_all(
     two = [
         {"algoType": "assessor", "builtinName": "judge", "className": "a_tuner_of_mine.Mine"},
         {"algoType": "tuner", "builtinName": "other", "className": "a_tuner_of_mine.Other"},
+        {"algoType": "scheduler", "builtinName": "pacer", "className": "a_tuner_of_mine.Mine"},
     ]
     Path("meta.yml").write_text(yaml.safe_dump({"algorithms": two}))
     assert main(["algo", "reg", "-m", "meta.yml"]) == 1
@@ -88,7 +89,8 @@ def test_a_list_of_algorithms_is_taken_whole_or_not_at_all(
     Path("meta.yml").write_text(yaml.safe_dump({"algorithms": two}))
     assert main(["algo", "reg", "-m", "meta.yml"]) == 0
     raw = yaml.safe_load(file.read_text())
-    assert [raw[key][0]["builtinName"] for key in ("assessors", "tuners")] == ["judge", "other"]
+    names = [raw[key][0]["builtinName"] for key in ("assessors", "tuners", "schedulers")]
+    assert names == ["judge", "other", "pacer"]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +98,12 @@ def test_a_list_of_algorithms_is_taken_whole_or_not_at_all(
     [
         (META.replace("mine\n", "Random\n", 1), "Cannot overwrite the builtin algorithm Random."),
         (META.replace("mine\n", "medianstop\n", 1), "Cannot overwrite the builtin algorithm medianstop."),
+        (META.replace("mine\n", "pb2\n", 1), "Cannot overwrite the builtin algorithm pb2."),
         (META.replace("algoType", "type"), "meta.yml: algoType must be given, as text."),
-        (META.replace("tuner\n", "toaster\n", 1), "algoType must be one of tuner, assessor, advisor"),
+        (
+            META.replace("tuner\n", "toaster\n", 1),
+            "algoType must be one of tuner, assessor, scheduler, ",
+        ),
         (META.replace(".Check", ".None"), "a_tuner_of_mine.None cannot be imported"),
         (
             META.replace("a_tuner_of_mine.Mine", "broken_of_mine.X"),

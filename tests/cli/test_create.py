@@ -27,6 +27,7 @@ maxTrialNumber: 3
 tuner: {name: Random}
 goal: maximize
 assessor: {name: Medianstop}
+scheduler: {name: ASHA}
 trainingService: {platform: local}
 """
 
@@ -150,7 +151,7 @@ def test_a_dry_run_starts_nothing(home: Home, config: Path, capsys: pytest.Captu
     assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
     printed = capsys.readouterr().out
     assert "trialConcurrency: 2\n" in printed
-    assert "# tuner: Random\n# goal: maximize\n# assessor: Medianstop\n" in printed
+    assert "# tuner: Random\n# goal: maximize\n# assessor: Medianstop\n# scheduler: ASHA\n" in printed
     assert "# platform: local\n# trialCommand: ./run\n" in printed
     assert "# parameterSets: 15\n" in printed
     assert not home.path.exists()

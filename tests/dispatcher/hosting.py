@@ -28,7 +28,7 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 def start_line(role: str = "tuner", **fields: Any) -> m.Start:
     """Return a Start with defaults. The built-in algorithm of the role is used unless a class is named."""
-    builtin = {"tuner": "Random", "assessor": "Medianstop"}[role]
+    builtin = {"tuner": "Random", "assessor": "Medianstop", "scheduler": "ASHA"}[role]
     defaults: dict[str, Any] = {
         "role": role,
         "name": None if "class_name" in fields else builtin,

@@ -139,5 +139,9 @@ class Past:
         """Replace the tuner, perhaps with another search space. Return the fact's number."""
         return self._record.space_changed(space, changes={"tuner": {"name": "Another"}})
 
+    def named(self, kind: str, trial_id: str, /, **fields: Any) -> int:
+        """Add a fact by the name of its kind, and return its number."""
+        return self._record.named(kind, trial_id, **fields)
+
     def judged(self, trial_id: str) -> None:
         self._record.judged(trial_id)

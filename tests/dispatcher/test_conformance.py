@@ -1,4 +1,4 @@
-"""The suite for authors of tuners and assessors: all built-in algorithms pass it, and it finds errors."""
+"""The suite for authors of algorithms: all built-in algorithms pass it, and it finds errors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ import pytest
 
 from nnimgr.algorithm import Assessor, AssessResult, Tuner
 from nnimgr.dispatcher import registry
-from nnimgr.testing import AssessorConformance, TunerConformance
+from nnimgr.scheduler import Decisions, Scheduler, Stop, Trial
+from nnimgr.schedulers.asha import ASHAScheduler
+from nnimgr.schedulers.pbt import PBTScheduler
+from nnimgr.testing import AssessorConformance, SchedulerConformance, TunerConformance
 from nnimgr.testing.hosting import HostedAssessor
+from nnimgr.testing.population import Population
 from nnimgr.testing.record import Record
 from nnimgr.testing.tuners import Lab
 
@@ -20,13 +24,30 @@ FEW = {"combine_params": {"_type": "choice", "_value": [{"n": 0}, {"n": 1}]}}
 MANY = {"combine_params": {"_type": "choice", "_value": [{"n": n} for n in range(40)]}}
 # Fields of a built-in algorithm's suite that its table entry does not contain.
 FIELDS: dict[str, dict[str, Any]] = {
+    "PB2": {"trials": 6, "length": 8},
     "Batch": {"search_space": MANY, "nested_space": None, "finite_space": FEW, "exact": False},
 }
 
 
+# Arguments of a built-in algorithm with which its tests are worth more, by the title of its suite.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "TestPBTScheduler": {"perturbation_interval": 2},
+    "TestPB2Scheduler": {"perturbation_interval": 2},
+    "TestHyperBandScheduler": {"max_budget": 9},
+    "TestPBTReplayScheduler": {
+        "schedule": [
+            {"reports": 0, "parameters": {"uniform": 0.5}},
+            {"reports": 3, "parameters": {"uniform": 0.25}},
+            {"reports": 7, "parameters": {"uniform": 1.0}},
+        ]
+    },
+}
+
+
 def made(builtin: registry.Builtin) -> Any:
+    arguments = {"seed": 7} if "seed" in builtin.arguments else {}
     try:
-        return registry.load(builtin.target)(**({"seed": 7} if "seed" in builtin.arguments else {}))
+        return registry.load(builtin.target)(**arguments, **ARGUMENTS.get(title(builtin), {}))
     except ModuleNotFoundError as error:  # an optional library is not installed
         pytest.skip(str(error))
 
@@ -47,6 +68,8 @@ def suite(builtin: registry.Builtin) -> type:
     fields: dict[str, Any] = {"builtin": True, "make": lambda self: made(builtin)}
     if builtin.role == "assessor":
         return type(title(builtin), (AssessorConformance,), fields)
+    if builtin.role == "scheduler":
+        return type(title(builtin), (SchedulerConformance,), fields | FIELDS.get(builtin.name, {}))
     flat, nested = accepted(builtin, TunerConformance.search_space), TunerConformance.nested_space
     finite = accepted(builtin, TunerConformance.finite_space)
     fields |= {"search_space": flat, "finite_space": finite or None, "adds": builtin.adds}
@@ -57,6 +80,20 @@ def suite(builtin: registry.Builtin) -> type:
 
 for each in registry.BUILTINS:
     globals()[title(each)] = suite(each)
+
+
+class TestASHAThatStops(SchedulerConformance):
+    builtin = True
+
+    def make(self) -> Scheduler:
+        return ASHAScheduler(stop=True)
+
+
+class TestSynchronousPBT(SchedulerConformance):
+    builtin = True
+
+    def make(self) -> Scheduler:
+        return PBTScheduler(perturbation_interval=3, synchronous=True, population_size=6, seed=1)
 
 
 # ---- what it finds ----------------------------------------------------------------------------------------
@@ -300,3 +337,66 @@ def test_faults_of_assessors_are_found(
     with pytest.raises(AssertionError, match=told):
         test(Suite(), HostedAssessor(kind, record, builtin=False))
     record.close()
+
+
+class Chaotic(Scheduler):
+    """Wrong scheduler: its random numbers differ after a restart."""
+
+    def __init__(self) -> None:
+        self.random = random.Random()
+
+    def result_reported(self, trial: Trial) -> Decisions:
+        return Stop(trial, "bad luck") if trial.decided is None and self.random.random() < 0.2 else None
+
+
+class Late(Scheduler):
+    """Wrong scheduler: it stops trials that have ended."""
+
+    def trial_ended(self, trial: Trial) -> Decisions:
+        return Stop(trial, "it has ended")
+
+
+class OnlyFloats(Scheduler):
+    """Wrong scheduler: a result may be anything."""
+
+    def result_reported(self, trial: Trial) -> Decisions:
+        return Stop(trial, "too low") if trial.results[-1] < -1 else None
+
+
+class Forgetting(Scheduler):
+    """Wrong scheduler: it does not know its earlier decisions after a restart."""
+
+    decided: ClassVar[list[str]] = []
+
+    def result_reported(self, trial: Trial) -> Decisions:
+        if trial.decided is not None or len(self.decided) > 3:
+            return None
+        self.decided.append(trial.id)
+        return Stop(trial, "it is one of the first")
+
+
+@pytest.mark.parametrize(
+    ("kind", "test", "told"),
+    [
+        (Late, "test_all_trials_end", "Stop of trial t.* is about a trial that has ended"),
+        (OnlyFloats, "test_results_come_in_every_form", "result_reported raised TypeError"),
+        (Chaotic, "test_rebuilt_it_decides_the_same", "decisions (after a restart at|until) fact"),
+        (Forgetting, "test_rebuilt_it_decides_the_same", "was not sent again after a restart|decisions"),
+    ],
+)
+def test_faults_of_schedulers_are_found(tmp_path: Path, kind: type[Scheduler], test: str, told: str) -> None:
+    class Suite(SchedulerConformance):
+        def make(self) -> Any:
+            return kind()
+
+    suite, records = Suite(), list[Record]()
+
+    def make(**more: Any) -> Population:
+        records.append(Record(tmp_path / f"{len(records)}.sqlite", suite.search_space))
+        return Population(suite.make, records[-1], suite.search_space, **more)
+
+    arguments = {"tmp_path": tmp_path} if "rebuilt" in test else {}
+    with pytest.raises(AssertionError, match=told):
+        getattr(suite, test)(population=make, **arguments)
+    for record in records:
+        record.close()

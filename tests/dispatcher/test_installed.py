@@ -23,6 +23,9 @@ Random = their_tuner:Shadow
 [nnimgr.assessors]
 Strict = their_tuner.judges:Strict
 
+[nnimgr.schedulers]
+Pacer = their_tuner.paces:Pacer
+
 [console_scripts]
 theirs = their_tuner:main
 """
@@ -55,7 +58,7 @@ def python(package: Path, tmp_path: Path) -> Interpreter:
 
 def test_entry_points_are_read_without_an_import(package: Path, tmp_path: Path) -> None:
     found = {entry.name: entry for entry in installed([str(package)])}
-    assert found.keys() == {"Bayesian", "Random", "Strict"}
+    assert found.keys() == {"Bayesian", "Random", "Strict", "Pacer"}
     assert found["Bayesian"].class_name == "their_tuner.Bayesian"
     assert (found["Strict"].role, found["Strict"].package) == ("assessor", "their-tuner 1.2")
     there = python(package, tmp_path)
@@ -100,6 +103,7 @@ def test_they_are_listed_with_the_package_that_brings_them(
     listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)["algorithms"]}
     assert listed["Bayesian"]["source"] == "their-tuner 1.2"
     assert (listed["Strict"]["type"], listed["Strict"]["module"]) == ("assessor", "their_tuner.judges")
+    assert (listed["Pacer"]["type"], listed["PBTReplay"]["type"]) == ("scheduler", "scheduler")
     assert listed["TPE"]["source"] == "nni"
     assert main(["algo", "show", "bayesian"]) == 0
     assert '"source": "their-tuner 1.2"' in capsys.readouterr().out

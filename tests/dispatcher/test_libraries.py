@@ -34,6 +34,7 @@ OWN = {
     "BOHB": {"numpy"},
     "Curvefitting": {"numpy", "scipy"},
     "Wilcoxon": {"numpy", "scipy"},
+    "PB2": LEARNING,
 }
 SPACES: list[dict[str, Any]] = [
     {"x": {"_type": "uniform", "_value": [0, 1]}, "n": {"_type": "randint", "_value": [0, 9]}},
@@ -103,6 +104,27 @@ async def test_an_assessors_child_loads_only_its_own(
                 success=True,
             )
         )
+    await child.child.close()
+    assert loaded(child.log) <= OWN.get(builtin.name, set())
+
+
+@pytest.mark.parametrize("builtin", [each for each in registry.BUILTINS if each.role == "scheduler"])
+async def test_a_schedulers_child_loads_only_its_own(
+    host: Host, monkeypatch: pytest.MonkeyPatch, builtin: registry.Builtin
+) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    arguments = {"schedule": [{"reports": 2, "parameters": {}}]} if builtin.required else {}
+    child = await host("scheduler", name=builtin.name, class_args=arguments)
+    numbers = iter(range(1, 1000))
+    for name in ("t0", "t1"):
+        child.send(m.TrialCreated(number=next(numbers), trial_id=name, parameters='{"x": 0.5}'))
+    for step in range(40):
+        for at, name in enumerate(("t0", "t1")):
+            item = (name, 1, step, step, json.dumps(at * step))
+            child.send(m.Metrics(items=(item,), numbers=(next(numbers),)))
+            saved = {"attempt": 1, "checkpoint": step + 1, "reports": step + 1}
+            child.send(m.CheckpointSaved(number=next(numbers), trial_id=name, **saved))
+    await child.expect(m.Decided)
     await child.child.close()
     assert loaded(child.log) <= OWN.get(builtin.name, set())
 

@@ -63,8 +63,9 @@ def test_what_is_registered_is_found_again(file: Path) -> None:
     assert registered(file) == []
     assert not register(MINE, file)
     judge = Registered(role="assessor", name="Judge", class_name="j.Judge", takes_arguments=False)
-    assert not register(judge, file)
-    assert registered(file) == [MINE, judge]
+    pacer = Registered(role="scheduler", name="Pacer", class_name="p.Pacer")
+    assert not register(judge, file) and not register(pacer, file)
+    assert registered(file) == [MINE, judge, pacer]
     assert yaml.safe_load(file.read_text()) == {
         "tuners": [
             {
@@ -86,9 +87,10 @@ def test_what_is_registered_is_found_again(file: Path) -> None:
                 "nniVersion": "",
             }
         ],
+        "schedulers": [{"builtinName": "Pacer", "className": "p.Pacer", "source": "user", "nniVersion": ""}],
     }
     assert register(Registered(role="tuner", name="mine", class_name="other.Mine"), file)
-    assert [entry.class_name for entry in registered(file)] == ["other.Mine", "j.Judge"]
+    assert [entry.class_name for entry in registered(file)] == ["other.Mine", "j.Judge", "p.Pacer"]
     assert unregister("MINE", file) and not unregister("MINE", file)
 
 

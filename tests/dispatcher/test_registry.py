@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 from typing import Any
 
@@ -12,15 +13,17 @@ from nni.algorithms import hpo
 from nnimgr.algorithm import Assessor, Tuner
 from nnimgr.builtins import built_in
 from nnimgr.dispatcher import registry
+from nnimgr.scheduler import Scheduler
+
+BASES = {"tuner": Tuner, "assessor": Assessor, "scheduler": Scheduler}
 
 
 @pytest.mark.parametrize("builtin", registry.BUILTINS, ids=lambda builtin: str(builtin.name))
 def test_every_built_in_can_be_loaded_and_takes_its_arguments(builtin: registry.Builtin) -> None:
     found = registry.load(builtin.target)
-    assert issubclass(found, Tuner if builtin.role == "tuner" else Assessor)
-    assert callable(getattr(found, "recall", None))
-    arguments = found.__init__.__code__.co_varnames[1 : found.__init__.__code__.co_argcount]
-    assert set(arguments) == set(builtin.arguments)
+    assert issubclass(found, BASES[builtin.role])
+    assert builtin.role == "scheduler" or callable(getattr(found, "recall", None))
+    assert set(inspect.signature(found).parameters) == set(builtin.arguments)
     for name in (builtin.name, builtin.name.lower(), *builtin.aliases):
         assert registry.find(builtin.role, name.upper()) is builtin
 
@@ -88,6 +91,40 @@ def test_every_built_in_can_be_loaded_and_takes_its_arguments(builtin: registry.
         ("tuner", "NSGA2", {"crossover_prob": 1.5}, "must be a finite number of at least 0 and at most 1"),
         ("tuner", "NSGA2", {"crossover": "two"}, "must be one of uniform, blxalpha, sbx"),
         ("tuner", "tpe", {"tpe_args": {"constant_liar_type": "min"}}, "best, worst, mean, null, not 'min'"),
+        (
+            "scheduler",
+            "Medianstop",
+            {},
+            "no built-in scheduler 'Medianstop'; valid names are ASHA, HyperBand",
+        ),
+        ("scheduler", "asha", {"stop": "yes"}, "the argument stop of ASHA must be true or false, not 'yes'"),
+        ("scheduler", "hyperband", {"min_budget": 82}, "min_budget (82) must not be greater than max_budget"),
+        ("scheduler", "PBT", {"quantile_fraction": 0.6}, "above 0 and at most 0.5, not 0.6"),
+        ("scheduler", "PBT", {"perturbation_factors": []}, "must be a list of numbers above 0, not []"),
+        ("scheduler", "PBT", {"synchronous": True}, "needs population_size, the number of trials that wait"),
+        ("scheduler", "PB2", {"mutations": []}, "must be null, or a mapping of parameters to lists or to"),
+        ("scheduler", "PBT", {"mutations": {"lr": []}}, "must hold at least one option"),
+        ("scheduler", "PBTReplay", {}, "PBTReplay needs the argument schedule"),
+        ("scheduler", "PBTReplay", {"schedule": "s.yml"}, "must be a list of {reports, parameters}, not"),
+        ("scheduler", "PBTReplay", {"schedule": [{"reports": 1}]}, "which its item 1 is not"),
+        (
+            "scheduler",
+            "PBTReplay",
+            {"schedule": [{"reports": -1, "parameters": {}}]},
+            "must have an integer of at least 0 as reports in its item 1",
+        ),
+        (
+            "scheduler",
+            "PBTReplay",
+            {"schedule": [{"reports": 4, "parameters": {}}, {"reports": 4, "parameters": {}}]},
+            "in the order of reports: those of item 2 are not above 4",
+        ),
+        (
+            "scheduler",
+            "PBTReplay",
+            {"schedule": [{"reports": 4, "parameters": []}]},
+            "must have a mapping as parameters in its item 1",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_before_the_start(

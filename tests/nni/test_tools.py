@@ -267,6 +267,7 @@ def test_verbs_run_nnictl(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_algorithms() -> None:
     found = package_utils.get_algo_meta("tpe")
     assert found is not None and found.class_name == "nni.algorithms.hpo.tpe_tuner.TpeTuner"
+    assert package_utils.get_algo_meta("pb2") is None  # NNI has no schedulers
     meta = {"algoType": "tuner", "builtinName": "mine", "className": "string.Formatter"}
     package_utils.register_algo_meta(package_utils.AlgoMeta.load(meta))
     described = package_utils.get_registered_algo_meta("MINE")

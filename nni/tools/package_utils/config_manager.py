@@ -16,6 +16,8 @@ __all__ = [
     "unregister_algo_meta",
 ]
 
+_SCHEDULER = "scheduler"
+
 
 def get_algo_meta(name: str) -> AlgoMeta | None:
     """Return the description of the algorithm with this name or alias, or None.
@@ -28,9 +30,13 @@ def get_algo_meta(name: str) -> AlgoMeta | None:
 
 
 def get_all_algo_meta() -> list[AlgoMeta]:
-    """Return the descriptions of all built-in algorithms, followed by those of all registered algorithms."""
+    """Return the descriptions of all built-in algorithms, followed by those of all registered algorithms.
+
+    Schedulers are left out, because NNI does not have them.
+    """
     own = registered.registered(registered.registry_file())
-    return [*map(_of_builtin, BUILTINS), *(AlgoMeta.load(each.plain(), each.role) for each in own)]
+    known = [_of_builtin(each) for each in BUILTINS if each.role != _SCHEDULER]
+    return [*known, *(AlgoMeta.load(each.plain(), each.role) for each in own if each.role != _SCHEDULER)]
 
 
 def get_registered_algo_meta(builtin_name: str) -> dict[str, Any] | None:

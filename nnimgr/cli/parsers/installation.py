@@ -12,7 +12,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 def add(verbs: Verbs[Parser]) -> None:
     _machine(add_group(verbs, "machine", "list, add and remove an experiment's machines"))
-    _algo(add_group(verbs, "algo", "register tuners and assessors of your own"))
+    _algo(add_group(verbs, "algo", "register tuners, assessors and schedulers of your own"))
     _trainingservice(add_group(verbs, "trainingservice", "register training services of your own"))
     doctor = add_verb(
         verbs,
@@ -118,7 +118,7 @@ def _algo(group: Verbs[Parser]) -> None:
         group,
         "register",
         "algo:register",
-        "register tuners and assessors",
+        "register tuners, assessors and schedulers",
         aliases=("reg",),
         examples=("nnictl algo register --meta my_tuner.yml",),
     )

@@ -1,0 +1,1 @@
+"""Built-in schedulers: one file and one public class for each."""
