@@ -20,7 +20,7 @@ from nnimgr.rules.state import trial_of_job
 from nnimgr.store.annotations import NO_ANNOTATION
 from nnimgr.store.checkpoints import CheckpointRow
 from nnimgr.store.jobs import JobRow
-from nnimgr.store.legs import LegRow
+from nnimgr.store.legs import ForkRow, LegRow, RelatedRow
 from nnimgr.store.reader import ExperimentReader, TrialRow, TrialSet
 from nnimgr.store.trial_metrics import MetricRow
 from nnimgr.store.without_result import is_without_result
@@ -93,6 +93,15 @@ def checkpoint_of(row: CheckpointRow) -> models.Checkpoint:
 def leg_of(row: LegRow) -> models.Leg:
     fields = {name: getattr(row, name) for name in models.Leg.model_fields}
     return models.Leg(**{**fields, "parameters": json.loads(row.parameters)})
+
+
+def fork_of(row: ForkRow) -> models.Fork:
+    return models.Fork(**{name: getattr(row, name) for name in models.Fork.model_fields})
+
+
+def related_of(row: RelatedRow) -> models.RelatedTrial:
+    fields = {name: getattr(row, name) for name in models.RelatedTrial.model_fields}
+    return models.RelatedTrial(**{**fields, "parameters": json.loads(row.parameters)})
 
 
 def metric_of(row: MetricRow) -> models.Metric:

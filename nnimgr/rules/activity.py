@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from nnimgr.rules.facts import ExperimentStatus, TrialStatus
+from nnimgr.rules.facts import ExperimentStatus, PausedBy, TrialStatus
 from nnimgr.rules.fold_jobs import silence
 from nnimgr.rules.phrases import trial_count
 from nnimgr.rules.state import ExperimentState
@@ -73,9 +73,12 @@ def _work(state: ExperimentState) -> Iterator[str]:
         yield f"{trial_count(count)} {'has' if count == 1 else 'have'} no place yet: {reason}"
     if (others := reasons.total() - sum(count for _, count in reasons.most_common(_REASONS))) > 0:
         yield f"{trial_count(others)} {'has' if others == 1 else 'have'} no place for other reasons"
-    if paused := len(state.paused):
+    by_user = [name for name in state.paused if state.trials[name].paused_by is PausedBy.USER]
+    if by_scheduler := len(state.paused) - len(by_user):
+        yield f"{trial_count(by_scheduler)} {_are(by_scheduler)} paused by the scheduler"
+    if paused := len(by_user):
         which = "it" if paused == 1 else "one"
-        command = f"nnictl trial resume {state.id} -T {next(iter(state.paused))}"
+        command = f"nnictl trial resume {state.id} -T {by_user[0]}"
         yield f'{trial_count(paused)} {_are(paused)} paused (to continue {which}: "{command}")'
     if queued := len(state.queued):
         yield f"{trial_count(queued)} {_are(queued)} queued"

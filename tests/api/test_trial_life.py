@@ -31,7 +31,18 @@ async def test_a_fork_of_a_running_trial(lab: Lab, donor: Saving) -> None:
     assert (fork.source, fork.retry_of, fork.parameters) == ("fork", donor.id, donor.trial.parameters)
     await lab.runner.commit()
     lineage = (await lab.client.get(f"{EXPERIMENT}/lineage")).json()
-    assert lineage == {"legs": [], "forks": [{"trialId": fork.id, "originTrialId": donor.id}]}
+    (made,) = lineage["forks"]
+    assert {**made, "savedAt": None} == {
+        "trialId": fork.id,
+        "reports": 1,
+        "originTrialId": donor.id,
+        "originAttempt": 1,
+        "originNumber": 1,
+        "step": 7,
+        "savedAt": None,
+    }
+    assert [trial["sequence"] for trial in lineage["trials"]] == [0, fork.sequence]
+    assert lineage["legs"] == []
 
 
 async def test_a_fork_of_an_ended_trial(lab: Lab, donor: Saving) -> None:
@@ -80,7 +91,9 @@ async def test_legs(lab: Lab, donor: Saving) -> None:
     shown = (await lab.client.get(f"{EXPERIMENT}/trials/{heir.id}")).json()
     (leg,) = shown["legs"]
     assert shown["parameters"] == {"x": 0.5}
-    assert {**leg, "at": None} == {
+    saved = (await lab.client.get(f"{EXPERIMENT}/trials/{donor.id}")).json()["checkpoints"]
+    assert leg["savedAt"] == saved[0]["at"]
+    assert {**leg, "at": None, "savedAt": None} == {
         "trialId": heir.id,
         "leg": 1,
         "attempt": 2,
@@ -91,6 +104,10 @@ async def test_legs(lab: Lab, donor: Saving) -> None:
         "originAttempt": 1,
         "originNumber": 1,
         "step": 7,
+        "savedAt": None,
         "reason": f"rank 2 of 2; the trial will continue from step 7 of trial {donor.id}",
     }
-    assert (await lab.client.get(f"{EXPERIMENT}/lineage")).json() == {"legs": [leg], "forks": []}
+    lineage = (await lab.client.get(f"{EXPERIMENT}/lineage")).json()
+    assert (lineage["legs"], lineage["forks"]) == ([leg], [])
+    assert [trial["trialId"] for trial in lineage["trials"]] == [donor.id, heir.id]
+    assert shown["firstParameters"] == lineage["trials"][1]["parameters"] != shown["parameters"]

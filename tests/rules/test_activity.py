@@ -7,8 +7,10 @@ from typing import Any
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.activity import happening, sentence_of
+from nnimgr.rules.decisions import recorded_as
 from nnimgr.rules.phrases import best_so_far
 from tests.rules.driver import Life
+from tests.rules.saving import Saving
 
 E = f.ExperimentStatus
 
@@ -86,6 +88,24 @@ def test_trials_that_do_not_count() -> None:
     life.end(1, None, reason=f.EndReason.STOPPED, signal=15)  # the other trial was queued
     life.take(f.ExperimentOpened(m_epoch=2, resumed=True))
     assert "0 of 3 finished (not counted: 1 retried, 2 canceled)" in now(life)
+
+
+def test_the_scheduler_continues_the_trials_that_it_has_paused() -> None:
+    first = Saving(trial_concurrency=2, max_trial_number=2)
+    second = Saving(life=first.life, sequence=1)
+    for saving in (first, second):
+        saving.save(1)
+    first.pause()
+    life = first.life
+    pause = f.Decided(
+        trial_id=second.id, kind=f.DecisionKind.PAUSE, cause=life.state.number, reason="others are awaited"
+    )
+    life.take(*recorded_as(life.state, pause))
+    for saving in (first, second):
+        saving.end(None, f.EndReason.STOPPED)
+    command = f'"nnictl trial resume {life.state.id} -T {first.id}"'
+    told = now(life).split("; ")[1:3]
+    assert told == ["1 trial is paused by the scheduler", f"1 trial is paused (to continue it: {command})"]
 
 
 def test_the_end() -> None:

@@ -92,8 +92,13 @@ async def test_legs_are_listed(tmp_path: Path, writer: ExperimentWriter) -> None
         (leg,) = reader.legs()
         assert reader.legs(donor.id) == []
         assert reader.trials_of([heir.id])[heir.id].parameters == '{"x": 2}'
+        assert leg.saved_at == reader.checkpoints(donor.id)[0].at
+        related = {row.trial_id: row for row in reader.related()}
+        assert reader.first_parameters(heir.id) == related[heir.id].parameters != leg.parameters
+        assert related[heir.id].started_at == reader.jobs(heir.id)[0].started_at
     assert (leg.trial_id, leg.leg, leg.attempt, leg.parameters) == (heir.id, 1, 2, '{"x": 2}')
     assert (leg.origin_trial_id, leg.origin_attempt, leg.origin_number) == (donor.id, 1, 1)
+    assert [row.sequence for row in related.values()] == [0, 1]
     assert (leg.reports, leg.step) == (2, 2)
     assert leg.reason == f"the donor is better; the trial will continue from step 2 of trial {donor.id}"
 
@@ -126,4 +131,7 @@ async def test_an_ended_trial_has_origins_for_forks(tmp_path: Path, writer: Expe
     await life.store(writer)
     assert curve(tmp_path, fork) == [(2, 0.9)]
     with contextlib.closing(ExperimentReader(tmp_path)) as reader:
-        assert reader.forks() == [(fork.id, donor.id)]
+        (row,) = reader.forks()
+        assert (row.trial_id, row.origin_trial_id, row.reports, row.step) == (fork.id, donor.id, 2, 2)
+        assert row.saved_at == reader.checkpoints(donor.id)[0].at
+        assert [row.sequence for row in reader.related()] == [0, 2]

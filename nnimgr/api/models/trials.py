@@ -163,19 +163,40 @@ class Leg(Model):
     origin_attempt: int
     origin_number: int
     step: int | None = Field(description="the checkpoint's step, by the trial's own count")
+    saved_at: AwareDatetime | None = Field(description="when the checkpoint was saved; null: unknown")
     reason: str
 
 
 class Fork(Model):
+    """Trial that a user has let continue from a checkpoint of another trial."""
+
     trial_id: str
-    origin_trial_id: str = Field(description="the trial from whose checkpoint it continues")
+    reports: int = Field(description="number of the trial's first intermediate result")
+    origin_trial_id: str = Field(description="the trial that has saved the checkpoint")
+    origin_attempt: int
+    origin_number: int
+    step: int | None = Field(description="the checkpoint's step, by the trial's own count")
+    saved_at: AwareDatetime | None = Field(description="when the checkpoint was saved; null: unknown")
+
+
+class RelatedTrial(Model):
+    """Trial that has several legs, or that a leg or a fork connects with another trial."""
+
+    trial_id: str
+    sequence: int
+    status: TrialStatus
+    parameters: Any = Field(description="parameters of the trial's first leg")
+    intermediates: int = Field(description="number of intermediate metrics that the trial has reported")
+    started_at: AwareDatetime | None = Field(description="start of the trial's first attempt")
+    ended_at: AwareDatetime | None
 
 
 class Lineage(Model):
-    """From which checkpoints trials have continued, the oldest first."""
+    """From which checkpoints trials have continued."""
 
-    legs: list[Leg]
-    forks: list[Fork]
+    trials: list[RelatedTrial] = Field(description="the trials of the legs and forks, by number")
+    legs: list[Leg] = Field(description="legs of all trials, the oldest first")
+    forks: list[Fork] = Field(description="the oldest first")
 
 
 class TrialDetail(Trial):
@@ -183,6 +204,7 @@ class TrialDetail(Trial):
 
     jobs: list[Job]
     checkpoints: list[Checkpoint] = Field(description="checkpoints, in the order in which they were saved")
+    first_parameters: Any = Field(description="parameters of the trial's first leg")
     legs: list[Leg] = Field(description="legs after the first one, in order")
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from nnimgr.api import models
-from nnimgr.api.convert import leg_of
+from nnimgr.api.convert import fork_of, leg_of, related_of
 from nnimgr.api.dependencies import Live, Reader, TrialId, refusals, reply
 from nnimgr.api.routes.trials import IdempotencyKey, has_ended, trial_row
 from nnimgr.core.running.requests import RequestRefused, UnknownTrial, fork_origin
@@ -98,7 +98,8 @@ async def show_lineage(reader: Reader) -> Response:
     """Return from which checkpoints trials have continued: the legs and forks of the whole experiment."""
     return await reply(
         lambda: models.Lineage(
+            trials=[related_of(row) for row in reader.related()],
             legs=[leg_of(row) for row in reader.legs()],
-            forks=[models.Fork(trial_id=trial, origin_trial_id=origin) for trial, origin in reader.forks()],
+            forks=[fork_of(row) for row in reader.forks()],
         )
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -132,11 +133,14 @@ async def show_trial(
     def build() -> models.TrialDetail:
         row = trial_row(reader, trial_id)
         (fields,) = trials_fields(reader, [row], trial_paths)
+        legs = reader.legs(trial_id)
+        first = json.loads(reader.first_parameters(trial_id)) if legs else fields["parameters"]
         return models.TrialDetail(
             **fields,
             jobs=[job_of(job, trial_paths) for job in reader.jobs(trial_id)],
             checkpoints=[checkpoint_of(each) for each in reader.checkpoints(trial_id)],
-            legs=[leg_of(each) for each in reader.legs(trial_id)],
+            first_parameters=first,
+            legs=[leg_of(each) for each in legs],
         )
 
     return await reply(build)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tests.e2e.dashboard.trials import CURVE, FAILING, TOLD
+from tests.e2e.dashboard.trials import CURVE, FAILING, MEMBER, TOLD
 from tests.e2e.scene import eventually
 from tests.server.harness import Server, free_port, nothing_left, serving
 
@@ -133,12 +133,14 @@ def furnish(made: Stage) -> None:
     """The experiments that most tests look at and none changes.
 
     ``curves``: 12 trials that succeeded; ``failures``: 2 of 4 failed; ``stopped``: by its user, with a trial
-    running, after its machine was measured; ``told``: 2 trials that run, of which the first has reported.
+    running, after its machine was measured; ``told``: 2 trials that run, of which the first has reported;
+    ``population``: 4 trials, of which the worst has continued twice from a checkpoint of another one.
     """
     made.create("curves", CURVE, maxTrialNumber=12, experimentName="learning curves")
     made.create("failures", FAILING)
     made.create("stopped", TOLD, trialConcurrency=1)
     made.create("told", TOLD, trialConcurrency=2, maxTrialNumber=9)
+    made.create("population", MEMBER, **population(4, interval=3))
     made.tell("stopped", 0, "report 0.5")
     made.tell("told", 0, "report 0.5", "say hello from the trial", "report 0.625")
     made.tell("told", 1, "say waiting")
@@ -148,6 +150,18 @@ def furnish(made: Stage) -> None:
     made.wait("stopped", "STOPPED")
     made.wait("curves", "DONE")
     made.wait("failures", "DONE")
+    made.wait("population", "DONE")
+
+
+def population(size: int, *, interval: int) -> dict[str, Any]:
+    """The configuration of trials that are compared with each other after so many results each."""
+    arguments = {"perturbation_interval": interval, "synchronous": True, "population_size": size}
+    return {
+        "goal": "maximize",
+        "trialConcurrency": size,
+        "maxTrialNumber": size,
+        "scheduler": {"name": "PBT", "classArgs": {**arguments, "mutations": {"lr": SPACE["lr"]}, "seed": 1}},
+    }
 
 
 def measured(made: Stage, id: str) -> bool:

@@ -12,7 +12,7 @@ from tests.e2e.dashboard.view import View
 
 CHARTS = (
     *("grid", "history", "parallel", "curves", "duration", "importance", "edf", "slices", "scatter"),
-    *("matrix", "timeline", "stopped"),
+    *("matrix", "timeline", "stopped", "lineage"),
 )
 
 
@@ -21,6 +21,7 @@ def pages(view: View, furnished: Stage) -> dict[str, Locator]:
     page = view.page
     trial, other = (each["id"] for each in furnished.trials("curves")[:2])
     failed = next(each["id"] for each in furnished.trials("failures") if each["status"] == "FAILED")
+    heir = furnished.ask("GET", "/population/lineage")["legs"][0]["trialId"]
     row, table = page.locator(".trial-row:not(.missing)").first, page.get_by_role("table").first
     found = {
         "/": page.get_by_role("row").nth(2),
@@ -34,6 +35,8 @@ def pages(view: View, furnished: Stage) -> dict[str, Locator]:
         f"/experiments/curves/trials/{trial}": view.heading(re.compile("Trial")).first,
         f"/experiments/failures/trials/{failed}": view.heading(re.compile("Trial")).first,
         f"/experiments/curves/compare?trials={trial},{other}": table,
+        "/experiments/population/analysis?tab=lineage": page.locator("[role=tabpanel] canvas").first,
+        f"/experiments/population/trials/{heir}": view.heading("Legs"),
         "/experiments/curves/resources": page.locator("canvas, .soft").first,
     }
     shown = page.locator("[role=tabpanel] canvas, [role=tabpanel] .soft").first

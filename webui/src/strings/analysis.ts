@@ -164,6 +164,31 @@ const rungs = {
   hint: "Point at a mark to see why, click to open its trial · Ctrl + wheel to zoom · Shift + drag to move",
 } as const;
 
+const times = (number: number) => `${count(number)} ${number === 1 ? "time" : "times"}`;
+const lineage = {
+  title: "Lineage",
+  summary: (trials: number, others: number, own: number, forks: number) =>
+    [
+      counted(trials, "trial"),
+      ...(others === 0 ? [] : [`${times(others)} one continued from a checkpoint of another`]),
+      ...(own === 0 ? [] : [`${times(own)} one continued from its own, with other parameters`]),
+      ...(forks === 0 ? [] : [counted(forks, "fork")]),
+    ].join("; ") + ".",
+  none: "No trial has continued from a checkpoint of another trial, or with other parameters.",
+  noneSelected: "No selected trial has a part in the lineage.",
+  colour: "Colour",
+  leg: (sequence: number, leg: number) => `Trial ${sequence}, leg ${leg}`,
+  continuesFrom: "Continues from",
+  forkedFrom: "Forked from",
+  beginning: "the beginning",
+  origin: (where: string, sequence: number) => `${where} of trial ${sequence}`,
+  step: (step: string) => `step ${step}`,
+  checkpoint: (number: number) => `checkpoint ${number}`,
+  firstResult: "First result",
+  why: "Why",
+  arrows: "→ continues from a checkpoint, ⇢ fork",
+} as const;
+
 const stopped = {
   title: "Early stopping",
   list: "Stopped trials",
@@ -231,6 +256,7 @@ export const analysis = {
     timeline: "Timeline",
     rungs: "Rungs",
     stopped: "Early stopping",
+    lineage: "Lineage",
   },
   charts: "Charts",
   metric: "Metric",
@@ -282,6 +308,7 @@ export const analysis = {
   pareto,
   timeline,
   rungs,
+  lineage,
   stopped,
   importance,
   curves,

@@ -2,6 +2,12 @@ export const customTrial = {
   title: "Add a trial",
   titleOf: (sequence: number) => `Add a trial like No. ${sequence}`,
   explanation: "A trial with these parameters is added to the queue. The tuner gets its result.",
+  forkTitle: (sequence: number) => `Fork trial No. ${sequence}`,
+  fork: (where: string) =>
+    `A new trial with these parameters is added to the queue. It continues from ${where}. This trial does not change.`,
+  step: (step: string) => `step ${step}`,
+  checkpoint: (attempt: number, number: number) => `checkpoint ${number} of attempt ${attempt}`,
+  newest: (where: string) => `the newest checkpoint, which is ${where} at present`,
   submit: "Add the trial",
   submitAnyway: "Add the trial anyway",
   ended: (status: string) =>

@@ -7,8 +7,10 @@ export const trial = {
     customized: "added by a user",
     resumed: "resumed after a stop of the experiment",
     rerun: "retry of a failed trial",
+    fork: "forked by a user",
   } as Readonly<Record<string, string>>,
   retryOf: "Retry of trial",
+  forkOf: "from a checkpoint of trial",
   all: "All trials",
   sections: "Of this trial",
 
@@ -32,6 +34,30 @@ export const trial = {
     resume: "Resume",
     resumed: (sequence: number) => `Trial #${sequence} continues as soon as a slot is free.`,
     clone: "Add a trial like this…",
+    fork: "Fork…",
+  },
+
+  legs: {
+    title: "Legs",
+    table: "Legs of the trial, the newest first",
+    about:
+      "A leg is a stretch with other parameters. It continues from a checkpoint of this or of another trial.",
+    name: (leg: number) => `Leg ${leg}`,
+    leg: "Leg",
+    began: "Began",
+    from: "Continues from",
+    changed: "Changed parameters",
+    why: "Why",
+    step: (step: string) => `step ${step}`,
+    checkpoint: (number: number) => `checkpoint ${number}`,
+    of: "of trial",
+    ofItself: "of this trial",
+    unchanged: "none",
+    change: (name: string, before: string, after: string) => `${name} ${before} → ${after}`,
+    moreChanges: (count: number) => `and ${count} more`,
+    begins: (leg: number, step: string) => `leg ${leg} from step ${step}`,
+    sentence: (named: readonly string[], count: number) =>
+      `${named.length === count ? "Legs" : `The newest ${named.length} of ${count} legs`}: ${named.join(", ")}.`,
   },
 
   checkpoints: {
@@ -44,6 +70,10 @@ export const trial = {
     size: "Size",
     files: "Files",
     state: "On its machine",
+    fork: "Fork",
+    forkFrom: (step: string) => `Fork the trial from step ${step}`,
+    forkFromNumber: (attempt: number, number: number) =>
+      `Fork the trial from checkpoint ${number} of attempt ${attempt}`,
     states: {
       saved: "kept",
       deleted: "deleted, because newer ones are kept",

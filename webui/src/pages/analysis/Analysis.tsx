@@ -28,6 +28,7 @@ const CHARTS = {
   timeline: lazy(() => import("./Timeline")),
   rungs: lazy(() => import("./Rungs")),
   stopped: lazy(() => import("./Stopped")),
+  lineage: lazy(() => import("./Lineage")),
 } as const;
 type ChartName = keyof typeof CHARTS;
 type Tab = ChartName | "grid";

@@ -1,14 +1,29 @@
-import { useId } from "react";
+import { useId, useState } from "react";
 import type { Schemas } from "@/api/client";
+import type { Profile } from "@/data/experiment";
 import { strings } from "@/strings";
-import { formatBytes, formatInstant } from "@/ui/format";
+import { Button } from "@/ui/Button";
+import { formatBytes, formatInstant, formatNumber } from "@/ui/format";
+import { CustomTrial, whyNoTrial } from "@/ui/trial/CustomTrial";
+import { isKept } from "@/ui/trial/fork";
 
 const text = strings.trial.checkpoints;
 
-/** The saved states of a trial, the newest first; nothing if it has saved none. */
-export function CheckpointsCard({ trial }: { trial: Schemas["TrialDetail"] }) {
+type Checkpoint = Schemas["Checkpoint"];
+
+interface CheckpointsCardProps {
+  id: string;
+  trial: Schemas["TrialDetail"];
+  profile: Profile | undefined;
+}
+
+/** The saved states of a trial, the newest first, each of which can be forked; nothing if it has saved none. */
+export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
   const title = useId();
+  const [forked, setForked] = useState<Checkpoint>();
   if (trial.checkpoints.length === 0) return null;
+  const served = profile?.served === true && profile.status !== "VIEWED";
+  const refused = profile === undefined ? null : whyNoTrial(profile.status);
   return (
     <section className="card stack-small" aria-labelledby={title}>
       <h3 id={title}>{text.title}</h3>
@@ -35,13 +50,39 @@ export function CheckpointsCard({ trial }: { trial: Schemas["TrialDetail"] }) {
                 <td className="number">{formatInstant(checkpoint.at)}</td>
                 <td className="number">{formatBytes(checkpoint.size)}</td>
                 <td className="number">{checkpoint.files}</td>
-                <td>{text.states[checkpoint.state] ?? checkpoint.state}</td>
+                <td>
+                  <span className="row">
+                    {text.states[checkpoint.state] ?? checkpoint.state}
+                    {served && isKept(checkpoint) ? (
+                      <Button
+                        small
+                        aria-label={forkLabel(checkpoint)}
+                        disabled={refused !== null}
+                        title={refused ?? undefined}
+                        onClick={() => setForked(checkpoint)}
+                      >
+                        {text.fork}
+                      </Button>
+                    ) : null}
+                  </span>
+                </td>
                 <td>{checkpoint.kept ? text.kept : strings.common.notAvailable}</td>
               </tr>
             ))}
           </tbody>
         </table>
       </div>
+      {forked === undefined ? null : (
+        <CustomTrial
+          id={id}
+          base={trial}
+          fork={{ trialId: trial.id, checkpoint: forked, newest: false }}
+          onClose={() => setForked(undefined)}
+        />
+      )}
     </section>
   );
 }
+
+const forkLabel = ({ step, attempt, number }: Checkpoint) =>
+  step === null ? text.forkFromNumber(attempt, number) : text.forkFrom(formatNumber(step));

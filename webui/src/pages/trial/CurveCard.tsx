@@ -5,17 +5,20 @@ import { countOf, curveQuery, DEFAULT_KEY, keysOf, type Curve } from "@/data/met
 import { LIVE_STATUSES } from "@/data/trials";
 import { strings } from "@/strings";
 import { Chart } from "@/ui/chart/Chart";
-import type { ChartOption } from "@/ui/chart/echarts";
+import { useColours } from "@/ui/chart/colours";
 import { Failure } from "@/ui/Failure";
 import { formatNumber } from "@/ui/format";
 import { useUrlState } from "@/ui/useUrlState";
+import { curveOption } from "./curveOption";
+import { legsSentence, marksOf } from "./legs";
 
 const text = strings.trial.curve;
 
-/** The intermediate results of the latest attempt, as they come. */
+/** The intermediate results of the latest attempt, as they come, and where its legs begin. */
 export function CurveCard({ id, trial }: { id: string; trial: Schemas["TrialDetail"] }) {
   const curve = useQuery(curveQuery(id, trial.id));
-  if (curve.data !== undefined && curve.data.points.length > 0) return <Line curve={curve.data} />;
+  if (curve.data !== undefined && curve.data.points.length > 0)
+    return <Line curve={curve.data} trial={trial} />;
   return (
     <section className="card stack-small" aria-label={text.title}>
       <h3>{text.title}</h3>
@@ -34,7 +37,8 @@ export function CurveCard({ id, trial }: { id: string; trial: Schemas["TrialDeta
   );
 }
 
-function Line({ curve }: { curve: Curve }) {
+function Line({ curve, trial }: { curve: Curve; trial: Schemas["TrialDetail"] }) {
+  const colours = useColours();
   const [wanted, setWanted] = useUrlState("key", DEFAULT_KEY, { replace: true });
   const keys = useMemo(() => keysOf([curve]), [curve]);
   const key = keys.includes(wanted) ? wanted : (keys[0] ?? DEFAULT_KEY);
@@ -46,27 +50,9 @@ function Line({ curve }: { curve: Curve }) {
       }),
     [curve, key],
   );
-  const option = useMemo(
-    (): ChartOption => ({
-      grid: { left: 64, right: 20, top: 14, bottom: 30 },
-      xAxis: { type: "value", min: "dataMin", max: "dataMax", minInterval: 1 },
-      yAxis: { type: "value", scale: true, axisLabel: { formatter: (value: number) => formatNumber(value) } },
-      tooltip: {
-        trigger: "axis",
-        renderMode: "richText",
-        valueFormatter: (value) => formatNumber(Number(value)),
-      },
-      series: {
-        type: "line",
-        name: key,
-        data: points,
-        sampling: "lttb",
-        showSymbol: points.length <= 60,
-        symbolSize: 5,
-      },
-    }),
-    [points, key],
-  );
+  const { legs, firstParameters } = trial;
+  const marks = useMemo(() => marksOf(legs, firstParameters), [legs, firstParameters]);
+  const option = useMemo(() => curveOption(points, key, marks, colours), [points, key, marks, colours]);
   const values = points.map(([, value]) => value);
   const summary =
     values.length === 0
@@ -80,7 +66,7 @@ function Line({ curve }: { curve: Curve }) {
   return (
     <Chart
       title={curve.attempt > 1 ? `${text.title} · ${text.attempt(curve.attempt)}` : text.title}
-      summary={summary}
+      summary={[summary, legsSentence(marks)].filter((sentence) => sentence !== null).join(" ")}
       option={option}
       height={200}
       table={() => ({ columns: [text.step, key], rows: points })}

@@ -10,6 +10,7 @@ import { useTitle } from "@/ui/useTitle";
 import { AttemptsCard } from "./AttemptsCard";
 import { CheckpointsCard } from "./CheckpointsCard";
 import { CurveCard } from "./CurveCard";
+import { LegsCard } from "./LegsCard";
 import { NotesCard } from "./NotesCard";
 import { ParametersCard } from "./ParametersCard";
 import { ResultCard } from "./ResultCard";
@@ -43,7 +44,8 @@ export default function Trial({ id, trialId }: { id: string; trialId: string }) 
           <span className="soft">{text.sources[data.source] ?? data.source}</span>
           {data.retryOf === null ? null : (
             <span className="soft">
-              {text.retryOf} <Link href={`/trials/${data.retryOf}`}>{data.retryOf}</Link>
+              {data.source === "fork" ? text.forkOf : text.retryOf}{" "}
+              <Link href={`/trials/${data.retryOf}`}>{data.retryOf}</Link>
             </span>
           )}
         </div>
@@ -67,7 +69,8 @@ export default function Trial({ id, trialId }: { id: string; trialId: string }) 
         </div>
       </div>
       <AttemptsCard trial={data} />
-      <CheckpointsCard trial={data} />
+      <LegsCard trial={data} />
+      <CheckpointsCard id={id} trial={data} profile={profile} />
       <TrialTabs id={id} trial={data} />
     </div>
   );

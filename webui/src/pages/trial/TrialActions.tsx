@@ -10,6 +10,7 @@ import { Confirm } from "@/ui/Dialog";
 import { complain, say } from "@/ui/toasts";
 import { TensorBoardDialog } from "@/ui/trial/TensorBoardDialog";
 import { CustomTrial, whyNoTrial } from "@/ui/trial/CustomTrial";
+import { newestPoint } from "@/ui/trial/fork";
 import { LostDialog } from "@/ui/trial/LostDialog";
 
 const text = strings.trial.actions;
@@ -22,7 +23,7 @@ interface TrialActionsProps {
 
 /** What can be done with a trial; only what has an effect now. */
 export function TrialActions({ id, trial, profile }: TrialActionsProps) {
-  const [dialog, setDialog] = useState<"kill" | "lost" | "clone" | "tensorboard" | null>(null);
+  const [dialog, setDialog] = useState<"kill" | "lost" | "clone" | "fork" | "tensorboard" | null>(null);
   const [, go] = useLocation();
   const client = useQueryClient();
   const close = () => setDialog(null);
@@ -67,6 +68,7 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
   });
   const served = profile?.served === true && profile.status !== "VIEWED";
   const refused = profile === undefined ? null : whyNoTrial(profile.status);
+  const point = newestPoint(trial);
   return (
     <div className="row" role="group" aria-label={text.label}>
       {served && trial.status === "PAUSED" ? (
@@ -101,6 +103,11 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
       >
         {text.clone}
       </Button>
+      {served && point !== null ? (
+        <Button disabled={refused !== null} title={refused ?? undefined} onClick={() => setDialog("fork")}>
+          {text.fork}
+        </Button>
+      ) : null}
       <Button onClick={() => setDialog("tensorboard")}>{strings.tensorboard.open}</Button>
       {dialog === "kill" ? (
         <Confirm
@@ -118,6 +125,9 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
         <TensorBoardDialog id={id} count={1} chosen={() => Promise.resolve([trial.id])} onClose={close} />
       ) : null}
       {dialog === "clone" ? <CustomTrial id={id} base={trial} onClose={close} /> : null}
+      {dialog === "fork" && point !== null ? (
+        <CustomTrial id={id} base={trial} fork={point} onClose={close} />
+      ) : null}
     </div>
   );
 }

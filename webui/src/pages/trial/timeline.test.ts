@@ -50,6 +50,8 @@ const TRIAL: Schemas["TrialDetail"] = {
   sets: null,
   jobs: [],
   checkpoints: [],
+  firstParameters: {},
+  legs: [],
 };
 
 test("a trial's time is told without gaps", () => {

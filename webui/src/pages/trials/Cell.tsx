@@ -18,7 +18,11 @@ export const Cell = memo(function Cell({ trial, column }: { trial: Trial; column
     case "duration":
       return <Duration trial={trial} />;
     case "status":
-      return <StatusBadge status={trial.status} detail={trial.detail} />;
+      return (
+        <span title={trial.reason ?? undefined}>
+          <StatusBadge status={trial.status} detail={trial.detail} />
+        </span>
+      );
     case "value":
       return <DefaultMetric trial={trial} />;
     case "latest":
@@ -67,7 +71,7 @@ function Instant({ at }: { at: string | null }) {
 }
 
 function Duration({ trial }: { trial: Trial }) {
-  if (trial.startedAt === null) return <Nothing />;
+  if (trial.startedAt === null || trial.status === "PAUSED") return <Nothing />; // nothing of it runs
   if (trial.endedAt === null) return <Elapsed since={trial.startedAt} />;
   return formatDuration((Date.parse(trial.endedAt) - Date.parse(trial.startedAt)) / 1000);
 }

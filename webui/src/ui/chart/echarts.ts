@@ -10,6 +10,7 @@ import {
   DataZoomInsideComponent,
   GridComponent,
   LegendComponent,
+  MarkLineComponent,
   TooltipComponent,
 } from "echarts/components";
 import type {
@@ -31,6 +32,7 @@ core.use([
   DataZoomInsideComponent,
   GridComponent,
   LegendComponent,
+  MarkLineComponent,
   TooltipComponent,
   CanvasRenderer,
 ]);

@@ -1,4 +1,7 @@
-/** The dialog that adds a trial with parameters of the user's: those of another trial, edited. */
+/**
+ * The dialog that adds a trial with parameters of the user's: those of another trial, edited. The new trial may
+ * continue from a checkpoint of the other trial.
+ */
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useMemo, useState, type SubmitEvent } from "react";
 import { Link } from "wouter";
@@ -10,6 +13,7 @@ import { Button } from "@/ui/Button";
 import { Dialog } from "@/ui/Dialog";
 import { Failure } from "@/ui/Failure";
 import { draftsOf, fieldsOf, read, type Drafts } from "./drafts";
+import { whereOf, type ForkPoint } from "./fork";
 import { ParameterField } from "./ParameterField";
 import { isRecord, readSpace, type Space } from "./space";
 import "./customTrial.css";
@@ -26,12 +30,15 @@ interface CustomTrialProps {
   id: string;
   /** The trial whose parameters the form begins with. */
   base?: { sequence: number; parameters: unknown } | undefined;
+  /** The checkpoint of the base from which the trial continues. */
+  fork?: ForkPoint | undefined;
   onClose: () => void;
 }
 
-export function CustomTrial({ id, base, onClose }: CustomTrialProps) {
+export function CustomTrial({ id, base, fork, onClose }: CustomTrialProps) {
   const profile = useQuery(profileQuery(id));
-  const title = base === undefined ? text.title : text.titleOf(base.sequence);
+  const titleOf = fork === undefined ? text.titleOf : text.forkTitle;
+  const title = base === undefined ? text.title : titleOf(base.sequence);
   const [space, setSpace] = useState<Space>(); // the form keeps the space that it has begun with
   if (space === undefined && profile.data !== undefined) setSpace(spaceFor(profile.data.searchSpace, base));
   if (space !== undefined && profile.data !== undefined)
@@ -41,6 +48,7 @@ export function CustomTrial({ id, base, onClose }: CustomTrialProps) {
         title={title}
         space={space}
         parameters={isRecord(base?.parameters) ? base.parameters : {}}
+        fork={fork}
         refused={whyNoTrial(profile.data.status)}
         onClose={onClose}
       />
@@ -69,27 +77,18 @@ interface FormProps {
   title: string;
   space: Space;
   parameters: Readonly<Record<string, unknown>>;
+  fork: ForkPoint | undefined;
   refused: string | null;
   onClose: () => void;
 }
 
-function Form({ id, title, space, parameters, refused, onClose }: FormProps) {
+function Form({ id, title, space, parameters, fork, refused, onClose }: FormProps) {
   const [drafts, setDrafts] = useState<Drafts>(() => draftsOf(space, parameters));
   const fields = useMemo(() => fieldsOf(space, parameters, drafts), [space, parameters, drafts]);
   const reading = useMemo(() => read(fields, drafts), [fields, drafts]);
   const faults = Object.keys(reading.faults).length;
   const warnings = Object.keys(reading.warnings).length;
-  const [keys] = useState(() => new RequestKeys());
-  const adding = useMutation({
-    mutationFn: (wanted: Readonly<Record<string, unknown>>) =>
-      answerOf(
-        api.POST("/api/v1/experiments/{id}/trials", {
-          params: { path: { id }, header: { "Idempotency-Key": keys.of(wanted) } },
-          body: { parameters: wanted },
-        }),
-      ),
-    onSuccess: () => keys.answered(),
-  });
+  const adding = useAdding(id, fork);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     if (faults === 0) adding.mutate(reading.parameters);
@@ -121,7 +120,7 @@ function Form({ id, title, space, parameters, refused, onClose }: FormProps) {
     <Dialog title={title} onClose={onClose} footer={footer}>
       <form id={formId} className="stack" onSubmit={submit}>
         {refused === null ? (
-          <p className="soft">{text.explanation}</p>
+          <p className="soft">{fork === undefined ? text.explanation : text.fork(whereOf(fork))}</p>
         ) : (
           <p className="note warn">{refused}</p>
         )}
@@ -155,4 +154,29 @@ function Form({ id, title, space, parameters, refused, onClose }: FormProps) {
       </form>
     </Dialog>
   );
+}
+
+/** Add a trial with these parameters, or a fork with them. */
+function useAdding(id: string, fork: ForkPoint | undefined) {
+  const [keys] = useState(() => new RequestKeys());
+  return useMutation({
+    mutationFn: (parameters: Readonly<Record<string, unknown>>) => {
+      const header = { "Idempotency-Key": keys.of(parameters) };
+      if (fork === undefined)
+        return answerOf(
+          api.POST("/api/v1/experiments/{id}/trials", {
+            params: { path: { id }, header },
+            body: { parameters },
+          }),
+        );
+      const { attempt, number } = fork.checkpoint;
+      return answerOf(
+        api.POST("/api/v1/experiments/{id}/trials/{trialId}/fork", {
+          params: { path: { id, trialId: fork.trialId }, header },
+          body: fork.newest ? { parameters } : { parameters, checkpoint: { attempt, number } },
+        }),
+      );
+    },
+    onSuccess: () => keys.answered(),
+  });
 }
