@@ -52,7 +52,8 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
     wanted = args.follow or args.file or args.tail is not None
     if args.trial_id is None:
         if wanted or args.attempt is not None:
-            raise ClientError("Name the trial whose output you want.", mend=f"{{command {entry.id}}} -T 0")
+            mend = f"For example: {{command {entry.id}}} -T 0"
+            raise ClientError("Name the trial whose output you want.", mend=mend)
         places = {each["id"]: each["logPath"] for each in all_trials(client, entry.id)}
     else:
         shown = trial_named(client, entry.id, args.trial_id)

@@ -31,7 +31,7 @@ SELECT experiment_id, config, search_space, created_at, ended_at, drain, status,
 best_trial_id, best_value, active_us FROM experiments
 """
 _STATUS = "SELECT status FROM experiments"
-_LIVE = "SELECT count(*) FROM trials WHERE status IN ('WAITING', 'RUNNING', 'PAUSED', 'UNKNOWN')"
+_LIVE = "SELECT count(*) FROM trials WHERE status IN ('WAITING', 'RUNNING', 'UNKNOWN')"
 _END = """
 SELECT facts.kind, facts.payload FROM experiments JOIN facts USING (experiment_id)
 WHERE facts.kind IN ('ExperimentMoved', 'ExperimentStopRequested')
@@ -137,7 +137,9 @@ def stored_end(directory: Path) -> StoredEnd | None:
 
 
 def stored_live_trials(directory: Path) -> int:
-    """Return the number of trials in this folder's database that have not ended; 0 if it cannot be read."""
+    """Return the number of trials in this folder's database that have not ended and are not paused; 0 if it
+    cannot be read.
+    """
     try:
         row = _first_row(directory, _LIVE)
     except sqlite3.Error:

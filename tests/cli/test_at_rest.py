@@ -214,9 +214,9 @@ def test_delete_asks_first(
 
 def test_delete_all_that_were_stopped(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FakeServer(home).running() as server:
-        for experiment_id in ("abc", "def", "live"):
+        for experiment_id, trial in (("abc", "FAILED"), ("def", "PAUSED"), ("live", "RUNNING")):
             server.add(experiment_id, status="STOPPED")
-            folder(tmp_path, experiment_id, trial="RUNNING" if experiment_id == "live" else "FAILED")
+            folder(tmp_path, experiment_id, trial=trial)
             Index(home).update(experiment_id, log_dir=tmp_path)
         server.add("runs")
     assert main(["experiment", "delete", "--all", "--yes", "--json"]) == 1
@@ -225,7 +225,7 @@ def test_delete_all_that_were_stopped(home: Home, tmp_path: Path, capsys: pytest
         "deleted": [
             {"id": "abc"},
             {"id": "def"},
-            {"id": "live", "error": "1 trials of experiment live still run: stop it first."},
+            {"id": "live", "error": "1 trial of experiment live still runs: stop it first."},
             {"id": "runs", "error": "Experiment runs is RUNNING: only a stopped experiment can be deleted."},
         ]
     }

@@ -150,7 +150,7 @@ async def test_one_whose_trials_run_on_is_not_deleted(server: Server) -> None:
         while runner.state.counts.get(f.TrialStatus.RUNNING) != 1:
             await asyncio.wait_for(runner.committed_after(runner.last_number), LIMIT_S)
         await manager.stop(experiment_id, detach=True)
-        with pytest.raises(RequestRefused, match="1 trials of experiment exp still run: stop it first"):
+        with pytest.raises(RequestRefused, match="1 trial of experiment exp still runs: stop it first"):
             await manager.delete(experiment_id)
         await manager.stop(experiment_id, detach=False)
         await manager.delete(experiment_id)

@@ -16,6 +16,7 @@ from pathlib import Path
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.dispatcher.registry import Interpreter
 from nnimgr.index import Index, IndexEntry
+from nnimgr.rules.phrases import trial_count
 from nnimgr.store.location import database_path
 from nnimgr.store.overview import stored_live_trials
 from training_services.private import FOLDER, make_private_folder, tighten
@@ -103,10 +104,11 @@ def require_database(directory: Path) -> None:
 
 
 def refuse_live(entry: IndexEntry) -> None:
-    """Raise RequestRefused if the experiment has trials that have not ended."""
+    """Raise RequestRefused if trials of the experiment may still run, because it was detached."""
     live = stored_live_trials(entry.directory)
     if live:
-        raise RequestRefused(f"{live} trials of experiment {entry.id} still run: stop it first")
+        verb = "runs" if live == 1 else "run"
+        raise RequestRefused(f"{trial_count(live)} of experiment {entry.id} still {verb}: stop it first")
 
 
 def delete_experiment(index: Index, entry: IndexEntry) -> None:
