@@ -231,7 +231,6 @@ class JobQueue(Generic[S]):
         """Remove a job, and transfer the resources that were reserved for it to the next job of its line."""
         del self._told[job_id]
         line = self._jobs.pop(job_id)
-        moved = self._jobs.advance()
         if line is not None:
             job = line.first if line.jobs else None
             self._ledger.pass_on(
@@ -240,7 +239,7 @@ class JobQueue(Generic[S]):
                 line=line.number,
                 arrival=0 if job is None else job.arrival,
             )
-        if moved:
+        if self._jobs.advance():
             self.place()
 
     def _leave_to_others(self) -> None:
