@@ -212,7 +212,8 @@ class _Reader:
     def _key(self, loader: yaml.SafeLoader, node: yaml.Node) -> Hashable:
         key = loader.construct_object(node, deep=True)
         if not isinstance(key, Hashable):
-            raise self._error("a list or a mapping cannot be a key", node.start_mark)
+            hint = '; put an expression in quotes: "{{ ... }}"' if isinstance(key, dict) else ""
+            raise self._error(f"a list or a mapping cannot be a key{hint}", node.start_mark)
         return key
 
     def _sentence(self, error: yaml.MarkedYAMLError) -> str:

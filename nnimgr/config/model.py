@@ -304,7 +304,7 @@ class ExperimentConfig(_Model):
         """
         plain = plain_model(self)
         del plain["trainingServiceOverrides"]
-        shared = {key: plain[key] for key in SHARED_FIELDS if key in plain}
+        shared = {key: _plain(plain[key]) for key in SHARED_FIELDS if key in plain}
         services = [member.canonical(shared) for member in self.members]
         plain["trainingService"] = services if self.platform == "hybrid" else services[0]
         return plain

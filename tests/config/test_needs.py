@@ -106,6 +106,13 @@ def test_errors_name_their_line(tmp_path: Path, more: str, sentence: str) -> Non
     assert sentence in found and found.startswith("exp.yml:8:")
 
 
+def test_an_expression_needs_quotes(tmp_path: Path) -> None:
+    (found,) = faults(tmp_path, "trialGpuNumber: {{ 2 if layers > 1 else 1 }}\n")
+    assert found.endswith(
+        '8:18: a list or a mapping cannot be a key; put an expression in quotes: "{{ ... }}"'
+    )
+
+
 def test_initial_sets_are_tried_too(tmp_path: Path) -> None:
     text = 'trialGpuNumber: "{{ 10 // (layers - 1) }}"\ninitialParameters: [{layers: 1}]\n'
     (found,) = faults(tmp_path, text)

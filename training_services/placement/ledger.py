@@ -294,12 +294,18 @@ class HostLedger:
         if changed:
             self._notify(*changed)
 
+    def placed_at_once(self, experiment_id: str, *, line: Hashable) -> None:
+        """Record that a job has got a place before any other job of its line waited for one."""
+        if self._lines.waits(experiment_id):
+            self.pass_on(experiment_id, None, line=line)
+            self.turn_taken(experiment_id)
+
     def turn_taken(self, experiment_id: str) -> None:
         """Let experiments ask again whose turn now comes before this one, because its jobs got places.
 
         Listeners may be called at once.
         """
-        if self._lines.contends(experiment_id):
+        if self._lines.contended and self._lines.waits(experiment_id):
             self._notify()
 
     def withdraw(self, experiment_id: str, *, host_id: str | None = None) -> None:

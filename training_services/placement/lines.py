@@ -74,6 +74,8 @@ class JobLines(Generic[S]):
     def __init__(self, load: Callable[[S], float], forget: Callable[[int], None]) -> None:
         self._load, self._forget = load, forget
         self._kinds: dict[Wants, None] = {}  # different needs of the seats
+        # for jobs that all need the same: what they need on the seats; None: jobs need different things
+        self._same: dict[Wants, Wants] | None = {}
         self._seats: dict[S, None] = {}
         self._lines: OrderedDict[_Key, Line[S]] = OrderedDict()
         self._keys: dict[int, _Key] = {}  # number of a line -> its key
@@ -106,6 +108,8 @@ class JobLines(Generic[S]):
             again += [spec for spec, _ in self._later.values()]
             self._clear()
             self._kinds[seat.wants] = None
+            differ = any(wants.own is not None for wants in self._kinds)
+            self._same = None if differ else {wants: wants for wants in self._kinds}
         self.offer(seat)
         return again
 
@@ -127,14 +131,14 @@ class JobLines(Generic[S]):
 
         Raises JobRejected if its needs are not valid.
         """
-        wants = {kind: kind.of_job(spec) for kind in self._kinds}
-        key = tuple(wants.values())
+        wants, key = self._wants_of(spec)
         line = self._lines.get(key)
         if self._later or ((line is None or not line.jobs) and len(self._first) >= MOST_LINES):
             return None
         if line is None:
             line = self._open(key, wants)
-        self._lines.move_to_end(key)
+        if len(self._lines) > 1:
+            self._lines.move_to_end(key)
         return WaitingJob(spec, line, next(self._arrivals))
 
     def push(self, job: WaitingJob[S]) -> None:
@@ -176,8 +180,7 @@ class JobLines(Generic[S]):
         moved = []
         while self._later:
             spec, arrival = next(iter(self._later.values()))
-            wants = {kind: kind.of_job(spec) for kind in self._kinds}
-            key = tuple(wants.values())
+            wants, key = self._wants_of(spec)
             line = self._lines.get(key)
             if (line is None or not line.jobs) and len(self._first) >= MOST_LINES:
                 break
@@ -186,6 +189,13 @@ class JobLines(Generic[S]):
             self.push(job)
             moved.append(job)
         return moved
+
+    def _wants_of(self, spec: TrialJobSpec) -> tuple[Mapping[Wants, Wants], _Key]:
+        """Return what a job needs on the seats, and the key of its line. Raises JobRejected."""
+        if self._same is not None:
+            return self._same, ()
+        wants = {kind: kind.of_job(spec) for kind in self._kinds}
+        return wants, tuple(wants.values())
 
     def _open(self, key: _Key, wants: Mapping[Wants, Wants]) -> Line[S]:
         idle = [line for line in self._lines.values() if not line.jobs]

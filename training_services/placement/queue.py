@@ -151,8 +151,7 @@ class JobQueue(Generic[S]):
             self.place()
         outcome = line.choice.verdict() if line.jobs else self._try(new)
         if isinstance(outcome, JobPlaced):
-            self._ledger.pass_on(self._experiment_id, None, line=line.number)
-            self._ledger.turn_taken(self._experiment_id)
+            self._ledger.placed_at_once(self._experiment_id, line=line.number)
             return outcome
         self._jobs.push(new)
         reason = self._told[job.id] = outcome.told(first=len(line.jobs) <= FIRST)
@@ -203,6 +202,8 @@ class JobQueue(Generic[S]):
         can run only on one machine come first. A call that a placement causes, through the ledger, lets the
         present call begin again.
         """
+        if not self._told and not self._bound:
+            return
         self._tell_all = self._tell_all or tell_all
         self._again = True
         if self._placing:
@@ -242,7 +243,6 @@ class JobQueue(Generic[S]):
         """Remove a job, and transfer the resources that were reserved for it to the next job of its line."""
         del self._told[job_id]
         line = self._jobs.pop(job_id)
-        moved = self._jobs.advance()
         if line is not None:
             job = line.first if line.jobs else None
             self._ledger.pass_on(
@@ -251,7 +251,7 @@ class JobQueue(Generic[S]):
                 line=line.number,
                 arrival=0 if job is None else job.arrival,
             )
-        if moved:
+        if self._jobs.advance():
             self.place()
 
     def _leave_to_others(self) -> None:
@@ -319,9 +319,11 @@ class JobQueue(Generic[S]):
         if (obstacle := self._obstacles.find(seat)) is not None:
             self._ledger.check(need, host)
             return Waits(obstacle)
-        jobs = self._placed() + len(self._jobs)
-        if (waits := self._shares.refuses(seat, jobs=jobs, seats=len(self._seats))) is not None:
-            return waits
+        if self._shares.arriving:
+            jobs = self._placed() + len(self._jobs)
+            waits = self._shares.refuses(seat, jobs=jobs, seats=len(self._seats))
+            if waits is not None:
+                return waits
         return self._ledger.place(need, host)
 
     def hold(self, job: TrialJobSpec, seat: S, gpus: tuple[int, ...]) -> None:

@@ -20,24 +20,25 @@ class Shares(Generic[S]):
     """Table of the seats (machines) whose keepers have not called yet, and of those that have their share.
 
     A seat that has its share gets no more jobs until the keepers of all other seats have called.
+    ``arriving``: the seats whose keepers have not called yet.
     """
 
     def __init__(self) -> None:
-        self._arriving: dict[S, None] = {}
+        self.arriving: dict[S, None] = {}
         self._full: dict[S, None] = {}
 
     def add(self, seat: S) -> None:
         if seat.arriving:
-            self._arriving[seat] = None
+            self.arriving[seat] = None
 
     def arrive(self, seat: S) -> list[S]:
         """Record that the seat need not be awaited any more. Return the seats that may now get jobs again."""
-        self._arriving.pop(seat, None)
-        return [] if self._arriving else self.grow()
+        self.arriving.pop(seat, None)
+        return [] if self.arriving else self.grow()
 
     def look(self) -> list[S]:
         """Check which seats need not be awaited any more. Return the seats that may now get jobs again."""
-        return [each for seat in list(self._arriving) if not seat.arriving for each in self.arrive(seat)]
+        return [each for seat in list(self.arriving) if not seat.arriving for each in self.arrive(seat)]
 
     def grow(self) -> list[S]:
         """Return the seats that had their share, because the shares have grown."""
@@ -45,14 +46,14 @@ class Shares(Generic[S]):
         return list(full)
 
     def refuses(self, seat: S, *, jobs: int, seats: int) -> Waits | None:
-        """Return why the seat takes no job because it has its share, or None.
+        """Return why the seat takes no job while others are arriving; None if it has not got its share.
 
         ``jobs``: number of all jobs of the experiment; ``seats``: number of its seats.
         """
-        if not self._arriving or len(seat.jobs) < max(1, jobs // seats):
+        if len(seat.jobs) < max(1, jobs // seats):
             return None
         self._full[seat] = None
-        return _waits_for(self._arriving, seat.host.name)
+        return _waits_for(self.arriving, seat.host.name)
 
 
 def _waits_for(arriving: Collection[Seat], name: str) -> Waits:

@@ -111,11 +111,9 @@ class WaitingLines:
     def of(self, experiment_id: str) -> list[Key]:
         return list(self._of.get(experiment_id, ()))
 
-    def contends(self, experiment_id: str) -> bool:
-        """Return True if the experiment waits for machines, and some machines have several experiments that
-        wait.
-        """
-        return bool(self.contended) and experiment_id in self._of
+    def waits(self, experiment_id: str) -> bool:
+        """Return True if machines have refused jobs of the experiment."""
+        return experiment_id in self._of
 
     def pass_on(self, key: Key, head: tuple[str, int] | None) -> list[str]:
         """Make another job the first one of the line; None: no job waits any more.
