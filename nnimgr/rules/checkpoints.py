@@ -213,40 +213,46 @@ def _needed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
     """Return (attempt, number) of the trial's checkpoints that an attempt may still continue from."""
     own = [*trial.checkpoints, *([trial.origin] if trial.origin is not None else [])]
     needed = {(each.origin.attempt, each.origin.number) for each in own if not borrows(each)}
-    return needed | _borrowed(state, trial)
+    return needed | _borrowed(state, trial.id)
 
 
-def _borrowed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
+def _borrowed(state: ExperimentState, trial_id: str) -> set[tuple[int, int]]:
     """Return (attempt, number) of the trial's checkpoints from which legs continue or will continue."""
-    return {(point.origin.attempt, point.origin.number) for _, point in _loans(state, trial)}
+    return {(point.origin.attempt, point.origin.number) for _, point in _loans(state, trial_id)}
 
 
-def _loans(state: ExperimentState, trial: TrialState) -> Iterator[tuple[TrialState, CheckpointState]]:
-    """Yield each trial with a leg that continues or will continue from a checkpoint of this trial, and its
-    record of the checkpoint.
+def _loans(state: ExperimentState, trial_id: str) -> Iterator[tuple[TrialState, CheckpointState]]:
+    """Yield each trial that continues or will continue from a checkpoint of this trial, which may have ended,
+    and its record of the checkpoint.
     """
     for name in state.borrowing:
         borrower = state.trials[name]
         coming = None if borrower.next_leg is None else borrower.next_leg.checkpoint
         for point in (borrower.origin, coming):
-            if point is not None and (point.origin.trial_id or name) == trial.id:
+            if point is not None and (point.origin.trial_id or name) == trial_id:
                 yield borrower, point
 
 
 def prune_copies(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
-    """Yield the facts that allow to delete the server's copies of ended trials' checkpoints."""
+    """Yield the facts that allow to delete the server's copies of ended trials' checkpoints.
+
+    Those from which other trials continue stay.
+    """
     for job_id, numbers in state.unneeded_copies.items():
-        yield f.CheckpointsPruned(job_id=job_id, keeper_id=None, up_to=max(numbers))
+        trial_id, attempt = trial_of_job(job_id)
+        borrowed = _borrowed(state, trial_id)
+        keep = tuple(sorted(number for number in numbers if (attempt, number) in borrowed))
+        if len(keep) < len(numbers):
+            yield f.CheckpointsPruned(job_id=job_id, keeper_id=None, up_to=max(numbers), keep=keep)
 
 
 def leave_copies(state: ExperimentState, trial: TrialState) -> None:
-    """Mark the copies of an ended trial's checkpoints for deletion, unless other trials continue from them.
+    """Mark the copies of an ended trial's checkpoints for deletion, once no other trial continues from them.
 
     The files on hosts stay.
     """
-    borrowed = _borrowed(state, trial)
     for origin in _copied(trial):
-        if origin.trial_id is not None or (origin.attempt, origin.number) in borrowed:
+        if origin.trial_id is not None:
             continue
         job_id = job_id_of(state.id, trial.id, origin.attempt)
         state.unneeded_copies.setdefault(job_id, []).append(origin.number)
@@ -332,7 +338,7 @@ def _retain(state: ExperimentState, trial: TrialState) -> None:
     """
     origin = None if trial.origin is None else trial.origin.origin
     copied = next((each.origin for each in reversed(trial.checkpoints) if each.kept is not None), None)
-    borrowed = _borrowed(state, trial)
+    borrowed = _borrowed(state, trial.id)
     others = [each.origin for each in trial.checkpoints if each.origin != origin]
     excess = [
         each
@@ -346,7 +352,9 @@ def _retain(state: ExperimentState, trial: TrialState) -> None:
 @CHECKPOINT_STEPS.of(f.CheckpointsPruned)
 def _pruned(state: ExperimentState, fact: f.CheckpointsPruned, r: f.Recorded) -> None:
     if fact.keeper_id is None:
-        state.unneeded_copies.pop(fact.job_id, None)
+        kept = [number for number in state.unneeded_copies.pop(fact.job_id, ()) if number in fact.keep]
+        if kept:
+            state.unneeded_copies[fact.job_id] = kept
         return
     trial_id, attempt = trial_of_job(fact.job_id)
     trial = state.trials.get(trial_id)
@@ -382,7 +390,7 @@ def _records(
 ) -> Iterator[CheckpointState]:
     """Yield all records of a checkpoint, also those of legs that continue or will continue from it."""
     yield from _own_records(trial, attempt, number)
-    for borrower, point in _loans(state, trial):
+    for borrower, point in _loans(state, trial.id):
         if _has_name(point, attempt, number) and (borrower is not trial or point is not trial.origin):
             yield point
 
@@ -426,7 +434,7 @@ def _lost(state: ExperimentState, fact: f.CheckpointLost, r: f.Recorded) -> None
     trial.note = f"checkpoint {fact.number} of attempt {attempt} is lost: {fact.reason}"
     if trial.origin is not None and trial.origin in _own_records(trial, attempt, fact.number):
         _give_up_origin(state, trial, trial.origin)
-    for borrower, point in list(_loans(state, trial)):
+    for borrower, point in list(_loans(state, trial.id)):
         if point is borrower.origin:
             _give_up_origin(state, borrower, point)
     reindex(state, trial)

@@ -204,7 +204,7 @@ def slot_freed_before_the_end() -> Iterator[None]:
 @planted
 def donor_not_pinned() -> Iterator[None]:
     """A checkpoint is deleted although another trial continues, or is to continue, from it."""
-    with patch.object(checkpoints, "_borrowed", lambda state, trial: set()):
+    with patch.object(checkpoints, "_borrowed", lambda state, trial_id: set()):
         yield
 
 
