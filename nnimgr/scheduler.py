@@ -1,9 +1,9 @@
 """Interface of schedulers, which pause running trials, continue them, stop them, or give them other
 parameters.
 
-A scheduler is told what happens to the trials of an experiment, once it is recorded, in the order in which it
-happened. Each of its methods may return decisions. It runs in its own process, in one thread, one call at a
-time.
+A scheduler has a method for each event in the life of a trial. The methods are called once an event is
+recorded, in the order of the events, and may return decisions. A scheduler runs in its own process, in one
+thread, one call at a time.
 
 After the process has died, a new process calls the same methods again, for everything that is recorded. So
 the decisions must depend only on these calls: no clock, no files, no random numbers except those of
@@ -67,7 +67,7 @@ class Trial:
     leg: int = 0  # how often the trial's parameters were replaced
     paused: str | None = None  # who has paused it: "user" or "scheduler"; None: it runs, or waits for a slot
     decided: Decision | None = None  # decision that was neither carried out nor refused so far
-    silent: bool = False  # True: nothing was heard from its host for so long that its slot is lent
+    silent: bool = False  # True: its host has been silent for so long that its slot is lent
     status: str | None = None  # status with which it has ended, such as "SUCCEEDED"; None: it has not ended
 
     @property
@@ -154,7 +154,7 @@ class Experiment:
 
     ``trials``: trials that have not ended, by id, in the order of their creation. ``feasible`` returns
     whether a parameter set meets the constraints of the search space. ``objectives``: name of each objective
-    and its direction. ``goal``: "maximize" or "minimize", or None if the configuration does not say it.
+    and its direction. ``goal``: "maximize" or "minimize", or None if the configuration does not state it.
     """
 
     seed: int
@@ -227,7 +227,7 @@ class Scheduler:
         return None
 
     def trial_silent(self, trial: Trial) -> Decisions:
-        """Called when nothing was heard from the trial's host for so long that its slot is lent.
+        """Called when the trial's host has been silent for so long that its slot is lent.
 
         No other trial should wait for it. ``trial.silent`` is False again after its next result.
         """
@@ -238,7 +238,7 @@ class Scheduler:
         return None
 
     def decision_refused(self, decision: Decision, reason: str) -> Decisions:
-        """Called when a decision was not carried out. The trial goes on as without it."""
+        """Called when a decision was not carried out. The trial continues as without it."""
         return None
 
     def no_more_trials(self) -> Decisions:

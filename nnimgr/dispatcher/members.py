@@ -143,7 +143,7 @@ class Members:
         return _NONE if trial is None else self._of_trial(event, trial)
 
     def _drained(self, drained: bool) -> list[Call]:
-        """Record whether the experiment creates no more trials. It may be told that it still does not."""
+        """Record whether the experiment creates no more trials. The message may repeat what is known."""
         if self.experiment.more_trials is not drained:
             return _NONE
         self.experiment.more_trials = not drained

@@ -1,4 +1,4 @@
-"""Child process that hosts a scheduler: tells it what happens to trials, and sends its decisions."""
+"""Child process that hosts a scheduler: reports to it what happens to trials, and sends its decisions."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SchedulerHost:
         match message:
             case Metrics(items=items, numbers=numbers):
                 for number, metric in zip(numbers, items, strict=True):
-                    self._tell(Reported(number, metric))
+                    self._report(Reported(number, metric))
             case CatchUp(number=number):
                 self._catch_up(number)
             case Environment() | Start() | Ask() | ResultReported() | SetDiscarded() | SetTried():
@@ -91,7 +91,7 @@ class SchedulerHost:
             case Imported() | Leave():
                 return
             case _:
-                self._tell(message)
+                self._report(message)
         if not self._proved:
             # Without this message, the server could not distinguish a scheduler without decisions from one
             # that fails.
@@ -110,7 +110,7 @@ class SchedulerHost:
     # ---- the past -----------------------------------------------------------------------------------------
 
     def _rebuild(self) -> str | None:
-        """Tell the scheduler all events up to the server's last fact. Send its decisions that the log lacks.
+        """Report all events up to the server's last fact. Send the decisions that the log lacks.
 
         Return a sentence if some of its methods raised an exception.
         """
@@ -118,7 +118,7 @@ class SchedulerHost:
         with closing(self._open_history()) as history:
             self._recorded = history.decisions()
             with self._calls.collect() as failures, self._channel.calling("rebuild"):
-                self._tell_all(history, up_to=self._start.rebuild_to)
+                self._report_all(history, up_to=self._start.rebuild_to)
         unsent, self._unsent = self._unsent, None
         self._recorded.clear()
         for decided in unsent:
@@ -132,23 +132,23 @@ class SchedulerHost:
         )
 
     def _catch_up(self, number: int) -> None:
-        """Tell the scheduler the events that the server did not send because this child was slow."""
+        """Report the events that the server did not send because this child was slow."""
         if number > self._fed_to:
             with closing(self._open_history()) as history:
-                self._tell_all(history, up_to=number)
+                self._report_all(history, up_to=number)
             self._fed_to = number
 
     def _open_history(self) -> SchedulerHistory:
         return SchedulerHistory(self._start.database, self._start.experiment_id)
 
-    def _tell_all(self, history: SchedulerHistory, *, up_to: int) -> None:
-        for event in history.told(self._members.experiment, after=self._fed_to, up_to=up_to):
-            self._tell(event)
+    def _report_all(self, history: SchedulerHistory, *, up_to: int) -> None:
+        for event in history.messages(self._members.experiment, after=self._fed_to, up_to=up_to):
+            self._report(event)
 
     # ---- events and decisions -----------------------------------------------------------------------------
 
-    def _tell(self, event: Event) -> None:
-        """Tell the scheduler an event, unless it knows the event already, and send its decisions."""
+    def _report(self, event: Event) -> None:
+        """Report an event to the scheduler, unless the scheduler knows it already, and send its decisions."""
         if event.number <= self._fed_to:
             return
         self._fed_to = event.number

@@ -1,4 +1,4 @@
-"""Past of an experiment as its scheduler was told of it. A restarted child reads it from the database."""
+"""Past of an experiment as the messages to its scheduler. A restarted child reads it from the database."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SchedulerHistory(History):
         found = ((json.loads(fact.payload).get("cause"), fact.trial_id) for fact in facts)
         return {(cause, trial_id) for cause, trial_id in found if cause is not None}
 
-    def told(self, experiment: Experiment, *, after: int, up_to: int) -> Iterator[Event]:
+    def messages(self, experiment: Experiment, *, after: int, up_to: int) -> Iterator[Event]:
         """Yield all events after fact ``after``, up to fact ``up_to``, in the order of the log.
 
         ``experiment`` has to be up to date with the events before each event that is yielded.

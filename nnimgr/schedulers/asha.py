@@ -169,7 +169,7 @@ class ASHAScheduler(RankingScheduler):
         return Stop(trial, reason, rung.at, rung.better(rung.rank(trial.id)))
 
     def _pass(self, trial: Trial) -> None:
-        """Let a trial go on from the rung at which it waits, if it does."""
+        """Let a trial continue beyond the rung at which it waits, if it does."""
         if trial.id in self._waiting:
             self._waiting.remove(trial.id)
             self._at[trial.id].promoted.add(trial.id)

@@ -47,7 +47,7 @@ class Population:
 
 
 class PBTScheduler(RankingScheduler):
-    """Scheduler that trains a population, in which the worst trials go on from checkpoints of the best ones.
+    """Scheduler that trains a population: the worst trials continue from checkpoints of the best ones.
 
     After every ``perturbation_interval`` results, and not before ``burn_in`` results, a trial is compared
     with the others. If it is among the worst ``quantile_fraction``, it continues from the newest checkpoint

@@ -85,7 +85,7 @@ class HostedScheduler(Hosted):
     def decided(self) -> list[m.Decided]:
         return [message for message in self.heard.messages if isinstance(message, m.Decided)]
 
-    def tell(self, message: m.ToChild) -> None:
+    def send(self, message: m.ToChild) -> None:
         self.do(lambda: self._host.handle(message))
 
     def leave(self) -> None:
@@ -93,38 +93,38 @@ class HostedScheduler(Hosted):
 
 
 class _Events:
-    """Recorder of an experiment's events, which also tells each of them to the scheduler."""
+    """Recorder of an experiment's events, which also reports each of them to the scheduler."""
 
     def __init__(self, record: Record, scheduler: HostedScheduler) -> None:
         self.record, self.scheduler = record, scheduler
-        self.told: list[m.ToChild] = []
+        self.sent: list[m.ToChild] = []
 
-    def tell(self, message: m.ToChild) -> None:
-        self.told.append(message)
-        self.scheduler.tell(message)
+    def send(self, message: m.ToChild) -> None:
+        self.sent.append(message)
+        self.scheduler.send(message)
 
     def about(self, kind: Any, fact: str, member: Member, **fields: Any) -> None:
-        """Record a fact, and tell its message. Both have the same fields."""
+        """Record a fact, and send its message. Both have the same fields."""
         number = self.record.named(fact, member.id, **fields)
-        self.tell(kind(number=number, trial_id=member.id, **fields))
+        self.send(kind(number=number, trial_id=member.id, **fields))
 
     def created(self, trial_id: str, parameters: str) -> None:
-        self.tell(m.TrialCreated(number=self.record.number, trial_id=trial_id, parameters=parameters))
+        self.send(m.TrialCreated(number=self.record.number, trial_id=trial_id, parameters=parameters))
 
     def drained(self) -> None:
         status, drain = f.ExperimentStatus.DRAINING, f.DrainReason.BUDGET
         number = self.record.add(f.ExperimentMoved(status=status, reason="enough trials", drain=drain))
-        self.tell(m.NoMoreTrials(number=number))
+        self.send(m.NoMoreTrials(number=number))
 
     def resumed(self) -> None:
         number = self.record.add(f.ExperimentMoved(status=f.ExperimentStatus.RUNNING, reason="a new limit"))
-        self.tell(m.TrialsAgain(number=number))
+        self.send(m.TrialsAgain(number=number))
 
     def reported(self, member: Member, value: Any) -> None:
         text = json.dumps(value)
         number = self.record.reported(member.id, member.position, text, attempt=member.attempt)
         item = (member.id, member.attempt, member.position, member.reports, text)
-        self.tell(m.Metrics(items=(item,), numbers=(number,)))
+        self.send(m.Metrics(items=(item,), numbers=(number,)))
 
     def saved(self, member: Member) -> None:
         number = self.record.named(
@@ -135,7 +135,7 @@ class _Events:
             step=member.reports,
             reports=member.reports,
         )
-        self.tell(
+        self.send(
             m.CheckpointSaved(
                 number=number,
                 trial_id=member.id,
@@ -153,7 +153,7 @@ class _Events:
             "AttemptDue", member.id, attempt=member.attempt, origin=origin, rolled_back=rolled_back
         )
         if origin is not None or rolled_back:
-            self.tell(
+            self.send(
                 m.RolledBack(
                     number=number,
                     trial_id=member.id,
@@ -171,12 +171,12 @@ class _Events:
         }
         point: dict[str, Any] = {"position": member.position, "reports": member.reports}
         number = self.record.named("AttemptDue", member.id, origin=point, **fields)
-        self.tell(m.LegBegan(number=number, trial_id=member.id, **fields, **point))
+        self.send(m.LegBegan(number=number, trial_id=member.id, **fields, **point))
 
     def ended(self, member: Member, status: str) -> None:
         text = "1.0" if status == "SUCCEEDED" else None
         end = f.TrialEnded(trial_id=member.id, status=f.TrialStatus(status), reason="it has ended")
-        self.tell(
+        self.send(
             m.TrialFinished(
                 number=self.record.over(end, text),
                 trial_id=member.id,
@@ -197,7 +197,7 @@ class _Events:
     def refused(self, decided: m.Decided, reason: str) -> int:
         fields: dict[str, Any] = {"cause": decided.cause, "kind": decided.kind, "reason": reason}
         number = self.record.named("DecisionRefused", decided.trial_id, **fields)
-        self.tell(m.DecisionRefused(number=number, trial_id=decided.trial_id, **fields))
+        self.send(m.DecisionRefused(number=number, trial_id=decided.trial_id, **fields))
         return number
 
 
@@ -257,7 +257,7 @@ class Population:
         """Replace the search space. New trials are created in it."""
         self.space = space
         number = self.record.space_changed(space)
-        self.events.tell(m.SpaceChanged(number=number, search_space=space))
+        self.events.send(m.SpaceChanged(number=number, search_space=space))
 
     def add_trials(self, count: int) -> None:
         """Let the experiment create more trials, as if a user had raised a limit."""
@@ -375,7 +375,7 @@ class Population:
                 continue
             number = self.recorded[key] = self.events.decided(decided)
             if decided.kind == "continue":
-                self.events.tell(m.TrialContinued(number=number, trial_id=member.id))
+                self.events.send(m.TrialContinued(number=number, trial_id=member.id))
                 self._queue(member)
             elif member.running:
                 member.wanted = decided

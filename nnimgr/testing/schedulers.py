@@ -114,9 +114,9 @@ class SchedulerConformance:
             )
             _check_sent_again(life, again, up_to)
             before = len(again.decided)
-            for message in life.events.told:
+            for message in life.events.sent:
                 if _number(message) > up_to:
-                    again.tell(message)
+                    again.send(message)
             then = [each for each in life.scheduler.decided if each.cause > up_to]
             assert again.decided[before:] == then, f"other decisions after a restart at fact {up_to}"
 
@@ -138,7 +138,7 @@ class SchedulerConformance:
 def _check_sent_again(life: Population, again: HostedScheduler, up_to: int) -> None:
     """Check that a scheduler that was restarted has sent exactly the decisions that were not recorded.
 
-    Decisions that an event after them has made obsolete need not be sent.
+    Decisions that a later event or a later decision about the same trial has made obsolete need not be sent.
     """
     open_ = [
         each
@@ -148,9 +148,12 @@ def _check_sent_again(life: Population, again: HostedScheduler, up_to: int) -> N
     assert [each for each in again.decided if each not in open_] == [], f"other decisions until fact {up_to}"
     later = {
         message.trial_id: _number(message)
-        for message in life.events.told
+        for message in life.events.sent
         if _number(message) <= up_to and hasattr(message, "trial_id")
     }
+    for each in life.scheduler.decided:
+        if each.cause <= up_to:
+            later[each.trial_id] = max(later.get(each.trial_id, 0), each.cause)
     for each in open_:
         if later.get(each.trial_id, 0) <= each.cause:
             assert each in again.decided, f"{each} was not sent again after a restart at fact {up_to}"

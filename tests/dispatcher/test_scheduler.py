@@ -87,14 +87,14 @@ class Stage:
 
     def tell(self, kind: Any, /, **fields: Any) -> list[m.Decided]:
         before, self.number = len(self.hosted.decided), self.number + 1
-        self.hosted.tell(kind(number=self.number, **fields))
+        self.hosted.send(kind(number=self.number, **fields))
         return self.hosted.decided[before:]
 
     def report(self, answer: Any, trial_id: str = "a", value: Any = 0.5) -> list[m.Decided]:
         self.scheduler.answer = answer
         before, self.number = len(self.hosted.decided), self.number + 1
         item = (trial_id, 1, 0, 0, json.dumps(value))
-        self.hosted.tell(m.Metrics(items=(item,), numbers=(self.number,)))
+        self.hosted.send(m.Metrics(items=(item,), numbers=(self.number,)))
         self.scheduler.answer = None
         return self.hosted.decided[before:]
 
@@ -313,7 +313,7 @@ def test_a_fork_begins_with_results_that_are_not_known() -> None:
 
 def test_a_result_that_cannot_be_read_is_its_text() -> None:
     stage = Stage()
-    stage.hosted.tell(m.Metrics(items=(("a", 1, 0, 0, "1" * 5000),), numbers=(9,)))
+    stage.hosted.send(m.Metrics(items=(("a", 1, 0, 0, "1" * 5000),), numbers=(9,)))
     assert stage.trials["a"].results == ["1" * 5000] and stage.trials["a"].numbers == [None]
 
 

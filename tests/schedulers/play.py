@@ -39,7 +39,7 @@ class Play:
             at = self._reports[trial_id]
             self._reports[trial_id] += 1
             item = (trial_id, 1, at, at, json.dumps(value))
-            self.host.tell(m.Metrics(items=(item,), numbers=(self.number,)))
+            self.host.send(m.Metrics(items=(item,), numbers=(self.number,)))
             found += self.host.decided[before:]
             found += self.save(trial_id) if saves else []
         return found
@@ -104,7 +104,7 @@ class Play:
 
     def _tell(self, kind: Any, /, **fields: Any) -> list[m.Decided]:
         before, self.number = len(self.host.decided), self.number + 1
-        self.host.tell(kind(number=self.number, **fields))
+        self.host.send(kind(number=self.number, **fields))
         return self.host.decided[before:]
 
 
