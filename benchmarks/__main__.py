@@ -34,6 +34,7 @@ PROGRAMS = {
     "slow_tuner": ("--reports", "100", "--requests", "60", "--pairs", "1"),
     "throughput": ("--trials", "60", "--pairs", "1"),
     "checkpoints": ("--saves", "5", "--pauses", "3"),
+    "checkpoint_transfers": ("--size", "16777216"),
     "ingest": ("--reports", "5000", "--runs", "1"),
     "idle": ("--trials", "100", "--seconds", "5"),
     "many": ("--experiments", "10", "--seconds", "5"),

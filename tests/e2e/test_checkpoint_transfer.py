@@ -80,7 +80,10 @@ class Moving(Field):
         states = chain(trial["parameters"]["seed"])
         wanted = [("PERIODICAL", number, float(value)) for number, value in enumerate(states)]
         assert len(states) == STEPS and rows == [*wanted, ("FINAL", 0, float(states[-1]))]
-        assert not list((self.folder / "checkpoints").glob("*/*-*"))  # an ended trial needs no copies
+        copies = self.folder / "checkpoints"
+        eventually(
+            lambda: not list(copies.glob("*/*-*")), "the removal of copies, which an ended trial needs not"
+        )
 
 
 @pytest.fixture
