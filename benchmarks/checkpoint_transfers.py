@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import datetime
 from pathlib import Path
 
 from benchmarks import program
@@ -32,9 +31,10 @@ from training_services.keepers.names import host_of
 RATIO = 0.5  # least throughput over that of scp, in each direction
 LIMIT_S = 300.0
 TRIAL = """
-import os, sys, time
+import os, time
 import nni
 
+nni.get_next_parameter()
 if nni.load_checkpoint() is None:
     path = os.path.join(os.environ["NNI_SYS_DIR"], "state")
     with open(path, "wb") as file:
@@ -43,8 +43,7 @@ if nni.load_checkpoint() is None:
             file.write(piece)
     nni.save_checkpoint(path, step=1, metric=0.5)
     os.unlink(path)
-    while not nni.should_checkpoint():
-        time.sleep(0.05)
+    time.sleep(600)  # until it is paused
 nni.report_final_result(0.5)
 """
 
@@ -65,14 +64,15 @@ class Transfer(Field):
             },
         )
 
-    def at(self, kind: str, last: bool = False) -> datetime:
-        """Return the time of the first or last fact of this kind, once there is one."""
-        query = f"SELECT at FROM facts WHERE kind = '{kind}' ORDER BY number {'DESC' if last else 'ASC'}"
-        rows = eventually(lambda: self.rows(query), kind, LIMIT_S)
-        return datetime.fromtimestamp(rows[0][0] / 1e6)
+    def times(self, kind: str) -> list[float]:
+        """Return the times of the facts of this kind, in seconds."""
+        return [
+            at / 1e6 for found, at in self.rows("SELECT kind, at FROM facts ORDER BY number") if found == kind
+        ]
 
     def seconds_to_server(self) -> float:
-        return (self.at("CheckpointKept") - self.at("CheckpointKeepBegun")).total_seconds()
+        eventually(lambda: self.times("CheckpointKept"), "the copy", LIMIT_S)
+        return self.times("CheckpointKept")[0] - self.times("CheckpointKeepBegun")[0]
 
     def seconds_from_server(self) -> float:
         """Move the trial to the other machine; return the seconds from its placement to its start."""
@@ -82,11 +82,10 @@ class Transfer(Field):
         name = next(each["name"] for each in machines if str(host_of(place)) in each["address"])
         self.nnictl("machine", "drain", name, "exp")
         self.nnictl("trial", "pause", "exp", "-T", trial["id"])
-        eventually(lambda: self.trial()["status"] in ("PAUSED", "SUCCEEDED"), "the pause", LIMIT_S)
+        eventually(lambda: self.trial()["status"] == "PAUSED", "the pause", LIMIT_S)
         self.nnictl("trial", "resume", "exp", "-T", trial["id"])
-        started = "SELECT number FROM facts WHERE kind = 'JobStarted'"
-        eventually(lambda: len(self.rows(started)) == 2, "the start", LIMIT_S)
-        return (self.at("JobStarted", last=True) - self.at("JobPlaced", last=True)).total_seconds()
+        eventually(lambda: len(self.times("JobStarted")) == 2, "the start", LIMIT_S)
+        return self.times("JobStarted")[1] - self.times("JobPlaced")[1]
 
 
 def scp(found: Bed, source: str, target: str, machine: Machine) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, cast
 
@@ -18,6 +18,8 @@ from training_services.base import (
     JobPlaced,
     JobRejected,
     JobWaiting,
+    KeptCopy,
+    Origin,
     OwnNeeds,
     Place,
     TrialJobSpec,
@@ -96,8 +98,20 @@ class Rig:
             job_id=job.id, place=Place(keeper_id=seat.id, instance="i", boot_id="b", gpus=gpus), cmd_seq=1
         )
 
-    def submit(self, trial_id: str) -> JobPlaced | JobWaiting:
-        return self.queue.submit(job(trial_id))
+    def submit(
+        self, trial_id: str, *, attempt: int = 1, origin: Origin | None = None, kept: KeptCopy | None = None
+    ) -> JobPlaced | JobWaiting:
+        return self.queue.submit(
+            TrialJobSpec(
+                id=f"exp-{trial_id}-{attempt}",
+                trial_id=trial_id,
+                attempt=attempt,
+                sequence=0,
+                parameter_text="{}",
+                origin=origin,
+                kept=kept,
+            )
+        )
 
     def come(self, keeper_id: str) -> KeeperSeat:
         """The pod is there, but has not called."""
@@ -166,6 +180,44 @@ def test_a_job_that_is_taken_back_sends_its_pod_away() -> None:
     assert rig.sent_away == ["exp-aaaa1-1"]
     rig.speak("exp-aaaa1-1")
     assert rig.placed() == []
+
+
+ORIGIN, KEPT = Origin(attempt=1, number=3, keeper_id="exp-aaaa1-1"), KeptCopy(digest="d", size=1)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_job_whose_checkpoint_is_in_another_pod_waits_for_the_copy(shared: bool) -> None:
+    rig = Rig(shared=shared)
+    reason = "waits until the trial's checkpoint has been copied from pod exp-aaaa1-1"
+    assert rig.submit("aaaa1", attempt=2, origin=ORIGIN) == JobWaiting(job_id="exp-aaaa1-2", reason=reason)
+    assert rig.asked == [] and list(rig.queue) == ["exp-aaaa1-2"] and "exp-aaaa1-2" in rig.queue
+    rig.queue.copied(("exp-aaaa1-1", 2), KEPT)  # another checkpoint
+    assert rig.asked == []
+    rig.queue.copied(("exp-aaaa1-1", 3), KEPT)
+    assert rig.put == [JobWaiting(job_id="exp-aaaa1-2", reason=COMING)] and len(rig.asked) == 1
+    rig.speak(rig.asked[0])
+    assert rig.placed() == [("exp-aaaa1-2", rig.asked[0])]
+
+
+def test_a_job_that_waits_for_a_copy_can_be_taken_back() -> None:
+    rig = Rig(shared=False)
+    rig.submit("aaaa1", attempt=2, origin=ORIGIN)
+    assert rig.queue.withdraw("exp-aaaa1-2") and list(rig.queue) == []
+    rig.queue.copied(("exp-aaaa1-1", 3), KEPT)
+    assert rig.asked == []
+
+
+async def test_a_pool_prefers_the_pod_that_has_the_files() -> None:
+    rig = Rig(shared=True)
+    for trial_id in ("aaaa1", "bbbb2"):
+        rig.submit(trial_id)
+    first, second = (rig.speak(name) for name in list(rig.asked))
+    rig.end("exp-aaaa1-1", first)
+    rig.end("exp-bbbb2-1", second)  # which would be taken otherwise
+    origin = replace(ORIGIN, keeper_id=first.id)
+    placed = rig.submit("aaaa1", attempt=2, origin=origin, kept=KEPT)
+    assert isinstance(placed, JobPlaced) and placed.place.keeper_id == first.id
+    rig.queue.close()
 
 
 def test_a_pool_has_as_many_pods_as_jobs_and_uses_them_again() -> None:

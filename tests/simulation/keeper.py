@@ -38,11 +38,9 @@ class SimKeeper:
         host.keeper = self
         self.told: dict[str, bytes] = {}  # claims in the wake-up pipe
         self.served: set[int] = set()  # orders to upload that were obeyed
-        self._watched: set[str] = set()
-        self._grown: set[str] = set()
+        self._watched, self._grown = set[str](), set[str]()
         self._written = 0  # number of the last record
-        self._flushing = False
-        self._flush_wanted = False
+        self._flushing = self._flush_wanted = False
         self._tick_at: float | None = None
         assert host.instance is not None
         identity = Identity(

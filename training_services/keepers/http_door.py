@@ -39,7 +39,7 @@ _HASH = re.compile("[0-9a-f]{64}")
 _JOB = re.compile("[A-Za-z0-9_-]+-[a-z0-9]+-[0-9]{1,9}")
 _NUMBER = re.compile("[0-9]{1,9}")
 _FROM = re.compile(rb"bytes=([0-9]{1,18})-")
-_PIECE = 1 << 18
+_PIECE = 1 << 20
 
 
 def _no(status: HTTPStatus, sentence: str) -> Answer:
