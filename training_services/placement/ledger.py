@@ -261,7 +261,8 @@ class HostLedger:
         )  # fmt: skip
         if isinstance(chosen, Waits):
             keepable = self._keep([(need, host)], held) is not None
-            self._lines.wait(need, host, keepable=keepable)
+            if self._lines.wait(need, host, keepable=keepable):
+                self._notify(host.id)
             return chosen
         self._lines.leave((need.experiment_id, need.line), host.id)
         self.hold(need, host, chosen)
@@ -289,7 +290,7 @@ class HostLedger:
         ``job_id`` None: no job of the line waits, so free the resources. Listeners of waiting experiments may
         be called at once, so the caller's own queue must be in a consistent state.
         """
-        head = None if job_id is None else (job_id, arrival)
+        head = None if job_id is None else (arrival, job_id)
         changed = self._lines.pass_on((experiment_id, line), head)
         if changed:
             self._notify(*changed)

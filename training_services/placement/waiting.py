@@ -17,10 +17,10 @@ Key = tuple[str, Hashable]  # experiment, and the experiment's name of the line
 
 
 class _Head(NamedTuple):
-    """First job of a line."""
+    """First job of a line. Heads are ordered by arrival."""
 
-    job_id: str
     arrival: int
+    job_id: str
 
 
 class _Wish(NamedTuple):
@@ -61,23 +61,31 @@ class WaitingLines:
         self._of: dict[str, dict[Key, None]] = {}  # experiment -> its lines
         self._here: dict[str, dict[Key, tuple[Need, Host]]] = {}  # machine -> lines that wait there
 
-    def wait(self, need: Need, host: Host, *, keepable: bool) -> None:
+    def wait(self, need: Need, host: Host, *, keepable: bool) -> bool:
         """Record that the machine has refused the first job of a line.
 
-        ``keepable``: the end of trials will free the resources, so that they can be kept for the job.
+        ``keepable``: the end of trials will free the resources, so that they can be kept for the job. Return
+        True if the resources are kept for this job now instead of another job of its experiment, so that the
+        machine may have room for jobs of other experiments.
         """
         key = (need.experiment_id, need.line)
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = _Line()
             self._of.setdefault(need.experiment_id, {})[key] = None
-        line.head = line.head or _Head(need.job_id, need.arrival)
+        line.head = line.head or _Head(need.arrival, need.job_id)
         line.at[host.id] = keepable
         line.choose()
         here = self._here.setdefault(host.id, {})
+        new = key not in here
         here[key] = need, host
-        if _is_shared(here):
-            self.contended[host.id] = None
+        if not _is_shared(here):
+            return False
+        self.contended[host.id] = None
+        return new and any(
+            other != key and other in here and (head := self._lines[other].head) and head > line.head
+            for other in self._of[need.experiment_id]
+        )
 
     def leave(self, key: Key, host_id: str) -> bool:
         """Record that the line no longer waits for the machine. Return False if it did not wait there."""
@@ -115,7 +123,7 @@ class WaitingLines:
         """Return True if machines have refused jobs of the experiment."""
         return experiment_id in self._of
 
-    def pass_on(self, key: Key, head: tuple[str, int] | None) -> list[str]:
+    def pass_on(self, key: Key, head: tuple[int, str] | None) -> list[str]:
         """Make another job the first one of the line; None: no job waits any more.
 
         Return the machines on which this may let jobs of other lines start.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,9 +14,17 @@ from typing import Any
 import pytest
 
 from tests.training_services.fleet import FakeMachine, Fleet, named
-from training_services.base import JobEnded, JobPlaced, JobRejected, JobWaiting, OwnNeeds, TrialJobSpec
+from training_services.base import (
+    JobEnded,
+    JobPlaced,
+    JobRejected,
+    JobWaiting,
+    Origin,
+    OwnNeeds,
+    TrialJobSpec,
+)
 from training_services.placement import lines
-from training_services.placement.needs import Wants
+from training_services.placement.needs import Gpu, GpuReading, Wants
 from training_services.placement.queue import LATER, JobQueue
 
 
@@ -98,6 +108,23 @@ async def test_what_was_kept_is_free_when_the_job_is_withdrawn(tmp_path: Path) -
     await fleet.core.close(detach=True)
 
 
+async def test_what_was_kept_is_free_also_if_its_line_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MOST_LINES", 2)
+    fleet = fleet_of(tmp_path, FakeMachine("a", cpus=4), FakeMachine("b", cpus=2))
+    await fleet.open()
+    submit(fleet, "aaaa1", 3)
+    large = submit(fleet, "large", 4)
+    for number, cpus in enumerate((0.5, 0.25, 1.25)):
+        assert runs(fleet, submit(fleet, f"t{number:04}", cpus))
+    small, later = submit(fleet, "small", 1), submit(fleet, "later", 2)
+    assert not runs(fleet, small) and reason(fleet, later) == LATER
+    fleet.core.cancel(large)  # its line makes room for that of the last job
+    await fleet.core.seen(JobPlaced, small)
+    await fleet.core.close(detach=True)
+
+
 async def test_the_machine_where_something_is_kept_changes_when_it_leaves(tmp_path: Path) -> None:
     fleet = fleet_of(tmp_path, FakeMachine("a", cpus=4), FakeMachine("b", cpus=4))
     await fleet.open()
@@ -177,8 +204,6 @@ async def test_jobs_that_wait_find_new_machines_with_other_needs(tmp_path: Path)
 
 
 async def test_a_job_with_a_checkpoint_keeps_its_machine_from_smaller_jobs(tmp_path: Path) -> None:
-    from training_services.base import Origin
-
     fleet = fleet_of(tmp_path, FakeMachine("a", cpus=4), FakeMachine("b", cpus=4))
     await fleet.open()
     for trial in ("aaaa1", "bbbb2"):
@@ -307,28 +332,83 @@ def test_equal_needs_are_one_line() -> None:
     assert Wants(None, 1, None, OwnNeeds(gpus=cpus_of)).uses_gpus
 
 
-@pytest.mark.parametrize("seed", range(20))
-async def test_two_experiments_share_machines(tmp_path: Path, seed: int) -> None:
-    """Jobs of any size of two experiments come and go at random: all of them run."""
-    draw = Random(seed)
-    one = fleet_of(tmp_path, FakeMachine("a", cpus=4), FakeMachine("b", cpus=6))
-    other = fleet_of(tmp_path, FakeMachine("a", cpus=4), FakeMachine("b", cpus=6))
-    other.tools, other.hub = one.tools, one.hub
-    object.__setattr__(other.context, "experiment_id", "other")
-    fleets = (one, other)
+@pytest.mark.parametrize("seed", range(8))
+async def test_experiments_share_machines(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of three experiments come, end, are canceled and change their priority at random.
+
+    No job misses an event, and in the end only jobs wait that need more GPUs than a machine has.
+    """
+    monkeypatch.setattr(lines, "MOST_LINES", 3)
+    draw, number = Random(seed), 0
+    fleets = [_sharing(tmp_path, name) for name in ("contract", "other", "third")]
     for fleet in fleets:
+        fleet.tools, fleet.hub = fleets[0].tools, fleets[0].hub
         await fleet.open()
-    number = 0
-    for step in range(300):
+        _read_gpus(fleet)
+    for step in range(400):
         fleet = draw.choice(fleets)
-        running = _running(fleet)
-        if step < 100 and (draw.random() < 0.5 or not running):
-            submit(fleet, f"t{number:04}", draw.choice([1, 1, 2, 3, 4, 6]))
+        queue = _queue_of(fleet)
+        act, running = draw.random(), _running(fleet)
+        if step < 150 and (act < 0.5 or not running):
             number += 1
+            _submit_any(fleet, f"t{number:04}", draw)
+        elif act < 0.58 and step < 300 and (waiting := list(queue)):
+            fleet.core.cancel(draw.choice(waiting))
+        elif act < 0.62:
+            fleet.core.service.prioritise(draw.choice([0, 0, 1]))  # type: ignore[union-attr]
         elif running:
-            await end(fleet, *draw.choice(running))
+            await _end_any(fleet, *draw.choice(running))
+            _read_gpus(fleet)
         for each in fleets:
             _no_event_was_missed(each)
-    assert all(not list(each.core.service._queue) for each in fleets)  # type: ignore[union-attr]
     for fleet in fleets:
+        assert not _running(fleet)
+        assert all(", which has" in reason(fleet, job) for job in _queue_of(fleet))
         await fleet.core.close(detach=True)
+
+
+def _sharing(directory: Path, name: str) -> Fleet:
+    """Return an experiment on three machines, whose jobs need any number of CPUs and GPUs."""
+    machines = [FakeMachine(host, cpus=cpus) for host, cpus in (("a", 4), ("b", 6), ("c", 8))]
+    fleet = Fleet(directory, *machines, own_needs=OwnNeeds(cpus=cpus_of, gpus=gpus_of))
+    object.__setattr__(fleet.context, "experiment_id", name)
+    return fleet
+
+
+def gpus_of(job: TrialJobSpec) -> float:
+    gpus: float = json.loads(job.parameter_text)["parameters"]["gpus"]
+    return gpus
+
+
+def _queue_of(fleet: Fleet) -> Any:
+    return fleet.core.service._queue  # type: ignore[union-attr]
+
+
+def _read_gpus(fleet: Fleet) -> None:
+    """Let the keepers report the GPUs of their machines, which nobody uses but the jobs."""
+    for host, number in (("a", 1), ("b", 2), ("c", 4)):
+        seat = fleet.core.service._seats[host]  # type: ignore[union-attr]
+        _queue_of(fleet).told(seat, None, GpuReading(tuple(Gpu(index=index) for index in range(number))))
+
+
+def _submit_any(fleet: Fleet, trial: str, draw: Random) -> None:
+    """Submit a job with any needs, which may continue from a checkpoint."""
+    cpus, gpus = draw.choice([1, 1, 2, 3, 4, 6]), draw.choice([0, 0, 0.5, 1, 2, 3])
+    origin = Origin(attempt=1, number=1, keeper_id=draw.choice("abc")) if draw.random() < 0.2 else None
+    with contextlib.suppress(JobRejected):
+        fleet.core.submit(
+            trial,
+            attempt=1 if origin is None else 2,
+            origin=origin,
+            parameters=json.dumps({"cpus": cpus, "gpus": gpus}),
+        )
+
+
+async def _end_any(fleet: Fleet, machine: str, trial: str) -> None:
+    """End a job, whatever the number of its attempt is."""
+    async with asyncio.timeout(10):
+        while not (jobs := [job for job in fleet.machines[machine].running if f"-{trial}-" in job]):
+            await asyncio.sleep(0)  # the core has not taken the places of all jobs yet
+            await fleet.machines[machine].poll()
+    await fleet.machines[machine].finish(jobs[0])
+    await fleet.core.seen(JobEnded, jobs[0])
