@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -242,11 +242,21 @@ def _check_directories(reading: Reading, fields: Mapping[str, Any], service: Ser
     for path, part in [] if service is None else service.places():
         places.append(((*path, "trialCodeDirectory"), part.overrides.get("trialCodeDirectory")))
     for path, directory in places:
-        if isinstance(directory, Path) and (trouble := directory_fault(directory)) is not None:
-            reading.fault(path, f"the directory {directory} {trouble}")
+        _check_directory(reading, path, directory, directory_fault)
     working = fields.get("experimentWorkingDirectory")
-    if isinstance(working, Path) and (trouble := working_fault(working)) is not None:
-        reading.fault(("experimentWorkingDirectory",), f"the directory {working} {trouble}")
+    _check_directory(reading, ("experimentWorkingDirectory",), working, working_fault)
+
+
+def _check_directory(
+    reading: Reading, path: KeyPath, directory: Any, fault: Callable[[Path], str | None]
+) -> None:
+    """Report why a directory cannot be used. ``fault`` returns the reason, as the end of a sentence."""
+    if not isinstance(directory, Path):
+        return
+    if not directory.is_absolute():  # a client has sent it; paths in files were made absolute
+        reading.fault(path, f"the directory {str(directory)!r} must be an absolute path")
+    elif (trouble := fault(directory)) is not None:
+        reading.fault(path, f"the directory {directory} {trouble}")
 
 
 def _is_custom(tuner: Mapping[str, Any], *, interpreter: Interpreter | None = None) -> bool:

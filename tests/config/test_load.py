@@ -124,6 +124,13 @@ def test_the_canonical_form_loads_back_as_the_same(load: Load, tmp_path: Path) -
         check_config(again)
 
 
+@pytest.mark.parametrize("field", ["trialCodeDirectory", "experimentWorkingDirectory"])
+def test_a_relative_directory_from_a_client_is_refused(load: Load, field: str) -> None:
+    stored = load(MINIMAL + GOAL).config.canonical()
+    with pytest.raises(ConfigError, match=f"{field}: the directory 'some/where' must be an absolute path"):
+        check_config(read_canonical({**stored, field: "some/where"}))
+
+
 def test_null_is_not_set(load: Load) -> None:
     config = load(MINIMAL + "assessor: null\nmaxTrialNumber:\nlogLevel: ~\n").config
     assert (config.assessor, config.max_trial_number, config.log_level) == (None, None, LogLevel.INFO)

@@ -250,20 +250,22 @@ async def test_an_entry_whose_folder_is_gone_can_be_deleted(server: Server) -> N
     assert list(Index(server.home).entries()) == [experiment_id]
 
 
-def test_a_reader_that_writes_beside_the_database_does_not_keep_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("busy", ["db", "tensorboard", "."])
+def test_files_that_appear_during_the_removal_do_not_prevent_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: str
 ) -> None:
-    database = tmp_path / "exp" / "db"
-    database.mkdir(parents=True)
-    (database / "nnimgr.sqlite").touch()
-    readers = ["nnimgr.sqlite-wal", "nnimgr.sqlite-shm"]
+    """Readers of the database and a starting TensorBoard create such files."""
+    for folder in ("db", "tensorboard"):
+        (tmp_path / "exp" / folder).mkdir(parents=True)
+    (tmp_path / "exp" / "db" / "nnimgr.sqlite").touch()
+    place, late = tmp_path / "exp" / busy, ["one", "two"]
     remove = os.rmdir
 
-    def late(path: str | Path, **where: int) -> None:
-        if readers and Path(path) == database:
-            (database / readers.pop()).touch()
+    def too_early(path: str | Path, **where: int) -> None:
+        if late and Path(path) == place:
+            (place / late.pop()).touch()
         remove(path, **where)
 
-    monkeypatch.setattr(os, "rmdir", late)
+    monkeypatch.setattr(os, "rmdir", too_early)
     delete_folder(tmp_path / "exp")
-    assert not readers and not (tmp_path / "exp").exists()
+    assert not late and not (tmp_path / "exp").exists()

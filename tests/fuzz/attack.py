@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 
+from tests.fuzz.nni import nni_routes, refuses
 from tests.fuzz.requests import Sent, make, routes_of
 from tests.fuzz.scene import Scene
 from tests.fuzz.values import Bodies
@@ -29,6 +30,7 @@ _WORKERS = 3
 _ANSWER_S = 60.0
 _STREAM_S = 0.2
 _MOST_READ = 64 << 20
+_MOST_SHOWN = 1000  # bytes of an answer
 _TRACEBACK = re.compile(r"Traceback[\s\S]*?\n(\w[^\n]*)")
 
 
@@ -55,7 +57,7 @@ class Report:
 def attack(scene: Scene, *, requests: int, seed: int, first: int = 0) -> Report:
     """Send the requests with these numbers, several at a time. A number and a seed give one request."""
     document = scene.server.call("GET", "/api/v1/openapi.json").body
-    routes = routes_of(document)
+    routes = [*routes_of(document), *nni_routes()]
     bodies = Bodies(document, scene.examples)
     report, lock = Report(), threading.Lock()
     numbers: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -105,20 +107,21 @@ def answered(port: int, sent: Sent) -> tuple[int, str | None]:
         except (OSError, http.client.HTTPException) as error:
             return 0, f"no answer ({type(error).__name__}: {error})"
         finding = None
-        if response.status >= 500 and response.status != 503:
-            finding = f"status {response.status}"
         if sent.streams and response.status == 200:
             connection.settimeout(_STREAM_S)
-        size = 0
+        size, begin = 0, b""
         try:
             while size < _MOST_READ and (piece := response.read1(1 << 16)):
                 size += len(piece)
+                begin += piece if len(begin) < _MOST_SHOWN else b""
         except TimeoutError:
             if not sent.streams:
                 finding = f"an answer without an end (status {response.status})"
         except (OSError, http.client.HTTPException) as error:
             if response.status != 200:
                 finding = f"an answer that is cut off ({type(error).__name__}, status {response.status})"
+        if response.status >= 500 and response.status != 503 and not refuses(sent, begin):
+            finding = f"status {response.status} ({begin[:_MOST_SHOWN].decode(errors='replace')})"
         if response.status >= 400 and response.length:
             finding = f"an answer that is cut off ({response.length} bytes are missing)"
         if response.status >= 400 and size > MOST_ERROR:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests import tensorboard
+from tests.fuzz import nni
 from tests.fuzz.requests import Known, Route, Sent
 from tests.server.harness import Server, nothing_left, serving
 
@@ -20,6 +23,9 @@ _REPORTS = (
     '[nni.report_intermediate_result({"default": i * p["x"], "loss": i}) for i in range(20)]; '
     'print(1); nni.report_final_result(p["x"])\''
 )
+_VIEW = {"name": "a view", "content": {}}
+_LIVES = "RUNNING"  # of a TensorBoard
+_FAKE_TENSORBOARD = str(Path(tensorboard.__file__).parent / "fake")
 _WAIT_S = 60.0
 _MOST = {"trialconcurrency": 2, "maxtrialnumber": 400}
 
@@ -35,6 +41,9 @@ class Scene:
             self._create(name)
         self._until(lambda: self._status(ENDED) == "DONE")
         self._until(lambda: self._trials(RUNNING))
+        self._tasks, self._views = [""], [""]  # ids that an attack may remove, so that new ones follow
+        self._renew_ids()
+        assert self._tasks[0] and self._views[0]
         self.known = self._known()
 
     @property
@@ -45,8 +54,9 @@ class Scene:
         text += "trialConcurrency: 1\nmaxTrialNumber: 2\ntuner: {name: Random}\n"
         text += "trainingService: {platform: local}\n"
         axes = [{"name": name} for name in ("parameters.x", "value", "parameters.y")]
-        return {
-            "CreateExperiment": [self._wanted("made")],
+        made = self._wanted("made")
+        return nni.examples(made["config"], _SPACE, trials) | {
+            "CreateExperiment": [made],
             "ConfigText": [{"text": text, "cwd": str(self._directory)}],
             "AddTrial": [{"parameters": {"x": 0.5, "y": "a"}}],
             "StopTrials": [{"trialIds": trials[:3]}],
@@ -78,7 +88,7 @@ class Scene:
 
     def heal(self, sent: Sent, status: int) -> None:
         """Bring back what an attack was allowed to end."""
-        if sent.method not in ("POST", "DELETE", "PATCH") or status >= 300:
+        if sent.method not in ("POST", "PUT", "DELETE", "PATCH") or status >= 300:
             return
         with self._healing:
             for summary in self.server.call("GET", URL).body["experiments"]:
@@ -91,11 +101,27 @@ class Scene:
                     self._create(name)
                 elif name != ENDED and status_now != "RUNNING":
                     self._renew(name)
+            self._renew_ids()
+
+    def _renew_ids(self) -> None:
+        """Start a TensorBoard and save a view if an attack has removed them. Keep their ids."""
+        url = f"{URL}/{ENDED}"
+        for ids, noun, body in ((self._tasks, "tensorboards", {}), (self._views, "views", _VIEW)):
+            listed = self.server.call("GET", f"{url}/{noun}").body.get(noun, ())
+            if any(str(each["id"]) == ids[0] and each.get("status", _LIVES) == _LIVES for each in listed):
+                continue
+            made = self.server.call("POST", f"{url}/{noun}", body)
+            if made.status == 201:  # it is refused while the experiment has no trials
+                ids[0] = str(made.body["id"])
 
     def _renew(self, name: str) -> None:
-        self.server.call("POST", f"{URL}/{name}/stop")
-        deleted = self.server.call("DELETE", f"{URL}/{name}?leaveUnreachable=true")
-        assert deleted.status in (200, 404), deleted
+        deadline = time.monotonic() + _WAIT_S
+        while True:  # another request may resume it in between
+            self.server.call("POST", f"{URL}/{name}/stop")
+            deleted = self.server.call("DELETE", f"{URL}/{name}?leaveUnreachable=true")
+            if deleted.status in (200, 404):
+                break
+            assert deleted.status in (409, 503) and time.monotonic() < deadline, deleted
         self._create(name)
 
     def _wanted(self, name: str) -> dict[str, Any]:
@@ -138,8 +164,21 @@ class Scene:
             "id": (RUNNING, RUNNING, ENDED, FAR),
             "trialId": trials,
             "trialIds": trials,
+            "keeper": ("local",),
+            "task": self._tasks,
+            "viewId": self._views,
+            "experiment": (RUNNING, RUNNING, ENDED, FAR),
+            "trial": trials,
+            "first": ("0", "1", "-1", "1e3", "0x2"),
+            "last": ("0", "3", "1e30", "Infinity"),
+            "status": ("SUCCEEDED", "WAITING", "USER_CANCELED", "RUNNING"),
+            "type": ("FINAL", "PERIODICAL"),
+            "update_type": ("TRIAL_CONCURRENCY", "MAX_EXEC_DURATION", "SEARCH_SPACE", "MAX_TRIAL_NUM"),
             "machine": [machine[key] for machine in machines for key in ("id", "name")],
-            "name": ("stdout", "stderr", "trial.log", "manager", "keeper", "dispatcher"),
+            "name": (
+                *("stdout", "stderr", "trial.log", "parameter.cfg"),
+                *("server", "dispatcher", "keeper-local", "nnimanager.log"),
+            ),
             "path": ("stdout", ".nni/metrics", "parameter.cfg"),
             "x": ("value", "parameters.x"),
             "metric": ("value", "metrics.loss"),
@@ -161,7 +200,8 @@ class Scene:
 @contextmanager
 def scene(directory: Path) -> Iterator[Scene]:
     """A server in this directory with its experiments; nothing of it is left afterwards."""
-    with nothing_left(directory), serving(directory) as server:
+    path = os.pathsep.join(filter(None, (_FAKE_TENSORBOARD, os.environ.get("PYTHONPATH"))))
+    with nothing_left(directory), serving(directory, environ={"PYTHONPATH": path}) as server:
         assert server.ready, server.said
         made = Scene(server, directory)
         try:

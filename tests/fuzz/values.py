@@ -13,6 +13,7 @@ __all__ = ["Bodies", "hostile", "hostile_text", "json_text"]
 
 HUGE = 300_000
 DEEP = 3_000
+MOST_REPEATED = 16 << 20  # characters of a text that is repeated, in all its places
 
 _TEXTS = (
     *("", " ", "0", "-1", "1e999", "NaN", "null", "true", "[]", "{}", "0x10", "١٢", "\x00", "a\x00b", "\n"),
@@ -82,7 +83,8 @@ def hostile(draw: Random) -> Any:
     if kind < 0.93:
         return copy.deepcopy(draw.choice(_OTHERS))
     if kind < 0.95:
-        return [hostile_text(draw)] * draw.randint(100, 20_000)
+        text, count = hostile_text(draw), draw.randint(100, 20_000)
+        return [text[: MOST_REPEATED // count]] * count
     if kind < 0.97:
         return {f"k{number}": None for number in range(draw.randint(30, 20_000))}
     nested: Any = 0

@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount
 
@@ -22,8 +22,10 @@ from nnimgr.api.nni.javascript import stringify
 from nnimgr.config import ConfigError
 from nnimgr.core.managing.manager import UnknownExperiment
 from nnimgr.core.running.requests import BudgetSpent, RequestRefused, UnknownTrial
+from nnimgr.core.running.runner import RunnerClosed
 from nnimgr.home import HomeError
 from nnimgr.store.errors import StoreError
+from training_services.base import ServiceError
 
 __all__ = ["beside"]
 
@@ -32,6 +34,7 @@ _MOST_BODY = 50 << 20  # NNI's limit
 _LONGEST_TEXT = 4000  # in characters, of an error, which may repeat the request's text
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 
+# NNI answers every refusal with status 500. Status 503 is for what the server cannot do at present.
 _STATUS: dict[type[Exception], int] = {
     NotFound: 404,
     UnknownExperiment: 404,
@@ -39,10 +42,14 @@ _STATUS: dict[type[Exception], int] = {
     ConfigError: 400,
     ValueError: 400,
     ReadOnly: 500,
+    RunnerClosed: 503,
     RequestRefused: 500,
-    StoreError: 500,
-    HomeError: 500,
-    OSError: 500,
+    ClientDisconnect: 499,  # no client is connected that could read the status
+    StoreError: 503,
+    HomeError: 503,
+    ServiceError: 503,
+    FileNotFoundError: 404,  # an experiment that is being deleted
+    OSError: 503,
 }
 
 

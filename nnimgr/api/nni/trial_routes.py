@@ -8,6 +8,7 @@ from contextlib import aclosing
 from itertools import islice
 from typing import cast
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -114,7 +115,7 @@ async def trial_file(request: Request) -> Response:
         first = await anext(chunks, b"")
     except (FileNotFoundError, ValueError):
         path = f"{shown.trial_paths.log_path(row, None)}/{name}"
-        raise FileNotFoundError(f"ENOENT: no such file or directory, open '{path}'") from None
+        raise HTTPException(500, f"ENOENT: no such file or directory, open '{path}'") from None
     if is_log and not first:
         return answer(f"{name} is empty.", media_type="text/plain; charset=utf-8")
     media_type = "text/plain; charset=utf-8" if is_log else "application/octet-stream"

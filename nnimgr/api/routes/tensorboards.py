@@ -86,7 +86,8 @@ async def page(parts: Parts, request: Request, task_id: TaskId) -> Response:
     task = parts.tensorboards.find(task_id)
     if task is None or task.address is None:
         reason = "" if task is None or task.message is None else f" {task.message}"
-        raise NotFound(f"This TensorBoard does not run.{reason} Start another: nnictl tensorboard start")
+        start = "nnictl tensorboard start" + ("" if task is None else f" {task.experiment_id}")
+        raise NotFound(f"This TensorBoard does not run.{reason} Start another: {start}")
     return await forward(request, task.address, closing=parts.shutdown.closing)
 
 

@@ -76,7 +76,10 @@ class Assembly:
         """Build the experiment's training service. Raise ServiceUnavailable, for example if a secret is
         missing.
         """
-        around = Surroundings.read(directory)
+        try:
+            around = Surroundings.read(directory)
+        except OSError as error:  # for example, a deletion has failed halfway
+            raise ServiceUnavailable(f"{error.filename} cannot be read: {error.strerror}") from error
         members = config.members
         contexts = [_context(state, directory, member, around) for member in members]
         services = [_revealed(member.service, around) for member in members]

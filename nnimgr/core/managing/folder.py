@@ -21,7 +21,7 @@ from nnimgr.store.location import database_path
 from nnimgr.store.overview import stored_live_trials
 from training_services.private import FOLDER, make_private_folder, tighten
 
-_READERS = 20  # number of attempts to remove a database's folder while readers put files into it
+_REMOVALS = 20  # number of attempts to remove a folder while other processes put files into it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,29 +135,30 @@ def delete_folder(directory: Path) -> None:
         with _locked(database):
             for child in directory.iterdir():
                 if child.is_symlink() or not child.is_dir():
-                    child.unlink()
+                    child.unlink(missing_ok=True)
                 elif child != database:
-                    shutil.rmtree(child)
-            if database.exists():
-                _remove_database(database)
-        directory.rmdir()
+                    _remove_folder(child)
+            _remove_folder(database)
+        _remove_folder(directory)
     latest = directory.parent / "_latest"
     if latest.is_symlink() and os.readlink(latest) == directory.name:
         latest.unlink()
 
 
-def _remove_database(database: Path) -> None:
-    """Remove the folder of a database that other processes may be reading.
+def _remove_folder(folder: Path) -> None:
+    """Remove a folder that other processes may be using. Do nothing if it does not exist.
 
-    Readers that have opened the database may still create files in the folder. If such a file prevents the
-    removal, the removal is repeated. New readers cannot open the removed database, so few repetitions are
-    needed.
+    Readers of the database, a starting TensorBoard and others may still create or remove files in the folder.
+    If that prevents the removal, the removal is repeated. They cannot begin after the database is removed, so
+    few repetitions are needed.
     """
-    for remaining in reversed(range(_READERS)):
+    for remaining in reversed(range(_REMOVALS)):
+        if not folder.exists():
+            return
         try:
-            return shutil.rmtree(database)
+            return shutil.rmtree(folder)
         except OSError as error:
-            if error.errno != errno.ENOTEMPTY or not remaining:
+            if error.errno not in (errno.ENOTEMPTY, errno.ENOENT) or not remaining:
                 raise
 
 
