@@ -134,7 +134,7 @@ def furnish(made: Stage) -> None:
 
     ``curves``: 12 trials that succeeded; ``failures``: 2 of 4 failed; ``stopped``: by its user, with a trial
     running, after its machine was measured; ``told``: 2 trials that run, of which the first has reported;
-    ``population``: 4 trials, of which the worst has continued twice from a checkpoint of another one.
+    ``population``: 4 trials, of which the worst have continued from checkpoints of better ones.
     """
     made.create("curves", CURVE, maxTrialNumber=12, experimentName="learning curves")
     made.create("failures", FAILING)

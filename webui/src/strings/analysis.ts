@@ -187,6 +187,7 @@ const lineage = {
   firstResult: "First result",
   why: "Why",
   arrows: "→ continues from a checkpoint, ⇢ fork",
+  manyArrows: "Point at a leg, or zoom in, to see from where it continues.",
 } as const;
 
 const stopped = {

@@ -13,6 +13,7 @@ export const overview = {
   platform: "Training platform",
   tuner: "Tuner",
   assessor: "Assessor",
+  scheduler: "Scheduler",
   advisor: "Advisor",
   none: "none",
   customClass: (name: string) => `${name} (your own class)`,

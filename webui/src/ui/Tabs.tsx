@@ -19,7 +19,7 @@ export function Tabs<T extends string>({ label, tabs, value, onChange, panel }: 
     const [strip, chosen] = [list.current.getBoundingClientRect(), tab.getBoundingClientRect()];
     list.current.scrollLeft +=
       Math.max(0, chosen.right - strip.right) + Math.min(0, chosen.left - strip.left);
-  }, [value]);
+  }, [value, tabs.length]);
   const move = (event: KeyboardEvent<HTMLDivElement>) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (step === undefined) return;

@@ -15,7 +15,7 @@ import { useUrlState } from "@/ui/useUrlState";
 import { Choice } from "./Choice";
 import { ColourBar } from "./ColourBar";
 import { parametersOf, pictureOf, scaleOf, type Picture } from "./lineageData";
-import { colourer, finder, originText, painter, type Look } from "./lineagePaint";
+import { colourer, finder, MOST_ARROWS, originText, painter, type Look } from "./lineagePaint";
 import type { Shared } from "./shared";
 
 const words = strings.analysis.lineage;
@@ -89,7 +89,7 @@ export default function LineageChart({ shared }: { shared: Shared }) {
         }
       />
       <div className="spread">
-        <Legend look={look} />
+        <Legend look={look} many={picture.arrows.length > MOST_ARROWS} />
         <p className="soft hint">{strings.chart.hint}</p>
       </div>
     </>
@@ -111,7 +111,7 @@ function axesOf({ lanes, stretches }: Picture): { x: Axis; y: Axis } {
       label: "",
       kind: "category",
       min: -0.5,
-      max: lanes.length - 0.5,
+      max: lanes.length, // with room for the buttons above the first lane
       categories: lanes.map(({ sequence }) => strings.analysis.trial(sequence)),
     },
   };
@@ -146,7 +146,7 @@ function tableOf({ stretches }: Picture): ChartTable {
 const cellOf = (value: unknown) =>
   value === undefined ? null : typeof value === "number" ? value : shownValue(value);
 
-function Legend({ look }: { look: Look }) {
+function Legend({ look, many }: { look: Look; many: boolean }) {
   const { scale, name } = look;
   const colourOf = colourer(look);
   return (
@@ -161,7 +161,7 @@ function Legend({ look }: { look: Look }) {
           </span>
         ))
       )}
-      <span>{words.arrows}</span>
+      <span className="soft">{many ? words.manyArrows : words.arrows}</span>
     </span>
   );
 }

@@ -10,7 +10,8 @@ import { stretchAt, type Arrow, type Origin, type Picture, type Scale, type Stre
 
 const words = strings.analysis.lineage;
 const MOST_TOLD = 12; // parameters in a tooltip
-const MANY_ARROWS = 100;
+/** Of more arrows in sight, only those of the leg below the pointer are drawn. */
+export const MOST_ARROWS = 100;
 
 export interface Look {
   /** The parameter that gives the colours; "": none. */
@@ -33,7 +34,7 @@ export function colourer({ scale, colours }: Look): (value: unknown) => string {
   };
 }
 
-const heightOf = ({ y }: Scales) => Math.max(2, Math.min(24, Math.abs(y.at(1) - y.at(0)) * 0.7));
+const heightOf = ({ y }: Scales) => Math.max(1, Math.min(24, Math.abs(y.at(1) - y.at(0)) * 0.7));
 
 export const painter =
   ({ stretches, arrows }: Picture, look: Look): Paint =>
@@ -49,17 +50,18 @@ export const painter =
       context.fillStyle = colourOf(value);
       context.fillRect(left, top, width, height);
       const text = value === undefined ? "" : shownValue(value);
-      if (height < 14 || context.measureText(text).width > width - 10) continue;
+      const begin = Math.max(left, scales.room.left) + 5;
+      if (height < 14 || context.measureText(text).width > left + width - begin - 5) continue;
       context.strokeStyle = colours.card; // so that it is read on every colour
       context.lineWidth = 3;
-      context.strokeText(text, left + 5, top + height / 2);
+      context.strokeText(text, begin, top + height / 2);
       context.fillStyle = colours.ink;
-      context.fillText(text, left + 5, top + height / 2);
+      context.fillText(text, begin, top + height / 2);
     }
-    context.strokeStyle = context.fillStyle = colours.ink;
-    context.lineWidth = 1;
-    context.globalAlpha = arrows.length > MANY_ARROWS ? 0.35 : 0.7;
-    for (const arrow of arrows) paintArrow(context, scales, arrow);
+    const seen = arrows.filter((arrow) => isInSight(arrow, scales));
+    if (seen.length > MOST_ARROWS) return;
+    context.globalAlpha = 0.8;
+    for (const arrow of seen) paintArrow(context, scales, arrow, colours, 1);
     context.globalAlpha = 1;
   };
 
@@ -69,19 +71,40 @@ function boxOf({ from, to, lane }: Stretch, { x, y }: Scales, height: number) {
   return { left, top: y.at(lane) - height / 2, width };
 }
 
-/** Dashed for a fork. */
-function paintArrow(context: CanvasRenderingContext2D, { x, y }: Scales, { lane, at, heir }: Arrow): void {
+/** Whether an end of the arrow is in the part that is shown. */
+function isInSight({ lane, at, heir }: Arrow, { x, y }: Scales): boolean {
+  const inside = (time: number, row: number) =>
+    time >= x.low && time <= x.high && row >= y.low && row <= y.high;
+  return inside(at, lane) || inside(heir.from, heir.lane);
+}
+
+/** Paint an arrow, dashed for a fork, with an edge that sets it off from the legs below. */
+function paintArrow(
+  context: CanvasRenderingContext2D,
+  { x, y }: Scales,
+  { lane, at, heir }: Arrow,
+  { ink, card }: Colours,
+  width: number,
+): void {
   const [left, top, right, bottom] = [x.at(at), y.at(lane), x.at(heir.from), y.at(heir.lane)];
   const [wide, high] = [right - left, bottom - top];
   const length = Math.hypot(wide, high);
   if (length === 0) return;
   const [ahead, beside] = [(7 * wide) / length, (7 * high) / length];
-  context.setLineDash(heir.origin?.fork === true ? [4, 3] : []);
-  context.beginPath();
-  context.moveTo(left, top);
-  context.lineTo(right, bottom);
-  context.stroke();
+  const dash = heir.origin?.fork === true ? [4, 3] : [];
+  const paintLine = (colour: string, thick: number, dashes: readonly number[]) => {
+    context.strokeStyle = colour;
+    context.lineWidth = thick;
+    context.setLineDash([...dashes]);
+    context.beginPath();
+    context.moveTo(left, top);
+    context.lineTo(right, bottom);
+    context.stroke();
+  };
+  paintLine(card, width + 2, []);
+  paintLine(ink, width, dash);
   context.setLineDash([]);
+  context.fillStyle = ink;
   context.beginPath();
   context.moveTo(right, bottom);
   context.lineTo(right - ahead - beside / 2.5, bottom - beside + ahead / 2.5);
@@ -104,11 +127,10 @@ export const finder =
       onPick: () => open(found.trial.sequence),
       draw: (context) => {
         const { left, top, width } = boxOf(found, scales, height);
-        context.fillStyle = look.colours.ink;
         context.strokeRect(left - 1, top - 1, width + 2, height + 2);
         const own = (each: Arrow) => each.lane === found.lane && each.at >= found.from && each.at <= found.to;
         for (const arrow of arrows)
-          if (arrow.heir === found || own(arrow)) paintArrow(context, scales, arrow);
+          if (arrow.heir === found || own(arrow)) paintArrow(context, scales, arrow, look.colours, 2);
       },
     };
   };

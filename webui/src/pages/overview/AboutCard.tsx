@@ -35,11 +35,11 @@ export function AboutCard({ profile }: { profile: Profile }) {
         )}
         {initial === 0 ? null : <Fact name={text.initial}>{formatNumber(initial)}</Fact>}
         <Fact name={text.platform}>{profile.platform}</Fact>
-        {["tuner", "assessor", "advisor"].map((role) => {
+        {(["tuner", "assessor", "scheduler", "advisor"] as const).map((role) => {
           const name = algorithm(config[role]);
-          if (name === null && role === "advisor") return null;
+          if (name === null && (role === "scheduler" || role === "advisor")) return null;
           return (
-            <Fact key={role} name={text[role as "tuner" | "assessor" | "advisor"]}>
+            <Fact key={role} name={text[role]}>
               {name ?? <span className="soft">{text.none}</span>}
             </Fact>
           );

@@ -5,7 +5,7 @@ import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { formatBytes, formatInstant, formatNumber } from "@/ui/format";
 import { CustomTrial, whyNoTrial } from "@/ui/trial/CustomTrial";
-import { isKept } from "@/ui/trial/fork";
+import { isSaved } from "@/ui/trial/fork";
 
 const text = strings.trial.checkpoints;
 
@@ -17,7 +17,7 @@ interface CheckpointsCardProps {
   profile: Profile | undefined;
 }
 
-/** The saved states of a trial, the newest first, each of which can be forked; nothing if it has saved none. */
+/** The states that a trial has saved, the newest first, with a button to fork each; nothing if there are none. */
 export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
   const title = useId();
   const [forked, setForked] = useState<Checkpoint>();
@@ -30,7 +30,7 @@ export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
       <p className="soft">{text.about}</p>
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- what scrolls has to be reached by keyboard */}
       <div className="scrolls-x" role="region" aria-label={text.table} tabIndex={0}>
-        <table className="plain">
+        <table className="plain attempts">
           <thead>
             <tr>
               {(["step", "attempt", "saved", "size", "files", "state", "copy"] as const).map((name) => (
@@ -50,10 +50,10 @@ export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
                 <td className="number">{formatInstant(checkpoint.at)}</td>
                 <td className="number">{formatBytes(checkpoint.size)}</td>
                 <td className="number">{checkpoint.files}</td>
-                <td>
+                <td className="why">
                   <span className="row">
                     {text.states[checkpoint.state] ?? checkpoint.state}
-                    {served && isKept(checkpoint) ? (
+                    {served && isSaved(checkpoint) ? (
                       <Button
                         small
                         aria-label={forkLabel(checkpoint)}

@@ -8,8 +8,8 @@ import { legAt, type LegMark } from "./legs";
 
 const text = strings.trial.curve;
 const FEW_POINTS = 60; // up to so many are marked
-const MOST_WORDS = 5; // of more legs, the numbers only
-const MOST_LABELS = 20;
+/** Least distances between legs, as shares of the width, at which a label fits: with words, or a number only. */
+const ROOM = { words: 0.15, number: 0.05 } as const;
 
 export function curveOption(
   points: readonly (readonly [number, number])[],
@@ -18,7 +18,10 @@ export function curveOption(
   colours: Colours,
 ): ChartOption {
   const last = marks.at(-1)?.reports ?? 0;
-  const label = (leg: number) => (marks.length > MOST_WORDS ? String(leg) : strings.trial.legs.name(leg));
+  const span = Math.max(last, points.at(-1)?.[0] ?? 0) - (points[0]?.[0] ?? 0);
+  const gaps = marks.slice(1).map(({ reports }, at) => reports - (marks[at]?.reports ?? 0));
+  const nearest = gaps.reduce((a, b) => Math.min(a, b), span);
+  const label = (leg: number) => (nearest < span * ROOM.words ? String(leg) : strings.trial.legs.name(leg));
   return {
     grid: { left: 64, right: 20, top: marks.length === 0 ? 14 : 26, bottom: 30 },
     xAxis: { type: "value", min: "dataMin", max: ({ max }) => Math.max(max, last), minInterval: 1 },
@@ -46,7 +49,7 @@ export function curveOption(
         silent: true,
         symbol: "none",
         lineStyle: { color: colours.soft, type: "dashed", width: 1 },
-        label: { show: marks.length <= MOST_LABELS, color: colours.soft, distance: 4 },
+        label: { show: nearest >= span * ROOM.number, color: colours.soft, distance: 4 },
         data: marks.map(({ leg, reports }) => ({ xAxis: reports, label: { formatter: label(leg) } })),
       },
     },

@@ -10,6 +10,7 @@ const SAVED: Schemas["Checkpoint"] = {
   files: 1,
   at: "2026-01-05T08:00:00Z",
   state: "saved",
+  kept: false,
 };
 const trialWith = (...checkpoints: Schemas["Checkpoint"][]) =>
   ({ id: "t", checkpoints }) as unknown as Schemas["TrialDetail"];

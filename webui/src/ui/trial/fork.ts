@@ -14,11 +14,12 @@ export interface ForkPoint {
   newest: boolean;
 }
 
-export const isKept = (checkpoint: Checkpoint): boolean => checkpoint.state === "saved";
+/** Whether the files of a checkpoint are still on its machine. */
+export const isSaved = (checkpoint: Checkpoint): boolean => checkpoint.state === "saved";
 
 /** The newest checkpoint of a trial; null: it has none from which a trial could continue. */
 export function newestPoint(trial: Schemas["TrialDetail"]): ForkPoint | null {
-  const checkpoint = trial.checkpoints.findLast(isKept);
+  const checkpoint = trial.checkpoints.findLast(isSaved);
   return checkpoint === undefined ? null : { trialId: trial.id, checkpoint, newest: true };
 }
 
