@@ -14,7 +14,7 @@ Exceptions::
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -56,6 +56,7 @@ from training_services.events import (
     UpdateOrdered,
     never_started,
 )
+from training_services.job_spec import KeptCopy, Origin, OwnNeeds, TrialJobSpec, origin_id
 
 __all__ = [
     "Capabilities",
@@ -134,90 +135,6 @@ class JobRejected(ServiceError):
 
 class ServiceUnavailable(ServiceError):
     """Error: the platform cannot be used now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """Checkpoint from which an attempt continues: number ``number`` of the trial's attempt ``attempt``.
-
-    ``keeper_id``: keeper of the host that has the files; the attempt has to run there, unless the server has
-    a copy. ``step``: the
-    trial's own count of its progress, or None. ``position``, ``reports``: number of frames and of
-    intermediate results up to the checkpoint, over all attempts that led to it. The new attempt's frames
-    and results are counted from there.
-
-    ``trial_id``: the other trial that has saved the checkpoint; None: it is the attempt's own trial.
-    ``position`` is then the number of frames that the attempt's own trial has reported before.
-    """
-
-    attempt: int
-    number: int
-    keeper_id: str
-    step: int | None = None
-    position: int = 0
-    reports: int = 0
-    trial_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCopy:
-    """Server's copy of a checkpoint. ``digest``: SHA-256 (hex) of its manifest; ``size``: bytes of all
-    files.
-    """
-
-    digest: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialJobSpec:
-    """Attempt at a trial, which the core asks the training service to run.
-
-    ``parameter_text`` is the exact content of ``parameter.cfg``. The fields ``place`` to ``started`` are
-    committed facts about the job. They are set when the job is submitted again after the server's restart.
-    """
-
-    id: str
-    trial_id: str
-    attempt: int
-    sequence: int
-    parameter_text: str
-    place: JobPlaced | None = None
-    stop: StopOrdered | None = None
-    updates: tuple[tuple[UpdateOrdered, str], ...] = ()
-    # number of metric frames that the core has committed, including the frames of earlier attempts up to the
-    # checkpoint from which this attempt continues
-    recorded: int = 0
-    started: bool = False
-    origin: Origin | None = None  # None: the attempt starts from the beginning
-    memory_retries: int = 0  # number of earlier attempts after which the trial got more memory
-    kept: KeptCopy | None = None  # the server's copy of the origin, with which the job may run on any host
-
-    @property
-    def origin_id(self) -> tuple[str, int] | None:
-        """Job and number of the checkpoint from which the attempt continues."""
-        return None if self.origin is None else origin_id(self.id, self.trial_id, self.origin)
-
-
-def origin_id(job_id: str, trial_id: str, origin: Origin) -> tuple[str, int]:
-    """Return the job that has saved the checkpoint from which a job continues, and the checkpoint's number.
-
-    ``job_id``, ``trial_id``: the job that continues, and its trial.
-    """
-    experiment_id, _, _ = job_id.rsplit("-", 2)
-    return f"{experiment_id}-{origin.trial_id or trial_id}-{origin.attempt}", origin.number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnNeeds:
-    """Functions for the needs of a job that are not the same for all jobs. None: all jobs need the same.
-
-    Each function depends on nothing but the job, and raises JobRejected if the job's need is not valid.
-    """
-
-    gpus: Callable[[TrialJobSpec], float] | None = None
-    cpus: Callable[[TrialJobSpec], float] | None = None
-    memory: Callable[[TrialJobSpec], int] | None = None  # MiB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ class Chaos:
             server.die("its machine lost power")
             self._world.store.lose_power()
             self._world.copies.lose_power()
-            self._world.witness.checkpoints.copies_whole()
+            self._world.witness.checkpoints.copies.whole()
         else:
             server.die("by chance")
             # parameter sets that were given cannot be reconstructed

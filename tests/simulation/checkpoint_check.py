@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_of_job
+from tests.simulation.copy_check import CopyCheck, CopyFact
 from tests.simulation.curve import Mark, beginning, link, shown
 from tests.simulation.database import Shown
 from tests.simulation.disk import Files, Saved
@@ -16,20 +17,10 @@ from trial_keeper import wire
 from trial_keeper.core.attempt import Attempt as Held
 
 if TYPE_CHECKING:
-    from tests.simulation.copies import StoreDisk
     from tests.simulation.host import Host
 
 CheckedFact = (
-    f.ExperimentCreated
-    | f.ConfigChanged
-    | f.CheckpointKept
-    | f.CheckpointLost
-    | f.CheckpointsPruned
-    | f.Decided
-    | f.DecisionRefused
-    | f.MachineAdded
-    | f.MachineRemoved
-    | f.MachineGone
+    f.ExperimentCreated | f.ConfigChanged | f.CheckpointsPruned | f.Decided | f.DecisionRefused | CopyFact
 )
 CLOCKS = 0.9  # a host's clock may be faster than the world's
 
@@ -43,12 +34,7 @@ class CheckpointCheck:
         # trial -> the first step of its present leg, and its state before each step from there on
         self._states: dict[str, tuple[int, list[int]]] = {}
         self._deletable: set[tuple[str, str, int]] = set()  # keeper, folder and number: ordered to be deleted
-        self.disk: StoreDisk | None = None  # the server's copies
-        self._copied: set[tuple[str, int]] = set()  # job and number of each recorded copy
-        self._saved_as: dict[tuple[str, int], Mark] = {}  # checkpoint by its job and number
-        self._removing: set[str] = set()  # hosts that are being removed
-        self._left: set[str] = set()  # hosts that were removed
-        self._kept_nothing = True  # the experiment copies no checkpoints
+        self.copies = CopyCheck(kernel, evidence)
 
     def _state(self, trial_id: str, step: int) -> int:
         """Return the state before this step in a run of the trial's present leg without interruption."""
@@ -159,33 +145,27 @@ class CheckpointCheck:
         if fact.reports != curve.reports:
             self._kernel.fail(f"{fact} is recorded after {curve.reports} results")
         curve.marks.append(mark)
-        self._saved_as[fact.job_id, fact.number] = mark
+        self.copies.saved_as[fact.job_id, fact.number] = mark
         self._check_whole(mark, self._evidence.hosts[place.keeper_id])
 
     def fact(self, fact: CheckedFact) -> None:
         match fact:
             case f.CheckpointsPruned():
                 self._pruned(fact)
-            case f.CheckpointKept():
-                self._copied.add((fact.job_id, fact.number))
-                self.copies_whole()
-            case f.CheckpointLost():
-                self._lost(fact)
             case f.Decided(kind=f.DecisionKind.EXPLOIT):
                 self._exploited(fact)
             case f.DecisionRefused():
                 self._refused(fact)
-            case f.MachineRemoved():
-                self._removing.add(fact.keeper_id)
-                self._evidence.removed.add(fact.keeper_id)
-            case f.MachineGone():
-                self._gone(fact.keeper_id)
-            case f.MachineAdded():
-                self._left.discard(fact.keeper_id)
-                self._removing.discard(fact.keeper_id)
             case f.ExperimentCreated() | f.ConfigChanged():
                 self._kept = fact.limits.checkpoints_kept
-                self._kept_nothing = not fact.limits.keeps_copies
+                self.copies.enabled = fact.limits.keeps_copies
+            case _:
+                self.copies.fact(fact)
+
+    def forget(self) -> None:
+        """Forget what is recorded, because an older copy replaces the database."""
+        self._states.clear()
+        self.copies.forget()
 
     def _pruned(self, fact: f.CheckpointsPruned) -> None:
         """Check that nothing is ordered to be deleted that a live trial may need."""
@@ -194,12 +174,12 @@ class CheckpointCheck:
         curve = trial.curve
         for number in range(1, fact.up_to + 1):
             if number not in fact.keep:
-                self._copied.discard((fact.job_id, number))
+                self.copies.pruned(fact.job_id, number)
         if fact.keeper_id is None:
             if trial.ended is None:
                 self._kernel.fail(f"trial {trial_id} has not ended, and its copies are to be deleted: {fact}")
             return
-        copied = [mark for mark in curve.marks if self._is_copied(mark)]
+        copied = [mark for mark in curve.marks if self.copies.is_copied(mark)]
         needed = {*curve.marks[-self._kept :], curve.origin, *copied[-1:]}
         for other in self._evidence.trials.values():
             for mark in self._borrowed(other):
@@ -245,7 +225,7 @@ class CheckpointCheck:
         coming = None if trial is None else trial.curve.coming
         if trial is None or coming is None or fact.kind is not f.DecisionKind.EXPLOIT:
             return
-        if not self._is_usable(coming):
+        if not self.copies.is_usable(coming):
             trial.curve.coming = None
 
     def _begin_leg(self, fact: f.AttemptDue, trial: Trial) -> None:
@@ -278,8 +258,10 @@ class CheckpointCheck:
             self._kernel.fail(f"trial {fact.trial_id} does not begin its leg from {curve.coming}: {fact}")
         lent = curve.origin if curve.origin is not None and curve.origin.trial_id != fact.trial_id else None
         held = [*([lent] if lent else []), *curve.marks] if evidence.phased is None else []
-        usable = [mark for mark in held if self._is_usable(mark)]
-        heard = [mark for mark in usable if mark.keeper_id not in evidence.silent or self._is_copied(mark)]
+        usable = [mark for mark in held if self.copies.is_usable(mark)]
+        heard = [
+            mark for mark in usable if mark.keeper_id not in evidence.silent or self.copies.is_copied(mark)
+        ]
         newest = next(reversed(heard or usable), None)
         origin = None
         if fact.origin is not None:
@@ -304,69 +286,6 @@ class CheckpointCheck:
             self._states.pop(fact.trial_id, None)
         if fact.rolled_back != max(0, before - curve.reports):
             self._kernel.fail(f"{before - curve.reports} results of {fact.trial_id} no longer count: {fact}")
-
-    # ---- copies on the server -----------------------------------------------------------------------------
-
-    def forget(self) -> None:
-        """Forget what is recorded, because an older copy replaces the database."""
-        for recorded in (self._copied, self._removing, self._left):
-            recorded.clear()
-        self._states.clear()
-
-    def _is_copied(self, mark: Mark) -> bool:
-        return (f"exp-{mark.trial_id}-{mark.attempt}", mark.number) in self._copied
-
-    def _is_usable(self, mark: Mark) -> bool:
-        on_host = self._evidence.instances.get(mark.keeper_id) == mark.instance
-        on_host = on_host and mark.keeper_id not in self._left
-        return on_host or self._is_copied(mark)
-
-    def _lost(self, fact: f.CheckpointLost) -> None:
-        """Check that a checkpoint is reported as lost only if its host is gone, or is removed."""
-        trial_id, attempt = trial_of_job(fact.job_id)
-        if fact.keeper_id is None:
-            if not self._evidence.older:
-                self._kernel.fail(f"a copy is lost: {fact}")
-            self._copied.discard((fact.job_id, fact.number))
-        curve = self._evidence.trials[trial_id].curve
-        for mark in [m for m in curve.marks if (m.attempt, m.number) == (attempt, fact.number)]:
-            host = self._evidence.hosts[mark.keeper_id]
-            there = host.instance == mark.instance and mark.keeper_id not in self._removing
-            if fact.keeper_id is not None and there and not self._evidence.older:
-                self._kernel.fail(f"{mark} of trial {trial_id} is on its host: {fact}")
-            if fact.keeper_id is not None and not self._is_copied(mark):
-                curve.marks.remove(mark)
-        self._kernel.counts["checkpoint lost"] += 1
-
-    def _gone(self, keeper_id: str) -> None:
-        """Check that a machine has left only after the newest checkpoints on it were copied or given up."""
-        self._removing.discard(keeper_id)
-        self._evidence.silent.discard(keeper_id)  # nothing more is expected from its keeper
-        self._kernel.counts["machine gone"] += 1
-        if self._evidence.phased is not None or self._kept_nothing:
-            return
-        for trial_id, trial in self._evidence.trials.items():
-            usable = [mark for mark in trial.curve.marks if self._is_usable(mark)]
-            if trial.ended is None and usable and not self._evidence.older:
-                if usable[-1].keeper_id == keeper_id and not self._is_copied(usable[-1]):
-                    self._kernel.fail(f"{keeper_id} has left with {usable[-1]} of trial {trial_id}")
-        self._left.add(keeper_id)
-
-    def copies_whole(self) -> None:
-        """Check that all recorded copies are whole and durable, as after a power loss."""
-        assert self.disk is not None
-        for job_id, number in self._copied if not self._evidence.older else ():
-            copy, saved = self.disk.copies.get((job_id, number)), self.disk.find((job_id, number))
-            mark = self._saved_as.get((job_id, number))
-            if copy is None or not copy.flushed or not copy.named or saved is None:
-                self._kernel.fail(f"the copy of {job_id}/{number} is {copy}")
-            elif mark is None or (saved.step, saved.state) != (mark.step, mark.state):
-                self._kernel.fail(f"the copy of {job_id}/{number} has {saved} in place of {mark}")
-
-    def copy_deleted(self, name: tuple[str, int]) -> None:
-        """Check that the deletion of a copy was recorded first."""
-        if name in self._copied and not self._evidence.older:
-            self._kernel.fail(f"the copy of {name} was deleted before this was recorded")
 
     def decided(self, fact: f.AttemptDue | f.TrialPaused | f.TrialEnded, trial: Trial) -> None:
         """Check what follows the end of an attempt whose command has exited with code 0."""

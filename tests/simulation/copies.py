@@ -182,7 +182,7 @@ class SimStore(CheckpointStore):
     def _discard_copy(self, name: Name) -> None:
         del self._disk.copies[name]
         self._kernel.say("store", "deletes the copy %s", name)
-        self._disk.witness.checkpoints.copy_deleted(name)
+        self._disk.witness.checkpoints.copies.deleted(name)
 
 
 class _Content:

@@ -50,7 +50,7 @@ class World:
         self.clock = Clock(self.kernel)  # clock of the server's machine
         self.witness = Witness(self.kernel)
         self.store = Store(self.kernel, self.witness, lambda trial_id: self.user.job_placed(trial_id))
-        self.copies = self.witness.checkpoints.disk = StoreDisk(self.kernel, self.witness)
+        self.copies = self.witness.checkpoints.copies.disk = StoreDisk(self.kernel, self.witness)
         self._network = network = Network(self.kernel)
         self.hosts = [Host(self.kernel, name, network, self.witness) for name in self._names()]
         self.witness.evidence.hosts = {host.name: host for host in self.hosts}

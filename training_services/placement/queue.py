@@ -33,6 +33,9 @@ from training_services.placement.shares import Shares
 
 __all__ = ["JobQueue"]
 
+COPIED_FIRST = (
+    "waits until the trial's checkpoint has been copied from its machine, which takes no more trials"
+)
 LATER = "waits behind trials of its experiment that need something else"
 
 
@@ -265,7 +268,7 @@ class JobQueue(Generic[S]):
         Raises JobRejected if no machine can ever run it.
         """
         choice = job.line.choice
-        preferred = self._seat_of_origin(job)
+        preferred = _seat_of_origin(job, self._seats)
         while (seat := preferred or choice.best()) is not None:
             preferred = None
             try:
@@ -281,12 +284,6 @@ class JobQueue(Generic[S]):
             return placed
         return choice.verdict()
 
-    def _seat_of_origin(self, job: WaitingJob[S]) -> S | None:
-        """Return the machine that has the files of the job's checkpoint, unless it would refuse the job."""
-        origin = job.spec.origin
-        seat = self._seat(origin.keeper_id) if origin is not None else None
-        return seat if seat is not None and job.line.choice.offers(seat) else None
-
     def _seat(self, keeper_id: str) -> S | None:
         return next((seat for seat in self._seats if seat.id == keeper_id), None)
 
@@ -294,10 +291,7 @@ class JobQueue(Generic[S]):
         """Place a job that continues from a checkpoint, or return why it waits. Raises JobRejected."""
         seat = self._seat(keeper_id)
         if seat is None:
-            return Waits(
-                "waits until the trial's checkpoint has been copied from its machine, which takes no more "
-                "trials"
-            )
+            return Waits(COPIED_FIRST)
         if (obstacle := self._obstacles.find(seat)) is not None:
             return Waits(f"{obstacle}; {seat.host.name} has the trial's checkpoint")
         wants = seat.wants.of_job(job)
@@ -344,3 +338,12 @@ class JobQueue(Generic[S]):
             self._ledger.told(seat.host.id, capacity)
         if gpus is not None:
             self._ledger.read(seat.host.id, self, gpus)
+
+
+def _seat_of_origin(job: WaitingJob[S], seats: Iterable[S]) -> S | None:
+    """Return the machine that has the files of the job's checkpoint, unless it would refuse the job."""
+    origin = job.spec.origin
+    if origin is None:
+        return None
+    seat = next((seat for seat in seats if seat.id == origin.keeper_id), None)
+    return seat if seat is not None and job.line.choice.offers(seat) else None
