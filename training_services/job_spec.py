@@ -1,4 +1,4 @@
-"""Description of a job that the core gives to a training service. ``training_services.base`` re-exports it."""
+"""Description of a job that the core gives to a training service, which ``base`` re-exports."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class RecordDatabase:
 
     def continue_trial(self, trial_id: str, attempt: int, position: int) -> None:
         """Let attempt ``attempt`` take over the trial's metrics before the frame ``position``."""
-        values = (attempt, self._id, trial_id, self._id, trial_id, 1, attempt, position)
+        values = (attempt, self._id, trial_id, self._id, trial_id, 1, attempt, position, True, 0)
         self._connection.execute(CONTINUED, values)
 
     def end_trial(self, end: f.TrialEnded, text: str | None, value: float | None) -> None:

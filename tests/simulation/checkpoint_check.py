@@ -159,6 +159,8 @@ class CheckpointCheck:
             case f.ExperimentCreated() | f.ConfigChanged():
                 self._kept = fact.limits.checkpoints_kept
                 self.copies.enabled = fact.limits.keeps_copies
+            case f.Decided():
+                return  # a pause or its end
             case _:
                 self.copies.fact(fact)
 
