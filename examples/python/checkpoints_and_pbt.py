@@ -1,12 +1,13 @@
 """Trains a population: a class whose trials save their state and continue from the state of better ones.
 
-Run it with ``python3 checkpoints_and_pbt.py``. It takes a few seconds. Stop it with Ctrl-C at any time, or
-kill everything: run it again, and it continues where it was.
+Run it with ``python3 checkpoints_and_pbt.py``. It takes about ten seconds. Stop it with Ctrl-C at any time,
+or kill everything: run it again, and it continues where it was.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 
 from nnimgr import space, tune
@@ -30,6 +31,7 @@ class Climber:
         self.place = -1.0
 
     def step(self) -> dict[str, float]:
+        time.sleep(0.1)  # a real trial trains here
         self.place += self.draw.uniform(-0.5, 1.0) * self.speed * (1 if self.place < 0 else -1)
         return {"height": -abs(self.place), "speed": self.speed}
 
