@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from nnimgr.client.calls import Client, ServerGone
+from nnimgr.client.experiments import runs
 from nnimgr.client.servers import DEFAULT_PORT, connect
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry
@@ -37,9 +38,17 @@ class Connection:
 
     def client(self) -> Client:
         """Return a client of the experiment's server. Start the server if it does not run."""
+        port = self.port()
+        with translated():
+            return connect(self.home, port)
+
+    def port(self) -> int:
+        """Return the port of the experiment's server. An ended experiment needs no certain port."""
         entry = self.entry()
         with translated():
-            return connect(self.home, entry.port or chosen_port(self.home))
+            if entry.port is not None and (runs(entry) or self.home.server_running(entry.port) is not None):
+                return entry.port
+            return chosen_port(self.home)
 
     def get(self, *path: str, **query: Any) -> Any:
         """Return the JSON answer to a GET request. ``path``: the path below the experiment."""

@@ -10,18 +10,17 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnimgr.python import space as spaces
 from nnimgr.python.errors import ArgumentError, argument_of
-from nnimgr.python.running import Run, duration_of
-from nnimgr.python.starting import start
+from nnimgr.python.options import Goal, duration_of
 from nnimgr.python.trainable import Trainable, Work, check_guard, refuse_inside_a_trial, work_of
 
-__all__ = ["Experiment", "Goal"]
+if TYPE_CHECKING:
+    from nnimgr.python.running import Run
 
-Goal = str | bool | Sequence[str] | None
-"""Metric, or metrics, to maximize or minimize. True: a result is one number."""
+__all__ = ["Experiment"]
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
@@ -121,6 +120,8 @@ class Experiment:
         this name exists, it is continued instead, and gets the present limits. Raise ArgumentError for each
         argument that cannot be used, and Error.
         """
+        from nnimgr.python.starting import start
+
         refuse_inside_a_trial()
         if self._work is not None:
             check_guard(self._work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.python.errors import Error
@@ -18,10 +19,11 @@ _TIMES = ("created", "started", "ended")
 _PREFIXES = ("parameters.", "metrics.")
 
 
-def frame_of(content: bytes) -> pandas.DataFrame:
+def frame_of(content: bytes, space: Mapping[str, Any]) -> pandas.DataFrame:
     """Return a data frame with the columns of an answer in the format of ``binary_columns``.
 
-    Raise Error if pandas is not installed.
+    ``space``: the search space, which says which parameters are integers. Raise Error if pandas is not
+    installed.
     """
     try:
         import numpy as np
@@ -37,6 +39,7 @@ def frame_of(content: bytes) -> pandas.DataFrame:
     header = json.loads(content[4 : 4 + length])
     start = 4 + length + -(4 + length) % 8
     found: dict[str, Any] = {}
+    integers = set(_integers(space, "parameters."))
     for column in header["columns"]:
         kind = np.dtype(_TYPES[column["type"]])
         values: Any = np.frombuffer(content, kind, column["length"], start + column["offset"])
@@ -46,10 +49,24 @@ def frame_of(content: bytes) -> pandas.DataFrame:
             values = values.rename_categories(_labels(column["categories"]))
         elif column["name"] in _TIMES:
             values = pd.to_datetime(header["originAt"]) + pd.to_timedelta(values, unit="s")
+        elif column["name"] in integers:
+            values = pd.array(values, dtype="Int64") if np.isnan(values).any() else values.astype(np.int64)
         found[column["name"]] = values
     index = pd.Index(found.pop("sequence"), name="number")
     names = sorted(found, key=_place)
     return pd.DataFrame({_short(name, found): found[name] for name in names}, index=index)
+
+
+def _integers(space: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    """Yield the names of the columns whose parameters are integers."""
+    for name, spec in space.items():
+        if not isinstance(spec, Mapping):
+            continue
+        if spec.get("_type") == "randint":
+            yield prefix + name
+        for option in spec.get("_value") or () if spec.get("_type") == "choice" else ():
+            if isinstance(option, Mapping):
+                yield from _integers(option, f"{prefix}{name}/")
 
 
 def _place(name: str) -> int:

@@ -103,7 +103,7 @@ class Results:
         """
         from nnimgr.python.frames import frame_of
 
-        return frame_of(self._connection.read("columns", exact="true"))
+        return frame_of(self._connection.read("columns", exact="true"), self._profile["searchSpace"])
 
     def get_best_result(self) -> Trial:
         """Return the best trial, as ``best`` does. Ray Tune has this name."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,13 +10,13 @@ from typing import Any
 from nnimgr.client.calls import Event
 from nnimgr.client.experiments import ENDED, events_to_the_end, resume_experiment, server_for, stop_experiment
 from nnimgr.home import Home
-from nnimgr.python.connection import Connection, chosen_port
-from nnimgr.python.errors import ArgumentError, Error, translated
+from nnimgr.python.connection import Connection
+from nnimgr.python.errors import Error, translated
+from nnimgr.python.options import Show, duration_of
 from nnimgr.python.results import Results
-from nnimgr.python.show import Show
 from nnimgr.python.trials import Trial, Trials
 
-__all__ = ["KEEP", "Run", "duration_of"]
+__all__ = ["KEEP", "Run"]
 
 
 class _Keep:
@@ -129,9 +128,8 @@ class Run:
 
     def resume(self) -> None:
         """Continue a stopped experiment. Its limits still hold: see ``update``."""
-        entry = self._connection.entry()
+        entry, port = self._connection.entry(), self._connection.port()
         with translated():
-            port = entry.port or chosen_port(self._connection.home)
             client, adopted = server_for(self._connection.home, entry, port=port)
             if not adopted:
                 resume_experiment(client, entry)
@@ -198,10 +196,3 @@ class Run:
     def has_ended(self) -> bool:
         """Whether the experiment has ended, so that its status changes only if a user acts."""
         return self.status in ENDED
-
-
-def duration_of(hours: float) -> str:
-    """Return a number of hours in the form of a configuration. Raise ArgumentError."""
-    if not isinstance(hours, int | float) or not 0 < hours < math.inf:
-        raise ArgumentError(f"hours: must be a number greater than 0, not {hours!r}")
-    return f"{math.ceil(hours * 3600)}s"

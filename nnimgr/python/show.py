@@ -6,20 +6,16 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
-from typing import Literal
 
 from nnimgr.cli.progress import Progress, number, parameters_text
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.watch import Screen
 from nnimgr.client.calls import Event
 from nnimgr.python.errors import ArgumentError
+from nnimgr.python.options import SHOWS, Show
 
-__all__ = ["SHOWS", "Show", "screen_of"]
+__all__ = ["screen_of"]
 
-Show = Literal["auto", "live", "table", "nothing"]
-"""What is shown: "live" is for terminals, and "auto" chooses between "live" and "table"."""
-
-SHOWS = ("auto", "live", "table", "nothing")
 # events whose sentences are not shown between the rows: they are normal, or the rows show them
 _NORMAL = frozenset({"AttemptDue", "ExperimentMoved", "JobStarted", "JobWaiting", "TrialEnded", "Verdict"})
 _QUIET_S = 10.0  # seconds without a line after which the present state is shown

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nnimgr.python.definition import Experiment, Goal
-from nnimgr.python.results import Results
-from nnimgr.python.show import Show
+from nnimgr.python.definition import Experiment
+from nnimgr.python.options import Goal, Show
 from nnimgr.python.trainable import Trainable
+
+if TYPE_CHECKING:
+    from nnimgr.python.results import Results
 
 __all__ = ["tune"]
 

@@ -17,8 +17,16 @@ from nnimgr.python.frames import frame_of
 from nnimgr.python.show import screen_of
 from tests.cli.fake import profile
 
+SPACE = {
+    "units": {"_type": "randint", "_value": [1, 9]},
+    "net": {
+        "_type": "choice",
+        "_value": [{"_name": "a", "depth": {"_type": "randint", "_value": [1, 9]}}, 1],
+    },
+}
 
-def packed(**more: PackedColumn) -> bytes:
+
+def packed() -> bytes:
     columns = [
         PackedColumn("sequence", np.array([0, 2], np.uint32)),
         PackedColumn("status", np.array([1, 0], np.uint8), ["FAILED", "SUCCEEDED"]),
@@ -27,17 +35,20 @@ def packed(**more: PackedColumn) -> bytes:
         PackedColumn("parameters.lr", np.array([0.1, 0.2])),
         PackedColumn("parameters.status", np.array([255, 1], np.uint8), [[1], True]),
         PackedColumn("metrics.lr", np.array([1.0, 2.0])),
-        *more.values(),
+        PackedColumn("parameters.units", np.array([3.0, 4.0])),
+        PackedColumn("parameters.net/depth", np.array([np.nan, 2.0])),
     ]
     return pack({"originAt": "2026-01-02T03:04:05+00:00", "rows": 2}, columns)
 
 
 def test_a_frame_has_a_row_for_each_trial() -> None:
-    frame = frame_of(packed())
+    frame = frame_of(packed(), SPACE)
     assert list(frame.index) == [0, 2] and frame.index.name == "number"
     assert list(frame.columns) == [
-        "parameters.lr", "parameters.status", "value", "metrics.lr", "status", "created"
+        "parameters.lr", "parameters.status", "units", "net/depth", "value", "metrics.lr", "status", "created"
     ]  # fmt: skip
+    assert (str(frame["units"].dtype), str(frame["net/depth"].dtype)) == ("int64", "Int64")
+    assert frame["net/depth"].isna()[0] and frame["net/depth"][2] == 2
     assert list(frame["status"]) == ["SUCCEEDED", "FAILED"]
     assert frame["value"][0] == 0.1 and frame["value"].isna()[2]
     assert frame["created"][2] == datetime(2026, 1, 2, 3, 5, 5, tzinfo=UTC)
@@ -54,7 +65,7 @@ def test_without_pandas_the_command_that_installs_it_is_named(monkeypatch: pytes
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(Error, match=r"needs pandas, which is not installed(.|\n)*-m pip install pandas"):
-        frame_of(packed())
+        frame_of(packed(), SPACE)
 
 
 def ended(number: int, status: str = "SUCCEEDED", reason: str = "") -> Event:
