@@ -28,10 +28,10 @@ class Trial:
     """Trial that runs in this process, as the user's function sees it::
 
         def train(parameters, trial):
-            model = trial.load(default=new_model)
+            state = trial.load(default={"weights": 0.0})
             for step in trial.steps(30):
-                accuracy = train_one_epoch(model, parameters)
-                trial.report(accuracy, save=model.state_dict)
+                accuracy = train_one_epoch(state, parameters)
+                trial.report(accuracy, save=state)
 
     ``parameters``: the trial's parameters. To try a function without an experiment, create the object
     yourself: ``train({"lr": 0.1}, Trial({"lr": 0.1}))``. Results are then printed.

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Trial", "main"]
 
-IMPORTING = (
-    "NNIMGR_IMPORTED_BY_TRIAL"  # set while the user's file is imported; nnimgr.tune then refuses to run
-)
+# environment variable that is set while the user's file is imported; nnimgr.tune then refuses to run
+IMPORTING = "NNIMGR_IMPORTED_BY_TRIAL"
 _STARTERS = ("tune", "start")  # functions of nnimgr that start experiments
 _OURS = tuple(
     os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in ("run.py", "_running.py")
@@ -50,6 +49,9 @@ def main() -> int:
         found = getattr(_import_file(file), name, None)
         if not callable(found):
             sys.stderr.write(f"nni.run: {file} defines no function or class {name!r} at its top level.\n")
+            return 1
+        if isinstance(found, type) and not hasattr(found, "step"):
+            sys.stderr.write(f"nni.run: the class {name} of {file} has no method 'step'.\n")
             return 1
         from nni import _trial
 

@@ -25,6 +25,7 @@ _SAME = {
     "objectives": ("goal", ""),
     "goal": ("goal", ""),
     "trialCommand": ("trial", ""),
+    "trialCodeDirectory": ("folder of its code", ""),
 }
 _LIMITS = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration")
 
@@ -92,7 +93,7 @@ def _continued(run: Run, config: Mapping[str, Any]) -> Run:
     stored = {**profile["config"], "searchSpace": profile["searchSpace"]}
     name = profile["name"] or run.id
     for field, (argument, change) in _SAME.items():
-        if stored.get(field) != config.get(field):
+        if _compared(stored.get(field)) != _compared(config.get(field)):
             hint = f" Or change it: {change.format(name=name)}" if change else ""
             raise ArgumentError(
                 f"name: experiment {name!r} exists with another {argument}. Give this one another name.{hint}"
@@ -107,3 +108,8 @@ def _continued(run: Run, config: Mapping[str, Any]) -> Run:
     if changes:
         connection.change(changes)
     return run
+
+
+def _compared(value: Any) -> Any:
+    """Return what has to be equal: of a command that runs a function, all but the interpreter."""
+    return value.partition(" -m nni.run ")[2] or value if isinstance(value, str) else value

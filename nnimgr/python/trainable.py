@@ -120,6 +120,10 @@ def _of_callable(trial: Callable[..., Any]) -> Work:
         )
     if "." in name:
         raise ArgumentError(f"trial: {name} is a method. Write a function that calls it, or pass the class.")
+    if isinstance(trial, type) and not hasattr(trial, "step"):
+        raise ArgumentError(
+            f"trial: the class {name} has no method 'step', which is called until its last step"
+        )
     file = _source(module)
     if file is None:
         raise ArgumentError(

@@ -293,6 +293,12 @@ def test_a_class_without_setup_gets_its_parameters_and_says_when_it_is_done(tria
     assert reports(trial) == [{"acc": 1.5}, {"acc": 2.5}, ("final", {"acc": 2.5})]
 
 
+def test_a_class_must_have_a_step(trial: Trial) -> None:
+    done = ran(trial, "class Net:\n    pass\n", "Net")
+    assert done.returncode == 1
+    assert done.stderr == "nni.run: the class Net of mine.py has no method 'step'.\n"
+
+
 def test_a_step_must_return_a_result(trial: Trial) -> None:
     done = ran(trial, "class Net:\n    def setup(self, p): pass\n    def step(self): pass\n", "Net")
     assert done.returncode == 1

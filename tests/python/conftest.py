@@ -47,6 +47,12 @@ def fails(p: dict[str, Any]) -> float:
     raise ValueError(f"no good: {p['x']}")
 
 
+def sometimes(p: dict[str, Any]) -> float:
+    if p["x"] < 2:
+        raise ValueError("too small")
+    return float(p["x"])
+
+
 class Net:
     steps = 3
 

@@ -39,6 +39,10 @@ class TopLevel:
         return 1.0
 
 
+class NoStep:
+    pass
+
+
 # ---- search spaces ----------------------------------------------------------------------------------------
 
 
@@ -209,6 +213,7 @@ def test_functions_and_classes_are_found_by_file_and_name() -> None:
             "a lambda cannot be found by name, and uses SPACE from there. Put it",
         ),
         (TopLevel().step, "TopLevel.step is a method. Write a function that calls it"),
+        (NoStep, "the class NoStep has no method 'step'"),
         (functools.partial(top_level), "functools.partial.* is neither a command, nor a function"),
         (
             "tests.python.test_definition:missing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -76,6 +77,13 @@ def test_a_class_and_a_command_are_trials(port: int) -> None:
     assert tune(command, SPACE, maximize=True, trials=2, **options).best_value == 1.0
 
 
+def test_trials_without_a_result_are_not_among_the_best(port: int) -> None:
+    for goal in ("maximize", "minimize"):
+        options: dict[str, Any] = {"tuner": "GridSearch", "server": port, "show": "nothing", goal: True}
+        results = tune("mine.py:sometimes", SPACE, trials=4, **options)
+        assert [trial.number for trial in results.top()] == ([3, 2] if goal == "maximize" else [2, 3])
+
+
 def test_failed_trials_say_why_there_is_no_best(port: int, capsys: pytest.CaptureFixture[str]) -> None:
     results = tune("mine.py:fails", SPACE, maximize=True, trials=2, tuner="GridSearch", server=port)
     with pytest.raises(nnimgr.NoResult, match=r"2 FAILED\. Trial [01] failed: .*ValueError: no good"):
@@ -87,7 +95,9 @@ def test_failed_trials_say_why_there_is_no_best(port: int, capsys: pytest.Captur
     assert "FAILED" in capsys.readouterr().out
 
 
-def test_the_same_name_attaches_and_continues(port: int) -> None:
+def test_the_same_name_attaches_and_continues(
+    port: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def again(trials: int, **more: Any) -> Run:
         given: dict[str, Any] = {"maximize": True, "tuner": "GridSearch", "name": "my search", **more}
         return Experiment("mine.py:square", SPACE, trials=trials, **given).start(server=port)
@@ -104,6 +114,11 @@ def test_the_same_name_attaches_and_continues(port: int) -> None:
     assert len(Index(Home.find()).entries()) == 1
     with pytest.raises(nnimgr.ArgumentError, match=r"exists with another goal\. Give this one another name"):
         again(3, maximize=None, minimize=True)
+    moved = folder.parent / "moved"
+    shutil.copytree(folder, moved)
+    monkeypatch.chdir(moved)
+    with pytest.raises(nnimgr.ArgumentError, match="exists with another folder of its code"):
+        again(3)
     attached = Run.attach("my search")
     assert attached.status == "DONE" and attached.now.startswith("Finished: 3 of 3 trials")
     with pytest.raises(nnimgr.Error, match="There is no experiment 'other'"):
