@@ -47,13 +47,18 @@ def save_checkpoint(source: Source, *, step: int | None = None, metric: Any = No
             ...
             nni.save_checkpoint({"epoch": epoch + 1, "weights": weights}, step=epoch + 1, metric=accuracy)
     """
+    return save(source, step=step, metric=metric)
+
+
+def save(source: Source, *, step: int | None, metric: Any = None, answers: bool = True) -> bool:
+    """Save the state, as ``save_checkpoint`` does. ``answers``: whether a pause may follow this save."""
     folder = os.environ.get("NNI_CHECKPOINT_DIR")
     inside = os.environ.get("NNI_SYS_DIR") is not None
     if folder is None or (inside and _trial.other_rank()):
         if metric is not None:
             _trial.report_intermediate_result(metric)
         return False
-    asked = inside and os.path.lexists(_sign(SAVE))
+    asked = answers and inside and os.path.lexists(_sign(SAVE))
     shown = "null" if step is None else str(int(step))
     new = f"{folder}/.new-{os.getpid()}"
     os.makedirs(folder, exist_ok=True)

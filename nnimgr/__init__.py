@@ -1,3 +1,61 @@
-"""Experiment manager that is compatible with NNI, loses no results, never polls, and explains failures."""
+"""Experiment manager that is compatible with NNI, loses no results, never polls, and explains failures.
+
+``import nnimgr`` is quick: the names of the Python API are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from nnimgr.python import space as space
+    from nnimgr.python.definition import Experiment as Experiment
+    from nnimgr.python.errors import ArgumentError as ArgumentError
+    from nnimgr.python.errors import Error as Error
+    from nnimgr.python.errors import NoResult as NoResult
+    from nnimgr.python.results import Results as Results
+    from nnimgr.python.running import Run as Run
+    from nnimgr.python.trials import Trial as Trial
+    from nnimgr.python.tuning import tune as tune
+
+__all__ = [
+    "ArgumentError",
+    "Error",
+    "Experiment",
+    "NoResult",
+    "Results",
+    "Run",
+    "Trial",
+    "space",
+    "tune",
+]
 
 __version__ = "0.2.0"
+
+_MODULES = {
+    "ArgumentError": "errors",
+    "Error": "errors",
+    "Experiment": "definition",
+    "NoResult": "errors",
+    "Results": "results",
+    "Run": "running",
+    "Trial": "trials",
+    "tune": "tuning",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a name of the Python API when it is first used (PEP 562). Raise AttributeError for others."""
+    import importlib
+
+    if name == "space":
+        found: object = importlib.import_module("nnimgr.python.space")
+    elif name in _MODULES:
+        found = getattr(importlib.import_module(f"nnimgr.python.{_MODULES[name]}"), name)
+    else:
+        raise AttributeError(f"module 'nnimgr' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -374,7 +374,7 @@ def _follow(home: Home, port: int, experiment_id: str, *, after: int) -> tuple[s
     from nnimgr.cli.progress import Progress
     from nnimgr.store.overview import stored_experiment, stored_status
 
-    status = "STOPPED"
+    status = ""
     progress = Progress({"lastNumber": after, "bestTrial": None, "optimizeMode": "maximize"})
     for event in experiments.events_to_the_end(home, port, experiment_id, after=after):
         progress.apply(event)
@@ -386,7 +386,7 @@ def _follow(home: Home, port: int, experiment_id: str, *, after: int) -> tuple[s
         stored = stored_experiment(entry.directory)
         status = progress.status = stored_status(entry.directory) or status
         progress.reason = "" if stored is None else stored.reason
-    return status, progress
+    return status or "STOPPED", progress
 
 
 def _report_end(experiment_id: str, status: str, progress: Progress, *, printed: bool) -> None:

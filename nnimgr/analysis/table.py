@@ -22,9 +22,9 @@ def changed_columns(columns: Columns, snapshot: Snapshot, arguments: Mapping[str
     """Return columns of the table of trials, in the format of ``binary_columns``. ``sequence`` is always
     included.
 
-    ``arguments`` has ``names`` (text with commas between names; empty: all columns), ``filter``, and
-    ``since``: return only trials that may have changed after this fact number (0: all trials). Raise
-    BadQuestion if an argument is not valid.
+    ``arguments`` has ``names`` (text with commas between names; empty: all columns), ``filter``,
+    ``since``: return only trials that may have changed after this fact number (0: all trials), and
+    ``exact``: do not round floats. Raise BadQuestion if an argument is not valid.
     """
     names = parse_names(arguments["names"], field="names") or list(columns.arrays)
     check_names(columns, names, field="names")
@@ -39,10 +39,10 @@ def changed_columns(columns: Columns, snapshot: Snapshot, arguments: Mapping[str
         "total": len(columns),
         "originAt": columns.origin_at.isoformat(),
     }
-    return pack(
-        header,
-        [PackedColumn(name, compact(array), columns.categories.get(name)) for name, array in arrays.items()],
-    )
+    if not arguments["exact"]:
+        arrays = {name: compact(array) for name, array in arrays.items()}
+    categories = columns.categories
+    return pack(header, [PackedColumn(name, array, categories.get(name)) for name, array in arrays.items()])
 
 
 def schema(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:

@@ -24,6 +24,7 @@ from nnimgr.cli.progress import (
 )
 from nnimgr.cli.summary import goal_of
 from nnimgr.cli.times import duration_text
+from nnimgr.client.calls import Event
 
 __all__ = ["LiveScreen", "view"]
 
@@ -59,7 +60,10 @@ class LiveScreen:
     ) -> None:
         self._live.stop()
 
-    def tell(self, sentence: str) -> None:
+    def see(self, event: Event, progress: Progress) -> None:
+        """Ignore the event, because the live view is drawn from the progress."""
+
+    def tell(self, sentence: str, event: Event | None = None) -> None:
         """Ignore the sentence, because the live view shows the most recent sentences anyway."""
 
     def draw(self, progress: Progress) -> None:

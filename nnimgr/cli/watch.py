@@ -29,7 +29,7 @@ from nnimgr.client.experiments import ENDED, is_stopped, stop_experiment
 from nnimgr.client.servers import answering, connect, has_left
 from nnimgr.home import Home
 
-__all__ = ["foreground", "top"]
+__all__ = ["Screen", "follow", "foreground", "top"]
 
 _DRAW_S = 0.5
 _REFRESH_S = 1.0  # seconds between two polls of the notices, which cause no events
@@ -41,7 +41,11 @@ _MOST_TRIES = 3
 class Screen(Protocol):
     """Display that shows the progress of an experiment to a user."""
 
-    def tell(self, sentence: str) -> None: ...
+    def see(self, event: Event, progress: Progress) -> None:
+        """Show an event. ``progress`` does not include it yet."""
+
+    def tell(self, sentence: str, event: Event | None = None) -> None:
+        """Show a sentence, which is about the event if one is given."""
 
     def draw(self, progress: Progress) -> None: ...
 
@@ -57,7 +61,10 @@ class _Lines:
         self._every_s = every_s
         self._told_at = time.monotonic()
 
-    def tell(self, sentence: str) -> None:
+    def see(self, event: Event, progress: Progress) -> None:
+        """Ignore the event, because its sentence follows."""
+
+    def tell(self, sentence: str, event: Event | None = None) -> None:
         self._terminal.stamped(sentence)
         self._told_at = time.monotonic()
 
@@ -180,18 +187,37 @@ def _follow(
     ``every_s``: seconds after which a live view is redrawn. Other outputs get a line at least this often.
     """
     draw_s = every_s if every_s is not None and terminal.live else _DRAW_S
+    screen = _screen(terminal, every_s)
+    return follow(client, experiment_id, screen=screen, after=after, draw_s=draw_s)
+
+
+def follow(
+    client: Client,
+    experiment_id: str,
+    *,
+    screen: contextlib.AbstractContextManager[Screen],
+    after: int,
+    draw_s: float = _DRAW_S,
+    limit_s: float | None = None,
+) -> Progress:
+    """Show the experiment on the screen until it ends. Return its last progress.
+
+    ``after``: number of the last event before. ``draw_s``: seconds between two drawings of the screen. Raise
+    TimeoutError if the experiment has not ended after ``limit_s`` seconds, and ClientError.
+    """
+    until = None if limit_s is None else time.monotonic() + limit_s
     progress = Progress.of(client.get("experiments", experiment_id))
     if not after:
         progress.best = None  # the events contain all results
     else:
         for trial in all_trials(client, experiment_id, status=["WAITING", "RUNNING", "UNKNOWN", "PAUSED"]):
             progress.add_trial(trial)
-    with _screen(terminal, every_s) as screen:
+    with screen as shown:
         tries = 0
         while not progress.ended(after):
             stream = _Stream(client, experiment_id, after=after)
             try:
-                _show(stream, progress, screen=screen, client=client, draw_s=draw_s)
+                _show(stream, progress, screen=shown, client=client, draw_s=draw_s, until=until)
             except ServerGone as error:
                 if answering(Home.find(), client.port) is None and is_stopped(Home.find(), experiment_id):
                     _settle(progress, experiment_id)
@@ -205,14 +231,14 @@ def _follow(
                     ) from error
                 sentence = "The server does not answer; it is started again if it has ended."
                 progress.recent.append(sentence)
-                screen.tell(sentence)
+                shown.tell(sentence)
                 client = connect(Home.find(), client.port)
             after = stream.cursor
         try:
             progress.refresh(client.get("experiments", experiment_id))
         except (ServerGone, ApiError):  # the server exits with its last experiment
             _settle(progress, experiment_id)
-        screen.draw(progress)
+        shown.draw(progress)
     return progress
 
 
@@ -227,17 +253,32 @@ def _settle(progress: Progress, experiment_id: str) -> None:
         )
 
 
-def _show(stream: _Stream, progress: Progress, *, screen: Screen, client: Client, draw_s: float) -> None:
-    """Show the events of an experiment until it ends. Raise ServerGone if the server ends first."""
+def _show(
+    stream: _Stream,
+    progress: Progress,
+    *,
+    screen: Screen,
+    client: Client,
+    draw_s: float,
+    until: float | None,
+) -> None:
+    """Show the events of an experiment until it ends.
+
+    Raise ServerGone if the server ends first, and TimeoutError after the time ``until``.
+    """
     drawn_at, refreshed_at = 0.0, 0.0
     while not progress.ended(stream.cursor):
-        for event in stream.take(draw_s):
+        left_s = draw_s if until is None else until - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"experiment {stream.experiment_id} has not ended: it is {progress.status}")
+        for event in stream.take(min(draw_s, left_s)):
             trial_id = progress.missing(event)
             if trial_id is not None:
                 progress.add_trial(client.get("experiments", stream.experiment_id, "trials", trial_id))
+            screen.see(event, progress)
             sentence = progress.apply(event)
             if sentence is not None:
-                screen.tell(sentence)
+                screen.tell(sentence, event)
             if progress.ended(stream.cursor):
                 break
         now = time.monotonic()

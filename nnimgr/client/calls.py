@@ -95,12 +95,14 @@ class Client:
         body: Any = None,
         timeout_s: float | None = _CALL_TIMEOUT_S,
         sent: Callable[[], None] | None = None,
+        key: str | None = None,
     ) -> Any:
         """Send a POST request and return the JSON answer.
 
-        ``sent`` is called when the request was sent, before the server answers.
+        ``sent`` is called when the request was sent, before the server answers. ``key``: the request's
+        ``Idempotency-Key``, with which it can be repeated.
         """
-        return self._exchange("POST", path, body=body, timeout_s=timeout_s, query={}, sent=sent)[1]
+        return self._exchange("POST", path, body=body, timeout_s=timeout_s, query={}, sent=sent, key=key)[1]
 
     def put_new(self, *path: str, body: Any) -> tuple[bool, Any]:
         """Send a POST request that creates an object. Return whether it was created now, and the answer."""
@@ -127,9 +129,13 @@ class Client:
         timeout_s: float | None,
         query: Mapping[str, Any],
         sent: Callable[[], None] | None = None,
+        key: str | None = None,
     ) -> tuple[int, Any]:
+        headers = None if key is None else {"Idempotency-Key": key}
         with closing(self._connection(timeout_s)) as connection:
-            response = self._send(connection, method, path, query=query, body=body, sent=sent)
+            response = self._send(
+                connection, method, path, query=query, body=body, headers=headers, sent=sent
+            )
             try:
                 text = response.read()
             except (OSError, http.client.HTTPException) as error:

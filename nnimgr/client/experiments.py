@@ -181,20 +181,25 @@ def is_stopped(home: Home, experiment_id: str) -> bool:
 def events_to_the_end(home: Home, port: int, experiment_id: str, *, after: int) -> Iterator[Event]:
     """Yield the events of an experiment after the number ``after`` until it has ended or was stopped.
 
-    If the server dies, start a new server, and continue after the last event. Raise ClientError.
+    An earlier end, after which the experiment was resumed, does not count. If the server dies, start a new
+    server, and continue after the last event. Raise ClientError.
     """
     tries = 0
     while True:
         client = connect(home, port)
         try:
+            if _has_ended(client, experiment_id, after):
+                return
             for event in client.events("experiments", experiment_id, "events", after=after):
                 if event is None:
                     continue
                 if event.number is not None:
                     after, tries = event.number, 0
                 yield event
+                if event.kind == "closed":
+                    return
                 moved = event.kind == "ExperimentMoved" and event.fields["status"] in ENDED
-                if moved or event.kind == "closed":
+                if moved and _has_ended(client, experiment_id, after):
                     return
             raise ServerGone("The server has ended the stream.")
         except ServerGone as error:
@@ -207,3 +212,9 @@ def events_to_the_end(home: Home, port: int, experiment_id: str, *, after: int) 
                     f"The server was started {_MOST_TRIES} times without success.",
                     mend=f"See why: nnictl log stdout {experiment_id} --tail 20",
                 ) from error
+
+
+def _has_ended(client: Client, experiment_id: str, after: int) -> bool:
+    """Return whether the experiment has ended, without events after the number ``after``."""
+    profile = client.get("experiments", experiment_id)
+    return profile["status"] in ENDED and after >= profile["lastNumber"]

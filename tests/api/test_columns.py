@@ -60,6 +60,15 @@ async def test_all_columns(filled: Lab) -> None:
     ]
 
 
+async def test_exact_numbers(filled: Lab) -> None:
+    types = []
+    for exact in ("false", "true"):
+        header, arrays = unpack((await get(filled, "columns", names="value", exact=exact)).content)
+        types.append(next(column["type"] for column in header["columns"] if column["name"] == "value"))
+        assert arrays["value"][:2] == [0.5, 0.25]
+    assert types == ["f32", "f64"]
+
+
 async def test_only_what_has_changed(filled: Lab) -> None:
     header, _ = unpack((await get(filled, "columns", names="value")).content)
     since = str(header["revision"])

@@ -32,11 +32,13 @@ SDK = {  # file to write -> our file with its content
             "__init__.py",
             "_checkpoint.py",
             "_log.py",
+            "_running.py",
             "_space.py",
             "_trace.py",
             "_trial.py",
             "_values.py",
             "checkpoint.py",
+            "run.py",
             "trial.py",
         )
     },

@@ -33,6 +33,9 @@ async def read_columns(
         ),
     ] = "",
     filter: Filter = "",
+    exact: Annotated[
+        bool, Query(description="false: floats may be rounded to 32 bits, which halves the answer")
+    ] = False,
 ) -> Response:
     """Return columns of the table of trials in binary form. The column `sequence` identifies the trials.
 
@@ -44,7 +47,8 @@ async def read_columns(
     highest code mean that there is no value.
     """
     return Response(
-        await analysis.ask("columns", since=since, names=names, filter=filter), media_type=COLUMNS
+        await analysis.ask("columns", since=since, names=names, filter=filter, exact=exact),
+        media_type=COLUMNS,
     )
 
 

@@ -1,0 +1,228 @@
+"""Experiment: the definition of a search in Python, equal to an ``exp.yml``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnimgr.python import space as spaces
+from nnimgr.python.errors import ArgumentError, argument_of
+from nnimgr.python.options import Goal, duration_of
+from nnimgr.python.trainable import Trainable, Work, check_guard, refuse_inside_a_trial, work_of
+
+if TYPE_CHECKING:
+    from nnimgr.python.running import Run
+
+__all__ = ["Experiment"]
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+
+
+class Experiment:
+    """Definition of an experiment. The arguments are those of ``tune``::
+
+        experiment = Experiment(train, {"lr": space.loguniform(1e-5, 0.1)}, maximize="accuracy", trials=50)
+        run = experiment.start()
+
+    ``name``: the experiment's name, or None.
+    """
+
+    def __init__(
+        self,
+        trial: Trainable,
+        space: Mapping[str, Any],
+        *,
+        maximize: Goal = None,
+        minimize: Goal = None,
+        trials: int | None = None,
+        at_once: int = 1,
+        hours: float | None = None,
+        tuner: str | Mapping[str, Any] = "TPE",
+        assessor: str | Mapping[str, Any] | None = None,
+        scheduler: str | Mapping[str, Any] | None = None,
+        constraints: Sequence[str] | None = None,
+        initial: Sequence[Mapping[str, Any]] | None = None,
+        gpus: float | str | None = None,
+        cpus: float | str | None = None,
+        memory: str | int | Mapping[str, Any] | None = None,
+        machines: Sequence[str | Mapping[str, Any]] | Mapping[str, Any] | None = None,
+        checkpoints: int | Mapping[str, Any] | None = None,
+        retries: int | Mapping[str, Any] | None = None,
+        stop: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        seed: int | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self._work: Work | None = work_of(trial)
+        fields: dict[str, Any] = {
+            "experimentName": name,
+            "searchSpace": spaces.plain(space),
+            "searchSpaceConstraints": None if constraints is None else list(constraints),
+            "initialParameters": None if initial is None else [dict(each) for each in initial],
+            "trialCodeDirectory": str(self._work.directory),
+            "trialConcurrency": at_once,
+            "maxTrialNumber": trials,
+            "maxExperimentDuration": None if hours is None else duration_of(hours),
+            "trialGpuNumber": gpus,
+            "trialCpuNumber": cpus,
+            "trialMemorySize": memory,
+            **_goal(maximize, minimize),
+            "tuner": _algorithm(tuner, seed=seed),
+            "assessor": _algorithm(assessor),
+            "scheduler": _algorithm(scheduler),
+            "trainingService": _service(machines),
+            "checkpoints": {"keepLast": checkpoints} if isinstance(checkpoints, int) else checkpoints,
+            "maxRetries": retries,
+            "stopWhen": stop,
+        }
+        given = {field: value for field, value in fields.items() if value is not None}
+        is_local = given["trainingService"].get("platform") == "local"
+        given["trialCommand"] = self._work.command_for(sys.executable if is_local else "python3")
+        self._config: dict[str, Any] = _plain({**given, **(config or {})})
+
+    @classmethod
+    def from_yaml(cls, path: str | os.PathLike[str]) -> Experiment:
+        """Return the experiment that a configuration file describes. Raise ArgumentError with all errors."""
+        from nnimgr.config import ConfigError, load_config
+
+        try:
+            loaded = load_config(Path(path)).config
+        except ConfigError as error:
+            raise ArgumentError(str(error)) from error
+        found = cls.__new__(cls)
+        found.name = loaded.experiment_name
+        found._work = None
+        found._config = loaded.canonical()
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Experiment {self.name or ''}: {self._config['trialCommand']}>"
+
+    def yaml(self) -> str:
+        """Return the definition as the text of an ``exp.yml``, for ``nnictl create``."""
+        import yaml
+
+        text: str = yaml.safe_dump(self._config, sort_keys=False, allow_unicode=True)
+        return text
+
+    def start(self, *, server: int | None = None) -> Run:
+        """Start the experiment, and return when its creation is stored.
+
+        ``server``: the port of the server. Default: a server that runs, or a new one. If an experiment with
+        this name exists, it is continued instead, and gets the present limits. Raise ArgumentError for each
+        argument that cannot be used, and Error.
+        """
+        from nnimgr.python.starting import start
+
+        refuse_inside_a_trial()
+        if self._work is not None:
+            check_guard(self._work)
+        return start(self._config, _id_of(self.name), port=server)
+
+
+def _id_of(name: str | None) -> str | None:
+    """Return the id of the experiment with this name. So two programs cannot create two of them."""
+    if name is None or _ID.fullmatch(name):
+        return name
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", name)[:22].strip("-")
+    return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
+
+
+def _goal(maximize: Goal, minimize: Goal) -> dict[str, Any]:
+    """Return the fields that say which results are better. Raise ArgumentError."""
+    given = {"maximize": maximize, "minimize": minimize}
+    chosen = {mode: goal for mode, goal in given.items() if goal not in (None, False)}
+    if not chosen:
+        raise ArgumentError(
+            "maximize, minimize: give one of them. True is for a result that is one number. "
+            'Otherwise name the metric: maximize="accuracy"'
+        )
+    if len(chosen) == 1 and True in chosen.values():
+        return {"goal": next(iter(chosen))}
+    objectives: dict[str, str] = {}
+    for mode, goal in chosen.items():
+        names = [goal] if isinstance(goal, str) else goal
+        if isinstance(names, bool) or not isinstance(names, Sequence):
+            raise ArgumentError(f"{mode}: must be the name of a metric, not {goal!r}")
+        for name in names:
+            if name in objectives:
+                raise ArgumentError(f"{mode}: the metric {name!r} is given twice")
+            objectives[str(name)] = mode
+    return {"objectives": objectives}
+
+
+def _algorithm(given: str | Mapping[str, Any] | None, *, seed: int | None = None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    found: dict[str, Any] = {"name": given} if isinstance(given, str) else dict(given)
+    if seed is not None:
+        found["classArgs"] = {**(found.get("classArgs") or {}), "seed": seed}
+    return found
+
+
+def _service(machines: Sequence[str | Mapping[str, Any]] | Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the training service that the argument ``machines`` means.
+
+    None is this machine, a list has machines over SSH, and a mapping is a training service as in ``exp.yml``.
+    """
+    if machines is None:
+        return {"platform": "local"}
+    if isinstance(machines, Mapping):
+        return dict(machines)
+    if isinstance(machines, str) or not isinstance(machines, Sequence) or not machines:
+        raise ArgumentError(
+            'machines: must be a list of machines over SSH, such as ["alice@gpu1", "gpu2:2222"]'
+        )
+    return {"platform": "remote", "machineList": [_machine(each) for each in machines]}
+
+
+def _machine(given: str | Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(given, str):
+        return dict(given)
+    user, _, place = given.rpartition("@")
+    host, _, port = place.partition(":")
+    found: dict[str, Any] = {"host": host}
+    if user:
+        found["user"] = user
+    if port:
+        if not port.isdigit():
+            raise ArgumentError(f"machines: {given!r} is not of the form user@host:port")
+        found["port"] = int(port)
+    return found
+
+
+def _plain(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration with JSON values only. Numbers of numpy become plain. Raise ArgumentError."""
+    found: dict[str, Any] = {}
+    for field, value in config.items():
+        try:
+            found[field] = json.loads(json.dumps(value, default=_number))
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"{argument_of(field)}: {error}") from error
+        _refuse_infinite(field, found[field])
+    return found
+
+
+def _number(value: Any) -> Any:
+    """Return a scalar of numpy as a number, and a path as text."""
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return value.item()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"a value of type {type(value).__name__} cannot be stored: {value!r}")
+
+
+def _refuse_infinite(field: str, value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ArgumentError(f"{argument_of(field)}: must be a finite number, not {value}")
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _refuse_infinite(field, inner)

@@ -1,0 +1,100 @@
+"""Errors of the Python API. Problems of a configuration are reported under the names of Python arguments."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+
+from nnimgr.client.errors import ClientError
+from nnimgr.home import HomeError
+
+__all__ = ["ArgumentError", "Error", "NoResult", "translated"]
+
+# field of a configuration -> the argument that sets it
+ARGUMENTS: Mapping[str, str] = {
+    "experimentName": "name",
+    "searchSpace": "space",
+    "searchSpaceConstraints": "constraints",
+    "initialParameters": "initial",
+    "trialCommand": "trial",
+    "trialCodeDirectory": "trial",
+    "trialConcurrency": "at_once",
+    "trialGpuNumber": "gpus",
+    "trialCpuNumber": "cpus",
+    "trialMemorySize": "memory",
+    "maxTrialNumber": "trials",
+    "maxExperimentDuration": "hours",
+    "goal": "maximize",
+    "objectives": "maximize",
+    "trainingService": "machines",
+    "maxRetries": "retries",
+    "stopWhen": "stop",
+    **{name: name for name in ("tuner", "assessor", "scheduler", "checkpoints", "duplicates")},
+}
+_CAMEL = {field: argument for field, argument in ARGUMENTS.items() if not field.islower()}
+_FIELD = re.compile(rf"\b({'|'.join(_CAMEL)})\b", re.IGNORECASE)
+
+
+class Error(RuntimeError):
+    """Error: nnimgr could not do what was asked. ``hint``: what to do next, if it is known."""
+
+    def __init__(self, sentence: str, *, hint: str = "") -> None:
+        super().__init__(f"{sentence}\n  {hint}" if hint else sentence)
+        self.hint = hint
+
+
+class ArgumentError(Error, ValueError):
+    """Error: an argument cannot be used. The message has a line for each problem."""
+
+
+class NoResult(Error):
+    """Error: no trial has a usable result, so there is no best trial."""
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Convert errors of the client within this context to errors of the Python API.
+
+    A hint that names the present ``nnictl`` command is left out, because there is no such command.
+    """
+    try:
+        yield
+    except HomeError as error:
+        raise Error(str(error)) from error
+    except ClientError as error:
+        if error.problems:
+            raise ArgumentError("\n".join(map(_line, error.problems))) from error
+        mend = error.mend or ""
+        sentence = "\n".join([*map(_with_arguments, error.lines), *([error.plain] if error.plain else [])])
+        raise Error(sentence, hint="" if "{" in mend else mend) from error
+
+
+def argument_of(field: str) -> str:
+    """Return the place of a configuration's field in the arguments: ``tuner.name`` or ``space["lr"][0]``."""
+    if field == "checkpoints.keepLast":
+        return "checkpoints"
+    first, dot, rest = field.partition(".")
+    first, bracket, index = first.partition("[")
+    argument = ARGUMENTS.get(first)
+    if argument is None:
+        return f"config.{field}"
+    if argument == "space" and rest:
+        name, _, value = rest.partition("._value")
+        return f'space["{name.removesuffix("._type")}"]{value}'
+    return argument + bracket + index + dot + rest
+
+
+def _line(problem: Mapping[str, object]) -> str:
+    from nnimgr.config.problems import Problem
+
+    field = str(problem.get("field") or "")
+    message = _with_arguments(str(problem.get("message") or ""))
+    known = {**problem, "field": argument_of(field) if field else "", "message": message}
+    return str(Problem.of_plain(known))
+
+
+def _with_arguments(sentence: str) -> str:
+    """Return a sentence with the names of arguments in place of the names of fields."""
+    by_lower = {field.lower(): argument for field, argument in _CAMEL.items()}
+    return _FIELD.sub(lambda match: by_lower[match[0].lower()], sentence)

@@ -1,0 +1,89 @@
+"""Conversion of the server's binary columns to a pandas data frame."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from nnimgr.python.errors import Error
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["frame_of"]
+
+_TYPES = {"f32": "<f4", "f64": "<f8", "u8": "<u1", "u16": "<u2", "u32": "<u4"}
+_TIMES = ("created", "started", "ended")
+_PREFIXES = ("parameters.", "metrics.")
+
+
+def frame_of(content: bytes, space: Mapping[str, Any]) -> pandas.DataFrame:
+    """Return a data frame with the columns of an answer in the format of ``binary_columns``.
+
+    ``space``: the search space, which says which parameters are integers. Raise Error if pandas is not
+    installed.
+    """
+    try:
+        import numpy as np
+        import pandas as pd
+    except ImportError as error:
+        import sys
+
+        raise Error(
+            f"to_pandas() needs pandas, which is not installed: {error}.",
+            hint=f"Install it: {sys.executable} -m pip install pandas",
+        ) from error
+    (length,) = struct.unpack_from("<I", content)
+    header = json.loads(content[4 : 4 + length])
+    start = 4 + length + -(4 + length) % 8
+    found: dict[str, Any] = {}
+    integers = set(_integers(space, "parameters."))
+    for column in header["columns"]:
+        kind = np.dtype(_TYPES[column["type"]])
+        values: Any = np.frombuffer(content, kind, column["length"], start + column["offset"])
+        if "categories" in column:
+            codes = np.where(values == np.iinfo(kind).max, -1, values.astype(np.int32))
+            values = pd.Categorical.from_codes(codes, pd.Index(range(len(column["categories"]))))
+            values = values.rename_categories(_labels(column["categories"]))
+        elif column["name"] in _TIMES:
+            values = pd.to_datetime(header["originAt"]) + pd.to_timedelta(values, unit="s")
+        elif column["name"] in integers:
+            values = pd.array(values, dtype="Int64") if np.isnan(values).any() else values.astype(np.int64)
+        found[column["name"]] = values
+    index = pd.Index(found.pop("sequence"), name="number")
+    names = sorted(found, key=_place)
+    return pd.DataFrame({_short(name, found): found[name] for name in names}, index=index)
+
+
+def _integers(space: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    """Yield the names of the columns whose parameters are integers."""
+    for name, spec in space.items():
+        if not isinstance(spec, Mapping):
+            continue
+        if spec.get("_type") == "randint":
+            yield prefix + name
+        for option in spec.get("_value") or () if spec.get("_type") == "choice" else ():
+            if isinstance(option, Mapping):
+                yield from _integers(option, f"{prefix}{name}/")
+
+
+def _place(name: str) -> int:
+    """Return the place of a column: parameters, the result, further metrics, then all others."""
+    first = ("parameters.", "value", "metrics.")
+    return next((place for place, prefix in enumerate(first) if name.startswith(prefix)), len(first))
+
+
+def _labels(categories: list[Any]) -> list[Any]:
+    """Return the categories as values that can be told apart and hashed: a list or dict becomes JSON text."""
+    labels = [each if isinstance(each, str | int | float) else json.dumps(each) for each in categories]
+    return labels if len(set(labels)) == len(labels) else [json.dumps(each) for each in categories]
+
+
+def _short(name: str, names: Any) -> str:
+    """Return a column's name without its prefix, unless another column would have the same name."""
+    prefix = next((each for each in _PREFIXES if name.startswith(each)), "")
+    short = name[len(prefix) :]
+    others = [other + short for other in ("", *_PREFIXES) if other != prefix]
+    return name if prefix and any(other in names for other in others) else short

@@ -1,0 +1,26 @@
+"""Types and values of arguments that several functions of the Python API have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from nnimgr.python.errors import ArgumentError
+
+__all__ = ["SHOWS", "Goal", "Show", "duration_of"]
+
+Goal = str | bool | Sequence[str] | None
+"""Metric, or metrics, to maximize or minimize. True: a result is one number."""
+
+Show = Literal["auto", "live", "table", "nothing"]
+"""What a waiting program shows: "live" is for terminals, and "auto" chooses between "live" and "table"."""
+
+SHOWS = ("auto", "live", "table", "nothing")
+
+
+def duration_of(hours: float) -> str:
+    """Return a number of hours in the form of a configuration. Raise ArgumentError."""
+    if not isinstance(hours, int | float) or not 0 < hours < math.inf:
+        raise ArgumentError(f"hours: must be a number greater than 0, not {hours!r}")
+    return f"{math.ceil(hours * 3600)}s"

@@ -1,0 +1,125 @@
+"""Results of an experiment, read from its server when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from nnimgr.python.connection import Connection
+from nnimgr.python.errors import NoResult
+from nnimgr.python.trials import Trial, Trials
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Results"]
+
+
+class Results:
+    """Results of an experiment::
+
+        results = tune(train, SPACE, maximize="accuracy", trials=50)
+        print(results.best_params, results.best_value)
+        frame = results.to_pandas()
+
+    Nothing is read before it is used. While the experiment runs, ``run.results()`` gives the present results.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.trials = Trials(connection)
+
+    def __repr__(self) -> str:
+        best = self._profile["bestTrial"]
+        shown = "no result yet" if best is None else f"best {best['value']:.6g} by trial {best['sequence']}"
+        return f"<Results of {self._connection.id}: {self._profile['status']}, {shown}>"
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    def __iter__(self) -> Iterator[Trial]:
+        return iter(self.trials)
+
+    @cached_property
+    def _profile(self) -> Any:
+        return self._connection.get()
+
+    @property
+    def status(self) -> str:
+        return str(self._profile["status"])
+
+    @property
+    def best(self) -> Trial:
+        """The trial with the best result. With several objectives, the first one decides. Raise NoResult."""
+        best = self._profile["bestTrial"]
+        if best is None:
+            raise self._no_result()
+        return self.trials[str(best["trialId"])]
+
+    @property
+    def best_params(self) -> Any:
+        """The parameters of the best trial. Raise NoResult."""
+        return self.best.parameters
+
+    @property
+    def best_value(self) -> float:
+        """The best result. Raise NoResult."""
+        best = self._profile["bestTrial"]
+        if best is None:
+            raise self._no_result()
+        return float(best["value"])
+
+    @property
+    def pareto(self) -> list[Trial]:
+        """The Pareto set: no other trial is better in one objective and as good in all others."""
+        found = self._connection.get("analysis", "pareto", limit=10_000)["trials"]
+        return [self.trials[str(each["trialId"])] for each in found]
+
+    @property
+    def errors(self) -> list[Trial]:
+        """The failed trials. ``trial.reason`` says why, and ``trial.logs("stderr")`` has the traceback."""
+        return list(self.trials.with_status("FAILED"))
+
+    def top(self, count: int = 10) -> list[Trial]:
+        """Return the trials with the best results, the best one first."""
+        order = "asc" if self._profile["optimizeMode"] == "minimize" else "desc"
+        found: list[Trial] = []
+        for fields in self._connection.pages(sort="value", order=order):
+            if len(found) == count or fields["finalValue"] is None:
+                break
+            found.append(Trial(self._connection, fields))
+        return found
+
+    def curves(self, name: str | None = None) -> dict[int, list[tuple[int, float]]]:
+        """Return the intermediate results of all trials: the trial's number -> its ``curve(name)``."""
+        return {trial.number: curve for trial in self.trials if (curve := trial.curve(name))}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return all trials as a data frame, with one row for each trial. The index is the trial's number.
+
+        Its columns are the parameters, ``value``, ``status``, further metrics and times. A name that is both
+        a parameter and something else has a prefix: ``parameters.status``.
+        """
+        from nnimgr.python.frames import frame_of
+
+        return frame_of(self._connection.read("columns", exact="true"), self._profile["searchSpace"])
+
+    def get_best_result(self) -> Trial:
+        """Return the best trial, as ``best`` does. Ray Tune has this name."""
+        return self.best
+
+    def get_dataframe(self) -> pandas.DataFrame:
+        """Return all trials as a data frame, as ``to_pandas`` does. Ray Tune has this name."""
+        return self.to_pandas()
+
+    def _no_result(self) -> NoResult:
+        counts = ", ".join(f"{count} {status}" for status, count in self._profile["counts"].items() if count)
+        failed = self._connection.get("trials", status=["FAILED"], sort="ended", order="desc", limit=1)[
+            "trials"
+        ]
+        why = f" Trial {failed[0]['sequence']} failed: {failed[0]['reason']}." if failed else ""
+        return NoResult(
+            f"No trial of experiment {self._connection.id} has a usable result: {counts or 'none yet'}.{why}",
+            hint="See results.errors, and trial.logs('stderr') of one of them." if failed else "",
+        )

@@ -1,0 +1,115 @@
+"""Start of an experiment from Python: it is created, or the experiment with the same name is continued."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from nnimgr.client.calls import ApiError, Client
+from nnimgr.client.errors import ClientError
+from nnimgr.client.experiments import post_experiment, refuse_nni, surroundings
+from nnimgr.client.servers import ServerStart, has_left
+from nnimgr.home import Home
+from nnimgr.index import Index, IndexEntry, new_experiment_id
+from nnimgr.python.connection import Connection, chosen_port
+from nnimgr.python.errors import ArgumentError, translated
+from nnimgr.python.running import Run
+
+__all__ = ["start"]
+
+# Fields that must be equal if an experiment is continued -> what to call them in an error.
+_SAME = {
+    "searchSpace": ("space", "Run.attach({name!r}).update(space=...)"),
+    "objectives": ("goal", ""),
+    "goal": ("goal", ""),
+    "trialCommand": ("trial", ""),
+    "trialCodeDirectory": ("folder of its code", ""),
+}
+_LIMITS = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration")
+
+
+def start(config: Mapping[str, Any], experiment_id: str | None, *, port: int | None) -> Run:
+    """Create an experiment, or continue the experiment with this id or name.
+
+    ``experiment_id``: None gives a new experiment. ``port``: that of the server; None: the best one.
+    """
+    home = Home.find()
+    with translated():
+        refuse_nni()
+        entries = Index(home).entries()
+        known = (
+            None if experiment_id is None else _known(entries, experiment_id, config.get("experimentName"))
+        )
+        if known is None:
+            chosen = experiment_id or new_experiment_id(entries)
+            try:
+                _create(home, config, chosen, port=port or chosen_port(home))
+                return Run(Connection(home, chosen), after=0)
+            except ClientError:
+                known = Index(home).get(chosen)
+                if known is None or experiment_id is None:
+                    raise
+                # Another program has created it at the same time.
+    return _continued(Run(Connection(home, known.id)), config)
+
+
+def _known(entries: Mapping[str, IndexEntry], experiment_id: str, name: Any) -> IndexEntry | None:
+    """Return the experiment with this id, or else the newest one with this name."""
+    named = [entry for entry in entries.values() if entry.name == name]
+    return entries.get(experiment_id) or (named[-1] if named else None)
+
+
+def _create(home: Home, config: Mapping[str, Any], experiment_id: str, *, port: int) -> None:
+    sent = {"experimentWorkingDirectory": str(home.path), **config}
+    space = sent.pop("searchSpace")
+    body = {"config": sent, "searchSpace": space, "id": experiment_id, **surroundings()}
+    runs = home.server_running(port) is not None
+    with ServerStart(home, port) as starting:
+        client = starting.client()
+    try:
+        post_experiment(home, client, body, url_prefix=None)
+    except ApiError:
+        if not runs:
+            _end_server(home, client)
+        raise
+
+
+def _end_server(home: Home, client: Client) -> None:
+    """End a server that was started for an experiment that it has refused, unless it has another one."""
+    server = home.server_running(client.port)
+    if server is None or server.pid is None:
+        return
+    if not any(experiment["served"] for experiment in client.get("experiments")["experiments"]):
+        os.kill(server.pid, signal.SIGTERM)
+        has_left(server)
+
+
+def _continued(run: Run, config: Mapping[str, Any]) -> Run:
+    """Attach to an experiment, and let it continue with the limits of this configuration if it has ended."""
+    connection = Connection(Home.find(), run.id)
+    profile = connection.get()
+    stored = {**profile["config"], "searchSpace": profile["searchSpace"]}
+    name = profile["name"] or run.id
+    for field, (argument, change) in _SAME.items():
+        if _compared(stored.get(field)) != _compared(config.get(field)):
+            hint = f" Or change it: {change.format(name=name)}" if change else ""
+            raise ArgumentError(
+                f"name: experiment {name!r} exists with another {argument}. Give this one another name.{hint}"
+            )
+    if profile["status"] == "VIEWED":
+        raise ArgumentError(
+            f"name: experiment {name!r} is open for reading. End that first: nnictl stop {run.id}"
+        )
+    changes = {field: config.get(field) for field in _LIMITS if stored.get(field) != config.get(field)}
+    if profile["status"] in ("STOPPED", "ERROR") or (changes and not profile["served"]):
+        run.resume()
+    if changes:
+        connection.change(changes)
+    return run
+
+
+def _compared(value: Any) -> Any:
+    """Return what has to be equal: of a command that runs a function, all but the interpreter."""
+    return value.partition(" -m nni.run ")[2] or value if isinstance(value, str) else value

@@ -1,0 +1,208 @@
+"""What a trial runs: a command, or a Python function or class that is found by its file and name.
+
+A function is not pickled. Its trials import the file, so the file's folder is the code of the trials.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+from nnimgr.python.errors import ArgumentError, Error
+
+__all__ = ["Trainable", "Work", "check_guard", "refuse_inside_a_trial", "work_of"]
+
+Trainable = str | Callable[..., Any]
+IMPORTING = "NNIMGR_IMPORTED_BY_TRIAL"  # set by nni.run while it imports the user's file
+
+_MODULE = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
+_FILE = re.compile(r"(\S.*\.py):([A-Za-z_]\w*)")
+_MOST_NAMES = 5
+_ELSEWHERE = (
+    'Put it at the top level of a .py file, and pass it as "FILE.py:NAME", or import it from there. '
+    "What it uses from outside must be in that file, or in its parameters."
+)
+
+
+class Work(NamedTuple):
+    """Command of the trials, and the folder with their code.
+
+    ``target``: FILE:NAME of a function or class for ``nni.run``. None: ``command`` is complete.
+    """
+
+    directory: Path
+    command: str = ""
+    target: str | None = None
+
+    def command_for(self, python: str) -> str:
+        """Return the trials' command. ``python``: the interpreter that runs a function or class."""
+        if self.target is None:
+            return self.command
+        return f"{shlex.quote(python)} -m nni.run {shlex.quote(self.target)}"
+
+
+def work_of(trial: Trainable) -> Work:
+    """Return what trials run. Raise ArgumentError if a function cannot be found by its file and name."""
+    if not isinstance(trial, str):
+        return _of_callable(trial)
+    if found := _FILE.fullmatch(trial):
+        file = Path(found[1]).absolute()
+        if not file.is_file():
+            raise ArgumentError(f"trial: there is no file {file}")
+        return _of_file(file, found[2])
+    if found := _MODULE.fullmatch(trial):
+        return _of_file(_file_of(found[1]), found[2])
+    return Work(Path.cwd(), command=trial)
+
+
+def refuse_inside_a_trial() -> None:
+    """Raise Error if a trial imports the user's file at this moment.
+
+    Each trial would start an experiment of its own.
+    """
+    file = os.environ.get(IMPORTING)
+    if file is not None:
+        raise Error(_unguarded(file))
+
+
+def check_guard(work: Work) -> None:
+    """Raise ArgumentError if the trials would start the experiment again when they import their file.
+
+    This is so if the file itself starts the experiment, in a line that runs at every import.
+    """
+    if work.target is None:
+        return
+    file = work.directory / work.target.rpartition(":")[0]
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and _same(frame.f_code.co_filename, file):
+            if not _is_guarded(file, frame.f_lineno):
+                raise ArgumentError(f"{file}:{frame.f_lineno}: {_unguarded(str(file))}")
+        frame = frame.f_back
+
+
+def _unguarded(file: str) -> str:
+    return (
+        f"{os.path.basename(file)} starts an experiment whenever it is imported, and its trials import it. "
+        'Put the call under: if __name__ == "__main__":'
+    )
+
+
+def _is_guarded(file: Path, line: int) -> bool:
+    for node in ast.parse(file.read_bytes()).body:
+        if node.lineno <= line <= (node.end_lineno or node.lineno):
+            return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+    return True
+
+
+def _of_callable(trial: Callable[..., Any]) -> Work:
+    name = getattr(trial, "__qualname__", None)
+    module = sys.modules.get(getattr(trial, "__module__", None) or "")
+    if name is None or module is None:
+        raise ArgumentError(
+            f"trial: {trial!r} is neither a command, nor a function or class. "
+            "Write a function that calls it, at the top level of a .py file."
+        )
+    if name == "<lambda>":
+        raise ArgumentError(f"trial: a lambda cannot be found by name{_captures(trial)}. {_ELSEWHERE}")
+    if "<locals>" in name:
+        raise ArgumentError(
+            f"trial: {name.rpartition('.')[2]} is defined inside another function{_captures(trial)}. "
+            f"{_ELSEWHERE}"
+        )
+    if "." in name:
+        raise ArgumentError(f"trial: {name} is a method. Write a function that calls it, or pass the class.")
+    if isinstance(trial, type) and not hasattr(trial, "step"):
+        raise ArgumentError(
+            f"trial: the class {name} has no method 'step', which is called until its last step"
+        )
+    file = _source(module)
+    if file is None:
+        raise ArgumentError(
+            f"trial: {name} is defined in a notebook or at a prompt, and not in a file{_captures(trial)}. "
+            f"{_ELSEWHERE}"
+        )
+    if vars(module).get(name) is not trial:
+        raise ArgumentError(
+            f"trial: the name {name} in {file} means something else than the object that was passed. "
+            "Give the function a name of its own in its file."
+        )
+    return _of_file(file, name)
+
+
+def _source(module: ModuleType) -> Path | None:
+    """Return the file of a module, or None if the module was not read from a .py file."""
+    named = getattr(module, "__file__", None) or ""
+    return Path(named).absolute() if named.endswith(".py") and os.path.isfile(named) else None
+
+
+def _file_of(module: str) -> Path:
+    here = os.getcwd()
+    if "" not in sys.path and here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise ArgumentError(
+            f"trial: there is no module {module} with a .py file. Pass FILE.py:NAME, or start Python in the "
+            "folder from which the module can be imported"
+        )
+    return Path(spec.origin)
+
+
+def _of_file(file: Path, name: str) -> Work:
+    names, likely = _top_level(file)
+    if name not in names and "*" not in names:
+        defined = ", ".join(likely[:_MOST_NAMES]) or "no function and no class"
+        raise ArgumentError(f"trial: {file} defines no {name} at its top level (it defines: {defined})")
+    root = file.parent
+    while (root / "__init__.py").exists():
+        root = root.parent
+    return Work(root, target=f"{file.relative_to(root)}:{name}")
+
+
+def _top_level(file: Path) -> tuple[set[str], list[str]]:
+    """Return the names that a file may define at its top level, and its functions and classes among them."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise ArgumentError(f"trial: {file} cannot be read: {error}") from error
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    likely = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return {*names, *likely}, likely
+
+
+def _captures(trial: Callable[..., Any]) -> str:
+    """Return which names a function uses from outside, as a part of a sentence."""
+    if not isinstance(trial, FunctionType):
+        return ""
+    code = trial.__code__
+    taken = [
+        name
+        for name in code.co_names
+        if name in trial.__globals__ and not isinstance(trial.__globals__[name], ModuleType)
+    ]
+    names = [*code.co_freevars, *taken]
+    if not names:
+        return ""
+    shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+    return f", and uses {shown} from there"
+
+
+def _same(one: str, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)

@@ -1,0 +1,76 @@
+"""``tune``: search for good parameters of a function with one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nnimgr.python.definition import Experiment
+from nnimgr.python.options import Goal, Show
+from nnimgr.python.trainable import Trainable
+
+if TYPE_CHECKING:
+    from nnimgr.python.results import Results
+
+__all__ = ["tune"]
+
+
+def tune(
+    trial: Trainable,
+    space: Mapping[str, Any],
+    *,
+    maximize: Goal = None,
+    minimize: Goal = None,
+    trials: int | None = None,
+    at_once: int = 1,
+    hours: float | None = None,
+    tuner: str | Mapping[str, Any] = "TPE",
+    assessor: str | Mapping[str, Any] | None = None,
+    scheduler: str | Mapping[str, Any] | None = None,
+    constraints: Sequence[str] | None = None,
+    initial: Sequence[Mapping[str, Any]] | None = None,
+    gpus: float | str | None = None,
+    cpus: float | str | None = None,
+    memory: str | int | Mapping[str, Any] | None = None,
+    machines: Sequence[str | Mapping[str, Any]] | Mapping[str, Any] | None = None,
+    checkpoints: int | Mapping[str, Any] | None = None,
+    retries: int | Mapping[str, Any] | None = None,
+    stop: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    seed: int | None = None,
+    config: Mapping[str, Any] | None = None,
+    server: int | None = None,
+    show: Show = "auto",
+) -> Results:
+    """Run an experiment, wait until it has ended, and return its results::
+
+        from nnimgr import space, tune
+
+        def train(parameters):
+            return (parameters["x"] - 2) ** 2
+
+        if __name__ == "__main__":
+            results = tune(train, {"x": space.uniform(-5, 5)}, minimize=True, trials=20)
+            print(results.best_params)
+
+    - ``trial``: a function or class at the top level of a .py file, "FILE.py:NAME", "module:NAME", or a
+      command. A function is called with the parameters, and with an object ``trial`` if it takes two
+      arguments.
+    - ``maximize``, ``minimize``: True for results that are one number, or the name of a metric, or several.
+    - ``trials``, ``hours``: limits. None: no limit. ``at_once``: the number of trials that run at a time.
+    - ``tuner``, ``assessor``, ``scheduler``: a name, or ``{"name": ..., "classArgs": {...}}``.
+    - ``constraints``: conditions on parameters, such as ``"x + y < 1"``. ``initial``: first parameter sets.
+    - ``gpus``, ``cpus``, ``memory`` (such as "8gb"): what each trial needs. A text may be an expression.
+    - ``machines``: machines over SSH, such as ``["alice@gpu1"]``, or a training service as in ``exp.yml``.
+    - ``checkpoints``: number of checkpoints that are kept of each trial. ``retries``: of failed trials.
+    - ``stop``: rules that end the experiment, as ``stopWhen`` in ``exp.yml``.
+    - ``name``: if an experiment with this name exists, it is continued instead of starting another one.
+    - ``seed``: of the tuner. ``config``: further fields of ``exp.yml``. ``server``: port of the server.
+    - ``show``: "live", "table" or "nothing"; "auto" is a live view in a terminal, and a table elsewhere.
+
+    Ctrl-C ends the wait, and the experiment continues. Raise ArgumentError for arguments that cannot be
+    used, and Error.
+    """
+    given = {**locals()}
+    del given["server"], given["show"]
+    return Experiment(**given).start(server=server).wait(show=show)

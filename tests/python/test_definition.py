@@ -1,0 +1,302 @@
+"""Definitions of experiments in Python: what their arguments become, and how errors are named."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import yaml
+
+from nnimgr import ArgumentError, Error, Experiment, space
+from nnimgr.client.errors import ClientError
+from nnimgr.python.errors import argument_of, translated
+from nnimgr.python.trainable import IMPORTING, check_guard, refuse_inside_a_trial, work_of
+from nnimgr.search_space import validate
+
+ROOT = Path(__file__).parents[2]
+SPACE = {"x": space.uniform(0, 1)}
+
+
+def config(trial: Any = "true", **arguments: Any) -> dict[str, Any]:
+    """Return the configuration of an experiment with these arguments."""
+    given: dict[str, Any] = {"maximize": True, **arguments}
+    found: dict[str, Any] = yaml.safe_load(Experiment(trial, given.pop("space", SPACE), **given).yaml())
+    return found
+
+
+def top_level(p: dict[str, Any]) -> float:
+    return 1.0
+
+
+class TopLevel:
+    def step(self) -> float:
+        return 1.0
+
+
+class NoStep:
+    pass
+
+
+# ---- search spaces ----------------------------------------------------------------------------------------
+
+
+def test_a_space_has_nnis_format() -> None:
+    found = space.plain(
+        {
+            "a": space.choice([1, "two"]),
+            "b": space.randint(1, 5),
+            "c": space.quniform(0, 1, 0.1),
+            "d": space.loguniform(1e-5, 1),
+            "e": space.qloguniform(1, 100, 2),
+            "f": space.normal(0, 1),
+            "g": space.qnormal(0, 1, 0.5),
+            "h": space.lognormal(0, 1),
+            "i": space.qlognormal(0, 1, 0.5),
+            "net": space.choice({"small": {"width": space.randint(1, 9), "depth": 2}, "none": {}}),
+            "epochs": 10,
+            "flag": True,
+        }
+    )
+    validate(found)
+    assert found["a"] == {"_type": "choice", "_value": [1, "two"]}
+    assert found["net"]["_value"][0] == {
+        "_name": "small",
+        "width": {"_type": "randint", "_value": [1, 9]},
+        "depth": {"_type": "choice", "_value": [2]},
+    }
+    assert found["epochs"] == {"_type": "choice", "_value": [10]}
+    assert found["flag"] == {"_type": "choice", "_value": [True]}
+
+
+def test_one_option_must_be_in_a_list() -> None:
+    with pytest.raises(TypeError, match=r"choice\(\['adam'\]\)"):
+        space.choice("adam")
+
+
+# ---- arguments --------------------------------------------------------------------------------------------
+
+
+def test_arguments_become_fields() -> None:
+    found = config(
+        trials=5, at_once=2, hours=0.5, gpus=1, cpus=2, memory="8gb", retries=3, checkpoints=2, name="a b",
+        constraints=["x < 1"], initial=[{"x": 0.5}], assessor="Medianstop", stop={"failures": 3}, seed=7,
+        scheduler={"name": "PBT", "classArgs": {"quantile_fraction": 0.3}}, config={"debug": True},
+    )  # fmt: skip
+    assert found == {
+        "experimentName": "a b",
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "searchSpaceConstraints": ["x < 1"],
+        "initialParameters": [{"x": 0.5}],
+        "trialCodeDirectory": os.getcwd(),
+        "trialConcurrency": 2,
+        "maxTrialNumber": 5,
+        "maxExperimentDuration": "1800s",
+        "trialGpuNumber": 1,
+        "trialCpuNumber": 2,
+        "trialMemorySize": "8gb",
+        "goal": "maximize",
+        "tuner": {"name": "TPE", "classArgs": {"seed": 7}},
+        "assessor": {"name": "Medianstop"},
+        "scheduler": {"name": "PBT", "classArgs": {"quantile_fraction": 0.3}},
+        "trainingService": {"platform": "local"},
+        "checkpoints": {"keepLast": 2},
+        "maxRetries": 3,
+        "stopWhen": {"failures": 3},
+        "trialCommand": "true",
+        "debug": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("goals", "fields"),
+    [
+        ({"maximize": True}, {"goal": "maximize"}),
+        ({"minimize": True, "maximize": False}, {"goal": "minimize"}),
+        ({"minimize": "loss"}, {"objectives": {"loss": "minimize"}}),
+        ({"maximize": "acc", "minimize": ["size", "ms"]},
+         {"objectives": {"acc": "maximize", "size": "minimize", "ms": "minimize"}}),
+    ],
+)  # fmt: skip
+def test_the_goal(goals: dict[str, Any], fields: dict[str, Any]) -> None:
+    found = config(**{"maximize": None, **goals})
+    assert {key: found[key] for key in ("goal", "objectives") if key in found} == fields
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"maximize": None}, "maximize, minimize: give one of them"),
+        ({"minimize": True}, "maximize: must be the name of a metric, not True"),
+        ({"maximize": "a", "minimize": "a"}, "minimize: the metric 'a' is given twice"),
+        ({"hours": -1}, "hours: must be a number greater than 0, not -1"),
+        ({"hours": float("nan")}, "hours: must be a number greater than 0, not nan"),
+        ({"machines": "gpu1"}, "machines: must be a list"),
+        ({"machines": ["gpu1:ssh"]}, "machines: 'gpu1:ssh' is not of the form"),
+        ({"space": {"x": space.choice([object()])}}, "space: a value of type object cannot be stored"),
+        ({"space": {"x": space.uniform(0, float("inf"))}}, "space: must be a finite number, not inf"),
+    ],
+)
+def test_arguments_that_cannot_be_used(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ArgumentError, match="^" + sentence.replace("(", r"\(")):
+        config(**arguments)
+
+
+def test_machines() -> None:
+    found = config(top_level, machines=["alice@gpu1:2222", "gpu2", {"host": "c"}])
+    machines = [{"host": "gpu1", "user": "alice", "port": 2222}, {"host": "gpu2"}, {"host": "c"}]
+    assert found["trainingService"] == {"platform": "remote", "machineList": machines}
+    assert found["trialCommand"] == "python3 -m nni.run tests/python/test_definition.py:top_level"
+    assert config(machines={"platform": "kubernetes"})["trainingService"] == {"platform": "kubernetes"}
+
+
+def test_numbers_of_numpy_are_stored_as_numbers() -> None:
+    found = config(space={"x": space.uniform(numpy.float64(0), 1)}, trials=numpy.int64(3))
+    assert found["searchSpace"]["x"]["_value"] == [0.0, 1] and found["maxTrialNumber"] == 3
+
+
+@pytest.mark.parametrize(
+    ("field", "argument"),
+    [
+        ("trialConcurrency", "at_once"),
+        ("searchSpace.lr._value[0]", 'space["lr"][0]'),
+        ("searchSpace.lr", 'space["lr"]'),
+        ("searchSpace", "space"),
+        ("searchSpaceConstraints[1]", "constraints[1]"),
+        ("tuner.classArgs.seed", "tuner.classArgs.seed"),
+        ("checkpoints.keepLast", "checkpoints"),
+        ("nniManagerIp", "config.nniManagerIp"),
+    ],
+)
+def test_fields_are_named_as_arguments(field: str, argument: str) -> None:
+    assert argument_of(field) == argument
+
+
+def test_errors_of_the_server_name_arguments() -> None:
+    problem = {"field": "duplicates", "message": "'duplicates: reuse' needs 'maxTrialNumber'"}
+    with (
+        pytest.raises(ArgumentError, match=r"^duplicates: 'duplicates: reuse' needs 'trials'$"),
+        translated(),
+    ):
+        raise ClientError("a", problems=[problem])
+    with pytest.raises(Error, match=r"^trials \(3\) is reached$") as caught, translated():
+        raise ClientError("MaxTrialNumber (3) is reached", mend="Repeat: {command}")
+    assert caught.value.hint == ""
+    with pytest.raises(Error, match=r"^gone\n  See: nnictl top$"), translated():
+        raise ClientError("gone", mend="See: nnictl top")
+
+
+# ---- what trials run --------------------------------------------------------------------------------------
+
+
+def test_functions_and_classes_are_found_by_file_and_name() -> None:
+    for given in (top_level, "tests.python.test_definition:top_level", f"{__file__}:top_level"):
+        work = work_of(given)
+        assert work.directory == ROOT and work.target == "tests/python/test_definition.py:top_level"
+    assert work_of(TopLevel).target == "tests/python/test_definition.py:TopLevel"
+    assert work_of(top_level).command_for("/a b/python") == (
+        "'/a b/python' -m nni.run tests/python/test_definition.py:top_level"
+    )
+    assert work_of("python3 train.py --fast").command_for("python3") == "python3 train.py --fast"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            lambda p: SPACE,
+            "a lambda cannot be found by name, and uses SPACE from there. Put it",
+        ),
+        (TopLevel().step, "TopLevel.step is a method. Write a function that calls it"),
+        (NoStep, "the class NoStep has no method 'step'"),
+        (functools.partial(top_level), "functools.partial.* is neither a command, nor a function"),
+        (
+            "tests.python.test_definition:missing",
+            "defines no missing at its top level .it defines: config",
+        ),
+        ("nothing.here:f", "there is no module nothing.here"),
+        ("nothing/here.py:f", "there is no file .*/nothing/here.py"),
+    ],
+)
+def test_what_cannot_be_shipped_is_refused(given: Any, sentence: str) -> None:
+    with pytest.raises(ArgumentError, match=f"^trial: .*{sentence}"):
+        work_of(given)
+
+
+def test_a_nested_function_is_refused_with_what_it_captures() -> None:
+    model = object()
+
+    def nested(p: dict[str, Any]) -> Any:
+        return model
+
+    with pytest.raises(ArgumentError, match="nested is defined inside another function, and uses model from"):
+        work_of(nested)
+
+
+def test_a_function_of_a_notebook_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(sys.modules[__name__], "__file__")
+    with pytest.raises(ArgumentError, match="top_level is defined in a notebook or at a prompt"):
+        work_of(top_level)
+
+
+def test_a_replaced_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = top_level
+    monkeypatch.setattr(sys.modules[__name__], "top_level", functools.wraps(top_level)(lambda p: 1.0))
+    with pytest.raises(ArgumentError, match=r"top_level .* means something else"):
+        work_of(before)
+
+
+def test_a_file_with_an_error_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def f(:\n")
+    with pytest.raises(ArgumentError, match=r"mine.py cannot be read: invalid syntax"):
+        work_of(f"{tmp_path}/mine.py:f")
+
+
+@pytest.mark.parametrize(("guard", "refused"), [("if True", True), ("if __name__ == '__main__'", False)])
+def test_a_script_without_a_guard_is_refused(tmp_path: Path, guard: str, refused: bool) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from nnimgr.python.trainable import check_guard, work_of\n\ndef f(p):\n    return 1\n\n"
+        f"def main():\n    check_guard(work_of(f))\n\n{guard}:\n    main()\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert (done.returncode != 0) is refused, done.stderr
+    sentence = (
+        "script.py:10: script.py starts an experiment whenever it is imported, and its trials import it."
+    )
+    assert (sentence in done.stderr) is refused
+    check_guard(work_of(top_level))
+
+
+def test_no_experiment_starts_while_a_trial_imports_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(IMPORTING, "/a/mine.py")
+    with pytest.raises(Error, match=r'mine.py starts an experiment .* under: if __name__ == "__main__":'):
+        refuse_inside_a_trial()
+
+
+# ---- the import -------------------------------------------------------------------------------------------
+
+
+def test_the_import_is_light() -> None:
+    heavy = (
+        "{'numpy', 'pandas', 'pydantic', 'sqlalchemy', 'fastapi', 'asyncio', 'yaml', 'rich', 'nnimgr.config'}"
+    )
+    for imports in ("import nnimgr", "from nnimgr import Experiment, Results, Run, Trial, space, tune"):
+        code = f"{imports}\nimport sys\nprint(set({heavy}) & set(sys.modules))"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        )
+        assert done.stdout == "set()\n"
+
+
+def test_unknown_names_are_reported() -> None:
+    import nnimgr
+
+    with pytest.raises(AttributeError, match="module 'nnimgr' has no attribute 'tone'"):
+        nnimgr.tone  # noqa: B018
+    assert {"tune", "space", "Run"} <= set(dir(nnimgr))

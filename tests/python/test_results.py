@@ -1,0 +1,119 @@
+"""Data frames and what a waiting program shows."""
+
+from __future__ import annotations
+
+import builtins
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnimgr.analysis.binary_columns import PackedColumn, pack
+from nnimgr.cli.progress import LiveTrial, Progress
+from nnimgr.client.calls import Event
+from nnimgr.python.errors import ArgumentError, Error
+from nnimgr.python.frames import frame_of
+from nnimgr.python.show import screen_of
+from tests.cli.fake import profile
+
+SPACE = {
+    "units": {"_type": "randint", "_value": [1, 9]},
+    "net": {
+        "_type": "choice",
+        "_value": [{"_name": "a", "depth": {"_type": "randint", "_value": [1, 9]}}, 1],
+    },
+}
+
+
+def packed() -> bytes:
+    columns = [
+        PackedColumn("sequence", np.array([0, 2], np.uint32)),
+        PackedColumn("status", np.array([1, 0], np.uint8), ["FAILED", "SUCCEEDED"]),
+        PackedColumn("value", np.array([0.1, np.nan])),
+        PackedColumn("created", np.array([0.0, 60.0])),
+        PackedColumn("parameters.lr", np.array([0.1, 0.2])),
+        PackedColumn("parameters.status", np.array([255, 1], np.uint8), [[1], True]),
+        PackedColumn("metrics.lr", np.array([1.0, 2.0])),
+        PackedColumn("parameters.units", np.array([3.0, 4.0])),
+        PackedColumn("parameters.net/depth", np.array([np.nan, 2.0])),
+    ]
+    return pack({"originAt": "2026-01-02T03:04:05+00:00", "rows": 2}, columns)
+
+
+def test_a_frame_has_a_row_for_each_trial() -> None:
+    frame = frame_of(packed(), SPACE)
+    assert list(frame.index) == [0, 2] and frame.index.name == "number"
+    assert list(frame.columns) == [
+        "parameters.lr", "parameters.status", "units", "net/depth", "value", "metrics.lr", "status", "created"
+    ]  # fmt: skip
+    assert (str(frame["units"].dtype), str(frame["net/depth"].dtype)) == ("int64", "Int64")
+    assert frame["net/depth"].isna()[0] and frame["net/depth"][2] == 2
+    assert list(frame["status"]) == ["SUCCEEDED", "FAILED"]
+    assert frame["value"][0] == 0.1 and frame["value"].isna()[2]
+    assert frame["created"][2] == datetime(2026, 1, 2, 3, 5, 5, tzinfo=UTC)
+    assert frame["parameters.status"].isna()[0] and frame["parameters.status"][2] is True
+
+
+def test_without_pandas_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = builtins.__import__
+
+    def without(name: str, *arguments: Any) -> Any:
+        if name == "pandas":
+            raise ImportError("No module named 'pandas'")
+        return imported(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(Error, match=r"needs pandas, which is not installed(.|\n)*-m pip install pandas"):
+        frame_of(packed(), SPACE)
+
+
+def ended(number: int, status: str = "SUCCEEDED", reason: str = "") -> Event:
+    return Event("TrialEnded", number, {"trialId": f"t{number}", "status": status, "reason": reason})
+
+
+def test_a_table_grows_by_a_row_for_each_trial(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress.of(profile("abc", optimizeMode="minimize", now="Waits for a machine."))
+    for number in range(3):
+        trial = LiveTrial(number, {"x": number}, final=None if number == 1 else 2.0 - number)
+        trial.final_text = str(trial.final)
+        progress.trials[f"t{number}"] = trial
+    with screen_of("table") as (screen, terminal):
+        for event in (ended(0), ended(1, "FAILED", "exited with code 1"), ended(2)):
+            screen.see(event, progress)
+            screen.tell(str(progress.apply(event)), event)
+        screen.tell("The machine gpu1 is silent.")
+        screen.draw(progress)
+    assert terminal is not None
+    assert capsys.readouterr().out.splitlines() == [
+        "trial status        result      best        parameters",
+        "0     SUCCEEDED     2           2           x=0",
+        "1     FAILED        --          2           x=1  exited with code 1",
+        "2     SUCCEEDED     0           0           x=2",
+        "The machine gpu1 is silent.",
+    ]
+
+
+def test_a_table_says_what_is_waited_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnimgr.python.show._QUIET_S", 0.0)
+    progress = Progress.of(profile("abc", now="Waits for a machine."))
+    with screen_of("table") as (screen, _):
+        screen.draw(progress)
+        screen.draw(progress)
+    assert capsys.readouterr().out == "Waits for a machine.\n"
+
+
+def test_nothing_is_shown_if_so_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress.of(profile("abc"))
+    with screen_of("nothing") as (screen, terminal):
+        screen.see(ended(0), progress)
+        screen.tell("a")
+        screen.draw(progress)
+    assert terminal is None and capsys.readouterr().out == ""
+    with pytest.raises(
+        ArgumentError, match=r"show: unknown value 'loud' .valid: auto, live, table, nothing."
+    ):
+        with screen_of("loud"):  # type: ignore[arg-type]
+            pass
