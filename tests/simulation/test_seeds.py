@@ -50,7 +50,7 @@ def test_a_seed_replays_identically_in_any_process() -> None:
 
 def test_lives_with_checkpoints_meet_all_that_can_happen_to_them() -> None:
     counts: collections.Counter[str] = collections.Counter()
-    for seed in (*range(4, 8), *range(SAVING, SAVING + 4)):
+    for seed in (*range(12, 16), *range(SAVING, SAVING + 4)):
         world = World(seed)
         world.run()
         counts += world.kernel.counts
