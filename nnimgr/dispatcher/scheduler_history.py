@@ -19,7 +19,6 @@ _KINDS = (
     "CheckpointReported",
     "AttemptDue",
     "TrialPaused",
-    "StopRequested",
     "ResumeRequested",
     "SlotLent",
     "Decided",
@@ -65,7 +64,6 @@ def _event(fact: PastFact, experiment: Experiment) -> Event | None:
     """Return the message about a fact that the server has sent; None if it has sent none."""
     number, kind, trial_id, text = fact
     payload = json.loads(text)
-    trial = experiment.trials.get(trial_id)
     match kind:
         case "Suggested" if payload.get("reuse") is None:
             origin = payload.get("origin") or {}
@@ -88,8 +86,6 @@ def _event(fact: PastFact, experiment: Experiment) -> Event | None:
             return _attempt(number, trial_id, payload)
         case "TrialPaused" if not payload.get("parked"):
             return m.TrialPaused(number=number, trial_id=trial_id, by=payload.get("by") or "user")
-        case "StopRequested" if payload.get("kind") == "pause" and trial is not None and trial.paused:
-            return m.TrialPaused(number=number, trial_id=trial_id, by="user")
         case "ResumeRequested":
             return m.TrialContinued(number=number, trial_id=trial_id)
         case "Decided" if payload["kind"] == "continue":

@@ -61,8 +61,8 @@ class CheckpointSaved:
 class TrialPaused:
     """Message to a scheduler: a trial is paused. ``by``: "user" or "scheduler".
 
-    The fact is TrialPaused, or a user's StopRequested for a trial that the scheduler has paused. No message
-    is sent if a stop of the experiment interrupts the trial.
+    It is sent again if a user pauses a trial that the scheduler has paused. No message is sent if a stop of
+    the experiment interrupts the trial.
     """
 
     number: int

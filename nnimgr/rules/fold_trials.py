@@ -261,7 +261,7 @@ def _paused(state: ExperimentState, fact: f.TrialPaused, r: f.Recorded) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
     trial.closed_job = trial.running_since = None
     trial.reason = fact.reason
-    trial.parked = fact.parked
+    trial.parked, trial.paused_by = fact.parked, fact.by
     if fact.parked:  # the stop of the experiment is carried out; the resume takes the pause back
         trial.target, trial.target_reason = f.StopKind.PAUSE, fact.reason
     move(state, trial, f.TrialStatus.PAUSED)

@@ -19,7 +19,7 @@ TRANSITIONS: Mapping[type[f.Fact], frozenset[f.TrialStatus]] = {
     f.ResultReused: frozenset({W}),  # the end of the trial follows
     f.Decided: frozenset({W, R, P, U}),  # status unchanged
     f.AttemptDue: frozenset({W, R, P, U}),  # becomes WAITING
-    f.TrialPaused: frozenset({W, R, U}),  # becomes PAUSED
+    f.TrialPaused: frozenset({W, R, P, U}),  # becomes PAUSED
     f.TrialEnded: frozenset({W, R, P, U}),  # becomes the fact's status
     f.KeeperSilent: frozenset({W, R}),  # becomes UNKNOWN if the trial is placed
     f.KeeperHeard: frozenset({U}),  # becomes WAITING or RUNNING, as before the silence

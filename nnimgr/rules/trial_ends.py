@@ -296,7 +296,8 @@ def _pause(before: int) -> timedelta:
 
 def end_unplaced(state: ExperimentState, trial: TrialState) -> f.Fact:
     assert trial.target is not None
-    return _interrupted(state, trial, trial.target, f"{trial.target_reason}; it had not started")
+    state_then = "it was paused" if trial.status is f.TrialStatus.PAUSED else "it had not started"
+    return _interrupted(state, trial, trial.target, f"{trial.target_reason}; {state_then}")
 
 
 def _interrupted(state: ExperimentState, trial: TrialState, target: f.StopKind, reason: str) -> f.Fact:

@@ -460,7 +460,7 @@ def _everything(past: Past) -> list[tuple[Any, ...]]:
     past.named("AttemptDue", a, attempt=2, origin=point, rolled_back=0)
     past.named("TrialPaused", a, by="scheduler")
     past.named("StopRequested", a, kind="user")
-    past.named("StopRequested", a, kind="pause")
+    past.named("TrialPaused", a)  # a user takes over the pause
     past.named("Decided", a, kind="pause", cause=1)
     past.named("Decided", a, kind="continue", cause=1)
     past.named("AttemptDue", a, attempt=3, origin=point, rolled_back=0, leg=1, parameters='{"x": 2}')

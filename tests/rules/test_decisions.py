@@ -184,6 +184,7 @@ def test_a_user_takes_over_a_pause() -> None:
     decide(member, K.PAUSE)
     stopped(member)
     member.life.take(*requests.pause_trial(member.id)(member.life.state))
+    assert member.trial.reason == "a user paused it; the trial will continue from step 1"
     assert refusal(decide(member, K.CONTINUE)) == "a user has paused the trial"
 
 

@@ -27,7 +27,7 @@ from nnimgr.core.running.mailbox import Builder
 from nnimgr.dispatcher.history import CONSTRAINTS, constraints_of
 from nnimgr.goal import optimize_mode
 from nnimgr.rules import facts as f
-from nnimgr.rules.checkpoints import checkpoint_of, recovery_point
+from nnimgr.rules.checkpoints import checkpoint_of, recovery_point, where_it_continues
 from nnimgr.rules.state import AddedTrial, ExperimentState, TrialState, job_id_of, trial_id_of
 from nnimgr.rules.stop_rules import rule_that_holds
 from nnimgr.traits import traits_of
@@ -206,6 +206,9 @@ def pause_trial(trial_id: str) -> Builder:
             return ()
         if trial.is_to_end:
             raise RequestRefused(f"trial {trial_id} is being stopped, because {trial.target_reason}")
+        if trial.status is f.TrialStatus.PAUSED:  # by the scheduler
+            where = where_it_continues(trial, recovery_point(state, trial))
+            return (f.TrialPaused(trial_id=trial_id, reason=f"a user paused it; {where}"),)
         return (f.StopRequested(trial_id=trial_id, kind=f.StopKind.PAUSE),)
 
     return build

@@ -11,7 +11,7 @@ from nnimgr.core.running.mailbox import Builder
 from nnimgr.dispatcher import messages as m
 from nnimgr.rules import facts as f
 from nnimgr.rules.decisions import recorded_as
-from nnimgr.rules.state import ExperimentState, Touched, trial_of_job
+from nnimgr.rules.state import ExperimentState, trial_of_job
 
 __all__ = ["SchedulerProcess"]
 
@@ -21,7 +21,7 @@ class SchedulerProcess(AlgorithmProcess):
     mailbox.
     """
 
-    def committed(self, number: int, fact: f.Fact, touched: Touched) -> None:
+    def committed(self, number: int, fact: f.Fact) -> None:
         """Report a committed fact, if the scheduler has to know of it.
 
         Ends of trials and returns to checkpoints go to all algorithms (see Search).
@@ -50,9 +50,6 @@ class SchedulerProcess(AlgorithmProcess):
                 )
             case f.TrialPaused(parked=False):
                 self.tell(m.TrialPaused(number=number, trial_id=fact.trial_id, by=fact.by))
-            case f.StopRequested(kind=f.StopKind.PAUSE):
-                if touched.trials[fact.trial_id].status is f.TrialStatus.PAUSED:
-                    self.tell(m.TrialPaused(number=number, trial_id=fact.trial_id, by=f.PausedBy.USER))
             case f.ResumeRequested() | f.Decided(kind=f.DecisionKind.CONTINUE):
                 self.tell(m.TrialContinued(number=number, trial_id=fact.trial_id))
             case f.SlotLent():

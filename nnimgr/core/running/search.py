@@ -122,7 +122,7 @@ class Search:
         """
         for number, _, fact in turn:
             if self._scheduler is not None:
-                self._scheduler.committed(number, fact, touched)
+                self._scheduler.committed(number, fact)
             self._report(number, fact, touched, state)
         self._tuner.flush()
         if self._scheduler is not None:
