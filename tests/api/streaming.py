@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from nnimgr.api.asgi import ASGIApp, Message, Scope
 from tests.api.lab import BEARER
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ async def check_status(request: Request) -> Response:
     if about.runner is None and trouble is not None:
         return answer(stringify({"status": served or "ERROR", "errors": [trouble]}))
     row = await asyncio.to_thread(about.reader.experiment)
-    status = served or nni_status(row.status, row.drain)
+    # The database is ahead of the manager's notes, and clients know its events already.
+    status = served if served == ExperimentStatus.VIEWED else nni_status(row.status, row.drain)
     errors = [row.reason] if status == ExperimentStatus.ERROR else []
     return answer(stringify({"status": status, "errors": errors}))
 
