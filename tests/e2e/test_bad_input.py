@@ -38,7 +38,7 @@ FIELDS = (
     "trialCpuNumber, trialMemorySize, priority, maxExperimentDuration, maxTrialNumber, maxTrialDuration, "
     "nniManagerIp, useAnnotation, debug, logLevel, experimentWorkingDirectory, tunerGpuIndices, goal, "
     "tuner, "
-    "assessor, trainingService, sharedStorage, suggestionsAhead, silentAfter, slotHeldFor, lease, "
+    "assessor, scheduler, trainingService, sharedStorage, suggestionsAhead, silentAfter, slotHeldFor, lease, "
     "multiPhase, maxRetries, checkpoints, onFailure, failureValue, failFast, stopWhen, notify, objectives, "
     "advisor"
 )

@@ -197,14 +197,16 @@ def test_a_wrong_argument_starts_no_server(port: int) -> None:
 
 def test_ctrl_c_says_how_to_come_back(folder: Path, port: int) -> None:
     (folder / "script.py").write_text(
-        "import _thread, threading\nfrom nnimgr import Experiment, space\nfrom mine import waits\n"
+        "import os, signal, threading\nfrom nnimgr import Experiment, space\nfrom mine import waits\n"
         "if __name__ == '__main__':\n"
         "    experiment = Experiment(waits, {'x': space.randint(1, 3)}, maximize=True, name='long')\n"
         f"    run = experiment.start(server={port})\n"
-        "    threading.Timer(0.5, _thread.interrupt_main).start()\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run in the background\n"
+        "    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "    run.wait()\n"
     )
-    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=False)
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode != 0 and "KeyboardInterrupt" in done.stderr
     assert "Experiment long continues. To come back: nnimgr.Run.attach('long').wait()" in done.stdout
     run = Run.attach("long")

@@ -232,14 +232,19 @@ class Keeping:
             del self._news[trial_id]
             task.cancel()
         if wanted is not None:
-            self._clearing[trial_id] = self._spawn(self._clear(trial_id, task))
+            self._clearing[trial_id] = self._spawn(self._clear(trial_id, wanted, task))
             self._tell_settled(wanted.origin.keeper_id)
 
-    async def _clear(self, trial_id: str, task: asyncio.Task[None] | None) -> None:
-        """Remove what the trial's unfinished transfer has left, after its task has ended."""
+    async def _clear(self, trial_id: str, wanted: _Wanted, task: asyncio.Task[None] | None) -> None:
+        """Remove what the trial's dropped transfer has left, after its task has ended.
+
+        A copy may be whole, if the task was canceled while a thread completed it. No fact has named it.
+        """
         if task is not None:
             await asyncio.wait({task})
         await in_thread(self._store.drop_parts, trial_id)
+        job_id, number = wanted.name
+        await in_thread(self._store.remove, job_id, number, set(range(number)))
 
     def _finish(self, trial_id: str, wanted: _Wanted, *events: JobEvent) -> None:
         """Report the result of a transfer. A newer checkpoint of the trial may wait already."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.training_services.hosting import serve
 from tests.training_services.machines.local_platform import CONTINUE, PRELUDE
-from tests.trial_keeper.harness import oldest_python
+from tests.trial_keeper.harness import DEADLINE_S, oldest_python
 from training_services.base import (
     CheckpointKept,
     CheckpointLost,
@@ -30,6 +32,7 @@ from training_services.base import (
     Origin,
     TrialJobSpec,
 )
+from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers import keeping
 from training_services.keepers.hub import KeeperHub
 from training_services.keepers.jobs import StartOrder
@@ -193,6 +196,26 @@ async def test_what_cannot_be_copied_stays_on_its_host(site: Site) -> None:
         f"checkpoint 1 stays on {origin.keeper_id}: it cannot be copied to the server: link is neither a "
         "file nor a folder"
     )
+
+
+async def test_a_copy_that_is_completed_when_its_trial_has_ended_is_removed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    completing, go_on = asyncio.Event(), threading.Event()
+    loop, finish = asyncio.get_running_loop(), CheckpointStore.finish
+
+    def slowly(store: CheckpointStore, *arguments: Any) -> KeptCopy:
+        loop.call_soon_threadsafe(completing.set)
+        assert go_on.wait(DEADLINE_S)
+        return finish(store, *arguments)
+
+    monkeypatch.setattr(CheckpointStore, "finish", slowly)
+    site.service.keep_checkpoint(TRIAL, await site.save())
+    await asyncio.wait_for(completing.wait(), DEADLINE_S)
+    site.service.keep_checkpoint(TRIAL, None)
+    go_on.set()
+    await site.core.close(detach=True)
+    assert not list(site.directory.glob("checkpoints/*/*"))
 
 
 async def test_a_removed_machine_leaves_after_its_checkpoint_was_copied(site: Site) -> None:
