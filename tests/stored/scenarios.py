@@ -305,6 +305,28 @@ def saved(made: Maker) -> None:
     made.leave()
 
 
+def forked(made: Maker) -> None:
+    """DONE: a trial that has continued from the other one's checkpoint, and a fork of the other one."""
+    space = {name: {"_type": "choice", "_value": value} for name, value in (("act", ["save"]), ("x", [1, 2]))}
+    arguments = {"perturbation_interval": 3, "mutations": {"x": [3]}}
+    made.create(
+        space,
+        tuner={"name": "GridSearch"},
+        scheduler={"name": "PBT", "classArgs": arguments},
+        trialConcurrency=3,
+        goal="maximize",
+    )
+    made.trials("SUCCEEDED")
+    (donor,) = made.trials("RUNNING")
+    made.call("POST", f"/trials/{donor['id']}/fork", {"parameters": {"act": "save", "x": 4}})
+    made.trials("SUCCEEDED", 2)
+    made.call("POST", f"/trials/{donor['id']}/pause")
+    made.trials("PAUSED")
+    made.call("POST", f"/trials/{donor['id']}/resume")
+    made.status("DONE")
+    made.leave()
+
+
 def annotated(made: Maker) -> None:
     """DONE: trials with notes and tags, one whose note and tags were removed, and saved views."""
     made.create(SPACE, maxTrialNumber=4, initialParameters=sets("good", "dict", "fail", "good"))
@@ -338,5 +360,6 @@ SCENARIOS: Mapping[str, Callable[[Maker], None]] = {
         detached,
         annotated,
         saved,
+        forked,
     )
 }
