@@ -11,6 +11,7 @@ import os
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,37 @@ async def test_one_that_is_stopped_but_still_open_is_let_go_of(server: Server) -
         await manager.stop(experiment_id, detach=False)
         await manager.resume(experiment_id)
         assert manager.find(experiment_id) is not None
+        await manager.stop(experiment_id, detach=False)
+
+
+async def test_a_view_waits_for_the_end_of_the_turn_that_stops(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with server.manager() as manager:
+        experiment_id, _ = await manager.create(server.new())
+        runner = manager.get(experiment_id)
+        await until_status(runner, E.DONE)
+        committed, viewing = asyncio.Event(), asyncio.Event()
+        keep, turn_over = runner.session.keep, runner.turn_over
+
+        async def keep_late(*, needed: bool, spawn: Any) -> None:
+            if runner.state.status is E.STOPPED:
+                committed.set()
+                await viewing.wait()
+            await keep(needed=needed, spawn=spawn)
+
+        async def turn_over_at_last() -> None:
+            viewing.set()
+            await turn_over()
+
+        monkeypatch.setattr(runner.session, "keep", keep_late)
+        monkeypatch.setattr(runner, "turn_over", turn_over_at_last)
+        stop = asyncio.create_task(manager.stop(experiment_id, detach=False))
+        async with asyncio.timeout(LIMIT_S):
+            await committed.wait()
+            await manager.view(experiment_id)
+            assert manager.viewed(experiment_id)
+            await stop
         await manager.stop(experiment_id, detach=False)
 
 

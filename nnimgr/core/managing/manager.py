@@ -326,8 +326,10 @@ class NNIManager(Lookup):
 
         ``wish``: "viewed" or "deleted", for messages. Raise UnknownExperiment or RequestRefused.
         """
-        await self._notes.settled()
         held = self._supervision.get(experiment_id)
+        if held is not None and held.runner is not None and held.runner.state.status is not held.status:
+            await held.runner.turn_over()  # clients know of a stop as soon as it is committed
+        await self._notes.settled()
         entry = await self._at_rest.take(
             experiment_id, held=None if held is None else held.status or "", wish=wish
         )

@@ -172,6 +172,10 @@ class ExperimentRunner(TakesRequests):
             await asyncio.shield(self._tick)
         return self.last_number
 
+    async def turn_over(self) -> None:
+        """Wait until the runner's current turn is over. Raise RunnerClosed if the runner ends."""
+        await asyncio.shield(self._tick)
+
     async def opened(self) -> None:
         """Wait until the runner's first turn is over. Raise the error if the runner ended before."""
         await asyncio.shield(self._first_turn)
