@@ -99,6 +99,7 @@ __all__ = [
     "MetricReported",
     "Origin",
     "OwnNeeds",
+    "Preload",
     "ParametersWanted",
     "Place",
     "SILENT_AFTER",
@@ -259,6 +260,16 @@ class SharedFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preload:
+    """Modules that a process on each host imports once. Trials are forked from it, and run the function or
+    class ``target`` (FILE:NAME) in place of the command.
+    """
+
+    modules: tuple[str, ...]
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentContext:
     """Description of the experiment for which a training service runs jobs.
 
@@ -283,6 +294,7 @@ class ExperimentContext:
     shared_folder: SharedFolder | None = None
     own_needs: OwnNeeds | None = None
     priority: int = 0  # jobs of an experiment with a higher priority get free resources first
+    preload: Preload | None = None
 
 
 class TrainingService(abc.ABC):

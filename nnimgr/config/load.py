@@ -20,6 +20,7 @@ from nnimgr.config.model import (
 from nnimgr.config.parameter_sets import check_sets
 from nnimgr.config.parsing import Reading, check_references, match_key, parse, plain, validate
 from nnimgr.config.path_checks import directory_fault, file_fault, working_fault
+from nnimgr.config.preload import check_preload
 from nnimgr.config.problems import ConfigError, Problem, dotted
 from nnimgr.config.schedulers import check_scheduler, read_argument_file
 from nnimgr.config.service import (
@@ -106,6 +107,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     check_capacity(reading, config)
     check_checkpoints(reading, config)
     check_priority(reading, config)
+    check_preload(reading, config)
     check_shared_storage(reading, config)
     _check_algorithms(reading, fields)
     check_goals(reading, fields)
@@ -161,6 +163,7 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     check_capacity(reading, config)
     check_checkpoints(reading, config)
     check_priority(reading, config)
+    check_preload(reading, config)
     check_shared_storage(reading, config)
     _check_algorithms(reading, fields, interpreter=interpreter)
     check_goals(reading, fields)

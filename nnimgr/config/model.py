@@ -197,6 +197,7 @@ class ExperimentConfig(_Model):
     trial_cpu_number: CpuNumber | None = None
     trial_memory_size: TrialMemory | None = None
     priority: _Priority | None = None
+    preload: list[str] | None = None
     max_experiment_duration: Duration | None = None
     max_trial_number: Positive | None = None
     max_trial_duration: Duration | None = None

@@ -19,6 +19,7 @@ from training_services.base import (
     FileListing,
     KeptCopy,
     Origin,
+    Preload,
     ServiceUnavailable,
     TrialJobSpec,
 )
@@ -268,8 +269,13 @@ def start_order(
         "parameter": job.parameter_text,
         "log_cap": LOG_CAP,
         **({} if code is None else {"code": code.order}),
+        **({} if context.preload is None else {"preload": _preload(context.preload)}),
         **({} if job.origin is None else {"origin": _origin(job, job.origin, context, beside_server)}),
     }
+
+
+def _preload(preload: Preload) -> Mapping[str, Any]:
+    return {"modules": list(preload.modules), "target": preload.target}
 
 
 def _text_of(step: int | None) -> str | None:
