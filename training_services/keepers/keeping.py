@@ -144,8 +144,8 @@ class Keeping:
     def heard(self, keeper_id: str) -> None:
         """Continue transfers that have failed: the keeper calls again."""
         for trial_id, wanted in self._wanted.items():
-            if wanted.origin.keeper_id == keeper_id and trial_id in self._news:
-                self._news[trial_id].set()
+            if wanted.origin.keeper_id == keeper_id:
+                self._wake(trial_id)
 
     def leave(self, keeper_id: str, limit_s: float = LEAVE_S) -> None:
         """Let the host leave when nothing waits to be copied from it any more (see ``awaits``).
@@ -220,8 +220,17 @@ class Keeping:
         def over(_: object) -> None:
             if self._tasks.get(trial_id) is task:
                 del self._tasks[trial_id], self._news[trial_id]
-                if trial_id in self._wanted:
-                    self._wake(trial_id)
+            if task.cancelled():
+                return
+            if (error := task.exception()) is not None:  # tried again when the keeper calls again
+                logger.error(
+                    "experiment %s: copies of trial %s have failed",
+                    self._experiment_id,
+                    trial_id,
+                    exc_info=error,
+                )
+            elif trial_id in self._wanted:
+                self._wake(trial_id)
 
         task.add_done_callback(over)
 
@@ -247,8 +256,12 @@ class Keeping:
         await in_thread(self._store.remove, job_id, number, set(range(number)))
 
     def _finish(self, trial_id: str, wanted: _Wanted, *events: JobEvent) -> None:
-        """Report the result of a transfer. A newer checkpoint of the trial may wait already."""
-        if self._wanted.get(trial_id) is wanted:
+        """Report the result of a transfer. A newer checkpoint of the trial may wait already.
+
+        The same checkpoint may have been ordered again meanwhile, after an order for another one.
+        """
+        ordered = self._wanted.get(trial_id)
+        if ordered is not None and ordered.name == wanted.name:
             del self._wanted[trial_id]
         self._put(events)
         self._tell_settled(wanted.origin.keeper_id)
