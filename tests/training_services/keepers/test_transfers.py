@@ -214,7 +214,7 @@ async def test_a_copy_that_is_completed_when_its_trial_has_ended_is_removed(
     await asyncio.wait_for(completing.wait(), DEADLINE_S)
     site.service.keep_checkpoint(TRIAL, None)
     go_on.set()
-    await site.core.close(detach=True)
+    await site.core.close(detach=False)
     assert not list(site.directory.glob("checkpoints/*/*"))
 
 
@@ -238,7 +238,7 @@ async def test_a_copy_that_is_ordered_again_while_it_is_made_stays(
     go_on.set()
     await site.core.seen(CheckpointKept, JOB)
     site.service.keep_checkpoint(TRIAL, None)
-    await site.core.close(detach=True)
+    await site.core.close(detach=False)
     assert (site.directory / "checkpoints" / TRIAL / "1-1" / "manifest.json").exists()
 
 
