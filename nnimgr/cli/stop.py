@@ -44,7 +44,7 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
         results.append({"id": entry.id, "stillRunning": still, **({"left": left} if left else {})})
         terminal.info("Stop experiment success.")
         for sentence in left:
-            terminal.warn(f"Something may be left: {sentence}.")
+            terminal.warn(f"Something may be left. {sentence[:1].upper()}{sentence[1:]}.")
         if still and args.detach:
             terminal.info(
                 f"These trials continue: {', '.join(still)}. To adopt them: nnictl resume {entry.id}"

@@ -97,7 +97,7 @@ def _stop(verbs: Verbs[Parser]) -> None:
     )
     stop.add_argument("-a", "--all", action="store_true", help="stop all experiments")
     stop.add_argument("--detach", action="store_true", help="leave the trials running until a resume")
-    add_port(stop, help="the experiments of this port")
+    add_port(stop, help="all experiments of this port")
 
 
 def _add_brought(verb: argparse.ArgumentParser, default: str = "") -> None:

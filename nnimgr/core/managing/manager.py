@@ -322,17 +322,16 @@ class NNIManager(Lookup):
             self._activity.changed(experiment_id)
 
     async def _take(self, experiment_id: str, *, wish: str) -> IndexEntry:
-        """Return the index entry of a stopped experiment, and close its database.
+        """Close the database of a stopped experiment, which is to be ``wish``: "viewed" or "deleted".
 
-        ``wish``: "viewed" or "deleted", for messages. Raise UnknownExperiment or RequestRefused.
+        Return the experiment's index entry. Raise UnknownExperiment or RequestRefused.
         """
         held = self._supervision.get(experiment_id)
         if held is not None and held.runner is not None and held.runner.state.status is not held.status:
-            await held.runner.turn_over()  # clients know of a stop as soon as it is committed
+            await held.runner.turn_over()  # clients see a stop as soon as it is committed
         await self._notes.settled()
-        entry = await self._at_rest.take(
-            experiment_id, held=None if held is None else held.status or "", wish=wish
-        )
+        status = None if held is None else held.status or ""
+        entry = await self._at_rest.take(experiment_id, held=status, wish=wish)
         await self._supervision.release(experiment_id)
         return entry
 

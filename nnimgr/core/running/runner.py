@@ -137,9 +137,8 @@ class ExperimentRunner(TakesRequests):
     async def stop(self, *, detach: bool) -> list[str]:
         """Stop the experiment, and return when all trials have ended.
 
-        With ``detach``, all trials continue, and their ids are returned. Otherwise only the ids of trials on
-        silent machines are returned. A server ends these trials when the machines answer again. Raise
-        RequestRefused if the experiment is resumed meanwhile.
+        With ``detach``, return the ids of all trials, which continue. Otherwise return the ids of trials on
+        silent machines, which end later. Raise RequestRefused if the experiment is resumed meanwhile.
         """
         await self.request(requests.stop_experiment(detach=detach))
         opened_at = self.state.opened_at

@@ -214,8 +214,32 @@ async def test_a_copy_that_is_completed_when_its_trial_has_ended_is_removed(
     await asyncio.wait_for(completing.wait(), DEADLINE_S)
     site.service.keep_checkpoint(TRIAL, None)
     go_on.set()
-    await site.core.close(detach=True)
+    await site.core.close(detach=False)
     assert not list(site.directory.glob("checkpoints/*/*"))
+
+
+async def test_a_copy_that_is_ordered_again_while_it_is_made_stays(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = await site.save()
+    completing, go_on = asyncio.Event(), threading.Event()
+    loop, finish = asyncio.get_running_loop(), CheckpointStore.finish
+
+    def slowly(store: CheckpointStore, *arguments: Any) -> KeptCopy:
+        loop.call_soon_threadsafe(completing.set)
+        assert go_on.wait(DEADLINE_S)
+        return finish(store, *arguments)
+
+    monkeypatch.setattr(CheckpointStore, "finish", slowly)
+    site.service.keep_checkpoint(TRIAL, origin)
+    await asyncio.wait_for(completing.wait(), DEADLINE_S)
+    site.service.keep_checkpoint(TRIAL, replace(origin, number=2))
+    site.service.keep_checkpoint(TRIAL, origin)
+    go_on.set()
+    await site.core.seen(CheckpointKept, JOB)
+    site.service.keep_checkpoint(TRIAL, None)
+    await site.core.close(detach=False)
+    assert (site.directory / "checkpoints" / TRIAL / "1-1" / "manifest.json").exists()
 
 
 async def test_a_removed_machine_leaves_after_its_checkpoint_was_copied(site: Site) -> None:
