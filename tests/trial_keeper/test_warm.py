@@ -13,6 +13,7 @@ import pytest
 
 from tests.trial_keeper.harness import Host, Told, claim_of, ending, oldest_python, text, wait_for
 from tests.trial_keeper.harness import host as make_host
+from trial_keeper import zipapp
 from trial_keeper.machine import procs
 
 MODULES = {
@@ -221,6 +222,14 @@ def test_a_killed_warm_spawner_is_replaced(here: Host) -> None:
     os.kill(warm_spawner(here), signal.SIGKILL)
     order(here, "e-b-1", PLAIN)
     assert results(here.server.ended("e-b-1")) == [0.5]
+
+
+def test_it_works_from_a_zip_file(tmp_path: Path) -> None:
+    with make_host(tmp_path, package=zipapp.build(str(tmp_path))) as here:
+        directory = order(here, "e-a-1", PLAIN)
+        told = here.server.ended("e-a-1")
+        assert ending(told) == ("exited", 0, None), text(directory / "stderr")
+        assert results(told) == [0.5]
 
 
 @pytest.mark.skipif(oldest_python() is None, reason="no Python 3.8 here")
