@@ -227,8 +227,8 @@ class NNIManager(Lookup):
                 await self._catalog.put_back(before)
             raise
 
-    async def stop(self, experiment_id: str, *, detach: bool) -> list[str]:
-        """Stop an experiment; return when no trial runs any more.
+    async def stop(self, experiment_id: str, *, detach: bool, save: bool = False) -> list[str]:
+        """Stop an experiment; return when no trial runs any more. ``save``: trials save their state first.
 
         With ``detach``, the trials continue, and their ids are returned at once. An experiment that no server
         has open is opened first, because detached trials may still run.
@@ -244,7 +244,7 @@ class NNIManager(Lookup):
                 await self.convert(experiment_id)
                 require_database(entry.directory)
                 await self._start(experiment_id, entry.directory)
-        still_running = await self.get(experiment_id).stop(detach=detach)
+        still_running = await self.get(experiment_id).stop(detach=detach, save=save)
         await self._notes.settled()
         return still_running
 
