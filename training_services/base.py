@@ -70,6 +70,7 @@ __all__ = [
     "ExperimentContext",
     "FileListing",
     "FrameSkipped",
+    "Gang",
     "HostVanished",
     "JobEnded",
     "JobEvent",
@@ -99,9 +100,9 @@ __all__ = [
     "MetricReported",
     "Origin",
     "OwnNeeds",
-    "Preload",
     "ParametersWanted",
     "Place",
+    "Preload",
     "SILENT_AFTER",
     "ServiceError",
     "ServiceUnavailable",
@@ -260,6 +261,16 @@ class SharedFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Several worker processes that run the command of one trial on one host. ``processes``: their number, or
+    "cpu", "gpu" or "auto". ``max_restarts``: number of retries after a failure, which the workers are told.
+    """
+
+    processes: str
+    max_restarts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preload:
     """Modules that a process on each host imports once. Trials are forked from it, and run the function or
     class ``target`` (FILE:NAME) in place of the command.
@@ -295,6 +306,7 @@ class ExperimentContext:
     own_needs: OwnNeeds | None = None
     priority: int = 0  # jobs of an experiment with a higher priority get free resources first
     preload: Preload | None = None
+    gang: Gang | None = None  # None: the command runs once
 
 
 class TrainingService(abc.ABC):

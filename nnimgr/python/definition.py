@@ -56,6 +56,7 @@ class Experiment:
         checkpoints: int | Mapping[str, Any] | None = None,
         retries: int | Mapping[str, Any] | None = None,
         stop: Mapping[str, Any] | None = None,
+        processes: int | str | None = None,
         preload: Sequence[str] | None = None,
         name: str | None = None,
         seed: int | None = None,
@@ -83,6 +84,7 @@ class Experiment:
             "checkpoints": {"keepLast": checkpoints} if isinstance(checkpoints, int) else checkpoints,
             "maxRetries": retries,
             "stopWhen": stop,
+            "gang": None if processes is None else {"processes": processes},
             "preload": None if preload is None else list(preload),
         }
         given = {field: value for field, value in fields.items() if value is not None}

@@ -6,9 +6,9 @@ import fcntl
 import os
 import shlex
 
-import trial_keeper
 from trial_keeper import warm
 from trial_keeper.actions.request_pipe import RequestPipe
+from trial_keeper.machine.interpreter import program
 from trial_keeper.streams import Lines
 
 TYPE_CHECKING = False
@@ -98,7 +98,7 @@ class Preloading:
         requests, ask = os.pipe2(os.O_CLOEXEC)
         failures, report = os.pipe2(os.O_CLOEXEC)
         given = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH) for fd in (requests, report, self._wake)]
-        arguments = [interpreter, _program(), "warm", "3", "4", "5", ",".join(modules), self._directory]
+        arguments = [interpreter, program(), "warm", "3", "4", "5", ",".join(modules), self._directory]
         trouble = None
         pid = 0
         try:
@@ -133,10 +133,3 @@ class Preloading:
             elif spawner.trouble is None:
                 spawner.trouble = "the interpreter has ended during the imports (see the keeper's log)"
                 self._changed()
-
-
-def _program() -> str:
-    """Return the path to run this package with: its folder, or the zip file that contains it."""
-    folder = os.path.dirname(os.path.abspath(str(trial_keeper.__file__)))
-    archive = os.path.dirname(folder)
-    return archive if os.path.isfile(archive) else folder

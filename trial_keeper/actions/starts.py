@@ -5,6 +5,7 @@ a shim from the spawner.
 from __future__ import annotations
 
 import os
+import sys
 
 from trial_keeper.actions import lease_file
 from trial_keeper.actions.files import CHECKPOINTS
@@ -13,6 +14,7 @@ from trial_keeper.actions.opening import MARK
 from trial_keeper.actions.watches import MANAGER
 from trial_keeper.code import copies
 from trial_keeper.code.copies import Copies
+from trial_keeper.machine.interpreter import program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,6 +119,8 @@ class Starts:
             present = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
             environment["PYTHONPATH"] = f"{present}:{added}" if present else added
         requests, command = self._requests, start["command"]
+        if start.get("gang") is not None:
+            command = _crew(start["gang"]["processes"], command)
         if start.get("preload") is not None:
             warm = self._warm(effect, environment)
             if warm is None:
@@ -229,6 +233,12 @@ class Starts:
     def close(self) -> None:
         """Release all resources, because the keeper exits."""
         self._copies.close()
+
+
+def _crew(processes: str, command: str) -> str:
+    """Return the shell command that runs a command as several processes."""
+    words = (sys.executable, "-S", "-E", program(), "crew", processes, command)
+    return "exec " + " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in words)
 
 
 def _imports(start: Start) -> str:

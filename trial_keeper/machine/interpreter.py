@@ -121,6 +121,13 @@ class Interpreters:
         self._changed()
 
 
+def program() -> str:
+    """Return the path to run this package with: its folder, or the zip file that contains it."""
+    folder = os.path.dirname(os.path.abspath(str(trial_keeper.__file__)))
+    archive = os.path.dirname(folder)
+    return archive if os.path.isfile(archive) else folder
+
+
 def lay_down(directory: str) -> None:
     """Write the files of our trial API into ``directory`` as the package ``nni``. Raises OSError."""
     spec = trial_keeper.__spec__

@@ -226,6 +226,7 @@ def _context(
         own_needs=member.own_needs,
         priority=config.priority or 0,
         preload=preload_of(member),
+        gang=config.gang_of_trials(),
         **({} if config.silence is None else {"silent_after": config.silence}),
     )
 
