@@ -80,10 +80,7 @@ def main(
 
 
 def foresee(fields: list[bytes]) -> None:
-    """Import the module that this attempt's shim will need.
-
-    Call this before the fork, so that shims share it.
-    """
+    """Import the module that this attempt's shim will need, before the fork, so that shims share it."""
     if fields[_LEASE]:
         _deadline(fields[_LEASE])
 
@@ -165,10 +162,7 @@ class Shim:
         self._poll = select.poll()
 
     def take_signals(self, inherited: tuple[int, ...]) -> None:
-        """Direct signals into a pipe, before the claim file names this process.
-
-        Close inherited descriptors.
-        """
+        """Close inherited descriptors. Direct signals into a pipe, before the claim names this process."""
         self._pulse, self._beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.set_wakeup_fd(self._beat, warn_on_full_buffer=False)
         for fd in inherited:
@@ -238,12 +232,7 @@ class Shim:
     def _start(self, environ: dict[bytes, bytes]) -> None:
         if SHELL is None:
             raise ValueError(f"there is neither {' nor '.join(_SHELLS)} here to run the command")
-        for change in self._changes:
-            name, equals, value = change.partition(b"=")
-            if equals:
-                environ[name] = value
-            else:
-                environ.pop(name, None)
+        _change(environ, self._changes)
         outputs = []
         for stream in ("stdout", "stderr"):
             reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -393,7 +382,7 @@ class Shim:
         survivors = () if self._give_up_at is None else tuple(procs.descendants(os.getpid()))
         message = f"{self._dropped} bytes of output could not be written" if self._dropped else ""
         if code and not self._stopping:
-            message = message or self._last_words()
+            message = message or _last_words(self._stderr)
         killed = not self._stopping and _SIGKILL in (number, (code or 0) - 128)
         out_of_memory = killed and cgroup.oom_kills() > self._oom_kills
         if out_of_memory:
@@ -404,11 +393,6 @@ class Shim:
                 signalled=self._stopping, lapsed=self._lapsed, out_of_memory=out_of_memory,
                 at=self._booted_at + _up(), survivors=survivors, message=message).line()
         )  # fmt: skip
-
-    def _last_words(self) -> str:
-        """Return the last line of the command's stderr; "" if stderr is empty."""
-        line = self._stderr.last_line(LAST_WORDS) if self._stderr is not None else b""
-        return line[:SHOWN].decode(errors="replace")
 
     def _append(self, line: bytes, *, later: bool = False) -> None:
         """Append a line to the claim file. On a full disk, retry here; with ``later``, ``_flush`` retries."""
@@ -432,6 +416,21 @@ class Shim:
             os.write(self._wake, notice if len(notice) <= _LONGEST_NOTICE else self._job + b"\n")
         except OSError:  # no keeper reads: the next keeper looks at every attempt
             return
+
+
+def _change(environ: dict[bytes, bytes], changes: list[bytes]) -> None:
+    for change in changes:
+        name, equals, value = change.partition(b"=")
+        if equals:
+            environ[name] = value
+        else:
+            environ.pop(name, None)
+
+
+def _last_words(stderr: CappedLog | None) -> str:
+    """Return the last line of the command's stderr; "" if stderr is empty."""
+    line = stderr.last_line(LAST_WORDS) if stderr is not None else b""
+    return line[:SHOWN].decode(errors="replace")
 
 
 def _try(remove: Callable[[str], None], path: str) -> None:
