@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.python.definition import Experiment
-from nnimgr.python.options import Goal, Show
+from nnimgr.python.options import Goal, Ship, Show
 from nnimgr.python.trainable import Trainable
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def tune(
     retries: int | Mapping[str, Any] | None = None,
     stop: Mapping[str, Any] | None = None,
     name: str | None = None,
+    ship: Ship = "path",
     seed: int | None = None,
     config: Mapping[str, Any] | None = None,
     server: int | None = None,
@@ -56,6 +57,8 @@ def tune(
     - ``trial``: a function or class at the top level of a .py file, "FILE.py:NAME", "module:NAME", or a
       command. A function is called with the parameters, and with an object ``trial`` if it takes two
       arguments.
+    - ``ship``: "path", or "pickle" for functions of notebooks, nested functions, lambdas and methods. They
+      are sent by value with what they use; this needs cloudpickle.
     - ``maximize``, ``minimize``: True for results that are one number, or the name of a metric, or several.
     - ``trials``, ``hours``: limits. None: no limit. ``at_once``: the number of trials that run at a time.
     - ``tuner``, ``assessor``, ``scheduler``: a name, or ``{"name": ..., "classArgs": {...}}``.
