@@ -1,6 +1,6 @@
 """Time from the call of ``nnimgr.tune`` to the first report of its first trial.
 
-    python -m benchmarks.tune [--runs 5]
+    python -m benchmarks.tune [--runs 5] [--peers]
 
 It is measured in a new Python process, first without a server and then with the server that the first call
 has started. The time includes what ``tune`` imports, and ends when the trial's own code has reported.
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from benchmarks import program
 from benchmarks.ground import Ground
-from benchmarks.peers.ask import Peers
+from benchmarks.peers.ask import Peers, figures
 from benchmarks.report import Better, Row
 from tests.e2e.product import Product
 
@@ -59,9 +59,10 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
         with ground.product("tune") as own:
             cold.append(first_report_s(own))
             warm.append(first_report_s(own))
-    for name, found, limit in (
-        ("tune to the first report, without a server", cold, COLD_S),
-        ("tune to the first report, with a server", warm, WARM_S),
+    theirs = figures(peers.ask("startup"), "seconds")
+    for name, found, limit, beside in (
+        ("tune to the first report, without a server", cold, COLD_S, theirs),
+        ("tune to the first report, with a server", warm, WARM_S, ()),
     ):
         yield Row(
             name=name,
@@ -70,6 +71,7 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
             better=Better.LESS,
             limit=limit,
             details={"least_s": min(found), "most_s": max(found), "runs": options.runs},
+            peers=beside,
         )
 
 

@@ -19,7 +19,7 @@ Ship = Literal["path", "pickle"]
 SHIPS = ("path", "pickle")
 
 Show = Literal["auto", "live", "table", "nothing"]
-"""What a waiting program shows: "live" is for terminals, and "auto" chooses between "live" and "table"."""
+"""What a waiting program shows. "live" is for terminals and notebooks; "auto" chooses "live" or "table"."""
 
 SHOWS = ("auto", "live", "table", "nothing")
 

@@ -12,6 +12,7 @@ import json
 import linecache
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -38,24 +39,26 @@ class Pickled(NamedTuple):
     content: bytes
 
     def write(self, directory: Path) -> None:
-        """Write the file and cloudpickle's source files into the folder.
+        """Write the file and cloudpickle's source files into the folder, and flush them to the disk.
 
         The file is replaced in one step, because trials of the experiment may be starting.
         """
         import cloudpickle
 
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        library = directory / str(self.header["cloudpickle"]) / "cloudpickle"
+        library = directory / str(self.header["cloudpickle"])
         if not library.is_dir():
             fresh = directory / f".cloudpickle.{os.getpid()}"
-            source = Path(str(cloudpickle.__file__)).parent
-            shutil.copytree(source, fresh / "cloudpickle", ignore=shutil.ignore_patterns("__pycache__"))
+            (fresh / "cloudpickle").mkdir(parents=True, exist_ok=True)
+            for source in Path(str(cloudpickle.__file__)).parent.glob("*.py"):
+                _write_durably(fresh / "cloudpickle" / source.name, source.read_bytes())
             with contextlib.suppress(OSError):  # another program was faster
-                fresh.replace(library.parent)
+                fresh.replace(library)
             shutil.rmtree(fresh, ignore_errors=True)
         new = directory / f".{self.file}.{os.getpid()}"
-        new.write_bytes(json.dumps(self.header).encode() + b"\n" + self.content)
+        _write_durably(new, json.dumps(self.header).encode() + b"\n" + self.content)
         new.replace(directory / self.file)
+        _flush(directory)
 
 
 def pickled(trial: Any) -> Pickled:
@@ -86,9 +89,25 @@ def pickled(trial: Any) -> Pickled:
 
 def _name_of(trial: Any) -> str:
     """Return the last part of the object's name, as a name of a file."""
-    named = getattr(trial, "func", trial)  # of functools.partial
-    name = str(getattr(named, "__name__", None) or type(named).__name__)
-    return "lambda" if name == "<lambda>" else name
+    function = getattr(trial, "func", trial)  # of functools.partial
+    name = str(getattr(function, "__name__", None) or type(function).__name__)
+    return re.sub(r"\W", "", name)
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush(folder: Path) -> None:
+    """Flush the names in a folder to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 # ---- the bytes --------------------------------------------------------------------------------------------

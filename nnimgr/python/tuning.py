@@ -69,7 +69,8 @@ def tune(
     - ``stop``: rules that end the experiment, as ``stopWhen`` in ``exp.yml``.
     - ``name``: if an experiment with this name exists, it is continued instead of starting another one.
     - ``seed``: of the tuner. ``config``: further fields of ``exp.yml``. ``server``: port of the server.
-    - ``show``: "live", "table" or "nothing"; "auto" is a live view in a terminal, and a table elsewhere.
+    - ``show``: "live", "table" or "nothing"; "auto" is a live view in a terminal or notebook,
+      and a table elsewhere.
 
     Ctrl-C ends the wait, and the experiment continues. Raise ArgumentError for arguments that cannot be
     used, and Error.
