@@ -3,7 +3,8 @@
     python -m benchmarks.tune [--runs 5] [--peers]
 
 It is measured in a new Python process, first without a server and then with the server that the first call
-has started. The time includes what ``tune`` imports, and ends when the trial's own code has reported.
+has started. The time includes what ``tune`` imports, and ends when the trial's own code has reported. Beside
+it is ``imports_s``, the time of the bare imports of ``benchmarks.startup``, taken in turn.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from benchmarks import program
 from benchmarks.ground import Ground
 from benchmarks.peers.ask import Peers, figures
 from benchmarks.report import Better, Row
+from benchmarks.startup import imports_s
 from tests.e2e.product import Product
 
 COLD_S, WARM_S = 1.0, 0.15
@@ -54,9 +56,10 @@ def first_report_s(own: Product) -> float:
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
     """Measure the seconds without a server, and with one."""
-    cold, warm = [], []
+    bare, cold, warm = [], [], []
     for _ in range(options.runs):
         with ground.product("tune") as own:
+            bare.append(imports_s())
             cold.append(first_report_s(own))
             warm.append(first_report_s(own))
     theirs = figures(peers.ask("startup"), "seconds")
@@ -70,7 +73,12 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
             unit="s",
             better=Better.LESS,
             limit=limit,
-            details={"least_s": min(found), "most_s": max(found), "runs": options.runs},
+            details={
+                "least_s": min(found),
+                "most_s": max(found),
+                "imports_s": statistics.median(bare),
+                "runs": options.runs,
+            },
             peers=beside,
         )
 

@@ -61,10 +61,10 @@ def start(
             try:
                 _create(home, sent, chosen, port=port or chosen_port(home))
                 return Run(Connection(home, chosen), after=0)
-            except ClientError:
+            except ClientError as error:
                 known = Index(home).get(chosen)
-                if known is None and pickled is not None:
-                    _remove(folder)
+                if known is None and pickled is not None and isinstance(error, ApiError):
+                    _remove(folder)  # after any other error, the server may still create the experiment
                 if known is None or experiment_id is None:
                     raise
                 # Another program has created it at the same time.
