@@ -30,6 +30,7 @@ PROGRAMS = {
     "sdk": ("--runs", "10"),
     "sdk_peers": ("--runs", "2", "--trials", "2"),
     "startup": ("--runs", "2"),
+    "tune": ("--runs", "2"),
     "latency": ("--reports", "100", "--stops", "6"),
     "slow_tuner": ("--reports", "100", "--requests", "60", "--pairs", "1"),
     "throughput": ("--trials", "60", "--pairs", "1"),

@@ -1,4 +1,4 @@
-"""Runs a Python function or class as a trial: ``python3 -m nni.run FILE:NAME``.
+"""Runs a Python function or class as a trial: ``python3 -m nni.run FILE.py:NAME``, or ``NAME.pickle``.
 
 The file is imported under its own module name, so code below ``if __name__ == "__main__"`` does not run. The
 function is called with the trial's parameters, and its return value is the trial's final result::
@@ -27,16 +27,20 @@ __all__ = ["Trial", "main"]
 # environment variable that is set while the user's file is imported; nnimgr.tune then refuses to run
 IMPORTING = "NNIMGR_IMPORTED_BY_TRIAL"
 _STARTERS = ("tune", "start")  # functions of nnimgr that start experiments
+_PICKLE = ".pickle"  # end of the name of a file with a function by value
 _OURS = tuple(
-    os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in ("run.py", "_running.py")
+    os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+    for name in ("run.py", "_pickled.py", "_running.py")
 )
 
 
 def main() -> int:
     """Run the function or class that the command line names. Return the exit code of the trial."""
-    file, _, name = "".join(sys.argv[1:2]).rpartition(":")
-    if len(sys.argv) != 2 or not file.endswith(".py") or not name.isidentifier():
-        sys.stderr.write("usage: python3 -m nni.run FILE.py:NAME\n")
+    word = "".join(sys.argv[1:2])
+    by_value = word.endswith(_PICKLE)
+    file, _, name = (word, "", "train") if by_value else word.rpartition(":")
+    if len(sys.argv) != 2 or not (by_value or (file.endswith(".py") and name.isidentifier())):
+        sys.stderr.write("usage: python3 -m nni.run FILE.py:NAME or FILE.pickle\n")
         return 2
     if os.environ.get("NNI_PLATFORM") is None:
         sys.stderr.write(
@@ -46,12 +50,8 @@ def main() -> int:
         return 2
     sys.argv = [file]
     try:
-        found = getattr(_import_file(file), name, None)
-        if not callable(found):
-            sys.stderr.write(f"nni.run: {file} defines no function or class {name!r} at its top level.\n")
-            return 1
-        if isinstance(found, type) and not hasattr(found, "step"):
-            sys.stderr.write(f"nni.run: the class {name} of {file} has no method 'step'.\n")
+        found = _unpickled(file) if by_value else _found(file, name)
+        if found is None:
             return 1
         from nni import _trial
 
@@ -61,6 +61,31 @@ def main() -> int:
         _print_error(error)
         return 1
     return 0
+
+
+def _found(file: str, name: str) -> Any:
+    """Return the function or class of a file. If there is none, write why, and return None."""
+    found = getattr(_import_file(file), name, None)
+    if not callable(found):
+        sys.stderr.write(f"nni.run: {file} defines no function or class {name!r} at its top level.\n")
+        return None
+    if isinstance(found, type) and not hasattr(found, "step"):
+        sys.stderr.write(f"nni.run: the class {name} of {file} has no method 'step'.\n")
+        return None
+    return found
+
+
+def _unpickled(file: str) -> Any:
+    """Return the function or class that the file has by value. If it cannot be used, write why, and return
+    None.
+    """
+    from nni._pickled import OtherVersions, load
+
+    try:
+        return load(file)
+    except OtherVersions as error:
+        sys.stderr.write(f"nni.run: {error}\n")
+        return None
 
 
 def module_name(file: str) -> tuple[str, str]:

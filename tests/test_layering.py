@@ -111,6 +111,13 @@ def test_a_keeper_on_the_servers_machine_loads_no_large_library() -> None:
     assert not loaded & NOT_IN_A_LOCAL_KEEPER
 
 
+def test_a_server_starts_without_libraries_that_few_requests_need() -> None:
+    show = "import sys; import nnimgr.server.process; print(*sys.modules)"
+    command = [sys.executable, "-c", show]
+    loaded = set(subprocess.run(command, capture_output=True, check=True, text=True, cwd=ROOT).stdout.split())
+    assert not loaded & {"httpx", "numpy", "pathspec", "rich", "sqlalchemy.dialects.postgresql"}
+
+
 def package(name: str) -> str:
     """Return the package that a module is in; one that is in none stands for itself."""
     parts = name.split(".")

@@ -19,11 +19,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
-
-from pathspec import GitIgnoreSpec
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from training_services.base import ExperimentContext, ServiceUnavailable
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 __all__ = [
     "IGNORE",
@@ -195,6 +196,8 @@ def _left_out(source: Path, directory: Path) -> set[str]:
 
 
 def _ignored(source: Path) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # only here, because most servers pack no code
+
     try:
         text = (source / IGNORE).read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:

@@ -113,7 +113,8 @@ class Progress:
         if cancelled:
             counts["SYS_CANCELED"] += sum(counts.pop(name, 0) for name in LIVE)
         self.ended_since.clear()
-        self.profile = {**self.profile, "status": status, "reason": reason, "counts": dict(+counts)}
+        final = {"status": status, "reason": reason, "counts": dict(+counts), "now": ""}
+        self.profile = {**self.profile, **final}
 
     def fresh_notices(self) -> list[str]:
         """Return the notices that are new, and those that now last twice as long as when they were shown."""

@@ -9,9 +9,10 @@ from contextlib import closing
 from typing import Any
 
 from nnimgr.client.calls import Client, ServerGone
+from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import runs
-from nnimgr.client.servers import DEFAULT_PORT, connect
-from nnimgr.home import Home
+from nnimgr.client.servers import DEFAULT_PORT, answering, connect
+from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
 from nnimgr.python.errors import Error, translated
 
@@ -55,6 +56,15 @@ class Connection:
         client = self.client()
         with translated():
             return client.call("GET", "experiments", self.id, *path, timeout_s=None, **query)
+
+    def get_now(self, *path: str, **query: Any) -> Any:
+        """Return the JSON answer to a GET request, or None if no server answers it. No server is started."""
+        try:
+            port = self.entry().port
+            client = None if port is None else answering(self.home, port)
+            return None if client is None else client.get("experiments", self.id, *path, **query)
+        except (ClientError, Error, HomeError):
+            return None
 
     def read(self, *path: str, **query: Any) -> bytes:
         """Return the bytes of the answer to a GET request."""

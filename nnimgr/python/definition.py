@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.python import space as spaces
-from nnimgr.python.errors import ArgumentError, argument_of
-from nnimgr.python.options import Goal, duration_of
+from nnimgr.python.errors import ArgumentError, Error, argument_of
+from nnimgr.python.options import Goal, Ship, duration_of
 from nnimgr.python.trainable import Trainable, Work, check_guard, refuse_inside_a_trial, work_of
 
 if TYPE_CHECKING:
@@ -59,11 +59,12 @@ class Experiment:
         processes: int | str | None = None,
         preload: Sequence[str] | None = None,
         name: str | None = None,
+        ship: Ship = "path",
         seed: int | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
-        self._work: Work | None = work_of(trial)
+        self._work: Work | None = work_of(trial, ship=ship)
         fields: dict[str, Any] = {
             "experimentName": name,
             "searchSpace": spaces.plain(space),
@@ -111,8 +112,14 @@ class Experiment:
         return f"<Experiment {self.name or ''}: {self._config['trialCommand']}>"
 
     def yaml(self) -> str:
-        """Return the definition as the text of an ``exp.yml``, for ``nnictl create``."""
+        """Return the definition as the text of an ``exp.yml``, for ``nnictl create``.
+
+        Raise Error if the function is sent by value: then it is in no file that an ``exp.yml`` can name.
+        """
         import yaml
+
+        if self._work is not None and self._work.pickled is not None:
+            raise Error('The function is in no file that an exp.yml could name, because of ship="pickle".')
 
         text: str = yaml.safe_dump(self._config, sort_keys=False, allow_unicode=True)
         return text
@@ -127,9 +134,11 @@ class Experiment:
         from nnimgr.python.starting import start
 
         refuse_inside_a_trial()
+        pickled = None
         if self._work is not None:
             check_guard(self._work)
-        return start(self._config, _id_of(self.name), port=server)
+            pickled = self._work.pickled
+        return start(self._config, _id_of(self.name), port=server, pickled=pickled)
 
 
 def _id_of(name: str | None) -> str | None:

@@ -8,13 +8,18 @@ from typing import Literal
 
 from nnimgr.python.errors import ArgumentError
 
-__all__ = ["SHOWS", "Goal", "Show", "duration_of"]
+__all__ = ["SHIPS", "SHOWS", "Goal", "Ship", "Show", "duration_of"]
 
 Goal = str | bool | Sequence[str] | None
 """Metric, or metrics, to maximize or minimize. True: a result is one number."""
 
+Ship = Literal["path", "pickle"]
+"""How a function reaches its trials: they import its file, or load its pickle."""
+
+SHIPS = ("path", "pickle")
+
 Show = Literal["auto", "live", "table", "nothing"]
-"""What a waiting program shows: "live" is for terminals, and "auto" chooses between "live" and "table"."""
+"""What a waiting program shows. "live" is for terminals and notebooks; "auto" chooses "live" or "table"."""
 
 SHOWS = ("auto", "live", "table", "nothing")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnimgr.client.calls import Event
 from nnimgr.client.experiments import ENDED, events_to_the_end, resume_experiment, server_for, stop_experiment
@@ -15,6 +15,9 @@ from nnimgr.python.errors import Error, translated
 from nnimgr.python.options import Show, duration_of
 from nnimgr.python.results import Results
 from nnimgr.python.trials import Trial, Trials
+
+if TYPE_CHECKING:
+    from nnimgr.python.notebook import NotebookView
 
 __all__ = ["KEEP", "Run"]
 
@@ -52,11 +55,29 @@ class Run:
         """Create the object. ``after``: event after which ``wait`` begins. None: with the present state."""
         self._connection = connection
         self._after = after
+        self._view: NotebookView | None = None
         self.id = connection.id
         self.trials = Trials(connection)
 
     def __repr__(self) -> str:
         return f"<Run {self.id}: {self.now}>"
+
+    def _ipython_display_(self) -> None:
+        """Show the run live in a notebook. Raise NotImplementedError in a terminal, which shows the repr."""
+        from nnimgr.python.show import in_notebook
+
+        if not in_notebook():
+            raise NotImplementedError
+        self._shown().show()
+        self._shown().follow()
+
+    def _shown(self) -> NotebookView:
+        """Return the run's view for a notebook."""
+        from nnimgr.python.notebook import NotebookView
+
+        if self._view is None:
+            self._view = NotebookView(self, self._connection)
+        return self._view
 
     @classmethod
     def attach(cls, word: str) -> Run:
@@ -100,7 +121,7 @@ class Run:
 
         try:
             client = self._connection.client()
-            with translated(), screen_of(show) as (screen, terminal):
+            with translated(), screen_of(show, self._shown) as (screen, terminal):
                 after = self._after
                 if after is None:
                     after = int(client.get("experiments", self.id)["lastNumber"])
@@ -136,6 +157,8 @@ class Run:
             client, adopted = server_for(self._connection.home, entry, port=port)
             if not adopted:
                 resume_experiment(client, entry)
+        if self._view is not None:
+            self._view.follow()
 
     def events(self, after: int = 0) -> Iterator[Event]:
         """Yield all events after the number ``after``, until the experiment has ended.

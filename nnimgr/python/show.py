@@ -1,11 +1,12 @@
-"""What a waiting Python program shows of its experiment: a live view in a terminal, a table elsewhere."""
+"""What a waiting Python program shows of its experiment: a live view or a table."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from nnimgr.cli.progress import Progress, number, parameters_text
 from nnimgr.cli.terminal import Terminal
@@ -14,7 +15,10 @@ from nnimgr.client.calls import Event
 from nnimgr.python.errors import ArgumentError
 from nnimgr.python.options import SHOWS, Show
 
-__all__ = ["screen_of"]
+if TYPE_CHECKING:
+    from nnimgr.python.notebook import NotebookView
+
+__all__ = ["in_notebook", "screen_of"]
 
 # events whose sentences are not shown between the rows: they are normal, or the rows show them
 _NORMAL = frozenset({"AttemptDue", "ExperimentMoved", "JobStarted", "JobWaiting", "TrialEnded", "Verdict"})
@@ -77,14 +81,29 @@ class _Table:
         self._said_at = time.monotonic()
 
 
+def in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
 @contextlib.contextmanager
-def screen_of(show: Show) -> Iterator[tuple[Screen, Terminal | None]]:
-    """Yield the display that ``show`` means, and the terminal for a report at the end, if there is one."""
+def screen_of(
+    show: Show, view: Callable[[], NotebookView] | None = None
+) -> Iterator[tuple[Screen, Terminal | None]]:
+    """Yield the display that ``show`` means, and the terminal for a report at the end, if there is one.
+
+    ``view`` returns the experiment's view for a notebook. None: it has none.
+    """
     if show not in SHOWS:
         raise ArgumentError(f"show: unknown value {show!r} (valid: {', '.join(SHOWS)})")
     terminal = Terminal(as_json=False)
     if show == "nothing":
         yield _Silent(), None
+    elif view is not None and show != "table" and in_notebook():
+        with view() as shown:
+            shown.show()
+            yield shown, None
     elif show == "live" or (show == "auto" and terminal.live):
         from nnimgr.cli.live import LiveScreen
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nnimgr.client.calls import ApiError, Client
 from nnimgr.client.errors import ClientError
@@ -17,6 +19,9 @@ from nnimgr.python.connection import Connection, chosen_port
 from nnimgr.python.errors import ArgumentError, translated
 from nnimgr.python.running import Run
 
+if TYPE_CHECKING:
+    from nnimgr.python.pickling import Pickled
+
 __all__ = ["start"]
 
 # Fields that must be equal if an experiment is continued -> what to call them in an error.
@@ -27,13 +32,17 @@ _SAME = {
     "trialCommand": ("trial", ""),
     "trialCodeDirectory": ("folder of its code", ""),
 }
+_PICKLES = "function"  # folder in the experiment's folder
 _LIMITS = ("trialConcurrency", "maxTrialNumber", "maxExperimentDuration")
 
 
-def start(config: Mapping[str, Any], experiment_id: str | None, *, port: int | None) -> Run:
+def start(
+    config: Mapping[str, Any], experiment_id: str | None, *, port: int | None, pickled: Pickled | None
+) -> Run:
     """Create an experiment, or continue the experiment with this id or name.
 
     ``experiment_id``: None gives a new experiment. ``port``: that of the server; None: the best one.
+    ``pickled``: function that the trials get by value. Its file is written into the experiment's folder.
     """
     home = Home.find()
     with translated():
@@ -44,15 +53,38 @@ def start(config: Mapping[str, Any], experiment_id: str | None, *, port: int | N
         )
         if known is None:
             chosen = experiment_id or new_experiment_id(entries)
+            sent = {"experimentWorkingDirectory": str(home.path), **config}
+            folder = Path(sent["experimentWorkingDirectory"]).expanduser().absolute() / chosen / _PICKLES
+            if pickled is not None:
+                pickled.write(folder)
+                sent["trialCodeDirectory"] = str(folder)
             try:
-                _create(home, config, chosen, port=port or chosen_port(home))
+                _create(home, sent, chosen, port=port or chosen_port(home))
                 return Run(Connection(home, chosen), after=0)
-            except ClientError:
+            except ClientError as error:
                 known = Index(home).get(chosen)
+                if known is None and pickled is not None and isinstance(error, ApiError):
+                    _remove(folder)  # after any other error, the server may still create the experiment
                 if known is None or experiment_id is None:
                     raise
                 # Another program has created it at the same time.
-    return _continued(Run(Connection(home, known.id)), config)
+    run = Run(Connection(home, known.id))
+    if pickled is None:
+        return _continued(run, config)
+    # The present function replaces the earlier one, as an edited file would.
+    folder = known.directory / _PICKLES
+    return _continued(
+        run, {**config, "trialCodeDirectory": str(folder)}, checked=lambda: pickled.write(folder)
+    )
+
+
+def _remove(folder: Path) -> None:
+    """Remove the pickle of an experiment that was not created, and the experiment's folder if it is empty."""
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()
 
 
 def _known(entries: Mapping[str, IndexEntry], experiment_id: str, name: Any) -> IndexEntry | None:
@@ -62,7 +94,7 @@ def _known(entries: Mapping[str, IndexEntry], experiment_id: str, name: Any) -> 
 
 
 def _create(home: Home, config: Mapping[str, Any], experiment_id: str, *, port: int) -> None:
-    sent = {"experimentWorkingDirectory": str(home.path), **config}
+    sent = {**config}
     space = sent.pop("searchSpace")
     body = {"config": sent, "searchSpace": space, "id": experiment_id, **surroundings()}
     runs = home.server_running(port) is not None
@@ -86,8 +118,11 @@ def _end_server(home: Home, client: Client) -> None:
         has_left(server)
 
 
-def _continued(run: Run, config: Mapping[str, Any]) -> Run:
-    """Attach to an experiment, and let it continue with the limits of this configuration if it has ended."""
+def _continued(run: Run, config: Mapping[str, Any], *, checked: Callable[[], None] = lambda: None) -> Run:
+    """Attach to an experiment, and let it continue with the limits of this configuration if it has ended.
+
+    ``checked`` is called when it is certain that the configuration is that of the experiment.
+    """
     connection = Connection(Home.find(), run.id)
     profile = connection.get()
     stored = {**profile["config"], "searchSpace": profile["searchSpace"]}
@@ -102,6 +137,7 @@ def _continued(run: Run, config: Mapping[str, Any]) -> Run:
         raise ArgumentError(
             f"name: experiment {name!r} is open for reading. End that first: nnictl stop {run.id}"
         )
+    checked()
     changes = {field: config.get(field) for field in _LIMITS if stored.get(field) != config.get(field)}
     if profile["status"] in ("STOPPED", "ERROR") or (changes and not profile["served"]):
         run.resume()

@@ -1,6 +1,7 @@
 """What a trial runs: a command, or a Python function or class that is found by its file and name.
 
-A function is not pickled. Its trials import the file, so the file's folder is the code of the trials.
+Trials import the function's file, so the file's folder is the code of the trials. With ``ship="pickle"`` they
+get the function by value instead (``pickling.py``).
 """
 
 from __future__ import annotations
@@ -13,10 +14,15 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nnimgr.python.captures import captured, named
 from nnimgr.python.errors import ArgumentError, Error
+from nnimgr.python.options import SHIPS, Ship
+
+if TYPE_CHECKING:
+    from nnimgr.python.pickling import Pickled
 
 __all__ = ["Trainable", "Work", "check_guard", "refuse_inside_a_trial", "work_of"]
 
@@ -26,21 +32,24 @@ IMPORTING = "NNIMGR_IMPORTED_BY_TRIAL"  # set by nni.run while it imports the us
 _MODULE = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 _FILE = re.compile(r"(\S.*\.py):([A-Za-z_]\w*)")
 _MOST_NAMES = 5
+_BY_VALUE = 'Or pass ship="pickle": then it is sent by value, with what it uses.'
 _ELSEWHERE = (
     'Put it at the top level of a .py file, and pass it as "FILE.py:NAME", or import it from there. '
-    "What it uses from outside must be in that file, or in its parameters."
+    f"What it uses from outside must be in that file, or in its parameters. {_BY_VALUE}"
 )
 
 
 class Work(NamedTuple):
     """Command of the trials, and the folder with their code.
 
-    ``target``: FILE:NAME of a function or class for ``nni.run``. None: ``command`` is complete.
+    ``target``: FILE:NAME of a function or class for ``nni.run``. None: ``command`` is complete. ``pickled``:
+    the function or class by value, which becomes a file of the experiment's own folder.
     """
 
     directory: Path
     command: str = ""
     target: str | None = None
+    pickled: Pickled | None = None
 
     def command_for(self, python: str) -> str:
         """Return the trials' command. ``python``: the interpreter that runs a function or class."""
@@ -49,8 +58,18 @@ class Work(NamedTuple):
         return f"{shlex.quote(python)} -m nni.run {shlex.quote(self.target)}"
 
 
-def work_of(trial: Trainable) -> Work:
-    """Return what trials run. Raise ArgumentError if a function cannot be found by its file and name."""
+def work_of(trial: Trainable, *, ship: Ship = "path") -> Work:
+    """Return what trials run. Raise ArgumentError if a function cannot be found by its file and name.
+
+    With ``ship`` "pickle", the function is pickled now. Raise ArgumentError if that is not possible.
+    """
+    if ship not in SHIPS:
+        raise ArgumentError(f"ship: unknown value {ship!r} (valid: {', '.join(SHIPS)})")
+    if ship == "pickle":
+        from nnimgr.python.pickling import pickled
+
+        by_value = pickled(trial)
+        return Work(Path.cwd(), target=by_value.file, pickled=by_value)
     if not isinstance(trial, str):
         return _of_callable(trial)
     if found := _FILE.fullmatch(trial):
@@ -78,7 +97,7 @@ def check_guard(work: Work) -> None:
 
     This is so if the file itself starts the experiment, in a line that runs at every import.
     """
-    if work.target is None:
+    if work.target is None or work.pickled is not None:
         return
     file = work.directory / work.target.rpartition(":")[0]
     frame: FrameType | None = sys._getframe()
@@ -109,7 +128,7 @@ def _of_callable(trial: Callable[..., Any]) -> Work:
     if name is None or module is None:
         raise ArgumentError(
             f"trial: {trial!r} is neither a command, nor a function or class. "
-            "Write a function that calls it, at the top level of a .py file."
+            f"Write a function that calls it, at the top level of a .py file. {_BY_VALUE}"
         )
     if name == "<lambda>":
         raise ArgumentError(f"trial: a lambda cannot be found by name{_captures(trial)}. {_ELSEWHERE}")
@@ -119,7 +138,10 @@ def _of_callable(trial: Callable[..., Any]) -> Work:
             f"{_ELSEWHERE}"
         )
     if "." in name:
-        raise ArgumentError(f"trial: {name} is a method. Write a function that calls it, or pass the class.")
+        raise ArgumentError(
+            f"trial: {name} is a method{_captures(trial)}. Write a function that calls it, or pass the "
+            f"class. {_BY_VALUE}"
+        )
     if isinstance(trial, type) and not hasattr(trial, "step"):
         raise ArgumentError(
             f"trial: the class {name} has no method 'step', which is called until its last step"
@@ -189,19 +211,8 @@ def _top_level(file: Path) -> tuple[set[str], list[str]]:
 
 def _captures(trial: Callable[..., Any]) -> str:
     """Return which names a function uses from outside, as a part of a sentence."""
-    if not isinstance(trial, FunctionType):
-        return ""
-    code = trial.__code__
-    taken = [
-        name
-        for name in code.co_names
-        if name in trial.__globals__ and not isinstance(trial.__globals__[name], ModuleType)
-    ]
-    names = [*code.co_freevars, *taken]
-    if not names:
-        return ""
-    shown = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
-    return f", and uses {shown} from there"
+    names = list(captured(trial))
+    return f", and uses {named(names)} from there" if names else ""
 
 
 def _same(one: str, other: Path) -> bool:

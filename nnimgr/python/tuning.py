@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.python.definition import Experiment
-from nnimgr.python.options import Goal, Show
+from nnimgr.python.options import Goal, Ship, Show
 from nnimgr.python.trainable import Trainable
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def tune(
     processes: int | str | None = None,
     preload: Sequence[str] | None = None,
     name: str | None = None,
+    ship: Ship = "path",
     seed: int | None = None,
     config: Mapping[str, Any] | None = None,
     server: int | None = None,
@@ -58,6 +59,8 @@ def tune(
     - ``trial``: a function or class at the top level of a .py file, "FILE.py:NAME", "module:NAME", or a
       command. A function is called with the parameters, and with an object ``trial`` if it takes two
       arguments.
+    - ``ship``: "path", or "pickle" for functions of notebooks, nested functions, lambdas and methods. They
+      are sent by value with what they use; this needs cloudpickle.
     - ``maximize``, ``minimize``: True for results that are one number, or the name of a metric, or several.
     - ``trials``, ``hours``: limits. None: no limit. ``at_once``: the number of trials that run at a time.
     - ``tuner``, ``assessor``, ``scheduler``: a name, or ``{"name": ..., "classArgs": {...}}``.
@@ -72,7 +75,8 @@ def tune(
       faster then, because they are forked from that process.
     - ``name``: if an experiment with this name exists, it is continued instead of starting another one.
     - ``seed``: of the tuner. ``config``: further fields of ``exp.yml``. ``server``: port of the server.
-    - ``show``: "live", "table" or "nothing"; "auto" is a live view in a terminal, and a table elsewhere.
+    - ``show``: "live", "table" or "nothing"; "auto" is a live view in a terminal or notebook,
+      and a table elsewhere.
 
     Ctrl-C ends the wait, and the experiment continues. Raise ArgumentError for arguments that cannot be
     used, and Error.

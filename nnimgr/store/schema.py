@@ -53,7 +53,7 @@ facts = _table(
 def _few(name: str, kind: str) -> Index:
     """Build a partial index that contains only facts of one rare kind, which are queried often."""
     of_kind = facts.c.kind == kind
-    return Index(name, facts.c.experiment_id, facts.c.number, sqlite_where=of_kind, postgresql_where=of_kind)
+    return Index(name, facts.c.experiment_id, facts.c.number, sqlite_where=of_kind)
 
 
 fact_failures = _few("fact_failures", "AlgorithmFailed")
@@ -64,7 +64,6 @@ fact_further_sets = Index(
     facts.c.trial_id,
     facts.c.number,
     sqlite_where=facts.c.kind == "FurtherSuggested",
-    postgresql_where=facts.c.kind == "FurtherSuggested",
 )
 fact_by_trial = Index(
     "fact_by_trial",
@@ -72,7 +71,6 @@ fact_by_trial = Index(
     facts.c.trial_id,
     facts.c.number,
     sqlite_where=facts.c.trial_id.is_not(None),
-    postgresql_where=facts.c.trial_id.is_not(None),
 )
 
 metrics = _table(
@@ -103,7 +101,6 @@ metric_finals = Index(
     metrics.c.attempt,
     metrics.c.position,
     sqlite_where=metrics.c.type == "FINAL",
-    postgresql_where=metrics.c.type == "FINAL",
 )
 
 experiments = Table(

@@ -133,7 +133,8 @@ def test_a_file_may_have_the_name_of_a_loaded_module(trial: Trial) -> None:
 
 
 def test_the_command_needs_a_file_and_an_experiment(trial: Trial) -> None:
-    assert ran(trial, "", name="", file="mine.py").stderr == "usage: python3 -m nni.run FILE.py:NAME\n"
+    usage = "usage: python3 -m nni.run FILE.py:NAME or FILE.pickle\n"
+    assert ran(trial, "", name="", file="mine.py").stderr == usage
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     command = [trial.python, "-m", "nni.run", "mine.py:train"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)

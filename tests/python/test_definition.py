@@ -212,7 +212,10 @@ def test_functions_and_classes_are_found_by_file_and_name() -> None:
             lambda p: SPACE,
             "a lambda cannot be found by name, and uses SPACE from there. Put it",
         ),
-        (TopLevel().step, "TopLevel.step is a method. Write a function that calls it"),
+        (
+            TopLevel().step,
+            "TopLevel.step is a method, and uses self from there. Write a function that calls it",
+        ),
         (NoStep, "the class NoStep has no method 'step'"),
         (functools.partial(top_level), "functools.partial.* is neither a command, nor a function"),
         (

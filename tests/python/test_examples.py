@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,16 @@ def test_a_population_is_trained_and_not_started_twice(port: int) -> None:
     again = ran("checkpoints_and_pbt.py")
     assert said.splitlines()[-1] == again.splitlines()[-1]
     assert len(run.trials) == 6
+
+
+def test_the_cells_of_the_notebook_run(port: int) -> None:
+    cells = json.loads((EXAMPLES / "tune.ipynb").read_text())["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "{'angle': " in done.stdout
+    run = Run.attach("notebook")
+    assert run.status == "DONE" and len(run.trials) == 12
 
 
 def test_the_first_program_of_the_tutorial_runs(folder: Path, port: int) -> None:

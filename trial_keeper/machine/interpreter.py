@@ -32,6 +32,7 @@ SDK = {  # file to write -> our file with its content
             "__init__.py",
             "_checkpoint.py",
             "_log.py",
+            "_pickled.py",
             "_running.py",
             "_space.py",
             "_trace.py",

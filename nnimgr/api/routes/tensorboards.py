@@ -4,6 +4,8 @@ pages.
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
@@ -11,7 +13,6 @@ from fastapi.responses import RedirectResponse
 
 from nnimgr.api import models
 from nnimgr.api.dependencies import ExperimentId, NotFound, Parts, Reader, refusals
-from nnimgr.api.tensorboard_proxy import forward
 from nnimgr.api.tensorboards import refresh_tensorboard, start_tensorboard
 from nnimgr.tensorboard.tasks import Task
 
@@ -88,7 +89,10 @@ async def page(parts: Parts, request: Request, task_id: TaskId) -> Response:
         reason = "" if task is None or task.message is None else f" {task.message}"
         start = "nnictl tensorboard start" + ("" if task is None else f" {task.experiment_id}")
         raise NotFound(f"This TensorBoard does not run.{reason} Start another: {start}")
-    return await forward(request, task.address, closing=parts.shutdown.closing)
+    # The proxy imports httpx, which would take a twentieth of the time in which the server starts.
+    proxy = await asyncio.to_thread(importlib.import_module, "nnimgr.api.tensorboard_proxy")
+    answer: Response = await proxy.forward(request, task.address, closing=parts.shutdown.closing)
+    return answer
 
 
 def _shown(task: Task) -> models.TensorBoard:

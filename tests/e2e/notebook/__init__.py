@@ -1,0 +1,1 @@
+"""A run in a real JupyterLab, in Debian's Chromium."""
