@@ -150,7 +150,7 @@ class _Parser:
         self._more()
         operator = _OPERATOR.match(self._text, self._at)
         if operator is None:
-            raise self._unexpected(f"one of : > < >= <= ≠ after {name.text}")
+            raise self._unexpected(f'an operator after "{name.text}" (":" for equal, or > < >= <= ≠)')
         self._at = operator.end()
         values, several = self._values()
         return Term(
@@ -212,7 +212,7 @@ class _Parser:
 
     def _unexpected(self, expected: str) -> BadQuestion:
         rest = self._text[self._at : self._at + 20]
-        found = f'"{rest}"' if rest else "its end"
+        found = f'"{rest}"' if rest else "the end of the filter"
         return BadQuestion(self._field, f"expected {expected}, found {found}", position=self._at)
 
 

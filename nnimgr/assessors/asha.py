@@ -67,8 +67,8 @@ class ASHAAssessor(JudgingAssessor):
             return None
         better = tuple(trial for _, _, trial in entries[max(0, kept - _NAMED) : kept][::-1])
         return Why(
-            f"{self.shown(loss)} at step {rung} is not among the best {kept} of the {len(entries)} trials at "
-            f"this rung (the worst of these is {last[2]} with {self.shown(last[0])})",
+            f"{self.shown(loss)} at step {rung} is not enough: the best {kept} of {len(entries)} trials "
+            f"continue there, with {self.shown(last[0])} ({last[2]}) or better",
             rung,
             better,
         )

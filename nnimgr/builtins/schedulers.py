@@ -32,7 +32,7 @@ def _schedule(value: Any) -> str | None:
     before = -1
     for position, entry in enumerate(value, 1):
         if not isinstance(entry, Mapping) or entry.keys() != {"reports", "parameters"}:
-            return f"must be a list of {{reports, parameters}}, which its item {position} is not"
+            return f"must be a list of {{reports, parameters}} (item {position} is another mapping)"
         reports = entry["reports"]
         if integer(at_least=0)(reports) is not None:
             return f"must have an integer of at least 0 as reports in its item {position}"

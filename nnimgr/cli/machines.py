@@ -94,6 +94,11 @@ def _client(args: argparse.Namespace) -> tuple[Client, str]:
     entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     client.mends = {**client.mends, 404: f"See: nnictl machine ls {entry.id}"}
+    if entry.status == "DONE":
+        raised = f"nnictl update trialnum {entry.id} --value N"
+        client.mends[409] = (
+            f"Raise its limit so that it continues, then repeat: {raised} && {{command {entry.id}}}"
+        )
     return client, entry.id
 
 

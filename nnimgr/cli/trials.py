@@ -206,9 +206,9 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
     trial = trial_named(client, entry.id, args.trial_id)
     if not args.yes:
         question = (
-            f"Declare the machine of trial {trial['sequence']} ({trial['id']}) lost? If the trial still runs "
-            "there, it runs twice until that machine answers again. The results of the lost attempt are not "
-            "counted. Declare it lost?"
+            f"Give up trial {trial['sequence']} ({trial['id']}) on its machine, and start it again on "
+            "another one? Other trials are not touched. If it still runs there, it runs twice until that "
+            "machine answers again; the results of the old attempt are not counted."
         )
         if not confirmed(question):
             mend = f"Skip this question: {{command {entry.id}}} --yes"

@@ -416,7 +416,7 @@ _PLATFORMS: Sequence[Entry] = (
         find=find.foreign_platforms,
         nni="has had a training service for this platform",
         here="has no training service for this platform, and refuses the file",
-        todo="use the section trainingService that the error shows",
+        todo='write a section trainingService with the platform "kubernetes" or "remote"',
     ),
     Entry(
         name="registered platform",

@@ -67,5 +67,6 @@ def check_scheduler(reading: Reading, fields: Mapping[str, Any], *, space_is_val
         if name not in space:
             reading.warn(
                 ("scheduler", "classArgs", "mutations", name),
-                f"the search space has no parameter {name}: only trials that have one are changed in it",
+                f"the search space has no parameter {name}. Is the name misspelt? Only trials that users "
+                f"add with a parameter {name} will be changed in it",
             )

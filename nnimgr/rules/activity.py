@@ -70,9 +70,10 @@ def _work(state: ExperimentState) -> Iterator[str]:
         job.waiting for job in state.jobs.values() if job.placed is None and not job.closed and job.waiting
     )
     for reason, count in reasons.most_common(_REASONS):
-        yield f"{trial_count(count)} {'has' if count == 1 else 'have'} no place yet: {reason}"
+        each = "each " if count > 1 and reason.startswith("waits ") else ""
+        yield f"{trial_count(count)} cannot start yet: {each}{reason}"
     if (others := reasons.total() - sum(count for _, count in reasons.most_common(_REASONS))) > 0:
-        yield f"{trial_count(others)} {'has' if others == 1 else 'have'} no place for other reasons"
+        yield f"{trial_count(others)} cannot start yet for other reasons"
     by_user = [name for name in state.paused if state.trials[name].paused_by is PausedBy.USER]
     if by_scheduler := len(state.paused) - len(by_user):
         yield f"{trial_count(by_scheduler)} {_are(by_scheduler)} paused by the scheduler"
@@ -81,7 +82,7 @@ def _work(state: ExperimentState) -> Iterator[str]:
         command = f"nnictl trial resume {state.id} -T {by_user[0]}"
         yield f'{trial_count(paused)} {_are(paused)} paused (to continue {which}: "{command}")'
     if queued := len(state.queued):
-        yield f"{trial_count(queued)} {_are(queued)} queued"
+        yield f"{trial_count(queued)} {'waits' if queued == 1 else 'wait'} for a slot"
 
 
 def _wishes(state: ExperimentState, searching: bool, outstanding: int) -> Iterator[str]:
@@ -96,7 +97,9 @@ def _wishes(state: ExperimentState, searching: bool, outstanding: int) -> Iterat
 
 def _progress(state: ExperimentState, at: datetime) -> str:
     limits = state.limits
-    parts = [f"{limits.trial_concurrency - state.free_slots} of {limits.trial_concurrency} slots busy"]
+    waiting = sum(job.placed is None and not job.closed for job in state.jobs.values())
+    busy = max(0, limits.trial_concurrency - state.free_slots - waiting)
+    parts = [f"{busy} of {limits.trial_concurrency} slots busy"]
     if limits.max_trial_number is not None:
         finished = max(0, state.counted - len(state.trials))
         parts.append(f"{finished} of {limits.max_trial_number} finished{state.left_out}")

@@ -105,12 +105,12 @@ def test_which_trials_match(columns: Columns, text: str, found: list[int]) -> No
 @pytest.mark.parametrize(
     ("text", "position", "message"),
     [
-        ("lr", 2, "expected one of : > < >= <= ≠ after lr, found its end"),
-        ("lr=3", 4, "after lr=3"),
+        ("lr", 2, 'an operator after "lr" (":" for equal, or > < >= <= ≠), found the end of the filter'),
+        ("lr=3", 4, 'after "lr=3"'),
         (":3", 0, "expected a column's name, found"),
-        ("lr:", 3, "expected a value, found its end"),
+        ("lr:", 3, "expected a value, found the end of the filter"),
         ("lr>;", 3, 'expected a value, found ";"'),
-        ("lr:[1", 5, 'expected "," or "]", found its end'),
+        ("lr:[1", 5, 'expected "," or "]", found the end of the filter'),
         ("lr:[1,]", 6, 'expected a value, found "]"'),
         ("lr:[1,2] 3", 9, 'expected ";" or the end, found "3"'),
         ('act:"relu', 4, "expected a value with a closing quote"),

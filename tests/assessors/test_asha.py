@@ -22,8 +22,8 @@ def test_the_first_goes_on_and_then_the_best_third() -> None:
     assert good(assessor, "b", 0.9, 0.70)  # equal to the best
     assert not good(assessor, "c", 5.0, 0.6)
     assert assessor.why("c") == {
-        "reason": "0.6 at step 2 is not among the best 1 of the 3 trials at this rung (the worst of "
-        "these is a with 0.7)",
+        "reason": "0.6 at step 2 is not enough: the best 1 of 3 trials continue there, with 0.7 (a) or "
+        "better",
         "rung": 2,
         "better": ("a",),
     }

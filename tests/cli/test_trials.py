@@ -165,7 +165,10 @@ def test_lost(
         monkeypatch.setattr("sys.stdin", io.StringIO(answer))
         assert main(["trial", "lost", "ta", "abc"]) == code
         printed = capsys.readouterr()
-        assert printed.out == out and "Declare the machine of trial 0 (ta) lost?" in printed.err
+        assert (
+            printed.out == out
+            and "Give up trial 0 (ta) on its machine, and start it again on another one?" in printed.err
+        )
     assert main(["trial", "lost", "ta", "-y"]) == 0
     assert main(["trial", "lost", "none", "-y"]) == 1
 

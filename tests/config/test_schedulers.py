@@ -90,8 +90,8 @@ def test_a_mutation_that_is_no_parameter_is_a_warning(load: Load) -> None:
         MINIMAL + GOAL + "scheduler: {name: PBT, classArgs: {mutations: {y: [1, 2]}}}\n"
     ).warnings
     assert str(warning) == (
-        "exp.yml:10:48: scheduler.classArgs.mutations.y: the search space has no parameter y: only trials "
-        "that have one are changed in it"
+        "exp.yml:10:48: scheduler.classArgs.mutations.y: the search space has no parameter y. Is "
+        "the name misspelt? Only trials that users add with a parameter y will be changed in it"
     )
 
 
@@ -118,7 +118,7 @@ def test_a_schedule_is_read_from_its_file(load: Load, tmp_path: Path) -> None:
     [
         (
             "- {reports: 5}\n",
-            "plan.yml:1:1: the schedule of PBTReplay must be a list of {reports, parameters},",
+            "plan.yml:1:1: the schedule of PBTReplay must be a list of {reports, parameters} (item 1",
         ),
         ("- {reports: 5, parameters: {lr: .nan}}\n", "[0].parameters.lr: nan is not allowed here"),
         ("{", "plan.yml:1:2: "),

@@ -106,7 +106,7 @@ def test_every_built_in_can_be_loaded_and_takes_its_arguments(builtin: registry.
         ("scheduler", "PBT", {"mutations": {"lr": []}}, "must hold at least one option"),
         ("scheduler", "PBTReplay", {}, "PBTReplay needs the argument schedule"),
         ("scheduler", "PBTReplay", {"schedule": "s.yml"}, "must be a list of {reports, parameters}, not"),
-        ("scheduler", "PBTReplay", {"schedule": [{"reports": 1}]}, "which its item 1 is not"),
+        ("scheduler", "PBTReplay", {"schedule": [{"reports": 1}]}, "(item 1 is another mapping)"),
         (
             "scheduler",
             "PBTReplay",

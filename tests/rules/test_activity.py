@@ -34,7 +34,7 @@ def test_what_is_waited_for() -> None:
     life.start(0)
     life.end(0)
     life.start(1)
-    told = "3 of 3 slots busy; 1 trial is being started; 1 trial has no place yet: no GPU is free"
+    told = "2 of 3 slots busy; 1 trial is being started; 1 trial cannot start yet: no GPU is free"
     assert now(life) == told
     trouble = "; the training service is not open: no sshd"
     assert now(life, service_trouble="no sshd") == told + trouble

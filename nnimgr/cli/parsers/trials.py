@@ -28,8 +28,9 @@ def _list(group: Verbs[Parser]) -> None:
         "ls",
         "trials:list_all",
         "list the trials of an experiment",
-        about="A terminal gets a table, a pipe gets JSON as NNI prints it. In a pipe without\n"
-        "--json, --head and --tail list the largest and the smallest results, as in NNI.",
+        about="A terminal gets a table, a pipe gets JSON as NNI prints it. In a pipe, --head\n"
+        "lists the largest results and --tail the smallest ones, whatever the goal is, as\n"
+        "NNI does. With --json they list the best and the worst trials.",
         examples=(
             "nnictl trial ls",
             "nnictl trial ls ab12cd34 --head 5",
