@@ -130,6 +130,7 @@ class Checkpoints(_Model):
     """How the saved states of trials are kept."""
 
     keep_last: Positive = _USUAL.checkpoints_kept  # newest checkpoints of each trial whose files are kept
+    keep_best: _Natural = _USUAL.checkpoints_best  # those with the best results are kept, too
     # which checkpoint of each trial is copied from its machine to the server: the newest, or none
     keep: Literal["newest", "none"] = "newest"
     save_within: Duration = "30s"  # time that a trial has to save its state before it is paused
@@ -334,6 +335,7 @@ class ExperimentConfig(_Model):
             fail_fast=FAIL_FAST if self.fail_fast is None else self.fail_fast,
             stop_when=_USUAL.stop_when if self.stop_when is None else self.stop_when.rules(),
             checkpoints_kept=checkpoints.keep_last,
+            checkpoints_best=checkpoints.keep_best,
             keeps_copies=checkpoints.keep == "newest",
             save_within=parse_duration(checkpoints.save_within),
             slot_held_for=_timedelta(self.slot_held_for) or _USUAL.slot_held_for,

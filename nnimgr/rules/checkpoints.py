@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.indexes import reindex
+from nnimgr.rules.retention import best_checkpoints
 from nnimgr.rules.state import (
     CheckpointState,
     ExperimentState,
@@ -333,17 +334,18 @@ def _checkpoint(
 def _retain(state: ExperimentState, trial: TrialState) -> None:
     """Mark checkpoints for deletion that nobody needs.
 
-    Needed are the newest ones, the one that the trial continued from, those from which other trials continue,
-    the newest one of which the server has a copy, and the one that is being copied.
+    Needed are the newest ones, those with the best results, the one that the trial continued from, those from
+    which other trials continue, the newest one of which the server has a copy, and the one that is being
+    copied.
     """
     origin = None if trial.origin is None else trial.origin.origin
     copied = next((each.origin for each in reversed(trial.checkpoints) if each.kept is not None), None)
-    borrowed = _borrowed(state, trial.id)
+    borrowed, best = _borrowed(state, trial.id), best_checkpoints(state, trial.checkpoints)
     others = [each.origin for each in trial.checkpoints if each.origin != origin]
     excess = [
         each
         for each in others[: -state.limits.checkpoints_kept]
-        if each not in (copied, trial.keeping) and (each.attempt, each.number) not in borrowed
+        if each not in (copied, trial.keeping, *best) and (each.attempt, each.number) not in borrowed
     ]
     trial.pruned += excess
     trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]

@@ -31,6 +31,8 @@ class CheckpointCheck:
     def __init__(self, kernel: Kernel, evidence: Evidence) -> None:
         self._kernel, self._evidence = kernel, evidence
         self._kept = 0  # newest checkpoints of each trial that are kept, as configured
+        self._best = 0  # best checkpoints of each trial that are kept, as configured
+        self._minimises = False  # the smallest result is the best
         # trial -> the first step of its present leg, and its state before each step from there on
         self._states: dict[str, tuple[int, list[int]]] = {}
         self._deletable: set[tuple[str, str, int]] = set()  # keeper, folder and number: ordered to be deleted
@@ -141,6 +143,7 @@ class CheckpointCheck:
             position=len(curve.frames),
             reports=curve.reports,
             step=curve.step,
+            value=curve.latest,
         )
         if fact.reports != curve.reports:
             self._kernel.fail(f"{fact} is recorded after {curve.reports} results")
@@ -157,7 +160,8 @@ class CheckpointCheck:
             case f.DecisionRefused():
                 self._refused(fact)
             case f.ExperimentCreated() | f.ConfigChanged():
-                self._kept = fact.limits.checkpoints_kept
+                self._kept, self._best = fact.limits.checkpoints_kept, fact.limits.checkpoints_best
+                self._minimises = self._minimises if fact.traits is None else fact.traits.minimises
                 self.copies.enabled = fact.limits.keeps_copies
             case f.Decided():
                 return  # a pause or its end
@@ -182,7 +186,7 @@ class CheckpointCheck:
                 self._kernel.fail(f"trial {trial_id} has not ended, and its copies are to be deleted: {fact}")
             return
         copied = [mark for mark in curve.marks if self.copies.is_copied(mark)]
-        needed = {*curve.marks[-self._kept :], curve.origin, *copied[-1:]}
+        needed = {*curve.marks[-self._kept :], curve.origin, *copied[-1:], *self._best_of(curve.marks)}
         for other in self._evidence.trials.values():
             for mark in self._borrowed(other):
                 if (mark.trial_id, mark.attempt, mark.keeper_id) == (trial_id, attempt, fact.keeper_id):
@@ -204,6 +208,12 @@ class CheckpointCheck:
         self._deletable |= {
             (keeper_id, folder, number) for number in range(1, fact.up_to + 1) if number not in fact.keep
         }
+
+    def _best_of(self, marks: list[Mark]) -> list[Mark]:
+        """Return the checkpoints with the best results; of two equal results, the newer one is better."""
+        sign = 1 if self._minimises else -1
+        ranked = [(sign * mark.value, -mark.position, mark) for mark in marks if mark.value is not None]
+        return [mark for _, _, mark in sorted(ranked, key=lambda entry: entry[:2])[: self._best]]
 
     def _exploited(self, fact: f.Decided) -> None:
         """Check the scheduler's decision that a trial continues from a checkpoint: it exists."""

@@ -6,11 +6,12 @@ Only a frame makes a checkpoint, and the frame comes last, so a half-built folde
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from nnimgr.rules import checkpoints, fold, fold_jobs, fold_trials, trial_ends
+from nnimgr.rules import checkpoints, fold, fold_jobs, fold_trials, retention, trial_ends
 from nnimgr.rules import facts as f
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState
@@ -255,6 +256,18 @@ def leg_of_a_lost_checkpoint() -> Iterator[None]:
 def abandoned_results_taken_over() -> Iterator[None]:
     """Readers find results of an earlier attempt, which has not led to the origin, in an attempt's curve."""
     with patch.object(writer, "CONTINUED", writer.CONTINUED.replace("attempt >= ?", "0 <= ?")):
+        yield
+
+
+@planted
+def best_by_the_opposite_goal() -> Iterator[None]:
+    """The checkpoints with the worst results are kept in place of the best ones."""
+
+    def worst(state: ExperimentState, saved: Sequence[CheckpointState]) -> list[f.Origin]:
+        opposite = replace(state, traits=f.TunerTraits(minimises=not state.minimises))
+        return retention.best_checkpoints(opposite, saved)
+
+    with patch.object(checkpoints, "best_checkpoints", worst):
         yield
 
 

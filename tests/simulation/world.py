@@ -45,6 +45,8 @@ class World:
             self.lease_s = chance.choice([5.0, 10.0, 20.0])
         self.saving = seed // 4 % 2 == 1  # trials save their state
         self.scheduled = self.saving and seed // 16 % 2 == 1
+        # best checkpoints of each trial that are kept; in these lives, a user also pins and asks for saves
+        self.best = (0, 1, 0, 2)[seed // 32 % 4] if self.saving else 0
         self.copying = self.saving and seed // 8 % 2 == 1  # and the server copies what they have saved
         self.gpus = 1 if seed % 4 == 0 else None  # GPUs that each trial requests
         self.clock = Clock(self.kernel)  # clock of the server's machine
@@ -61,7 +63,12 @@ class World:
         self.witness.evidence.leased = self.lease_s is not None
         self.witness.evidence.saving = self.saving
         self.created = _experiment(
-            self.kernel, phased=phased, far=self.far, saving=self.saving, copying=self.copying
+            self.kernel,
+            phased=phased,
+            far=self.far,
+            saving=self.saving,
+            copying=self.copying,
+            best=self.best,
         )
         self._servers: list[Server] = []
         self.user = User(self)
@@ -161,7 +168,7 @@ class World:
 
 
 def _experiment(
-    kernel: Kernel, *, phased: bool, far: bool, saving: bool, copying: bool
+    kernel: Kernel, *, phased: bool, far: bool, saving: bool, copying: bool, best: int
 ) -> f.ExperimentCreated:
     chance = kernel.random
     concurrency, number = chance.randint(1, 5), chance.randint(6, 12)
@@ -178,7 +185,7 @@ def _experiment(
         "trialConcurrency": concurrency,
         "maxTrialNumber": number,
         "failFast": fail_fast,
-        "checkpoints": {"keepLast": kept, "saveWithin": f"{within}s"},
+        "checkpoints": {"keepLast": kept, "keepBest": best, "saveWithin": f"{within}s"},
         "maxRetries": {"userError": retries},
         **({"multiPhase": True} if phased else {}),
     }
@@ -193,11 +200,12 @@ def _experiment(
             fail_fast=fail_fast,
             max_failed_attempts=retries,
             checkpoints_kept=kept,
+            checkpoints_best=best,
             keeps_copies=copying,
             save_within=timedelta(seconds=within),
             slot_held_for=timedelta(seconds=chance.choice([10, 40, 600]) if far else 600),
         ),
-        traits=f.TunerTraits(),
+        traits=f.TunerTraits(minimises=best == 1),
     )
 
 
