@@ -281,6 +281,11 @@ def _checkpoint_lost(fact: f.CheckpointLost, names: Names) -> tuple[Severity, st
     return _WARNING, f"{names.attempt(fact.job_id)}: {what} {fact.number} is lost: {fact.reason}"
 
 
+def _pinned(fact: f.CheckpointPinned, names: Names) -> tuple[Severity, str]:
+    what = "has pinned" if fact.pinned else "has taken back the pin of"
+    return _INFO, f"{names.attempt(fact.job_id)}: a user {what} checkpoint {fact.number}"
+
+
 def _bound(fact: f.KeeperBound, names: Names) -> tuple[Severity, str]:
     return (
         _INFO,
@@ -349,6 +354,7 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
     f.FrameSkipped: _skipped,
     f.JobNoted: _job_noted,
     f.CheckpointLost: _checkpoint_lost,
+    f.CheckpointPinned: _pinned,
     f.KeeperBound: _bound,
     f.KeeperSilent: _silent,
     f.KeeperHeard: _heard,

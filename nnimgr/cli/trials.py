@@ -22,6 +22,7 @@ from nnimgr.index import IndexEntry
 
 __all__ = [
     "all_trials",
+    "checkpoint_name",
     "file_sentence",
     "fork",
     "list_all",
@@ -30,6 +31,7 @@ __all__ = [
     "resume",
     "retry",
     "stop",
+    "to_change",
     "trial_named",
 ]
 
@@ -144,7 +146,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _change(args: argparse.Namespace, terminal: Terminal, verb: str, done: str) -> int:
     """Ask the server to change a trial. ``done``: the end of the sentence that confirms the change."""
-    client, entry = _to_change(args)
+    client, entry = to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
     client.post("experiments", entry.id, "trials", trial["id"], verb)
     sentence = done.format(id=entry.id, no=trial["sequence"])
@@ -156,11 +158,11 @@ def _change(args: argparse.Namespace, terminal: Terminal, verb: str, done: str) 
 
 def fork(args: argparse.Namespace, terminal: Terminal) -> int:
     """Add a trial that continues from a checkpoint of another trial."""
-    client, entry = _to_change(args)
+    client, entry = to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
     wanted: dict[str, Any] = {}
     if args.checkpoint is not None:
-        wanted["checkpoint"] = _checkpoint(args.checkpoint)
+        wanted["checkpoint"] = checkpoint_name(args.checkpoint)
     if args.changes:
         wanted["parameters"] = _changed(trial["parameters"], args.changes)
     made = client.post("experiments", entry.id, "trials", trial["id"], "fork", body=wanted)
@@ -173,7 +175,7 @@ def fork(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _checkpoint(text: str) -> dict[str, int]:
+def checkpoint_name(text: str) -> dict[str, int]:
     """Return the checkpoint with this name: the number of its attempt, a dot, and its number there."""
     attempt, _, number = text.partition(".")
     if not (attempt.isdigit() and number.isdigit()):
@@ -202,7 +204,7 @@ def _changed(parameters: Any, changes: Sequence[str]) -> dict[str, Any]:
 
 def lost(args: argparse.Namespace, terminal: Terminal) -> int:
     """Declare the attempt of a trial lost, because the machine where it ran does not answer."""
-    client, entry = _to_change(args)
+    client, entry = to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
     if not args.yes:
         question = (
@@ -225,7 +227,7 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     """Retry failed trials. Each retry is a new trial."""
-    client, entry = _to_change(args)
+    client, entry = to_change(args)
     if args.failed:
         body = {}
     else:
@@ -240,7 +242,7 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _to_change(args: argparse.Namespace) -> tuple[Client, IndexEntry]:
+def to_change(args: argparse.Namespace) -> tuple[Client, IndexEntry]:
     """Return the experiment that is meant, and a client of its server, to change one of its trials."""
     home = Home.find()
     entry = select(home, args.id, port=args.port, to_change=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.indexes import reindex
-from nnimgr.rules.retention import best_checkpoints
+from nnimgr.rules.retention import best_checkpoints, pinned
 from nnimgr.rules.state import (
     CheckpointState,
     ExperimentState,
@@ -41,6 +41,7 @@ __all__ = [
     "prune",
     "prune_copies",
     "recovery_point",
+    "retain",
     "saves_first",
     "to_keep",
     "where_it_continues",
@@ -211,10 +212,12 @@ def borrows(checkpoint: CheckpointState) -> bool:
 
 
 def _needed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
-    """Return (attempt, number) of the trial's checkpoints that an attempt may still continue from."""
+    """Return (attempt, number) of the trial's checkpoints that an attempt may still continue from, or that
+    users have pinned.
+    """
     own = [*trial.checkpoints, *([trial.origin] if trial.origin is not None else [])]
     needed = {(each.origin.attempt, each.origin.number) for each in own if not borrows(each)}
-    return needed | _borrowed(state, trial.id)
+    return needed | _borrowed(state, trial.id) | pinned(state, trial.id)
 
 
 def _borrowed(state: ExperimentState, trial_id: str) -> set[tuple[int, int]]:
@@ -237,22 +240,23 @@ def _loans(state: ExperimentState, trial_id: str) -> Iterator[tuple[TrialState, 
 def prune_copies(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
     """Yield the facts that allow to delete the server's copies of ended trials' checkpoints.
 
-    Those from which other trials continue stay.
+    Those from which other trials continue, and pinned ones, stay.
     """
     for job_id, numbers in state.unneeded_copies.items():
         trial_id, attempt = trial_of_job(job_id)
-        borrowed = _borrowed(state, trial_id)
-        keep = tuple(sorted(number for number in numbers if (attempt, number) in borrowed))
+        named = _borrowed(state, trial_id) | pinned(state, trial_id)
+        keep = tuple(sorted(number for number in numbers if (attempt, number) in named))
         if len(keep) < len(numbers):
             yield f.CheckpointsPruned(job_id=job_id, keeper_id=None, up_to=max(numbers), keep=keep)
 
 
 def leave_copies(state: ExperimentState, trial: TrialState) -> None:
-    """Mark the copies of an ended trial's checkpoints for deletion, once no other trial continues from them.
+    """Mark the copies of an ended trial's checkpoints for deletion, once no other trial continues from them
+    and no user has pinned them.
 
     The files on hosts stay.
     """
-    for origin in _copied(trial):
+    for origin in _copied(state, trial):
         if origin.trial_id is not None:
             continue
         job_id = job_id_of(state.id, trial.id, origin.attempt)
@@ -264,15 +268,15 @@ def known_copies(state: ExperimentState) -> frozenset[tuple[str, int]]:
     live = (
         (job_id_of(state.id, origin.trial_id or trial.id, origin.attempt), origin.number)
         for trial in state.trials.values()
-        for origin in _copied(trial)
+        for origin in _copied(state, trial)
     )
     ended = ((job_id, number) for job_id, numbers in state.unneeded_copies.items() for number in numbers)
     return frozenset((*live, *ended))
 
 
-def _copied(trial: TrialState) -> list[f.Origin]:
+def _copied(state: ExperimentState, trial: TrialState) -> list[f.Origin]:
     coming = None if trial.next_leg is None else trial.next_leg.checkpoint
-    points = (*trial.checkpoints, trial.origin, coming)
+    points = (*trial.checkpoints, trial.origin, coming, *state.pins.get(trial.id, ()))
     return list(dict.fromkeys(each.origin for each in points if each is not None and each.kept is not None))
 
 
@@ -306,7 +310,7 @@ def _reported(state: ExperimentState, fact: f.CheckpointReported, r: f.Recorded)
     trial.lost_attempts = trial.preempted_attempts = 0  # the trial makes progress in spite of its losses
     if fact.usable and job.placed is not None and not state.limits.multi_phase:
         trial.checkpoints.append(_checkpoint(trial, job, job.placed.place, fact))
-        _retain(state, trial)
+        retain(state, trial)
     reindex(state, trial)
 
 
@@ -331,21 +335,22 @@ def _checkpoint(
     )
 
 
-def _retain(state: ExperimentState, trial: TrialState) -> None:
+def retain(state: ExperimentState, trial: TrialState) -> None:
     """Mark checkpoints for deletion that nobody needs.
 
-    Needed are the newest ones, those with the best results, the one that the trial continued from, those from
-    which other trials continue, the newest one of which the server has a copy, and the one that is being
-    copied.
+    Needed are the newest ones, those with the best results, those that users have pinned, the one that the
+    trial continued from, those from which other trials continue, the newest one of which the server has a
+    copy, and the one that is being copied.
     """
     origin = None if trial.origin is None else trial.origin.origin
     copied = next((each.origin for each in reversed(trial.checkpoints) if each.kept is not None), None)
-    borrowed, best = _borrowed(state, trial.id), best_checkpoints(state, trial.checkpoints)
+    named = _borrowed(state, trial.id) | pinned(state, trial.id)
+    best = best_checkpoints(state, trial.checkpoints)
     others = [each.origin for each in trial.checkpoints if each.origin != origin]
     excess = [
         each
         for each in others[: -state.limits.checkpoints_kept]
-        if each not in (copied, trial.keeping, *best) and (each.attempt, each.number) not in borrowed
+        if each not in (copied, trial.keeping, *best) and (each.attempt, each.number) not in named
     ]
     trial.pruned += excess
     trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
@@ -390,8 +395,11 @@ def _own_records(trial: TrialState, attempt: int, number: int) -> Iterator[Check
 def _records(
     state: ExperimentState, trial: TrialState, attempt: int, number: int
 ) -> Iterator[CheckpointState]:
-    """Yield all records of a checkpoint, also those of legs that continue or will continue from it."""
+    """Yield all records of a checkpoint, also those of legs that continue or will continue from it, and the
+    record of a user's pin.
+    """
     yield from _own_records(trial, attempt, number)
+    yield from (each for each in state.pins.get(trial.id, ()) if _has_name(each, attempt, number))
     for borrower, point in _loans(state, trial.id):
         if _has_name(point, attempt, number) and (borrower is not trial or point is not trial.origin):
             yield point
@@ -403,7 +411,7 @@ def _keep_begun(state: ExperimentState, fact: f.CheckpointKeepBegun, r: f.Record
     assert checkpoint is not None
     trial = trial_touched(state, trial_of_job(fact.job_id)[0], fact)
     trial.keeping = checkpoint.origin
-    _retain(state, trial)
+    retain(state, trial)
     reindex(state, trial)
 
 
@@ -414,7 +422,7 @@ def _kept(state: ExperimentState, fact: f.CheckpointKept, r: f.Recorded) -> None
     for checkpoint in _records(state, trial, attempt, fact.number):
         checkpoint.kept = f.KeptCopy(digest=fact.digest, size=fact.size)
         trial.keeping = None
-    _retain(state, trial)
+    retain(state, trial)
     reindex(state, trial)
 
 

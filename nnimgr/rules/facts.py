@@ -87,6 +87,7 @@ __all__ = [
     "CheckpointKeepBegun",
     "CheckpointKept",
     "CheckpointLost",
+    "CheckpointPinned",
     "CheckpointReported",
     "CheckpointsPruned",
     "ConfigChanged",
@@ -297,6 +298,20 @@ class LossDeclared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPinned:
+    """Fact: a user has pinned a checkpoint of the job, so that it is not deleted. Not ``pinned``: the user
+    has taken the pin back.
+
+    ``origin``: the checkpoint if its trial has ended, because the state does not hold ended trials.
+    """
+
+    job_id: str
+    number: int
+    pinned: bool = True
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLent:
     """Fact: another trial may use the slot of this trial, whose host has been silent for a long time.
 
@@ -367,6 +382,7 @@ Fact = (
     | TrialPaused
     | ResumeRequested
     | LossDeclared
+    | CheckpointPinned
     | SlotLent
     | TrialNoted
     | TrialEnded

@@ -19,9 +19,10 @@ from nnimgr.rules.fold_jobs import JOB_STEPS
 from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
 from nnimgr.rules.indexes import is_queued
 from nnimgr.rules.phases import PHASE_STEPS
+from nnimgr.rules.pins import PIN_STEPS
 from nnimgr.rules.state import ExperimentState, trial_of_job
 
-_STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS, *DECISION_STEPS])
+_STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS, *DECISION_STEPS, *PIN_STEPS])
 
 
 def admits(state: ExperimentState, fact: f.Fact) -> bool:

@@ -8,7 +8,14 @@ from collections.abc import Sequence
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import CheckpointState, ExperimentState
 
-__all__ = ["best_checkpoints"]
+__all__ = ["best_checkpoints", "pinned"]
+
+
+def pinned(state: ExperimentState, trial_id: str) -> set[tuple[int, int]]:
+    """Return (attempt, number) of the checkpoints of a trial that users have pinned. The trial may have
+    ended.
+    """
+    return {(each.origin.attempt, each.origin.number) for each in state.pins.get(trial_id, ())}
 
 
 def best_checkpoints(state: ExperimentState, checkpoints: Sequence[CheckpointState]) -> list[f.Origin]:

@@ -35,7 +35,7 @@ from nnimgr.rules.trial_state import trial_of_job as trial_of_job
 
 FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
-SNAPSHOT_VERSION = 7  # increased with each change of the state's fields; older snapshots are not loaded
+SNAPSHOT_VERSION = 8  # increased with each change of the state's fields; older snapshots are not loaded
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,6 +155,8 @@ class ExperimentState:
     added: dict[str, AddedTrial] = field(default_factory=dict)  # by idempotency key, the newest keys only
     # copies of ended trials' checkpoints on the server: job -> numbers of the checkpoints
     unneeded_copies: dict[str, list[int]] = field(default_factory=dict)
+    # checkpoints that users have pinned, by the trial that has saved them, which may have ended
+    pins: dict[str, list[CheckpointState]] = field(default_factory=dict)
 
     # Derived from the fields above: sets of trial ids, except closing_jobs, which is a set of job ids.
     queued: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for a slot, in order

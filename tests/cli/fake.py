@@ -224,6 +224,8 @@ class FakeServer:
             raise Refused(404, f"there is no {path}")
         if path.endswith("/files"):
             return 200, _files(experiment)
+        if path.endswith("/pin"):
+            return 200, {"ok": True}
         if path.endswith(("/annotation", "/tags")):
             return 200, _annotated(experiment.trials, str(match[2]).split("/"), body)
         if str(match[2]).startswith("tensorboards"):

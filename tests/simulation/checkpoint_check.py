@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from tests.simulation.host import Host
 
 CheckedFact = (
-    f.ExperimentCreated | f.ConfigChanged | f.CheckpointsPruned | f.Decided | f.DecisionRefused | CopyFact
+    f.ExperimentCreated
+    | f.ConfigChanged
+    | f.CheckpointsPruned
+    | f.CheckpointPinned
+    | f.Decided
+    | f.DecisionRefused
+    | CopyFact
 )
 CLOCKS = 0.9  # a host's clock may be faster than the world's
 
@@ -35,6 +41,7 @@ class CheckpointCheck:
         self._minimises = False  # the smallest result is the best
         # trial -> the first step of its present leg, and its state before each step from there on
         self._states: dict[str, tuple[int, list[int]]] = {}
+        self._pins: dict[tuple[str, int], Mark] = {}  # checkpoints that a user has pinned, by job and number
         self._deletable: set[tuple[str, str, int]] = set()  # keeper, folder and number: ordered to be deleted
         self.copies = CopyCheck(kernel, evidence)
 
@@ -73,6 +80,8 @@ class CheckpointCheck:
         for trial in self._evidence.trials.values():
             for mark in (*trial.curve.marks, *self._borrowed(trial)):
                 self._check_whole(mark, host)
+        for mark in self._pins.values():
+            self._check_whole(mark, host)
 
     def deleted(self, host: Host, directory: str, number: int) -> None:
         """Check that the deletion of a checkpoint was recorded first."""
@@ -155,6 +164,8 @@ class CheckpointCheck:
         match fact:
             case f.CheckpointsPruned():
                 self._pruned(fact)
+            case f.CheckpointPinned():
+                self._pinned(fact)
             case f.Decided(kind=f.DecisionKind.EXPLOIT):
                 self._exploited(fact)
             case f.DecisionRefused():
@@ -171,6 +182,7 @@ class CheckpointCheck:
     def forget(self) -> None:
         """Forget what is recorded, because an older copy replaces the database."""
         self._states.clear()
+        self._pins.clear()
         self.copies.forget()
 
     def _pruned(self, fact: f.CheckpointsPruned) -> None:
@@ -181,6 +193,8 @@ class CheckpointCheck:
         for number in range(1, fact.up_to + 1):
             if number not in fact.keep:
                 self.copies.pruned(fact.job_id, number)
+                if (pin := self._pins.get((fact.job_id, number))) is not None:
+                    self._kernel.fail(f"{pin} is pinned, and it is to be deleted: {fact}")
         if fact.keeper_id is None:
             if trial.ended is None:
                 self._kernel.fail(f"trial {trial_id} has not ended, and its copies are to be deleted: {fact}")
@@ -208,6 +222,18 @@ class CheckpointCheck:
         self._deletable |= {
             (keeper_id, folder, number) for number in range(1, fact.up_to + 1) if number not in fact.keep
         }
+
+    def _pinned(self, fact: f.CheckpointPinned) -> None:
+        """Record that a user has pinned a checkpoint, or has taken the pin back."""
+        name = fact.job_id, fact.number
+        if not fact.pinned:
+            self._pins.pop(name, None)
+            self._kernel.counts["unpinned"] += 1
+            return
+        mark = self._pins[name] = self.copies.saved_as[name]
+        trial = self._evidence.trials[mark.trial_id]
+        self._kernel.counts["pinned after the end" if trial.ended is not None else "pinned"] += 1
+        self._check_whole(mark, self._evidence.hosts[mark.keeper_id])
 
     def _best_of(self, marks: list[Mark]) -> list[Mark]:
         """Return the checkpoints with the best results; of two equal results, the newer one is better."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from nnimgr.rules import checkpoints, fold, fold_jobs, fold_trials, retention, trial_ends
+from nnimgr.rules import checkpoints, fold, fold_jobs, fold_trials, plan, retention, trial_ends
 from nnimgr.rules import facts as f
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState
@@ -113,7 +113,7 @@ def unpinned_at_start() -> Iterator[None]:
     def needed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
         return {(each.origin.attempt, each.origin.number) for each in trial.checkpoints}
 
-    with patch.object(checkpoints, "_retain", retain), patch.object(checkpoints, "_needed", needed):
+    with patch.object(checkpoints, "retain", retain), patch.object(checkpoints, "_needed", needed):
         yield
 
 
@@ -271,6 +271,13 @@ def best_by_the_opposite_goal() -> Iterator[None]:
         yield
 
 
+@planted
+def pins_forgotten() -> Iterator[None]:
+    """A checkpoint that a user has pinned is deleted like any other."""
+    with patch.object(checkpoints, "pinned", lambda state, trial_id: set()):
+        yield
+
+
 # ---- copies on the server ---------------------------------------------------------------------------------
 
 
@@ -324,7 +331,7 @@ def copy_in_use_deleted() -> Iterator[None]:
         trial.pruned += excess
         trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
 
-    with patch.object(checkpoints, "_retain", retain):
+    with patch.object(checkpoints, "retain", retain):
         yield
 
 
@@ -332,4 +339,15 @@ def copy_in_use_deleted() -> Iterator[None]:
 def copies_of_other_hosts_forgotten() -> Iterator[None]:
     """A trial continues only on the host that has the files of its checkpoint."""
     with patch.object(checkpoints, "is_usable", checkpoints._is_on_host):
+        yield
+
+
+@planted
+def pinned_copies_deleted_at_the_end() -> Iterator[None]:
+    """The copies of an ended trial are deleted, also those of pinned checkpoints."""
+
+    def prune_copies(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
+        return checkpoints.prune_copies(replace(state, pins={}))
+
+    with patch.object(plan, "prune_copies", prune_copies):
         yield

@@ -32,7 +32,7 @@ class World:
     """One life. ``run`` raises Violation; ``kernel.story()`` returns the log of the life."""
 
     def __init__(self, seed: int) -> None:
-        self.kernel = Kernel(seed)
+        self.seed, self.kernel = seed, Kernel(seed)
         chance = self.kernel.random
         self.chaos_s = chance.uniform(60.0, 180.0)
         self.silent_after_s = chance.choice([5.0, 15.0, 30.0])

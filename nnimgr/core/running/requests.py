@@ -28,6 +28,7 @@ from nnimgr.dispatcher.history import CONSTRAINTS, constraints_of
 from nnimgr.goal import optimize_mode
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoints import checkpoint_of, recovery_point, where_it_continues
+from nnimgr.rules.retention import pinned as pinned_of
 from nnimgr.rules.state import AddedTrial, ExperimentState, TrialState, job_id_of, trial_id_of
 from nnimgr.rules.stop_rules import rule_that_holds
 from nnimgr.traits import traits_of
@@ -223,6 +224,31 @@ def resume_trial(trial_id: str) -> Builder:
         if trial.target is not f.StopKind.PAUSE:
             raise RequestRefused(f"trial {trial_id} is {trial.status}: only a paused trial can be resumed")
         return (f.ResumeRequested(trial_id=trial_id),)
+
+    return build
+
+
+def pin_checkpoint(
+    trial_id: str, attempt: int, number: int, *, pinned: bool, saved: f.Origin | None
+) -> Builder:
+    """Return a builder that pins a checkpoint, or takes its pin back. A repeated request changes nothing.
+
+    ``saved``: the checkpoint as the database has it; None: it has been deleted, or does not exist.
+    """
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        _check_open(state)
+        job_id = job_id_of(state.id, trial_id, attempt)
+        if ((attempt, number) in pinned_of(state, trial_id)) == pinned:
+            return ()
+        live = trial_id in state.trials
+        if pinned and (checkpoint_of(state, job_id, number) if live else saved) is None:
+            raise RequestRefused(
+                f"trial {trial_id} has no checkpoint {number} of attempt {attempt} any more; to list its "
+                f'checkpoints: "nnictl trial checkpoint ls {state.id} -T {trial_id}"'
+            )
+        origin = None if live or saved is None or not pinned else replace(saved, trial_id=None)
+        return (f.CheckpointPinned(job_id=job_id, number=number, pinned=pinned, origin=origin),)
 
     return build
 

@@ -74,9 +74,16 @@ export const trial = {
     forkFrom: (step: string) => `Fork the trial from step ${step}`,
     forkFromNumber: (attempt: number, number: number) =>
       `Fork the trial from checkpoint ${number} of attempt ${attempt}`,
+    pin: "Pin",
+    unpin: "Unpin",
+    pinned: "pinned",
+    pinAbout: "A pinned checkpoint is not deleted.",
+    pinNumber: (attempt: number, number: number) => `Pin checkpoint ${number} of attempt ${attempt}`,
+    unpinNumber: (attempt: number, number: number) =>
+      `Take back the pin of checkpoint ${number} of attempt ${attempt}`,
     states: {
       saved: "kept",
-      deleted: "deleted, because newer ones are kept",
+      deleted: "deleted, because it is not needed any more",
       lost: "lost",
       unusable: "not used: on this platform trials start from the beginning",
     } as Readonly<Record<string, string>>,
