@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoint_limit import delete_left, recount
 from nnimgr.rules.indexes import reindex
-from nnimgr.rules.retention import best_checkpoints, pinned
+from nnimgr.rules.retention import best_checkpoints, borrowed, loans, pinned
 from nnimgr.rules.state import (
     CheckpointState,
     ExperimentState,
@@ -174,6 +175,7 @@ def give_up_host(state: ExperimentState, keeper_id: str) -> None:
     for trial in state.trials.values():
         if trial.origin is not None and trial.origin.origin.keeper_id == keeper_id:
             _give_up_origin(state, trial, trial.origin)
+    recount(state, keeper_id)
 
 
 def _give_up_origin(state: ExperimentState, trial: TrialState, origin: CheckpointState) -> None:
@@ -217,24 +219,7 @@ def _needed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
     """
     own = [*trial.checkpoints, *([trial.origin] if trial.origin is not None else [])]
     needed = {(each.origin.attempt, each.origin.number) for each in own if not borrows(each)}
-    return needed | _borrowed(state, trial.id) | pinned(state, trial.id)
-
-
-def _borrowed(state: ExperimentState, trial_id: str) -> set[tuple[int, int]]:
-    """Return (attempt, number) of the trial's checkpoints from which legs continue or will continue."""
-    return {(point.origin.attempt, point.origin.number) for _, point in _loans(state, trial_id)}
-
-
-def _loans(state: ExperimentState, trial_id: str) -> Iterator[tuple[TrialState, CheckpointState]]:
-    """Yield each trial that continues or will continue from a checkpoint of this trial, which may have ended,
-    and its record of the checkpoint.
-    """
-    for name in state.borrowing:
-        borrower = state.trials[name]
-        coming = None if borrower.next_leg is None else borrower.next_leg.checkpoint
-        for point in (borrower.origin, coming):
-            if point is not None and (point.origin.trial_id or name) == trial_id:
-                yield borrower, point
+    return needed | borrowed(state, trial.id) | pinned(state, trial.id)
 
 
 def prune_copies(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
@@ -244,10 +229,11 @@ def prune_copies(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
     """
     for job_id, numbers in state.unneeded_copies.items():
         trial_id, attempt = trial_of_job(job_id)
-        named = _borrowed(state, trial_id) | pinned(state, trial_id)
-        keep = tuple(sorted(number for number in numbers if (attempt, number) in named))
-        if len(keep) < len(numbers):
-            yield f.CheckpointsPruned(job_id=job_id, keeper_id=None, up_to=max(numbers), keep=keep)
+        named = borrowed(state, trial_id) | pinned(state, trial_id)
+        up_to = max(numbers)
+        keep = tuple(sorted(number for of, number in named if of == attempt and number <= up_to))
+        if not set(numbers) <= set(keep):
+            yield f.CheckpointsPruned(job_id=job_id, keeper_id=None, up_to=up_to, keep=keep)
 
 
 def leave_copies(state: ExperimentState, trial: TrialState) -> None:
@@ -344,7 +330,7 @@ def retain(state: ExperimentState, trial: TrialState) -> None:
     """
     origin = None if trial.origin is None else trial.origin.origin
     copied = next((each.origin for each in reversed(trial.checkpoints) if each.kept is not None), None)
-    named = _borrowed(state, trial.id) | pinned(state, trial.id)
+    named = borrowed(state, trial.id) | pinned(state, trial.id)
     best = best_checkpoints(state, trial.checkpoints)
     others = [each.origin for each in trial.checkpoints if each.origin != origin]
     excess = [
@@ -372,6 +358,8 @@ def _pruned(state: ExperimentState, fact: f.CheckpointsPruned, r: f.Recorded) ->
             if (each.attempt, each.keeper_id) != (attempt, fact.keeper_id) or each.number > fact.up_to
         ]
         reindex(state, trial)
+    else:
+        delete_left(state, fact)
 
 
 def checkpoint_of(state: ExperimentState, job_id: str, number: int) -> CheckpointState | None:
@@ -400,7 +388,7 @@ def _records(
     """
     yield from _own_records(trial, attempt, number)
     yield from (each for each in state.pins.get(trial.id, ()) if _has_name(each, attempt, number))
-    for borrower, point in _loans(state, trial.id):
+    for borrower, point in loans(state, trial.id):
         if _has_name(point, attempt, number) and (borrower is not trial or point is not trial.origin):
             yield point
 
@@ -444,7 +432,7 @@ def _lost(state: ExperimentState, fact: f.CheckpointLost, r: f.Recorded) -> None
     trial.note = f"checkpoint {fact.number} of attempt {attempt} is lost: {fact.reason}"
     if trial.origin is not None and trial.origin in _own_records(trial, attempt, fact.number):
         _give_up_origin(state, trial, trial.origin)
-    for borrower, point in list(_loans(state, trial.id)):
+    for borrower, point in list(loans(state, trial.id)):
         if point is borrower.origin:
             _give_up_origin(state, borrower, point)
     reindex(state, trial)

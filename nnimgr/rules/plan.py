@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoint_limit import keep_to_limit
 from nnimgr.rules.checkpoints import prune, prune_copies, saves_first
 from nnimgr.rules.commands import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob
 from nnimgr.rules.experiment_status import move_status, time_is_up
@@ -55,6 +56,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     for trial_id in state.hoarding:
         yield from prune(state, state.trials[trial_id])
     yield from prune_copies(state)
+    yield from keep_to_limit(state)
     for trial_id in state.reported:
         yield from take_results(state.trials[trial_id])
     for trial_id in state.unsettled:

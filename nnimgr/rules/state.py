@@ -26,6 +26,7 @@ from nnimgr.rules.phrases import left_out
 from nnimgr.rules.trial_state import AddedTrial as AddedTrial
 from nnimgr.rules.trial_state import CheckpointState as CheckpointState
 from nnimgr.rules.trial_state import JobState as JobState
+from nnimgr.rules.trial_state import LeftCheckpoints as LeftCheckpoints
 from nnimgr.rules.trial_state import NextLeg as NextLeg
 from nnimgr.rules.trial_state import ParameterSet as ParameterSet
 from nnimgr.rules.trial_state import TrialState as TrialState
@@ -157,6 +158,10 @@ class ExperimentState:
     unneeded_copies: dict[str, list[int]] = field(default_factory=dict)
     # checkpoints that users have pinned, by the trial that has saved them, which may have ended
     pins: dict[str, list[CheckpointState]] = field(default_factory=dict)
+    # only with a limit of their bytes: checkpoints of ended trials on hosts, by job, those that ended first
+    # before all others; and the bytes of these and of the live trials' checkpoints
+    left: dict[str, LeftCheckpoints] = field(default_factory=dict)
+    held: int = 0
 
     # Derived from the fields above: sets of trial ids, except closing_jobs, which is a set of job ids.
     queued: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for a slot, in order

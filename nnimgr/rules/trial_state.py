@@ -26,6 +26,7 @@ __all__ = [
     "AddedTrial",
     "CheckpointState",
     "JobState",
+    "LeftCheckpoints",
     "NextLeg",
     "ParameterSet",
     "TrialState",
@@ -79,6 +80,20 @@ class CheckpointState:
     latest_text: str | None = None
     final_value: float | None = None
     final_text: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class LeftCheckpoints:
+    """Checkpoints that a job of an ended trial has left on its host. ``sizes``: number and bytes of each."""
+
+    keeper_id: str
+    instance: str
+    sizes: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all of them."""
+        return sum(size for _, size in self.sizes)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -184,6 +199,7 @@ class TrialState:
     origin: CheckpointState | None = None  # the attempt that is due or open continues from it
     keeping: Origin | None = None  # the checkpoint that is being copied to the server
     pruned: list[Origin] = field(default_factory=list)  # no longer needed, and not deleted yet
+    held: int = 0  # bytes of the checkpoints on hosts, as counted in the state; see rules.checkpoint_limit
     stranded: bool = False  # True: the origin's host has become unusable before the attempt got its place
     parked: bool = False  # True: paused by a stop of the experiment, until its resume
     paused_by: PausedBy = PausedBy.USER  # who wants the pause, if there is one

@@ -12,6 +12,7 @@ from tests.simulation.database import Shown
 from tests.simulation.disk import Files, Saved
 from tests.simulation.evidence import Attempt, Evidence, Trial
 from tests.simulation.kernel import Kernel
+from tests.simulation.retention_check import RetentionCheck
 from training_services.keepers.host import attempt_folder
 from trial_keeper import wire
 from trial_keeper.core.attempt import Attempt as Held
@@ -36,14 +37,11 @@ class CheckpointCheck:
 
     def __init__(self, kernel: Kernel, evidence: Evidence) -> None:
         self._kernel, self._evidence = kernel, evidence
-        self._kept = 0  # newest checkpoints of each trial that are kept, as configured
-        self._best = 0  # best checkpoints of each trial that are kept, as configured
-        self._minimises = False  # the smallest result is the best
         # trial -> the first step of its present leg, and its state before each step from there on
         self._states: dict[str, tuple[int, list[int]]] = {}
-        self._pins: dict[tuple[str, int], Mark] = {}  # checkpoints that a user has pinned, by job and number
         self._deletable: set[tuple[str, str, int]] = set()  # keeper, folder and number: ordered to be deleted
         self.copies = CopyCheck(kernel, evidence)
+        self._retention = RetentionCheck(kernel, evidence, self.copies)
 
     def _state(self, trial_id: str, step: int) -> int:
         """Return the state before this step in a run of the trial's present leg without interruption."""
@@ -80,7 +78,7 @@ class CheckpointCheck:
         for trial in self._evidence.trials.values():
             for mark in (*trial.curve.marks, *self._borrowed(trial)):
                 self._check_whole(mark, host)
-        for mark in self._pins.values():
+        for mark in self._retention.pins.values():
             self._check_whole(mark, host)
 
     def deleted(self, host: Host, directory: str, number: int) -> None:
@@ -165,24 +163,25 @@ class CheckpointCheck:
             case f.CheckpointsPruned():
                 self._pruned(fact)
             case f.CheckpointPinned():
-                self._pinned(fact)
+                self._retention.pinned(fact)
             case f.Decided(kind=f.DecisionKind.EXPLOIT):
                 self._exploited(fact)
             case f.DecisionRefused():
                 self._refused(fact)
             case f.ExperimentCreated() | f.ConfigChanged():
-                self._kept, self._best = fact.limits.checkpoints_kept, fact.limits.checkpoints_best
-                self._minimises = self._minimises if fact.traits is None else fact.traits.minimises
+                self._retention.configure(fact)
                 self.copies.enabled = fact.limits.keeps_copies
             case f.Decided():
                 return  # a pause or its end
             case _:
                 self.copies.fact(fact)
+                if isinstance(fact, f.MachineGone):
+                    self._retention.gone(fact.keeper_id)
 
     def forget(self) -> None:
         """Forget what is recorded, because an older copy replaces the database."""
         self._states.clear()
-        self._pins.clear()
+        self._retention.forget()
         self.copies.forget()
 
     def _pruned(self, fact: f.CheckpointsPruned) -> None:
@@ -193,14 +192,12 @@ class CheckpointCheck:
         for number in range(1, fact.up_to + 1):
             if number not in fact.keep:
                 self.copies.pruned(fact.job_id, number)
-                if (pin := self._pins.get((fact.job_id, number))) is not None:
-                    self._kernel.fail(f"{pin} is pinned, and it is to be deleted: {fact}")
+        self._retention.pruned(fact)
         if fact.keeper_id is None:
             if trial.ended is None:
                 self._kernel.fail(f"trial {trial_id} has not ended, and its copies are to be deleted: {fact}")
             return
-        copied = [mark for mark in curve.marks if self.copies.is_copied(mark)]
-        needed = {*curve.marks[-self._kept :], curve.origin, *copied[-1:], *self._best_of(curve.marks)}
+        needed = self._retention.needed(curve) if trial.ended is None else set()
         for other in self._evidence.trials.values():
             for mark in self._borrowed(other):
                 if (mark.trial_id, mark.attempt, mark.keeper_id) == (trial_id, attempt, fact.keeper_id):
@@ -213,7 +210,7 @@ class CheckpointCheck:
             if mark in needed:
                 self._kernel.fail(f"trial {trial_id} needs {mark}, which is to be deleted: {fact}")
         origin = curve.origin
-        own = origin is not None and origin.trial_id == trial_id
+        own = trial.ended is None and origin is not None and origin.trial_id == trial_id
         if own and origin is not None and (origin.attempt, origin.keeper_id) == (attempt, fact.keeper_id):
             if origin.number <= fact.up_to and origin.number not in fact.keep:
                 self._kernel.fail(f"trial {trial_id} continues from {origin}, which is to be deleted: {fact}")
@@ -222,24 +219,6 @@ class CheckpointCheck:
         self._deletable |= {
             (keeper_id, folder, number) for number in range(1, fact.up_to + 1) if number not in fact.keep
         }
-
-    def _pinned(self, fact: f.CheckpointPinned) -> None:
-        """Record that a user has pinned a checkpoint, or has taken the pin back."""
-        name = fact.job_id, fact.number
-        if not fact.pinned:
-            self._pins.pop(name, None)
-            self._kernel.counts["unpinned"] += 1
-            return
-        mark = self._pins[name] = self.copies.saved_as[name]
-        trial = self._evidence.trials[mark.trial_id]
-        self._kernel.counts["pinned after the end" if trial.ended is not None else "pinned"] += 1
-        self._check_whole(mark, self._evidence.hosts[mark.keeper_id])
-
-    def _best_of(self, marks: list[Mark]) -> list[Mark]:
-        """Return the checkpoints with the best results; of two equal results, the newer one is better."""
-        sign = 1 if self._minimises else -1
-        ranked = [(sign * mark.value, -mark.position, mark) for mark in marks if mark.value is not None]
-        return [mark for _, _, mark in sorted(ranked, key=lambda entry: entry[:2])[: self._best]]
 
     def _exploited(self, fact: f.Decided) -> None:
         """Check the scheduler's decision that a trial continues from a checkpoint: it exists."""
@@ -327,6 +306,8 @@ class CheckpointCheck:
 
     def decided(self, fact: f.AttemptDue | f.TrialPaused | f.TrialEnded, trial: Trial) -> None:
         """Check what follows the end of an attempt whose command has exited with code 0."""
+        if isinstance(fact, f.TrialEnded):
+            self._retention.ended(fact.trial_id)
         if (end := trial.exited) is None:
             return
         trial.exited = None

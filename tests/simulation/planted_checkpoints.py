@@ -11,7 +11,16 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from nnimgr.rules import checkpoints, fold, fold_jobs, fold_trials, plan, retention, trial_ends
+from nnimgr.rules import (
+    checkpoint_limit,
+    checkpoints,
+    fold,
+    fold_jobs,
+    fold_trials,
+    plan,
+    retention,
+    trial_ends,
+)
 from nnimgr.rules import facts as f
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState
@@ -205,7 +214,7 @@ def slot_freed_before_the_end() -> Iterator[None]:
 @planted
 def donor_not_pinned() -> Iterator[None]:
     """A checkpoint is deleted although another trial continues, or is to continue, from it."""
-    with patch.object(checkpoints, "_borrowed", lambda state, trial_id: set()):
+    with patch.object(checkpoints, "borrowed", lambda state, trial_id: set()):
         yield
 
 
@@ -268,6 +277,39 @@ def best_by_the_opposite_goal() -> Iterator[None]:
         return retention.best_checkpoints(opposite, saved)
 
     with patch.object(checkpoints, "best_checkpoints", worst):
+        yield
+
+
+@planted
+def limit_deletes_pinned() -> Iterator[None]:
+    """A pinned checkpoint of an ended trial is deleted because of the limit."""
+    with patch.object(checkpoint_limit, "pinned", lambda state, trial_id: set()):
+        yield
+
+
+@planted
+def limit_deletes_the_newest_first() -> Iterator[None]:
+    """The checkpoints of the trial that ended last are deleted before all others."""
+    keep_to_limit = checkpoint_limit.keep_to_limit
+
+    def newest(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
+        return keep_to_limit(replace(state, left=dict(reversed(state.left.items()))))
+
+    with patch.object(plan, "keep_to_limit", newest):
+        yield
+
+
+@planted
+def lost_files_count() -> Iterator[None]:
+    """Files that a host has lost still count for the limit."""
+
+    def has_files(state: ExperimentState, keeper_id: str, instance: str) -> bool:
+        return True
+
+    with (
+        patch.object(retention, "has_files", has_files),
+        patch.object(checkpoint_limit, "has_files", has_files),
+    ):
         yield
 
 

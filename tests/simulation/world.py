@@ -23,6 +23,7 @@ from tests.simulation.store import Store
 from tests.simulation.user import User
 from tests.simulation.witness import Witness
 
+LIMIT = 80  # bytes of all checkpoints in some lives; each has 10
 SETTLE_S = 900.0  # time after the last fault by which everything must have ended
 LATEST_FORK_S = 35.0  # time after which even the slowest shim has found its claim taken
 CERTAIN = ("server crash", "keeper crash", "lost message", "doubled message")
@@ -174,6 +175,7 @@ def _experiment(
     concurrency, number = chance.randint(1, 5), chance.randint(6, 12)
     fail_fast = 1 if number % 3 == 0 else 0
     kept, within, retries = 2, 30, 0
+    limit = LIMIT if best == 2 else None
     if saving:
         kept, within, retries = chance.choice([1, 1, 2, 3]), chance.choice([2, 10, 30]), chance.choice([0, 2])
     config = {
@@ -185,7 +187,12 @@ def _experiment(
         "trialConcurrency": concurrency,
         "maxTrialNumber": number,
         "failFast": fail_fast,
-        "checkpoints": {"keepLast": kept, "keepBest": best, "saveWithin": f"{within}s"},
+        "checkpoints": {
+            "keepLast": kept,
+            "keepBest": best,
+            "saveWithin": f"{within}s",
+            **({} if limit is None else {"limit": f"{limit}b"}),
+        },
         "maxRetries": {"userError": retries},
         **({"multiPhase": True} if phased else {}),
     }
@@ -201,6 +208,7 @@ def _experiment(
             max_failed_attempts=retries,
             checkpoints_kept=kept,
             checkpoints_best=best,
+            checkpoints_limit=limit,
             keeps_copies=copying,
             save_within=timedelta(seconds=within),
             slot_held_for=timedelta(seconds=chance.choice([10, 40, 600]) if far else 600),

@@ -27,6 +27,7 @@ from nnimgr.core.running.mailbox import Builder
 from nnimgr.dispatcher.history import CONSTRAINTS, constraints_of
 from nnimgr.goal import optimize_mode
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoint_limit import is_deleted
 from nnimgr.rules.checkpoints import checkpoint_of, recovery_point, where_it_continues
 from nnimgr.rules.retention import pinned as pinned_of
 from nnimgr.rules.state import AddedTrial, ExperimentState, TrialState, job_id_of, trial_id_of
@@ -128,7 +129,10 @@ def _check_origin(state: ExperimentState, origin: f.Origin) -> None:
     if state.limits.multi_phase:
         raise RequestRefused("multi-phase trials do not continue from checkpoints, so they cannot be forked")
     job_id = job_id_of(state.id, origin.trial_id, origin.attempt)
-    gone = origin.trial_id in state.trials and checkpoint_of(state, job_id, origin.number) is None
+    if origin.trial_id in state.trials:
+        gone = checkpoint_of(state, job_id, origin.number) is None
+    else:
+        gone = is_deleted(state, job_id, origin.number)
     if gone or origin.keeper_id not in state.keepers:
         raise RequestRefused(f"checkpoint {origin.number} of trial {origin.trial_id} cannot be used any more")
 
@@ -242,7 +246,10 @@ def pin_checkpoint(
         if ((attempt, number) in pinned_of(state, trial_id)) == pinned:
             return ()
         live = trial_id in state.trials
-        if pinned and (checkpoint_of(state, job_id, number) if live else saved) is None:
+        known = checkpoint_of(state, job_id, number) is not None
+        if not live:
+            known = saved is not None and not is_deleted(state, job_id, number)
+        if pinned and not known:
             raise RequestRefused(
                 f"trial {trial_id} has no checkpoint {number} of attempt {attempt} any more; to list its "
                 f'checkpoints: "nnictl trial checkpoint ls {state.id} -T {trial_id}"'
