@@ -222,6 +222,10 @@ def _resume_wanted(fact: f.ResumeRequested, names: Names) -> tuple[Severity, str
     return _INFO, f"a user resumes {names.trial(fact.trial_id)}"
 
 
+def _save_wanted(fact: f.SaveRequested, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"a user asks {names.trial(fact.trial_id)} to save its state"
+
+
 def _loss_declared(fact: f.LossDeclared, names: Names) -> tuple[Severity, str]:
     return _WARNING, f"a user declared {names.trial(fact.trial_id)} lost"
 
@@ -345,6 +349,7 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
     f.TrialPaused: _paused,
     f.ResumeRequested: _resume_wanted,
     f.LossDeclared: _loss_declared,
+    f.SaveRequested: _save_wanted,
     f.SlotLent: _slot_lent,
     f.TrialNoted: _trial_noted,
     f.TrialEnded: _ended,
@@ -374,6 +379,7 @@ LEFT_OUT: frozenset[type[Any]] = frozenset(
         f.HostVanished,  # the facts about its jobs have sentences
         f.ParametersWanted,  # FurtherSuggested has the sentence about the set
         f.UpdateOrdered,
+        f.SaveOrdered,  # the fact that requested the save has a sentence
         f.StopOrdered,  # the fact that requested the stop has a sentence
         f.ResultReused,  # the end of the trial has a sentence
         f.JobEnded,  # another fact of the same turn describes the trial's next step

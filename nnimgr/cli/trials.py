@@ -1,4 +1,4 @@
-"""``nnictl trial``: the verbs ls, stop, pause, resume, fork, lost and retry."""
+"""``nnictl trial``: the verbs ls, stop, pause, resume, save, fork, lost and retry."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ __all__ = [
     "pause",
     "resume",
     "retry",
+    "save",
     "stop",
     "to_change",
     "trial_named",
@@ -136,6 +137,17 @@ def pause(args: argparse.Namespace, terminal: Terminal) -> int:
     """Pause a trial. Its processes end soon after the command."""
     return _change(
         args, terminal, "pause", "is being paused. To continue it: nnictl trial resume {id} -T {no}"
+    )
+
+
+def save(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Ask a running trial to save its state. The trial runs on."""
+    return _change(
+        args,
+        terminal,
+        "save",
+        "is asked to save its state. If it does not look for such requests (nni.should_checkpoint), it saves "
+        "by itself only, and its note says so. Its checkpoints: nnictl trial checkpoint ls {id} -T {no}",
     )
 
 

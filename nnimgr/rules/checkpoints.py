@@ -342,6 +342,21 @@ def retain(state: ExperimentState, trial: TrialState) -> None:
     trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
 
 
+@CHECKPOINT_STEPS.of(f.SaveRequested)
+def _save_requested(state: ExperimentState, fact: f.SaveRequested, r: f.Recorded) -> None:
+    trial = trial_touched(state, fact.trial_id, fact)
+    trial.save_wanted = True
+    reindex(state, trial)
+
+
+@CHECKPOINT_STEPS.of(f.SaveOrdered)
+def _save_ordered(state: ExperimentState, fact: f.SaveOrdered, r: f.Recorded) -> None:
+    job = job_touched(state, fact.job_id)
+    trial = trial_touched(state, job.trial_id, fact)
+    job.save, trial.save_wanted = fact, False
+    reindex(state, trial)
+
+
 @CHECKPOINT_STEPS.of(f.CheckpointsPruned)
 def _pruned(state: ExperimentState, fact: f.CheckpointsPruned, r: f.Recorded) -> None:
     if fact.keeper_id is None:

@@ -75,6 +75,7 @@ from training_services.base import (
     MetricReported,
     Origin,
     ParametersWanted,
+    SaveOrdered,
     StopOrdered,
     UpdateOrdered,
 )
@@ -141,8 +142,10 @@ __all__ = [
     "Reuse",
     "Role",
     "RunningTrials",
+    "SaveRequested",
     "SlotLent",
     "StopKind",
+    "SaveOrdered",
     "StopOrdered",
     "StopRequested",
     "StopWhen",
@@ -298,6 +301,13 @@ class LossDeclared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveRequested:
+    """Fact: a user wants a running trial to save its state, without a pause."""
+
+    trial_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPinned:
     """Fact: a user has pinned a checkpoint of the job, so that it is not deleted. Not ``pinned``: the user
     has taken the pin back.
@@ -382,6 +392,7 @@ Fact = (
     | TrialPaused
     | ResumeRequested
     | LossDeclared
+    | SaveRequested
     | CheckpointPinned
     | SlotLent
     | TrialNoted

@@ -46,7 +46,7 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             if trial is None or fact.attempt not in (0, trial.attempt):
                 return False
             return not trial.is_to_end
-        case f.StopRequested() | f.ResumeRequested():
+        case f.StopRequested() | f.ResumeRequested() | f.SaveRequested():
             return fact.trial_id in state.trials
         case f.LossDeclared():
             trial = state.trials.get(fact.trial_id)

@@ -158,7 +158,7 @@ def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Record
         trial.ran += r.at - trial.running_since
         trial.running_since = None
     trial.wants.clear()
-    trial.slot_lent = False
+    trial.slot_lent = trial.save_wanted = False
     state.closing_jobs[job.id] = None
     reindex(state, trial)
     _release(state)

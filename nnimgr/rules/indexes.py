@@ -68,6 +68,7 @@ INDEXES: Mapping[str, Callable[[ExperimentState, TrialState], bool]] = {
     "stranded": lambda state, trial: trial.stranded,
     "hoarding": lambda state, trial: bool(trial.pruned),
     "borrowing": lambda state, trial: _borrows(trial),
+    "saving": lambda state, trial: trial.save_wanted,
     "unknown": lambda state, trial: trial.unknown_since is not None,
     "lent": lambda state, trial: trial.slot_lent,
     "wanting": lambda state, trial: bool(trial.wants),

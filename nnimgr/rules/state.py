@@ -174,6 +174,7 @@ class ExperimentState:
     stranded: dict[str, None] = field(default_factory=dict, compare=False)  # to start from another checkpoint
     hoarding: dict[str, None] = field(default_factory=dict, compare=False)  # with checkpoints to delete
     borrowing: dict[str, None] = field(default_factory=dict, compare=False)  # continue from other trials'
+    saving: dict[str, None] = field(default_factory=dict, compare=False)  # to be asked to save their state
     unknown: dict[str, None] = field(default_factory=dict, compare=False)  # UNKNOWN, oldest first
     lent: dict[str, None] = field(default_factory=dict, compare=False)  # slot lent to another trial
     wanting: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for parameter sets

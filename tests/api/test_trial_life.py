@@ -139,3 +139,14 @@ async def test_pins_that_are_not_possible(
     assert answer.status_code == status
     assert sentence in answer.text
     assert (await lab.client.post(f"{EXPERIMENT}/trials/zzzzz/checkpoints/1-1/pin")).status_code == 404
+
+
+async def test_a_running_trial_is_asked_to_save(lab: Lab, donor: Saving) -> None:
+    path = f"{EXPERIMENT}/trials/{donor.id}/save"
+    assert (await lab.client.post(path)).status_code == 202
+    assert lab.life.state.jobs[donor.job_id].save is not None
+    donor.end(0)
+    await lab.runner.commit()
+    answer = await lab.client.post(path)
+    assert answer.status_code == 409 and "has ended already: it is SUCCEEDED" in answer.text
+    assert (await lab.client.post(f"{EXPERIMENT}/trials/zzzzz/save")).status_code == 404

@@ -9,13 +9,12 @@ from nnimgr.rules.state import trial_of_job
 from tests.simulation.copy_check import CopyCheck, CopyFact
 from tests.simulation.curve import Mark, beginning, link, shown
 from tests.simulation.database import Shown
-from tests.simulation.disk import Files, Saved
+from tests.simulation.disk import Saved
 from tests.simulation.evidence import Attempt, Evidence, Trial
 from tests.simulation.kernel import Kernel
 from tests.simulation.retention_check import RetentionCheck
 from training_services.keepers.host import attempt_folder
 from trial_keeper import wire
-from trial_keeper.core.attempt import Attempt as Held
 
 if TYPE_CHECKING:
     from tests.simulation.host import Host
@@ -29,7 +28,6 @@ CheckedFact = (
     | f.DecisionRefused
     | CopyFact
 )
-CLOCKS = 0.9  # a host's clock may be faster than the world's
 
 
 class CheckpointCheck:
@@ -86,17 +84,6 @@ class CheckpointCheck:
         if (host.name, directory, number) not in self._deletable and not self._evidence.older:
             self._kernel.fail(f"checkpoint {number} of {directory} was deleted on {host.name} without order")
         self._kernel.counts["checkpoint deleted"] += 1
-
-    def signalled(self, job: str, files: Files, held: Held | None) -> None:
-        """Check that a trial that was asked to save has had the time for it."""
-        stop = self._evidence.attempts[job].stop
-        if stop is None or stop.save_within is None or held is None or not files.save:
-            return
-        if held.orphaned or held.evicted or held.doomed or files.asked_at is None:
-            return
-        waited = self._kernel.now - files.asked_at
-        if waited < CLOCKS * stop.save_within.total_seconds():
-            self._kernel.fail(f"attempt {job} is stopped {waited:.1f} s after it was asked to save")
 
     def _borrowed(self, trial: Trial) -> list[Mark]:
         """Return the checkpoints that this trial may continue from, and that are not on its own branch."""

@@ -1,4 +1,4 @@
-"""Simulated user who pins checkpoints, and takes pins back."""
+"""Simulated user who pins checkpoints, takes pins back, and asks trials to save their state."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.core.running.requests import RequestRefused, UnknownTrial
+from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_of_job
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-ACTS = 12
+ACTS = 20
+RUNNING = f.TrialStatus.RUNNING
 
 
 class CheckpointUser:
@@ -41,6 +43,9 @@ class CheckpointUser:
         runner = server.runner if server.alive else None
         if runner is None or not runner.state.id:
             return
+        if self._chance.random() < 0.4:
+            self._ask_to_save(runner)
+            return
         pins = [(trial_id, each.origin) for trial_id, pinned in runner.state.pins.items() for each in pinned]
         pinned = not pins or self._chance.random() < 0.6
         found = self._saved() if pinned else pins
@@ -53,6 +58,12 @@ class CheckpointUser:
                 trial_id, origin.attempt, origin.number, pinned=pinned, saved=origin
             ),
         )
+
+    def _ask_to_save(self, runner: ExperimentRunner) -> None:
+        running = [name for name, trial in runner.state.trials.items() if trial.status is RUNNING]
+        if running:
+            trial_id = self._chance.choice(running)
+            self._ask(f"asks trial {trial_id} to save", lambda: runner.save_trial(trial_id))
 
     def _saved(self) -> list[tuple[str, f.Origin]]:
         """Return the checkpoints that the database has, with their trials, which may have ended."""

@@ -29,8 +29,10 @@ from tests.simulation.copies import Incoming, SimStore
 from tests.simulation.disk import Files
 from tests.simulation.planted import PLANTED, planted
 from tests.simulation.saves import Saver
+from training_services.base import TrialJobSpec
 from training_services.frames import read_frames
 from training_services.keepers import job as keepers_job
+from training_services.keepers.jobs import Jobs, StartOrder
 from training_services.keepers.keeping import Keeping
 from training_services.keepers.link import KeeperLink
 from training_services.keepers.reads import ReadStream
@@ -81,6 +83,19 @@ def save_forgotten_by_a_new_keeper() -> Iterator[None]:
         yield
 
 
+@planted
+def save_order_forgotten_by_a_new_keeper() -> Iterator[None]:
+    """A keeper that was started again does not ask a trial to save its state, although that was ordered."""
+    restore = recovery._restore_attempt
+
+    def forgetful(attempt: Attempt, record: Any) -> None:
+        restore(attempt, record)
+        attempt.wish = None
+
+    with patch.object(recovery, "_restore_attempt", forgetful):
+        yield
+
+
 # ---- between the two --------------------------------------------------------------------------------------
 
 
@@ -104,6 +119,18 @@ def steps_from_zero() -> Iterator[None]:
         return read_frames(*args, **kwargs)
 
     with patch.object(keepers_job, "read_frames", unshifted):
+        yield
+
+
+@planted
+def save_order_not_adopted() -> Iterator[None]:
+    """A server that was started again does not repeat the orders to save."""
+    adopt = Jobs.adopt
+
+    def forgetful(self: Jobs, spec: TrialJobSpec, start: StartOrder) -> None:
+        adopt(self, replace(spec, save=None), start)
+
+    with patch.object(Jobs, "adopt", forgetful):
         yield
 
 

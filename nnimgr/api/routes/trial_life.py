@@ -1,4 +1,4 @@
-"""Routes for the course of one trial: stop, pause, resume, fork; for its legs and pins of its checkpoints."""
+"""Routes for the course of one trial: stop, pause, resume, save, fork; for its legs and its checkpoints."""
 
 from __future__ import annotations
 
@@ -47,6 +47,17 @@ async def pause_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models
 async def resume_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
     """Continue a paused trial as soon as a slot is free, from its last checkpoint."""
     return await _change(runner.resume_trial, reader, trial_id)
+
+
+@router.post("/trials/{trialId}/save", status_code=202, responses=refusals(404, 409))
+async def save_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
+    """Ask a running trial to save its state. The trial runs on.
+
+    The answer comes when the request is stored. A trial that looks for such requests
+    (`nni.should_checkpoint()`) saves soon after; then its checkpoints have one more. If it does not look for
+    them, or has not saved within `checkpoints.saveWithin`, its note says so.
+    """
+    return await _change(runner.save_trial, reader, trial_id)
 
 
 @router.post("/trials/{trialId}/lost", status_code=202, responses=refusals(404, 409))

@@ -74,6 +74,17 @@ def _act(group: Verbs[Parser]) -> None:
     )
     add_id(resume)
     _add_trial(resume, required=True)
+    save = add_verb(
+        group,
+        "save",
+        "trials:save",
+        "ask a running trial to save its state, without a pause",
+        about="A trial that looks for such requests (nni.should_checkpoint) saves soon after,\n"
+        "and runs on. Any other trial saves by itself only.",
+        examples=("nnictl trial save -T 12",),
+    )
+    add_id(save)
+    _add_trial(save, required=True)
     lost = add_verb(
         group,
         "lost",

@@ -232,6 +232,27 @@ def resume_trial(trial_id: str) -> Builder:
     return build
 
 
+def save_trial(trial_id: str) -> Builder:
+    """Return a builder that asks a running trial to save its state. The trial runs on."""
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        trial = _unfinished(state, trial_id)
+        _check_open(state)
+        if state.limits.multi_phase:
+            raise RequestRefused(
+                "multi-phase trials do not continue from checkpoints: they are not asked to save"
+            )
+        if trial.status is not f.TrialStatus.RUNNING:
+            raise RequestRefused(
+                f"trial {trial_id} is {trial.status}: only a running trial can save its state"
+            )
+        if trial.target is not None:
+            raise RequestRefused(f"trial {trial_id} is being stopped or paused: {trial.target_reason}")
+        return () if trial.save_wanted else (f.SaveRequested(trial_id=trial_id),)
+
+    return build
+
+
 def pin_checkpoint(
     trial_id: str, attempt: int, number: int, *, pinned: bool, saved: f.Origin | None
 ) -> Builder:

@@ -94,6 +94,13 @@ class TakesRequests(abc.ABC):
         """
         await self.request(requests.lose_trial(trial_id))
 
+    async def save_trial(self, trial_id: str) -> None:
+        """Ask a running trial to save its state; return after the commit.
+
+        Raise UnknownTrial or RequestRefused.
+        """
+        await self.request(requests.save_trial(trial_id))
+
     async def pin_checkpoint(
         self, trial_id: str, attempt: int, number: int, *, pinned: bool, saved: f.Origin | None
     ) -> None:

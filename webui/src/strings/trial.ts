@@ -31,6 +31,10 @@ export const trial = {
     lostDone: (sequence: number) => `Trial #${sequence} gets another attempt.`,
     pause: "Pause",
     paused: (sequence: number) => `Trial #${sequence} is being paused. It may save its state first.`,
+    save: "Save",
+    saveAbout: "Asks the trial to save its state. It runs on.",
+    saved: (sequence: number) =>
+      `Trial #${sequence} is asked to save its state. If it does not look for such requests, its note says so.`,
     resume: "Resume",
     resumed: (sequence: number) => `Trial #${sequence} continues as soon as a slot is free.`,
     clone: "Add a trial like this…",
