@@ -88,10 +88,15 @@ class Saving(Victim):
                 os.kill(self.draw.choice(pids), signal.SIGKILL)
 
     def act(self, verb: str) -> None:
-        """Pause or resume a random trial. Trials that do not allow this are left alone."""
+        """Pause or resume a random trial, or ask it to save. Trials that do not allow this are left alone."""
         trial = self.draw.choice(self.trials())
         command = [self.nnictl_path, "trial", verb, self.experiment, "-T", trial["id"]]
         subprocess.run(command, env=self.environ, capture_output=True, check=False)
+
+    def saved_when_asked(self) -> bool:
+        """Return whether a trial has saved its state between two of the saves that it makes by itself."""
+        with contextlib.closing(self._database()) as database:
+            return bool(database.execute("SELECT 1 FROM checkpoints WHERE step % 4 <> 0").fetchall())
 
     def finish(self, *, limit_s: float) -> None:
         """Wait until the experiment is done, and tend it meanwhile."""
@@ -132,9 +137,9 @@ class Saving(Victim):
                 ).fetchall()
                 assert len(saved) <= 3  # the newest two, and the one from which the last attempt continued
                 for attempt_of, number in saved:
-                    assert self._checkpoint(trial_id, attempt_of, number).is_dir()
+                    assert self.checkpoint(trial_id, attempt_of, number).is_dir()
 
-    def _checkpoint(self, trial_id: str, attempt: int, number: int) -> Path:
+    def checkpoint(self, trial_id: str, attempt: int, number: int) -> Path:
         folder = self.folder / "trials" / trial_id
         return (folder if attempt == 1 else folder / f"attempt-{attempt}") / "checkpoints" / str(number)
 
@@ -185,3 +190,23 @@ def test_a_stopped_experiment_continues_its_trials_under_their_ids() -> None:
         victim.finish(limit_s=60)
         assert {trial["id"] for trial in victim.trials()} >= set(parked)
         victim.check()
+
+
+def test_trials_are_asked_to_save_and_their_checkpoints_are_pinned_and_fetched() -> None:
+    with saving(4) as victim:
+        victim.wait_for_trials()
+        while not victim.ended() and not victim.saved_when_asked():
+            victim.act("save")
+        assert victim.saved_when_asked()
+        victim.finish(limit_s=60)
+        victim.check()
+        trial = victim.trials()[0]
+        verb, rest = "checkpoint", (victim.experiment, "-T", trial["id"])
+        victim.nnictl("trial", verb, "pin", *rest)
+        listed = json.loads(victim.nnictl("trial", verb, "ls", *rest, "--json"))["checkpoints"]
+        assert [each["pinned"] for each in listed[-2:]] == [False, True]
+        target = victim.directory / "fetched"
+        victim.nnictl("trial", verb, "get", *rest, "--output", str(target))
+        origin = victim.checkpoint(trial["id"], listed[-1]["attempt"], listed[-1]["number"])
+        assert [path.name for path in target.iterdir()] == ["value.pickle"]
+        assert (target / "value.pickle").read_bytes() == (origin / "value.pickle").read_bytes()
