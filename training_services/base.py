@@ -343,9 +343,9 @@ class TrainingService(abc.ABC):
         """Queue a request to a running job to save its state while it runs on, and return the fact to commit.
 
         A job that has not answered after ``within`` gets a note. Return None if the job is unknown, has
-        ended, or was stopped. The core calls this only if the platform has the capability ``checkpoints``.
+        ended, or was stopped. A platform that cannot ask its jobs returns a fact without a ``cmd_seq``.
         """
-        return None
+        return SaveOrdered(job_id=job_id, cmd_seq=None, within=within)
 
     def prioritise(self, priority: int) -> None:
         """Change the priority of the experiment's waiting jobs. A platform without priorities ignores it."""

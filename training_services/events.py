@@ -238,7 +238,7 @@ class UpdateOrdered:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveOrdered:
     """Fact: the job, which runs on, was ordered to save its state. ``within``: time after which a missing
-    answer is reported. ``cmd_seq`` is None if the platform knows no checkpoints, so that no command is sent.
+    answer is reported. ``cmd_seq`` is None if the platform cannot ask its jobs, so that no command is sent.
     """
 
     job_id: str

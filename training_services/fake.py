@@ -316,7 +316,7 @@ class FakeService(TrainingService):
                 job = self._jobs[fact.job_id]
                 job.parameters[fact.index] = self._ordered[fact.job_id, fact.index]
                 self._play(job)
-            elif isinstance(fact, SaveOrdered):
+            elif isinstance(fact, SaveOrdered) and fact.cmd_seq is not None:
                 self.orders.append(("save", fact.job_id))
             elif isinstance(fact, StopOrdered) and fact.cmd_seq is not None:
                 self.orders.append(("stop", fact.job_id))

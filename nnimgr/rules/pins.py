@@ -31,8 +31,6 @@ def _pinned(state: ExperimentState, fact: f.CheckpointPinned, r: f.Recorded) -> 
     if trial_id in state.trials:
         trial = trial_touched(state, trial_id, fact)
         retain(state, trial)
-        if (
-            known is None
-        ):  # the trial has gone back to an earlier checkpoint, and only the pin has kept this one
+        if known is None:  # the trial has gone back to an earlier checkpoint: only the pin has kept this one
             trial.pruned += [each.origin for each in pins if each not in others]
         reindex(state, trial)

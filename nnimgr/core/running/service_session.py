@@ -343,15 +343,12 @@ def _cancel(service: TrainingService, command: CancelJob) -> f.Fact | None:
 
 
 def _save(service: TrainingService, command: SaveJob) -> Sequence[f.Fact]:
-    """Ask a job to save its state. A service that knows no checkpoints is not asked."""
-    if service.capabilities.checkpoints:
-        answer = service.save_trial_job(command.job_id, within=command.within)
-        return () if answer is None else (answer,)
+    """Ask a job to save its state. Return the facts to commit, with a note if the platform cannot ask it."""
+    order = service.save_trial_job(command.job_id, within=command.within)
+    if order is None:
+        return ()
     note = "a user wants the trial to save its state, but on this platform trials are not asked to save"
-    return (
-        f.SaveOrdered(job_id=command.job_id, cmd_seq=None, within=command.within),
-        f.JobNoted(job_id=command.job_id, note=note),
-    )
+    return (order,) if order.cmd_seq is not None else (order, f.JobNoted(job_id=order.job_id, note=note))
 
 
 def _submit(service: TrainingService, job: TrialJobSpec, at: datetime) -> Sequence[f.Fact]:
