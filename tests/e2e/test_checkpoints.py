@@ -54,7 +54,7 @@ def chain(seed: int) -> list[int]:
 class Saving(Victim):
     """Experiment whose trials save checkpoints."""
 
-    def begin(self, *, trials: int = TRIALS, concurrency: int = 2) -> None:
+    def begin(self, *, trials: int = TRIALS, concurrency: int = 2, **checkpoints: Any) -> None:
         code = self.directory / "code"
         code.mkdir()
         (code / "trial.py").write_text(TRIAL)
@@ -66,6 +66,7 @@ class Saving(Victim):
                 "trialCodeDirectory": str(code),
                 "trialConcurrency": concurrency,
                 "maxTrialNumber": trials,
+                "checkpoints": checkpoints,
                 "maxRetries": {"userError": 100, "infrastructure": 100},
                 "tuner": {"name": "Random"},
                 "assessor": {"name": "Medianstop", "classArgs": {"start_step": 1000}},
@@ -145,10 +146,10 @@ class Saving(Victim):
 
 
 @contextlib.contextmanager
-def saving(seed: int) -> Iterator[Saving]:
+def saving(seed: int, **checkpoints: Any) -> Iterator[Saving]:
     with tempfile.TemporaryDirectory(prefix="nnimgr-checkpoints-") as directory:
         made = Saving(Path(directory), random.Random(seed))
-        made.begin()
+        made.begin(**checkpoints)
         try:
             yield made
         finally:
@@ -210,3 +211,19 @@ def test_trials_are_asked_to_save_and_their_checkpoints_are_pinned_and_fetched()
         origin = victim.checkpoint(trial["id"], listed[-1]["attempt"], listed[-1]["number"])
         assert [path.name for path in target.iterdir()] == ["value.pickle"]
         assert (target / "value.pickle").read_bytes() == (origin / "value.pickle").read_bytes()
+
+
+def test_a_limit_deletes_what_ended_trials_have_left() -> None:
+    with saving(5, limit="1b", keepBest=1) as victim:
+        victim.finish(limit_s=60)
+        with contextlib.closing(victim._database()) as database:
+            saved = database.execute("SELECT trial_id, attempt, number, state FROM checkpoints").fetchall()
+            (last,) = database.execute(
+                "SELECT trial_id FROM trials ORDER BY ended_at DESC LIMIT 1"
+            ).fetchone()
+        assert {state for *_, state in saved} == {"deleted"}
+        folders = [victim.checkpoint(*name) for *name, _ in saved if name[0] != last]
+        deadline = time.monotonic() + 20.0
+        while any(folder.exists() for folder in folders):  # the keeper deletes them in the background
+            assert time.monotonic() < deadline, folders
+            time.sleep(0.05)
