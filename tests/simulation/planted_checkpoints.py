@@ -420,3 +420,15 @@ def pinned_copies_deleted_at_the_end() -> Iterator[None]:
 
     with patch.object(plan, "prune_copies", prune_copies):
         yield
+
+
+@planted
+def copies_of_abandoned_pins_forgotten() -> Iterator[None]:
+    """The opening removes copies of pinned checkpoints to which their trial cannot go back any more."""
+    copied = checkpoints._copied
+
+    def unpinned(state: ExperimentState, trial: TrialState) -> list[f.Origin]:
+        return copied(replace(state, pins={}), trial)
+
+    with patch.object(checkpoints, "_copied", unpinned):
+        yield
