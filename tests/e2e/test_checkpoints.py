@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,11 @@ def chain(seed: int) -> list[int]:
 
 
 class Saving(Victim):
-    """Experiment whose trials save checkpoints."""
+    """Experiment whose trials save checkpoints. ``retention``: its field ``checkpoints``."""
 
-    def begin(self, *, trials: int = TRIALS, concurrency: int = 2, **checkpoints: Any) -> None:
+    retention: Mapping[str, Any] = {}
+
+    def begin(self, *, trials: int = TRIALS, concurrency: int = 2) -> None:
         code = self.directory / "code"
         code.mkdir()
         (code / "trial.py").write_text(TRIAL)
@@ -66,7 +68,7 @@ class Saving(Victim):
                 "trialCodeDirectory": str(code),
                 "trialConcurrency": concurrency,
                 "maxTrialNumber": trials,
-                "checkpoints": checkpoints,
+                "checkpoints": self.retention,
                 "maxRetries": {"userError": 100, "infrastructure": 100},
                 "tuner": {"name": "Random"},
                 "assessor": {"name": "Medianstop", "classArgs": {"start_step": 1000}},
@@ -146,10 +148,11 @@ class Saving(Victim):
 
 
 @contextlib.contextmanager
-def saving(seed: int, **checkpoints: Any) -> Iterator[Saving]:
+def saving(seed: int, **retention: Any) -> Iterator[Saving]:
     with tempfile.TemporaryDirectory(prefix="nnimgr-checkpoints-") as directory:
         made = Saving(Path(directory), random.Random(seed))
-        made.begin(**checkpoints)
+        made.retention = retention
+        made.begin()
         try:
             yield made
         finally:
