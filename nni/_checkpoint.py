@@ -25,6 +25,7 @@ __all__ = ["load_checkpoint", "save_checkpoint", "should_checkpoint"]
 
 FOLDER, FILE, BYTES, PICKLE = "folder", "file", "value.bytes", "value.pickle"
 ASKS, SAVE = "asks", "save"  # in the folder .nni of the attempt: see should_checkpoint
+STAY = b"stay"  # content of the file SAVE if the trial runs on after the save
 _LOOK_S = 0.01
 
 _next_look = 0.0
@@ -112,11 +113,12 @@ def load_checkpoint() -> Any:
 
 
 def should_checkpoint() -> bool:
-    """Return whether the trial should save its state now, because somebody pauses it.
+    """Return whether the trial should save its state now, because somebody pauses it, or asks for a save.
 
     The call is cheap: it looks for a file at most every 10 ms. A trial that calls it between its saves loses
     nothing in a pause: the pause waits for the next ``save_checkpoint``. After that the trial is stopped; it
-    may also exit by itself, with code 0.
+    may also exit by itself, with code 0. If nobody pauses it, it runs on after the save; if it exits all the
+    same, it gets another attempt, which continues there.
     """
     global _next_look
     if os.environ.get("NNI_SYS_DIR") is None:
@@ -131,6 +133,15 @@ def should_checkpoint() -> bool:
         return True
     _next_look = now + _LOOK_S
     return False
+
+
+def stays() -> bool:
+    """Return whether the trial, which was asked to save its state, runs on after the save."""
+    try:
+        with open(_sign(SAVE), "rb") as file:
+            return file.read() == STAY
+    except FileNotFoundError:
+        return False
 
 
 def checkpoint_folder() -> str | None:

@@ -79,7 +79,8 @@ class Trial:
 
         ``save``: also save this state, as in the method ``save``. The result and the state are never recorded
         without each other. A function that returns the state is called only if a save is due. It is due if
-        somebody pauses the trial, or if saving has taken less than a tenth of the trial's time.
+        somebody pauses the trial or asks for a save, or if saving has taken less than a tenth of the trial's
+        time.
 
         If somebody pauses the trial, this call saves the state and ends the trial's process. In the last step
         of ``steps``, the state is saved after the final result instead.
@@ -123,7 +124,7 @@ class Trial:
         return default() if callable(default) else default
 
     def should_checkpoint(self) -> bool:
-        """Return whether the trial should save its state now, because somebody pauses it."""
+        """Return whether the trial should save its state now: somebody pauses it, or asks for a save."""
         from nni import _checkpoint
 
         return _checkpoint.should_checkpoint()
@@ -156,6 +157,7 @@ class Trial:
             from nni import _checkpoint
 
             asked = _checkpoint.should_checkpoint()
+            leaves = asked and not _checkpoint.stays()
             began = time.monotonic()
             if due is None:
                 due = not callable(state) or began - self._began >= _SHARE * self._spent
@@ -163,7 +165,7 @@ class Trial:
                 source = state() if callable(state) else state
                 saved = _checkpoint.save(source, step=step, metric=metric)
                 self._spent += time.monotonic() - began
-                if saved and asked:
+                if saved and leaves:
                     raise SystemExit(0)
                 return saved
         if metric is not None:

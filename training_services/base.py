@@ -52,6 +52,7 @@ from training_services.events import (
     MetricReported,
     ParametersWanted,
     Place,
+    SaveOrdered,
     StopOrdered,
     UpdateOrdered,
     never_started,
@@ -106,6 +107,7 @@ __all__ = [
     "SILENT_AFTER",
     "ServiceError",
     "ServiceUnavailable",
+    "SaveOrdered",
     "StopOrdered",
     "TRIAL_GRACE",
     "TrainingService",
@@ -360,6 +362,14 @@ class TrainingService(abc.ABC):
         which the job is asked to save its state. Return None if the job is unknown, has ended, or was stopped
         before.
         """
+
+    def save_trial_job(self, job_id: str, *, within: timedelta) -> SaveOrdered | None:
+        """Queue a request to a running job to save its state while it runs on, and return the fact to commit.
+
+        A job that has not answered after ``within`` gets a note. Return None if the job is unknown, has
+        ended, or was stopped. A platform that cannot ask its jobs returns a fact without a ``cmd_seq``.
+        """
+        return SaveOrdered(job_id=job_id, cmd_seq=None, within=within)
 
     def prioritise(self, priority: int) -> None:
         """Change the priority of the experiment's waiting jobs. A platform without priorities ignores it."""

@@ -42,6 +42,7 @@ __all__ = [
     "MetricReported",
     "ParametersWanted",
     "Place",
+    "SaveOrdered",
     "StopOrdered",
     "UpdateOrdered",
     "never_started",
@@ -232,6 +233,17 @@ class UpdateOrdered:
     job_id: str
     index: int
     cmd_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveOrdered:
+    """Fact: the job, which runs on, was ordered to save its state. ``within``: time after which a missing
+    answer is reported. ``cmd_seq`` is None if the platform cannot ask its jobs, so that no command is sent.
+    """
+
+    job_id: str
+    cmd_seq: int | None
+    within: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,6 +445,7 @@ JobEvent = (
     | CheckpointLost
     | CheckpointsPruned
     | UpdateOrdered
+    | SaveOrdered
     | StopOrdered
     | JobEnded
     | JobLost

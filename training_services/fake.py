@@ -40,6 +40,7 @@ from training_services.base import (
     MetricReported,
     ParametersWanted,
     Place,
+    SaveOrdered,
     ServiceUnavailable,
     StopOrdered,
     TrainingService,
@@ -279,6 +280,13 @@ class FakeService(TrainingService):
         self._ordered[job_id, index] = parameter_text
         return UpdateOrdered(job_id=job_id, index=index, cmd_seq=self._cmd_seq)
 
+    def save_trial_job(self, job_id: str, *, within: timedelta) -> SaveOrdered | None:
+        job = self._jobs.get(job_id)
+        if job is None or job.over or job.stop is not None:
+            return None
+        self._cmd_seq += 1
+        return SaveOrdered(job_id=job_id, cmd_seq=self._cmd_seq, within=within)
+
     def cancel_trial_job(
         self, job_id: str, *, grace: timedelta, save_within: timedelta | None = None
     ) -> StopOrdered | None:
@@ -293,13 +301,14 @@ class FakeService(TrainingService):
 
     def committed(self, facts: Sequence[JobEvent]) -> None:
         for fact in facts:
-            if isinstance(fact, JobPlaced | UpdateOrdered | StopOrdered) and fact.cmd_seq is not None:
+            orders = JobPlaced | UpdateOrdered | SaveOrdered | StopOrdered
+            if isinstance(fact, orders) and fact.cmd_seq is not None:
                 self._acked = max(self._acked, fact.cmd_seq)
         for fact in facts:
             if isinstance(fact, JobPlaced) and (job := self._jobs.get(fact.job_id)) is not None:
                 self.orders.append(("start", fact.job_id))
                 job.running = True
-                if self._lacks_origin(job.spec):
+                if _lacks_origin(job.spec, self._jobs):
                     self._tell(job, self._end(job, EndReason.CHECKPOINT_LOST, None, None))
                 self._play(job)
             elif isinstance(fact, UpdateOrdered):
@@ -307,16 +316,11 @@ class FakeService(TrainingService):
                 job = self._jobs[fact.job_id]
                 job.parameters[fact.index] = self._ordered[fact.job_id, fact.index]
                 self._play(job)
+            elif isinstance(fact, SaveOrdered) and fact.cmd_seq is not None:
+                self.orders.append(("save", fact.job_id))
             elif isinstance(fact, StopOrdered) and fact.cmd_seq is not None:
                 self.orders.append(("stop", fact.job_id))
                 self._stop(self._jobs[fact.job_id])
-
-    def _lacks_origin(self, job: TrialJobSpec) -> bool:
-        """Return True if the job is to continue from a checkpoint that this service knows to be missing."""
-        if job.origin is None:
-            return False
-        before = self._jobs.get(f"{job.id.rpartition('-')[0]}-{job.origin.attempt}")
-        return before is not None and before.checkpoints < job.origin.number
 
     def _stop(self, job: _Job) -> None:
         if job.over:
@@ -473,3 +477,11 @@ def _is_news(event: JobEvent, job: TrialJobSpec) -> bool:
     if isinstance(event, MetricReported | FrameSkipped | ParametersWanted | CheckpointReported):
         return event.position >= job.recorded
     return True
+
+
+def _lacks_origin(job: TrialJobSpec, jobs: dict[str, _Job]) -> bool:
+    """Return True if the job is to continue from a checkpoint that the service knows to be missing."""
+    if job.origin is None:
+        return False
+    before = jobs.get(f"{job.id.rpartition('-')[0]}-{job.origin.attempt}")
+    return before is not None and before.checkpoints < job.origin.number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from training_services.events import JobPlaced, StopOrdered, UpdateOrdered
+from training_services.events import JobPlaced, SaveOrdered, StopOrdered, UpdateOrdered
 
 __all__ = ["KeptCopy", "Origin", "OwnNeeds", "TrialJobSpec", "origin_id"]
 
@@ -58,6 +58,7 @@ class TrialJobSpec:
     parameter_text: str
     place: JobPlaced | None = None
     stop: StopOrdered | None = None
+    save: SaveOrdered | None = None  # the last order to save its state
     updates: tuple[tuple[UpdateOrdered, str], ...] = ()
     # number of metric frames that the core has committed, including the frames of earlier attempts up to the
     # checkpoint from which this attempt continues

@@ -7,11 +7,19 @@ from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-__all__ = ["parse_cpu_number", "parse_duration", "parse_gpu_indices", "parse_gpu_number", "parse_size"]
+__all__ = [
+    "parse_bytes",
+    "parse_cpu_number",
+    "parse_duration",
+    "parse_gpu_indices",
+    "parse_gpu_number",
+    "parse_size",
+]
 
 _QUANTITY = re.compile(r"\s*((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d{1,3})?)\s*([a-z]*)\s*", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3, "tb": 1024**4}
+_DISK_BYTES = {**_BYTES, "kib": 1024, "mib": 1024**2, "gib": 1024**3, "tib": 1024**4}
 _LONGEST = timedelta(days=36500)
 
 
@@ -44,6 +52,17 @@ def parse_size(value: Any) -> int:
     if megabytes <= 0:
         raise ValueError(f"{value!r} is not larger than zero")
     return megabytes
+
+
+def parse_bytes(value: Any) -> int:
+    """Parse an amount of disk space, and return it in bytes, rounded up: a number with one of the units."""
+    example = "500MiB, 50GiB or 1.5TiB"
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} has no unit; write text like {example}")
+    size = _count(value, _DISK_BYTES, per=1, example=example)
+    if size <= 0:
+        raise ValueError(f"{value!r} is not larger than zero")
+    return size
 
 
 def parse_gpu_number(value: Any) -> int | float:

@@ -57,6 +57,7 @@ Answer (200, JSON)::
      "kill": [job_id],           the server does not know the attempt: stop and forget it
      "cmds": [[seq, "start", job_id, start],
               [seq, "stop", job_id, {"grace": seconds, "save": seconds}],      without "save": stop at once
+              [seq, "save", job_id, {"within": seconds}],
               [seq, "update", job_id, {"index": int, "parameter": str}], [seq, "nop", job_id, {}]],
      "leave": bool,              no attempt is left and none will come: exit
      "gpu": bool,                the experiment uses GPUs: report their state
@@ -87,8 +88,13 @@ Answer (200, JSON)::
                                    there is no copy. ``digest``: SHA-256 of the copy's manifest; ``path``: the
                                    copy's folder on this host, if this is the server's machine
 
-With ``save`` the keeper asks the trial to save its state, and waits at most this number of seconds before it
-stops the attempt. It does not wait for a trial that does not look for such requests. If the checkpoint of
+The command "save" asks a running trial to save its state, and the trial runs on. A trial that does not look
+for such requests, or does not answer within this number of seconds, gets a note that says so.
+
+In a stop, ``save`` means that the keeper asks the trial to save its state, and waits at most this number of
+seconds before it stops the attempt. It does not wait for a trial that does not look for such requests.
+
+If the checkpoint of
 ``origin`` is missing, and the server's copy is missing or damaged, the command is not started, and the
 attempt ends with the reason CHECKPOINT_LOST.
 

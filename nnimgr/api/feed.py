@@ -222,6 +222,10 @@ def _resume_wanted(fact: f.ResumeRequested, names: Names) -> tuple[Severity, str
     return _INFO, f"a user resumes {names.trial(fact.trial_id)}"
 
 
+def _save_wanted(fact: f.SaveRequested, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"a user asks {names.trial(fact.trial_id)} to save its state"
+
+
 def _loss_declared(fact: f.LossDeclared, names: Names) -> tuple[Severity, str]:
     return _WARNING, f"a user declared {names.trial(fact.trial_id)} lost"
 
@@ -279,6 +283,11 @@ def _job_noted(fact: f.JobNoted, names: Names) -> tuple[Severity, str]:
 def _checkpoint_lost(fact: f.CheckpointLost, names: Names) -> tuple[Severity, str]:
     what = "the server's copy of checkpoint" if fact.keeper_id is None else "checkpoint"
     return _WARNING, f"{names.attempt(fact.job_id)}: {what} {fact.number} is lost: {fact.reason}"
+
+
+def _pinned(fact: f.CheckpointPinned, names: Names) -> tuple[Severity, str]:
+    what = "has pinned" if fact.pinned else "has taken back the pin of"
+    return _INFO, f"{names.attempt(fact.job_id)}: a user {what} checkpoint {fact.number}"
 
 
 def _bound(fact: f.KeeperBound, names: Names) -> tuple[Severity, str]:
@@ -340,6 +349,7 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
     f.TrialPaused: _paused,
     f.ResumeRequested: _resume_wanted,
     f.LossDeclared: _loss_declared,
+    f.SaveRequested: _save_wanted,
     f.SlotLent: _slot_lent,
     f.TrialNoted: _trial_noted,
     f.TrialEnded: _ended,
@@ -349,6 +359,7 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
     f.FrameSkipped: _skipped,
     f.JobNoted: _job_noted,
     f.CheckpointLost: _checkpoint_lost,
+    f.CheckpointPinned: _pinned,
     f.KeeperBound: _bound,
     f.KeeperSilent: _silent,
     f.KeeperHeard: _heard,
@@ -368,6 +379,7 @@ LEFT_OUT: frozenset[type[Any]] = frozenset(
         f.HostVanished,  # the facts about its jobs have sentences
         f.ParametersWanted,  # FurtherSuggested has the sentence about the set
         f.UpdateOrdered,
+        f.SaveOrdered,  # the fact that requested the save has a sentence
         f.StopOrdered,  # the fact that requested the stop has a sentence
         f.ResultReused,  # the end of the trial has a sentence
         f.JobEnded,  # another fact of the same turn describes the trial's next step

@@ -1,4 +1,4 @@
-"""``nnictl trial``: the verbs ls, stop, pause, resume, fork, lost and retry."""
+"""``nnictl trial``: the verbs ls, stop, pause, resume, save, fork, lost and retry."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from nnimgr.index import IndexEntry
 
 __all__ = [
     "all_trials",
+    "checkpoint_name",
     "file_sentence",
     "fork",
     "list_all",
@@ -29,7 +30,9 @@ __all__ = [
     "pause",
     "resume",
     "retry",
+    "save",
     "stop",
+    "to_change",
     "trial_named",
 ]
 
@@ -137,6 +140,17 @@ def pause(args: argparse.Namespace, terminal: Terminal) -> int:
     )
 
 
+def save(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Ask a running trial to save its state. The trial runs on."""
+    return _change(
+        args,
+        terminal,
+        "save",
+        "is asked to save its state. If it does not look for such requests (nni.should_checkpoint), it saves "
+        "by itself only, and its note says so. Its checkpoints: nnictl trial checkpoint ls {id} -T {no}",
+    )
+
+
 def resume(args: argparse.Namespace, terminal: Terminal) -> int:
     """Continue a paused trial."""
     return _change(args, terminal, "resume", "continues as soon as a slot is free.")
@@ -144,7 +158,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _change(args: argparse.Namespace, terminal: Terminal, verb: str, done: str) -> int:
     """Ask the server to change a trial. ``done``: the end of the sentence that confirms the change."""
-    client, entry = _to_change(args)
+    client, entry = to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
     client.post("experiments", entry.id, "trials", trial["id"], verb)
     sentence = done.format(id=entry.id, no=trial["sequence"])
@@ -156,11 +170,11 @@ def _change(args: argparse.Namespace, terminal: Terminal, verb: str, done: str) 
 
 def fork(args: argparse.Namespace, terminal: Terminal) -> int:
     """Add a trial that continues from a checkpoint of another trial."""
-    client, entry = _to_change(args)
+    client, entry = to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
     wanted: dict[str, Any] = {}
     if args.checkpoint is not None:
-        wanted["checkpoint"] = _checkpoint(args.checkpoint)
+        wanted["checkpoint"] = checkpoint_name(args.checkpoint)
     if args.changes:
         wanted["parameters"] = _changed(trial["parameters"], args.changes)
     made = client.post("experiments", entry.id, "trials", trial["id"], "fork", body=wanted)
@@ -173,7 +187,7 @@ def fork(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _checkpoint(text: str) -> dict[str, int]:
+def checkpoint_name(text: str) -> dict[str, int]:
     """Return the checkpoint with this name: the number of its attempt, a dot, and its number there."""
     attempt, _, number = text.partition(".")
     if not (attempt.isdigit() and number.isdigit()):
@@ -202,7 +216,7 @@ def _changed(parameters: Any, changes: Sequence[str]) -> dict[str, Any]:
 
 def lost(args: argparse.Namespace, terminal: Terminal) -> int:
     """Declare the attempt of a trial lost, because the machine where it ran does not answer."""
-    client, entry = _to_change(args)
+    client, entry = to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
     if not args.yes:
         question = (
@@ -225,7 +239,7 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     """Retry failed trials. Each retry is a new trial."""
-    client, entry = _to_change(args)
+    client, entry = to_change(args)
     if args.failed:
         body = {}
     else:
@@ -240,7 +254,7 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _to_change(args: argparse.Namespace) -> tuple[Client, IndexEntry]:
+def to_change(args: argparse.Namespace) -> tuple[Client, IndexEntry]:
     """Return the experiment that is meant, and a client of its server, to change one of its trials."""
     home = Home.find()
     entry = select(home, args.id, port=args.port, to_change=True)

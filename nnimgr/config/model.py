@@ -31,13 +31,14 @@ from nnimgr.config.gang import GangConfig
 from nnimgr.config.memory import GrowingMemory, TrialMemory
 from nnimgr.config.notification import NotificationConfig
 from nnimgr.config.stop_when import StopWhenConfig
-from nnimgr.config.values import CpuNumber, Duration, GpuNumber, Positive, finite, whole
+from nnimgr.config.values import CpuNumber, DiskSize, Duration, GpuNumber, Positive, finite, whole
 from nnimgr.goal import is_stated, optimize_mode, stated_goal
 from nnimgr.needs import FIELDS, is_expression, own_needs
 from nnimgr.rules.facts import Limits, OnFailure
 from training_services.base import SILENT_AFTER, Gang, OwnNeeds
 from training_services.platform import describe
 from training_services.units import (
+    parse_bytes,
     parse_cpu_number,
     parse_duration,
     parse_gpu_indices,
@@ -131,6 +132,8 @@ class Checkpoints(_Model):
     """How the saved states of trials are kept."""
 
     keep_last: Positive = _USUAL.checkpoints_kept  # newest checkpoints of each trial whose files are kept
+    keep_best: _Natural = _USUAL.checkpoints_best  # those with the best results are kept, too
+    limit: DiskSize | None = None  # if they hold more, those of ended trials are deleted
     # which checkpoint of each trial is copied from its machine to the server: the newest, or none
     keep: Literal["newest", "none"] = "newest"
     save_within: Duration = "30s"  # time that a trial has to save its state before it is paused
@@ -342,6 +345,8 @@ class ExperimentConfig(_Model):
             fail_fast=FAIL_FAST if self.fail_fast is None else self.fail_fast,
             stop_when=_USUAL.stop_when if self.stop_when is None else self.stop_when.rules(),
             checkpoints_kept=checkpoints.keep_last,
+            checkpoints_best=checkpoints.keep_best,
+            checkpoints_limit=None if checkpoints.limit is None else parse_bytes(checkpoints.limit),
             keeps_copies=checkpoints.keep == "newest",
             save_within=parse_duration(checkpoints.save_within),
             slot_held_for=_timedelta(self.slot_held_for) or _USUAL.slot_held_for,

@@ -9,11 +9,18 @@ from pydantic import BeforeValidator, Field, PlainValidator
 
 from nnimgr.expressions import ExpressionError
 from nnimgr.needs import NeedExpression, is_expression
-from training_services.units import parse_cpu_number, parse_duration, parse_gpu_number, parse_size
+from training_services.units import (
+    parse_bytes,
+    parse_cpu_number,
+    parse_duration,
+    parse_gpu_number,
+    parse_size,
+)
 
 __all__ = [
     "ByteSize",
     "CpuNumber",
+    "DiskSize",
     "Duration",
     "GpuNumber",
     "MemorySize",
@@ -48,6 +55,11 @@ def _size(value: Any) -> str | int:
     return value  # type: ignore[no-any-return]
 
 
+def _disk_size(value: Any) -> str:
+    parse_bytes(value)
+    return str(value)
+
+
 def memory_size(value: Any) -> str | int:
     """Return the value of ``trialMemorySize``: an amount of memory, or an expression."""
     return value if _is_need("trialMemorySize", value) else _size(value)
@@ -78,6 +90,7 @@ def _is_need(field: str, value: Any) -> bool:
 # Amounts of memory stay in the user's notation. Those of trials may be expressions.
 ByteSize = Annotated[str | int, PlainValidator(_size)]
 MemorySize = Annotated[str | int, PlainValidator(memory_size)]
+DiskSize = Annotated[str, PlainValidator(_disk_size)]
 GpuNumber = Annotated[int | float | str, PlainValidator(_gpu_number)]
 CpuNumber = Annotated[int | float | str, PlainValidator(_cpu_number)]
 Duration = Annotated[str | int, PlainValidator(_duration)]  # the value stays in the user's notation

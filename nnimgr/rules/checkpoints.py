@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoint_limit import delete_left, recount
 from nnimgr.rules.indexes import reindex
+from nnimgr.rules.retention import best_checkpoints, borrowed, loans, pinned
 from nnimgr.rules.state import (
     CheckpointState,
     ExperimentState,
@@ -40,6 +42,7 @@ __all__ = [
     "prune",
     "prune_copies",
     "recovery_point",
+    "retain",
     "saves_first",
     "to_keep",
     "where_it_continues",
@@ -175,6 +178,7 @@ def give_up_host(state: ExperimentState, keeper_id: str) -> None:
     for trial in state.trials.values():
         if trial.origin is not None and trial.origin.origin.keeper_id == keeper_id:
             _give_up_origin(state, trial, trial.origin)
+    recount(state, keeper_id)
 
 
 def _give_up_origin(state: ExperimentState, trial: TrialState, origin: CheckpointState) -> None:
@@ -213,48 +217,35 @@ def borrows(checkpoint: CheckpointState) -> bool:
 
 
 def _needed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
-    """Return (attempt, number) of the trial's checkpoints that an attempt may still continue from."""
+    """Return (attempt, number) of the trial's checkpoints that an attempt may still continue from, or that
+    users have pinned.
+    """
     own = [*trial.checkpoints, *([trial.origin] if trial.origin is not None else [])]
     needed = {(each.origin.attempt, each.origin.number) for each in own if not borrows(each)}
-    return needed | _borrowed(state, trial.id)
-
-
-def _borrowed(state: ExperimentState, trial_id: str) -> set[tuple[int, int]]:
-    """Return (attempt, number) of the trial's checkpoints from which legs continue or will continue."""
-    return {(point.origin.attempt, point.origin.number) for _, point in _loans(state, trial_id)}
-
-
-def _loans(state: ExperimentState, trial_id: str) -> Iterator[tuple[TrialState, CheckpointState]]:
-    """Yield each trial that continues or will continue from a checkpoint of this trial, which may have ended,
-    and its record of the checkpoint.
-    """
-    for name in state.borrowing:
-        borrower = state.trials[name]
-        coming = None if borrower.next_leg is None else borrower.next_leg.checkpoint
-        for point in (borrower.origin, coming):
-            if point is not None and (point.origin.trial_id or name) == trial_id:
-                yield borrower, point
+    return needed | borrowed(state, trial.id) | pinned(state, trial.id)
 
 
 def prune_copies(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
     """Yield the facts that allow to delete the server's copies of ended trials' checkpoints.
 
-    Those from which other trials continue stay.
+    Those from which other trials continue, and pinned ones, stay.
     """
     for job_id, numbers in state.unneeded_copies.items():
         trial_id, attempt = trial_of_job(job_id)
-        borrowed = _borrowed(state, trial_id)
-        keep = tuple(sorted(number for number in numbers if (attempt, number) in borrowed))
-        if len(keep) < len(numbers):
-            yield f.CheckpointsPruned(job_id=job_id, keeper_id=None, up_to=max(numbers), keep=keep)
+        named = borrowed(state, trial_id) | pinned(state, trial_id)
+        up_to = max(numbers)
+        keep = tuple(sorted(number for of, number in named if of == attempt and number <= up_to))
+        if not set(numbers) <= set(keep):
+            yield f.CheckpointsPruned(job_id=job_id, keeper_id=None, up_to=up_to, keep=keep)
 
 
 def leave_copies(state: ExperimentState, trial: TrialState) -> None:
-    """Mark the copies of an ended trial's checkpoints for deletion, once no other trial continues from them.
+    """Mark the copies of an ended trial's checkpoints for deletion, once no other trial continues from them
+    and no user has pinned them.
 
     The files on hosts stay.
     """
-    for origin in _copied(trial):
+    for origin in _copied(state, trial):
         if origin.trial_id is not None:
             continue
         job_id = job_id_of(state.id, trial.id, origin.attempt)
@@ -266,15 +257,15 @@ def known_copies(state: ExperimentState) -> frozenset[tuple[str, int]]:
     live = (
         (job_id_of(state.id, origin.trial_id or trial.id, origin.attempt), origin.number)
         for trial in state.trials.values()
-        for origin in _copied(trial)
+        for origin in _copied(state, trial)
     )
     ended = ((job_id, number) for job_id, numbers in state.unneeded_copies.items() for number in numbers)
     return frozenset((*live, *ended))
 
 
-def _copied(trial: TrialState) -> list[f.Origin]:
+def _copied(state: ExperimentState, trial: TrialState) -> list[f.Origin]:
     coming = None if trial.next_leg is None else trial.next_leg.checkpoint
-    points = (*trial.checkpoints, trial.origin, coming)
+    points = (*trial.checkpoints, trial.origin, coming, *state.pins.get(trial.id, ()))
     return list(dict.fromkeys(each.origin for each in points if each is not None and each.kept is not None))
 
 
@@ -308,7 +299,7 @@ def _reported(state: ExperimentState, fact: f.CheckpointReported, r: f.Recorded)
     trial.lost_attempts = trial.preempted_attempts = 0  # the trial makes progress in spite of its losses
     if fact.usable and job.placed is not None and not state.limits.multi_phase:
         trial.checkpoints.append(_checkpoint(trial, job, job.placed.place, fact))
-        _retain(state, trial)
+        retain(state, trial)
     reindex(state, trial)
 
 
@@ -333,23 +324,40 @@ def _checkpoint(
     )
 
 
-def _retain(state: ExperimentState, trial: TrialState) -> None:
+def retain(state: ExperimentState, trial: TrialState) -> None:
     """Mark checkpoints for deletion that nobody needs.
 
-    Needed are the newest ones, the one that the trial continued from, those from which other trials continue,
-    the newest one of which the server has a copy, and the one that is being copied.
+    Needed are the newest ones, those with the best results, those that users have pinned, the one that the
+    trial continued from, those from which other trials continue, the newest one of which the server has a
+    copy, and the one that is being copied.
     """
     origin = None if trial.origin is None else trial.origin.origin
     copied = next((each.origin for each in reversed(trial.checkpoints) if each.kept is not None), None)
-    borrowed = _borrowed(state, trial.id)
+    named = borrowed(state, trial.id) | pinned(state, trial.id)
+    best = best_checkpoints(state, trial.checkpoints)
     others = [each.origin for each in trial.checkpoints if each.origin != origin]
     excess = [
         each
         for each in others[: -state.limits.checkpoints_kept]
-        if each not in (copied, trial.keeping) and (each.attempt, each.number) not in borrowed
+        if each not in (copied, trial.keeping, *best) and (each.attempt, each.number) not in named
     ]
     trial.pruned += excess
     trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
+
+
+@CHECKPOINT_STEPS.of(f.SaveRequested)
+def _save_requested(state: ExperimentState, fact: f.SaveRequested, r: f.Recorded) -> None:
+    trial = trial_touched(state, fact.trial_id, fact)
+    trial.save_wanted = True
+    reindex(state, trial)
+
+
+@CHECKPOINT_STEPS.of(f.SaveOrdered)
+def _save_ordered(state: ExperimentState, fact: f.SaveOrdered, r: f.Recorded) -> None:
+    job = job_touched(state, fact.job_id)
+    trial = trial_touched(state, job.trial_id, fact)
+    job.save, trial.save_wanted = fact, False
+    reindex(state, trial)
 
 
 @CHECKPOINT_STEPS.of(f.CheckpointsPruned)
@@ -368,6 +376,8 @@ def _pruned(state: ExperimentState, fact: f.CheckpointsPruned, r: f.Recorded) ->
             if (each.attempt, each.keeper_id) != (attempt, fact.keeper_id) or each.number > fact.up_to
         ]
         reindex(state, trial)
+    else:
+        delete_left(state, fact)
 
 
 def checkpoint_of(state: ExperimentState, job_id: str, number: int) -> CheckpointState | None:
@@ -391,9 +401,12 @@ def _own_records(trial: TrialState, attempt: int, number: int) -> Iterator[Check
 def _records(
     state: ExperimentState, trial: TrialState, attempt: int, number: int
 ) -> Iterator[CheckpointState]:
-    """Yield all records of a checkpoint, also those of legs that continue or will continue from it."""
+    """Yield all records of a checkpoint, also those of legs that continue or will continue from it, and the
+    record of a user's pin.
+    """
     yield from _own_records(trial, attempt, number)
-    for borrower, point in _loans(state, trial.id):
+    yield from (each for each in state.pins.get(trial.id, ()) if _has_name(each, attempt, number))
+    for borrower, point in loans(state, trial.id):
         if _has_name(point, attempt, number) and (borrower is not trial or point is not trial.origin):
             yield point
 
@@ -404,7 +417,7 @@ def _keep_begun(state: ExperimentState, fact: f.CheckpointKeepBegun, r: f.Record
     assert checkpoint is not None
     trial = trial_touched(state, trial_of_job(fact.job_id)[0], fact)
     trial.keeping = checkpoint.origin
-    _retain(state, trial)
+    retain(state, trial)
     reindex(state, trial)
 
 
@@ -415,7 +428,7 @@ def _kept(state: ExperimentState, fact: f.CheckpointKept, r: f.Recorded) -> None
     for checkpoint in _records(state, trial, attempt, fact.number):
         checkpoint.kept = f.KeptCopy(digest=fact.digest, size=fact.size)
         trial.keeping = None
-    _retain(state, trial)
+    retain(state, trial)
     reindex(state, trial)
 
 
@@ -437,7 +450,7 @@ def _lost(state: ExperimentState, fact: f.CheckpointLost, r: f.Recorded) -> None
     trial.note = f"checkpoint {fact.number} of attempt {attempt} is lost: {fact.reason}"
     if trial.origin is not None and trial.origin in _own_records(trial, attempt, fact.number):
         _give_up_origin(state, trial, trial.origin)
-    for borrower, point in list(_loans(state, trial.id)):
+    for borrower, point in list(loans(state, trial.id)):
         if point is borrower.origin:
             _give_up_origin(state, borrower, point)
     reindex(state, trial)

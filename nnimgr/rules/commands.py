@@ -27,6 +27,16 @@ class CancelJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveJob:
+    """Command to ask a running job to save its state. ``within``: time after which a missing answer is
+    reported.
+    """
+
+    job_id: str
+    within: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AskTuner:
     """Command to request parameter sets from the tuner until ``count`` requests are pending. ``urgent``: a
     slot is free.
@@ -55,4 +65,4 @@ class UpdateJob:
     record: str
 
 
-Command = SubmitJob | CancelJob | AskTuner | AskFurther | UpdateJob
+Command = SubmitJob | CancelJob | SaveJob | AskTuner | AskFurther | UpdateJob

@@ -75,6 +75,7 @@ from training_services.base import (
     MetricReported,
     Origin,
     ParametersWanted,
+    SaveOrdered,
     StopOrdered,
     UpdateOrdered,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "CheckpointKeepBegun",
     "CheckpointKept",
     "CheckpointLost",
+    "CheckpointPinned",
     "CheckpointReported",
     "CheckpointsPruned",
     "ConfigChanged",
@@ -140,8 +142,10 @@ __all__ = [
     "Reuse",
     "Role",
     "RunningTrials",
+    "SaveRequested",
     "SlotLent",
     "StopKind",
+    "SaveOrdered",
     "StopOrdered",
     "StopRequested",
     "StopWhen",
@@ -298,6 +302,27 @@ class LossDeclared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveRequested:
+    """Fact: a user wants a running trial to save its state, without a pause."""
+
+    trial_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointPinned:
+    """Fact: a user has pinned a checkpoint of the job, so that it is not deleted. Not ``pinned``: the user
+    has taken the pin back.
+
+    ``origin``: the checkpoint if its trial has ended, because the state does not hold ended trials.
+    """
+
+    job_id: str
+    number: int
+    pinned: bool = True
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLent:
     """Fact: another trial may use the slot of this trial, whose host has been silent for a long time.
 
@@ -368,6 +393,8 @@ Fact = (
     | TrialPaused
     | ResumeRequested
     | LossDeclared
+    | SaveRequested
+    | CheckpointPinned
     | SlotLent
     | TrialNoted
     | TrialEnded

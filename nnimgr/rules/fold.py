@@ -19,9 +19,10 @@ from nnimgr.rules.fold_jobs import JOB_STEPS
 from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
 from nnimgr.rules.indexes import is_queued
 from nnimgr.rules.phases import PHASE_STEPS
+from nnimgr.rules.pins import PIN_STEPS
 from nnimgr.rules.state import ExperimentState, trial_of_job
 
-_STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS, *DECISION_STEPS])
+_STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS, *DECISION_STEPS, *PIN_STEPS])
 
 
 def admits(state: ExperimentState, fact: f.Fact) -> bool:
@@ -45,7 +46,7 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             if trial is None or fact.attempt not in (0, trial.attempt):
                 return False
             return not trial.is_to_end
-        case f.StopRequested() | f.ResumeRequested():
+        case f.StopRequested() | f.ResumeRequested() | f.SaveRequested():
             return fact.trial_id in state.trials
         case f.LossDeclared():
             trial = state.trials.get(fact.trial_id)

@@ -6,6 +6,7 @@ from datetime import UTC
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.causes import cause_of
+from nnimgr.rules.checkpoint_limit import recount
 from nnimgr.rules.checkpoints import drop_origin, give_up_host
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.phases import take_final, waiting_reason
@@ -157,7 +158,7 @@ def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Record
         trial.ran += r.at - trial.running_since
         trial.running_since = None
     trial.wants.clear()
-    trial.slot_lent = False
+    trial.slot_lent = trial.save_wanted = False
     state.closing_jobs[job.id] = None
     reindex(state, trial)
     _release(state)
@@ -303,6 +304,7 @@ def _machine_added(state: ExperimentState, fact: f.MachineAdded, r: f.Recorded) 
     before = state.machines.get(fact.keeper_id)
     added = fact.machine if fact.machine is not None or before is None else before.added
     state.machines[fact.keeper_id] = MachineState(added=added)
+    recount(state, fact.keeper_id)
 
 
 @JOB_STEPS.of(f.MachineDrained)

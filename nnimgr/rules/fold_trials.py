@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from nnimgr.objectives import numbers_of
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoint_limit import leave_files
 from nnimgr.rules.checkpoints import begin_leg, continue_from, leave_copies
 from nnimgr.rules.decisions import begin_fork
 from nnimgr.rules.indexes import is_queued, reindex
@@ -282,6 +283,7 @@ def _ended(state: ExperimentState, fact: f.TrialEnded, r: f.Recorded) -> None:
         trial.ended_at = job.ended_at or r.at
     trial.closed_job = trial.running_since = None
     leave_copies(state, trial)
+    leave_files(state, trial)
     del state.trials[trial.id]
     reindex(state, trial)
     if fact.untried:

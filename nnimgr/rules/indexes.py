@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from nnimgr.rules.facts import StopKind, TrialStatus
+from nnimgr.rules.retention import held_by
 from nnimgr.rules.state import ExperimentState, Touched, TrialState
 
 __all__ = ["INDEXES", "is_queued", "is_unsettled", "rebuild", "reindex"]
@@ -67,6 +68,7 @@ INDEXES: Mapping[str, Callable[[ExperimentState, TrialState], bool]] = {
     "stranded": lambda state, trial: trial.stranded,
     "hoarding": lambda state, trial: bool(trial.pruned),
     "borrowing": lambda state, trial: _borrows(trial),
+    "saving": lambda state, trial: trial.save_wanted,
     "unknown": lambda state, trial: trial.unknown_since is not None,
     "lent": lambda state, trial: trial.slot_lent,
     "wanting": lambda state, trial: bool(trial.wants),
@@ -85,7 +87,8 @@ _OLDEST_FIRST: Mapping[str, Callable[[TrialState], datetime | None]] = {
 
 
 def reindex(state: ExperimentState, trial: TrialState) -> None:
-    """Add one trial to the indexes that must hold it, and remove it from the other indexes.
+    """Add one trial to the indexes that must hold it, and remove it from the other indexes. Count the bytes
+    of its checkpoints again.
 
     The trial keeps its position in each index that already holds it.
     """
@@ -96,6 +99,9 @@ def reindex(state: ExperimentState, trial: TrialState) -> None:
             index.setdefault(trial.id)
         else:
             index.pop(trial.id, None)
+    held = held_by(state, trial) if live else 0
+    state.held += held - trial.held
+    trial.held = held
 
 
 def rebuild(state: ExperimentState) -> None:

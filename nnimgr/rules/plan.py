@@ -12,8 +12,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoint_limit import keep_to_limit
 from nnimgr.rules.checkpoints import prune, prune_copies, saves_first
-from nnimgr.rules.commands import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob
+from nnimgr.rules.commands import (
+    AskFurther,
+    AskTuner,
+    CancelJob,
+    Command,
+    SaveJob,
+    SubmitJob,
+    UpdateJob,
+)
 from nnimgr.rules.experiment_status import move_status, time_is_up
 from nnimgr.rules.indexes import is_unsettled
 from nnimgr.rules.phases import is_due, parameter_record
@@ -55,6 +64,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     for trial_id in state.hoarding:
         yield from prune(state, state.trials[trial_id])
     yield from prune_copies(state)
+    yield from keep_to_limit(state)
     for trial_id in state.reported:
         yield from take_results(state.trials[trial_id])
     for trial_id in state.unsettled:
@@ -153,6 +163,7 @@ def _run_again(state: ExperimentState) -> Iterator[f.Fact]:
 
 def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Command]:
     yield from _stops(state)
+    yield from _saves(state)
     for trial_id in state.wanting:
         yield from _hand_over(state, state.trials[trial_id])
     if state.status not in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING) or state.stop_requested:
@@ -192,6 +203,14 @@ def _stops(state: ExperimentState) -> Iterator[CancelJob]:
         for job in state.open_jobs_at(keeper_id):
             if job.stop is None:
                 yield CancelJob(job_id=job.id, grace=TRIAL_GRACE)
+
+
+def _saves(state: ExperimentState) -> Iterator[SaveJob]:
+    """Yield the requests to running jobs to save their state."""
+    for trial_id in state.saving:
+        job = state.jobs.get(state.trials[trial_id].job_id or "")
+        if job is not None and job.stop is None and job.started_at is not None:
+            yield SaveJob(job_id=job.id, within=state.limits.save_within)
 
 
 def _hand_over(state: ExperimentState, trial: TrialState) -> Iterator[Command]:

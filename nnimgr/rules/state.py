@@ -26,6 +26,7 @@ from nnimgr.rules.phrases import left_out
 from nnimgr.rules.trial_state import AddedTrial as AddedTrial
 from nnimgr.rules.trial_state import CheckpointState as CheckpointState
 from nnimgr.rules.trial_state import JobState as JobState
+from nnimgr.rules.trial_state import LeftCheckpoints as LeftCheckpoints
 from nnimgr.rules.trial_state import NextLeg as NextLeg
 from nnimgr.rules.trial_state import ParameterSet as ParameterSet
 from nnimgr.rules.trial_state import TrialState as TrialState
@@ -35,7 +36,7 @@ from nnimgr.rules.trial_state import trial_of_job as trial_of_job
 
 FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
-SNAPSHOT_VERSION = 7  # increased with each change of the state's fields; older snapshots are not loaded
+SNAPSHOT_VERSION = 8  # increased with each change of the state's fields; older snapshots are not loaded
 
 
 @dataclass(slots=True, kw_only=True)
@@ -156,6 +157,12 @@ class ExperimentState:
     added: dict[str, AddedTrial] = field(default_factory=dict)  # by idempotency key, the newest keys only
     # copies of ended trials' checkpoints on the server: job -> numbers of the checkpoints
     unneeded_copies: dict[str, list[int]] = field(default_factory=dict)
+    # checkpoints that users have pinned, by the trial that has saved them, which may have ended
+    pins: dict[str, list[CheckpointState]] = field(default_factory=dict)
+    # only with a limit of their bytes: checkpoints of ended trials on hosts, by job, those that ended first
+    # before all others; and the bytes of these and of the live trials' checkpoints
+    left: dict[str, LeftCheckpoints] = field(default_factory=dict)
+    held: int = 0
 
     # Derived from the fields above: sets of trial ids, except closing_jobs, which is a set of job ids.
     queued: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for a slot, in order
@@ -168,6 +175,7 @@ class ExperimentState:
     stranded: dict[str, None] = field(default_factory=dict, compare=False)  # to start from another checkpoint
     hoarding: dict[str, None] = field(default_factory=dict, compare=False)  # with checkpoints to delete
     borrowing: dict[str, None] = field(default_factory=dict, compare=False)  # continue from other trials'
+    saving: dict[str, None] = field(default_factory=dict, compare=False)  # to be asked to save their state
     unknown: dict[str, None] = field(default_factory=dict, compare=False)  # UNKNOWN, oldest first
     lent: dict[str, None] = field(default_factory=dict, compare=False)  # slot lent to another trial
     wanting: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for parameter sets

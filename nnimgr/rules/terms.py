@@ -226,6 +226,8 @@ class Limits:
     slot_held_for: timedelta = timedelta(minutes=10)  # then the slot of a silent trial is lent
     keeps_copies: bool = True  # the newest checkpoint of each trial is copied from its host to the server
     checkpoints_kept: int = 2  # newest checkpoints of each trial whose files are kept, at least 1
+    checkpoints_best: int = 0  # checkpoints of each trial with the best results whose files are kept, too
+    checkpoints_limit: int | None = None  # bytes; then checkpoints of ended trials are deleted
     save_within: timedelta = timedelta(seconds=30)  # for a trial to save its state before it is paused
     stop_when: StopWhen = StopWhen()
     fail_fast: int = 0  # number of first trials that stop the experiment if all fail alike; 0: never

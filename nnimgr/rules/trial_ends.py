@@ -82,7 +82,10 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     if end.reason is f.EndReason.CHECKPOINT_LOST:
         return _again(state, trial, end.message or "its checkpoint is missing", due_at=now)
     if job.cause is None:
-        return _again(state, trial, "its stop was taken back while its attempt was ending", due_at=now)
+        why = "its stop was taken back while its attempt was ending"
+        if job.stop is None:
+            why = "it has exited with code 0 after it was asked to save its state"
+        return _again(state, trial, why, due_at=now)
     reason = end.message or "its command could not be started"
     return _failed(state, trial, reason, job.cause, failure=reason)
 

@@ -15,6 +15,7 @@ from nnimgr.rules.facts import (
     Origin,
     PausedBy,
     Reuse,
+    SaveOrdered,
     StopKind,
     StopOrdered,
     SuggestionSource,
@@ -26,6 +27,7 @@ __all__ = [
     "AddedTrial",
     "CheckpointState",
     "JobState",
+    "LeftCheckpoints",
     "NextLeg",
     "ParameterSet",
     "TrialState",
@@ -82,6 +84,20 @@ class CheckpointState:
 
 
 @dataclass(slots=True, kw_only=True)
+class LeftCheckpoints:
+    """Checkpoints that a job of an ended trial has left on its host. ``sizes``: number and bytes of each."""
+
+    keeper_id: str
+    instance: str
+    sizes: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all of them."""
+        return sum(size for _, size in self.sizes)
+
+
+@dataclass(slots=True, kw_only=True)
 class NextLeg:
     """Leg that the scheduler has decided and that has not begun. ``cause``: see the fact Decided.
 
@@ -112,6 +128,7 @@ class JobState:
     pid: int | None = None
     stop: StopOrdered | None = None
     stop_at: datetime | None = None
+    save: SaveOrdered | None = None  # the last order to save its state while it runs on
     updates: list[tuple[UpdateOrdered, str]] = field(default_factory=list)
     base: int = 0  # number of the job's first frame, above 0 if the job continues from a checkpoint
     recorded: int = 0  # number of frames that are committed, with those before ``base``
@@ -135,6 +152,8 @@ class JobState:
         last = self.placed.cmd_seq if self.placed else 0
         if self.stop is not None and self.stop.cmd_seq is not None:
             last = max(last, self.stop.cmd_seq)
+        if self.save is not None and self.save.cmd_seq is not None:
+            last = max(last, self.save.cmd_seq)
         return max([last, *(order.cmd_seq for order, _ in self.updates)])
 
 
@@ -179,11 +198,13 @@ class TrialState:
     unknown_since: datetime | None = None
     slot_lent: bool = False  # another trial uses the slot until this trial's host answers
     superseded: bool = False  # True: not started yet, and suggested from a replaced search space
+    save_wanted: bool = False  # True: a user wants it to save its state, and the order was not sent yet
     declared_lost: bool = False  # True: a user declared the attempt lost while the host is silent
     checkpoints: list[CheckpointState] = field(default_factory=list)  # oldest first; see rules.checkpoints
     origin: CheckpointState | None = None  # the attempt that is due or open continues from it
     keeping: Origin | None = None  # the checkpoint that is being copied to the server
     pruned: list[Origin] = field(default_factory=list)  # no longer needed, and not deleted yet
+    held: int = 0  # bytes of the checkpoints on hosts, as counted in the state; see rules.checkpoint_limit
     stranded: bool = False  # True: the origin's host has become unusable before the attempt got its place
     parked: bool = False  # True: paused by a stop of the experiment, until its resume
     paused_by: PausedBy = PausedBy.USER  # who wants the pause, if there is one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nnimgr.rules.facts import TrialStatus
 from nnimgr.rules.indexes import INDEXES
+from nnimgr.rules.retention import held_by
 from nnimgr.rules.state import ExperimentState
 
 
@@ -27,6 +28,8 @@ def validate(state: ExperimentState) -> None:
         assert state.counts.get(status) == number, f"{number} trials are {status}, counts say otherwise"
     for status, number in state.counts.items():
         assert number > 0 and (status in live or status.terminal), f"counts[{status}] is {number}"
+    held = sum(held_by(state, trial) for trial in state.trials.values())
+    assert state.held == held + sum(left.size for left in state.left.values()), "bytes of checkpoints"
     for name, holds in INDEXES.items():
         ids = {trial.id for trial in state.trials.values() if holds(state, trial)}
         assert set(getattr(state, name)) == ids, f"{name}: {set(getattr(state, name)) ^ ids}"

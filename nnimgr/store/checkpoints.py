@@ -9,9 +9,11 @@ from typing import Any
 
 from sqlalchemy import select
 
+from nnimgr.rules.facts import CheckpointPinned
+from nnimgr.rules.state import trial_of_job
 from nnimgr.store import schema
 from nnimgr.store.connections import DatabaseReader
-from nnimgr.store.rows import from_us
+from nnimgr.store.rows import from_us, read_fact
 
 __all__ = ["CheckpointQueries", "CheckpointRow"]
 
@@ -20,7 +22,7 @@ __all__ = ["CheckpointQueries", "CheckpointRow"]
 class CheckpointRow:
     """Checkpoint ``number`` of an attempt. ``state``: "saved", "deleted", "lost", or "unusable" for attempts.
 
-    ``kept``: the server has a copy.
+    ``kept``: the server has a copy. ``pinned``: a user has pinned it.
     """
 
     attempt: int
@@ -31,6 +33,7 @@ class CheckpointRow:
     at: datetime
     state: str
     kept: bool = False
+    pinned: bool = False
 
 
 class CheckpointQueries(DatabaseReader):
@@ -47,11 +50,13 @@ class CheckpointQueries(DatabaseReader):
             .where(t.experiment_id == self._id, t.trial_id == trial_id)
             .order_by(t.attempt, t.number)
         )
-        copies = self._copies(trial_id)
+        copies, pins = self._copies(trial_id), self._pins(trial_id)
 
         def read(row: Mapping[str, Any]) -> CheckpointRow:
-            kept = (row["attempt"], row["number"]) in copies
-            return CheckpointRow(**{**row, "at": from_us(row["at"]), "kept": kept})
+            name = row["attempt"], row["number"]
+            at, is_kept = from_us(row["at"]), name in copies
+            is_pinned = name in pins and (is_kept or row["state"] == "saved")
+            return CheckpointRow(**{**row, "at": at, "kept": is_kept, "pinned": is_pinned})
 
         return self._rows(query, read)
 
@@ -63,3 +68,17 @@ class CheckpointQueries(DatabaseReader):
         t = table.c
         query = select(t.attempt, t.number).where(t.experiment_id == self._id, t.trial_id == trial_id)
         return set(self._rows(query, lambda row: (row["attempt"], row["number"])))
+
+    def _pins(self, trial_id: str) -> set[tuple[int, int]]:
+        """Return attempt and number of each checkpoint of the trial that a user has pinned."""
+        c = schema.facts.c
+        query = (
+            select(c.kind, c.payload)
+            .where(c.experiment_id == self._id, c.trial_id == trial_id, c.kind == CheckpointPinned.__name__)
+            .order_by(c.number)
+        )
+        pinned: dict[tuple[int, int], bool] = {}
+        for fact in self._rows(query, lambda row: read_fact(row["kind"], row["payload"])):
+            if isinstance(fact, CheckpointPinned):
+                pinned[trial_of_job(fact.job_id)[1], fact.number] = fact.pinned
+        return {name for name, is_pinned in pinned.items() if is_pinned}

@@ -171,6 +171,14 @@ class FakeRunner:
     async def resume_trial(self, trial_id: str) -> None:
         await self.request(requests.resume_trial(trial_id))
 
+    async def save_trial(self, trial_id: str) -> None:
+        await self.request(requests.save_trial(trial_id))
+
+    async def pin_checkpoint(
+        self, trial_id: str, attempt: int, number: int, *, pinned: bool, saved: f.Origin | None
+    ) -> None:
+        await self.request(requests.pin_checkpoint(trial_id, attempt, number, pinned=pinned, saved=saved))
+
     async def lose_trial(self, trial_id: str) -> None:
         await self.request(requests.lose_trial(trial_id))
 

@@ -264,6 +264,21 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         "Trial #3 (abcde): the server's copy of checkpoint 2 is lost: its hash is wrong.",
     ),
     (
+        f.SaveRequested(trial_id="abcde"),
+        "info",
+        "A user asks trial #3 (abcde) to save its state.",
+    ),
+    (
+        f.CheckpointPinned(job_id=JOB, number=2),
+        "info",
+        "Trial #3 (abcde): a user has pinned checkpoint 2.",
+    ),
+    (
+        f.CheckpointPinned(job_id=JOB, number=2, pinned=False),
+        "info",
+        "Trial #3 (abcde): a user has taken back the pin of checkpoint 2.",
+    ),
+    (
         f.KeeperBound(keeper_id="local", instance="i", boot_id="b"),
         "info",
         "The keeper on the server's machine has called the server for the first time since it started.",

@@ -111,3 +111,42 @@ async def test_legs(lab: Lab, donor: Saving) -> None:
     assert (lineage["legs"], lineage["forks"]) == ([leg], [])
     assert [trial["trialId"] for trial in lineage["trials"]] == [donor.id, heir.id]
     assert shown["firstParameters"] == lineage["trials"][1]["parameters"] != shown["parameters"]
+
+
+async def test_a_checkpoint_is_pinned_and_listed_as_pinned(lab: Lab, donor: Saving) -> None:
+    path = f"{EXPERIMENT}/trials/{donor.id}/checkpoints/1-1/pin"
+    for method, pinned in (("POST", True), ("DELETE", False), ("POST", True)):
+        answer = await lab.client.request(method, path)
+        assert answer.status_code == 202, answer.text
+        await lab.runner.commit()
+        detail = (await lab.client.get(f"{EXPERIMENT}/trials/{donor.id}")).json()
+        assert [each["pinned"] for each in detail["checkpoints"]] == [pinned]
+    donor.end(0)
+    await lab.runner.commit()
+    assert (await lab.client.delete(path)).status_code == 202
+    assert (await lab.client.post(path)).status_code == 202
+    assert list(lab.life.state.pins) == [donor.id]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "sentence"),
+    [("1-9", 409, "has no checkpoint 9 of attempt 1 any more"), ("0-1", 422, ""), ("x-1", 422, "")],
+)
+async def test_pins_that_are_not_possible(
+    lab: Lab, donor: Saving, name: str, status: int, sentence: str
+) -> None:
+    answer = await lab.client.post(f"{EXPERIMENT}/trials/{donor.id}/checkpoints/{name}/pin")
+    assert answer.status_code == status
+    assert sentence in answer.text
+    assert (await lab.client.post(f"{EXPERIMENT}/trials/zzzzz/checkpoints/1-1/pin")).status_code == 404
+
+
+async def test_a_running_trial_is_asked_to_save(lab: Lab, donor: Saving) -> None:
+    path = f"{EXPERIMENT}/trials/{donor.id}/save"
+    assert (await lab.client.post(path)).status_code == 202
+    assert lab.life.state.jobs[donor.job_id].save is not None
+    donor.end(0)
+    await lab.runner.commit()
+    answer = await lab.client.post(path)
+    assert answer.status_code == 409 and "has ended already: it is SUCCEEDED" in answer.text
+    assert (await lab.client.post(f"{EXPERIMENT}/trials/zzzzz/save")).status_code == 404

@@ -224,6 +224,8 @@ class FakeServer:
             raise Refused(404, f"there is no {path}")
         if path.endswith("/files"):
             return 200, _files(experiment)
+        if path.endswith("/pin"):
+            return 200, {"ok": True}
         if path.endswith(("/annotation", "/tags")):
             return 200, _annotated(experiment.trials, str(match[2]).split("/"), body)
         if str(match[2]).startswith("tensorboards"):
@@ -273,7 +275,10 @@ class FakeServer:
                 return next(found for found in experiment.trials if found["id"] == trial_id)
             case ("POST", ["rerun"]):
                 return _rerun(experiment.trials, self.requests[-1][2])
-            case ("POST", ["trials", trial_id, "stop" | "pause" | "resume" | "lost" | "fork" as verb]):
+            case (
+                "POST",
+                ["trials", trial_id, "stop" | "pause" | "resume" | "save" | "lost" | "fork" as verb],
+            ):
                 if all(found["id"] != trial_id for found in experiment.trials):
                     raise Refused(404, f"There is no trial {trial_id}.")
                 return {"id": f"{trial_id}2", "sequence": 9} if verb == "fork" else {"ok": True}

@@ -67,6 +67,17 @@ def test_pause_and_resume(server: FakeServer, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "INFO: Trial 0 (ta) continues as soon as a slot is free.\n"
 
 
+def test_save(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").trials = [trial("ta", 0)]
+    assert main(["trial", "save", "-T", "ta"]) == 0
+    assert capsys.readouterr().out == (
+        "INFO: Trial 0 (ta) is asked to save its state. If it does not look for such requests "
+        "(nni.should_checkpoint), it saves by itself only, and its note says so. "
+        "Its checkpoints: nnictl trial checkpoint ls abc -T 0\n"
+    )
+    assert server.requests[-1][:2] == ("POST", "experiments/abc/trials/ta/save")
+
+
 def test_fork(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").trials = [trial("ta", 0, parameters={"lr": 0.1, "net": "a"})]
     assert main(["trial", "fork", "-T", "0"]) == 0

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,9 @@ def chain(seed: int) -> list[int]:
 
 
 class Saving(Victim):
-    """Experiment whose trials save checkpoints."""
+    """Experiment whose trials save checkpoints. ``retention``: its field ``checkpoints``."""
+
+    retention: Mapping[str, Any] = {}
 
     def rolled_back(self, trial_ids: Iterable[str]) -> list[int]:
         """Return for each trial the number of reports that its last attempt has to make again."""
@@ -76,6 +78,7 @@ class Saving(Victim):
                 "trialCodeDirectory": str(code),
                 "trialConcurrency": concurrency,
                 "maxTrialNumber": trials,
+                "checkpoints": self.retention,
                 "maxRetries": {"userError": 100, "infrastructure": 100},
                 "tuner": {"name": "Random"},
                 "assessor": {"name": "Medianstop", "classArgs": {"start_step": 1000}},
@@ -98,10 +101,15 @@ class Saving(Victim):
                 os.kill(self.draw.choice(pids), signal.SIGKILL)
 
     def act(self, verb: str) -> None:
-        """Pause or resume a random trial. Trials that do not allow this are left alone."""
+        """Pause or resume a random trial, or ask it to save. Trials that do not allow this are left alone."""
         trial = self.draw.choice(self.trials())
         command = [self.nnictl_path, "trial", verb, self.experiment, "-T", trial["id"]]
         subprocess.run(command, env=self.environ, capture_output=True, check=False)
+
+    def saved_when_asked(self) -> bool:
+        """Return whether a trial has saved its state between two of the saves that it makes by itself."""
+        with contextlib.closing(self._database()) as database:
+            return bool(database.execute("SELECT 1 FROM checkpoints WHERE step % 4 <> 0").fetchall())
 
     def finish(self, *, limit_s: float) -> None:
         """Wait until the experiment is done, and tend it meanwhile."""
@@ -142,17 +150,18 @@ class Saving(Victim):
                 ).fetchall()
                 assert len(saved) <= 3  # the newest two, and the one from which the last attempt continued
                 for attempt_of, number in saved:
-                    assert self._checkpoint(trial_id, attempt_of, number).is_dir()
+                    assert self.checkpoint(trial_id, attempt_of, number).is_dir()
 
-    def _checkpoint(self, trial_id: str, attempt: int, number: int) -> Path:
+    def checkpoint(self, trial_id: str, attempt: int, number: int) -> Path:
         folder = self.folder / "trials" / trial_id
         return (folder if attempt == 1 else folder / f"attempt-{attempt}") / "checkpoints" / str(number)
 
 
 @contextlib.contextmanager
-def saving(seed: int) -> Iterator[Saving]:
+def saving(seed: int, **retention: Any) -> Iterator[Saving]:
     with tempfile.TemporaryDirectory(prefix="nnimgr-checkpoints-") as directory:
         made = Saving(Path(directory), random.Random(seed))
+        made.retention = retention
         made.begin()
         try:
             yield made
@@ -198,3 +207,39 @@ def test_a_stopped_experiment_continues_its_trials_under_their_ids(how: list[str
         victim.finish(limit_s=60)
         assert {trial["id"] for trial in victim.trials()} >= set(parked)
         victim.check()
+
+
+def test_trials_are_asked_to_save_and_their_checkpoints_are_pinned_and_fetched() -> None:
+    with saving(4) as victim:
+        victim.wait_for_trials()
+        while not victim.ended() and not victim.saved_when_asked():
+            victim.act("save")
+        assert victim.saved_when_asked()
+        victim.finish(limit_s=60)
+        victim.check()
+        trial = victim.trials()[0]
+        verb, rest = "checkpoint", (victim.experiment, "-T", trial["id"])
+        victim.nnictl("trial", verb, "pin", *rest)
+        listed = json.loads(victim.nnictl("trial", verb, "ls", *rest, "--json"))["checkpoints"]
+        assert [each["pinned"] for each in listed[-2:]] == [False, True]
+        target = victim.directory / "fetched"
+        victim.nnictl("trial", verb, "get", *rest, "--output", str(target))
+        origin = victim.checkpoint(trial["id"], listed[-1]["attempt"], listed[-1]["number"])
+        assert [path.name for path in target.iterdir()] == ["value.pickle"]
+        assert (target / "value.pickle").read_bytes() == (origin / "value.pickle").read_bytes()
+
+
+def test_a_limit_deletes_what_ended_trials_have_left() -> None:
+    with saving(5, limit="1b", keepBest=1) as victim:
+        victim.finish(limit_s=60)
+        with contextlib.closing(victim._database()) as database:
+            saved = database.execute("SELECT trial_id, attempt, number, state FROM checkpoints").fetchall()
+            (last,) = database.execute(
+                "SELECT trial_id FROM trials ORDER BY ended_at DESC LIMIT 1"
+            ).fetchone()
+        assert {state for *_, state in saved} == {"deleted"}
+        folders = [victim.checkpoint(*name) for *name, _ in saved if name[0] != last]
+        deadline = time.monotonic() + 20.0
+        while any(folder.exists() for folder in folders):  # the keeper deletes them in the background
+            assert time.monotonic() < deadline, folders
+            time.sleep(0.05)

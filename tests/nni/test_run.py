@@ -202,6 +202,13 @@ def test_a_report_that_somebody_waits_for_saves_and_leaves(trial: Trial) -> None
     assert reports(trial) == [0, ("saved", 1, True)]
 
 
+def test_a_save_without_a_pause_lets_the_trial_run_on(trial: Trial) -> None:
+    request = "step == 1 and open('.nni/save', 'w').write('stay')\n        trial.report("
+    good(ran(trial, SAVES.replace("trial.report(", request)))
+    assert ("saved", 2, True) in reports(trial)
+    assert reports(trial)[-3:] == [6, ("final", 6), ("saved", 4, False)]
+
+
 def test_a_pause_in_the_last_step_lets_the_trial_end(trial: Trial) -> None:
     code = SAVES.replace(
         "trial.report(", "step == 3 and open('.nni/save', 'w').close()\n        trial.report("

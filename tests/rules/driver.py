@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.commands import AskFurther, AskTuner, CancelJob, Command, SubmitJob, UpdateJob
+from nnimgr.rules.commands import AskFurther, AskTuner, CancelJob, Command, SaveJob, SubmitJob, UpdateJob
 from nnimgr.rules.fold import admits, apply, measured
 from nnimgr.rules.plan import plan
 from nnimgr.rules.state import ExperimentState, TrialState, trial_id_of
@@ -93,6 +93,11 @@ class Life:
                             grace=command.grace,
                             save_within=command.save_within,
                         )
+                    )
+                case SaveJob():
+                    self.cmd_seq += 1
+                    facts.append(
+                        f.SaveOrdered(job_id=command.job_id, cmd_seq=self.cmd_seq, within=command.within)
                     )
                 case UpdateJob():
                     self.cmd_seq += 1

@@ -356,3 +356,51 @@ def test_an_experiment_with_all_trials_waits_for_a_paused_one_though_the_first_h
     saving.start()
     saving.end(0)
     assert life.state.status is E.DONE
+
+
+def test_a_running_trial_is_asked_to_save() -> None:
+    saving = Saving()
+    ask = requests.save_trial(saving.id)
+    facts = saving.life.take(*ask(saving.life.state))
+    order = f.SaveOrdered(job_id=saving.job_id, cmd_seq=2, within=30 * SECOND)
+    assert facts == [f.SaveRequested(trial_id=saving.id), order]
+    job = saving.life.state.jobs[saving.job_id]
+    assert (job.save, job.last_cmd, saving.life.state.saving) == (order, 2, {})
+    saving.save(1, asked=True)
+    saving.report(0.5)
+    assert saving.trial.status is S.RUNNING
+    assert len(saving.life.take(*ask(saving.life.state))) == 2
+    saving.end(0)
+    assert saving.life.ended()[saving.life.trial(0)][0] is S.SUCCEEDED
+    assert refold(saving.life.log) == saving.life.state
+
+
+def test_a_trial_that_exits_after_a_save_without_a_pause_continues_at_once() -> None:
+    saving = Saving()
+    saving.life.take(*requests.save_trial(saving.id)(saving.life.state))
+    saving.save(3, asked=True)
+    again = due(saving.end(0))
+    assert again.origin is not None and again.origin.step == 3 and not again.lost and not again.failed
+    assert again.reason == (
+        "it has exited with code 0 after it was asked to save its state; the trial will continue from step 3"
+    )
+
+
+def test_trials_that_are_not_asked_to_save() -> None:
+    saving = Saving(max_trial_number=2)
+    waiting = saving.life.state.trials[saving.id]
+    with pytest.raises(RequestRefused, match="has ended, or does not exist"):
+        requests.save_trial("zzzzz")(saving.life.state)
+    saving.pause()
+    with pytest.raises(RequestRefused, match="is being stopped or paused: a user paused it"):
+        requests.save_trial(saving.id)(saving.life.state)
+    saving.end(None, f.EndReason.STOPPED)
+    assert waiting.status is S.PAUSED
+    with pytest.raises(RequestRefused, match="is PAUSED: only a running trial can save its state"):
+        requests.save_trial(saving.id)(saving.life.state)
+
+
+def test_multi_phase_trials_are_not_asked_to_save() -> None:
+    saving = Saving(multi_phase=True)
+    with pytest.raises(RequestRefused, match="multi-phase trials"):
+        requests.save_trial(saving.id)(saving.life.state)

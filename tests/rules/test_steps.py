@@ -13,14 +13,14 @@ from nnimgr.rules.decisions import DECISION_STEPS
 from nnimgr.rules.fold_jobs import JOB_STEPS
 from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
 from nnimgr.rules.phases import PHASE_STEPS
+from nnimgr.rules.pins import PIN_STEPS
 from nnimgr.rules.state import ExperimentState
 from nnimgr.rules.steps import Steps
 
 
 def test_each_type_of_fact_has_one_step() -> None:
-    found = Counter(
-        kind for kind, _ in [*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS, *DECISION_STEPS]
-    )
+    trials = [*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS]
+    found = Counter(kind for kind, _ in [*trials, *CHECKPOINT_STEPS, *DECISION_STEPS, *PIN_STEPS])
     assert found == Counter(get_args(f.Fact))
 
 

@@ -9,20 +9,25 @@ from nnimgr.rules.state import trial_of_job
 from tests.simulation.copy_check import CopyCheck, CopyFact
 from tests.simulation.curve import Mark, beginning, link, shown
 from tests.simulation.database import Shown
-from tests.simulation.disk import Files, Saved
+from tests.simulation.disk import Saved
 from tests.simulation.evidence import Attempt, Evidence, Trial
 from tests.simulation.kernel import Kernel
+from tests.simulation.retention_check import RetentionCheck
 from training_services.keepers.host import attempt_folder
 from trial_keeper import wire
-from trial_keeper.core.attempt import Attempt as Held
 
 if TYPE_CHECKING:
     from tests.simulation.host import Host
 
 CheckedFact = (
-    f.ExperimentCreated | f.ConfigChanged | f.CheckpointsPruned | f.Decided | f.DecisionRefused | CopyFact
+    f.ExperimentCreated
+    | f.ConfigChanged
+    | f.CheckpointsPruned
+    | f.CheckpointPinned
+    | f.Decided
+    | f.DecisionRefused
+    | CopyFact
 )
-CLOCKS = 0.9  # a host's clock may be faster than the world's
 
 
 class CheckpointCheck:
@@ -30,11 +35,11 @@ class CheckpointCheck:
 
     def __init__(self, kernel: Kernel, evidence: Evidence) -> None:
         self._kernel, self._evidence = kernel, evidence
-        self._kept = 0  # newest checkpoints of each trial that are kept, as configured
         # trial -> the first step of its present leg, and its state before each step from there on
         self._states: dict[str, tuple[int, list[int]]] = {}
         self._deletable: set[tuple[str, str, int]] = set()  # keeper, folder and number: ordered to be deleted
         self.copies = CopyCheck(kernel, evidence)
+        self._retention = RetentionCheck(kernel, evidence, self.copies)
 
     def _state(self, trial_id: str, step: int) -> int:
         """Return the state before this step in a run of the trial's present leg without interruption."""
@@ -71,23 +76,14 @@ class CheckpointCheck:
         for trial in self._evidence.trials.values():
             for mark in (*trial.curve.marks, *self._borrowed(trial)):
                 self._check_whole(mark, host)
+        for mark in self._retention.pins.values():
+            self._check_whole(mark, host)
 
     def deleted(self, host: Host, directory: str, number: int) -> None:
         """Check that the deletion of a checkpoint was recorded first."""
         if (host.name, directory, number) not in self._deletable and not self._evidence.older:
             self._kernel.fail(f"checkpoint {number} of {directory} was deleted on {host.name} without order")
         self._kernel.counts["checkpoint deleted"] += 1
-
-    def signalled(self, job: str, files: Files, held: Held | None) -> None:
-        """Check that a trial that was asked to save has had the time for it."""
-        stop = self._evidence.attempts[job].stop
-        if stop is None or stop.save_within is None or held is None or not files.save:
-            return
-        if held.orphaned or held.evicted or held.doomed or files.asked_at is None:
-            return
-        waited = self._kernel.now - files.asked_at
-        if waited < CLOCKS * stop.save_within.total_seconds():
-            self._kernel.fail(f"attempt {job} is stopped {waited:.1f} s after it was asked to save")
 
     def _borrowed(self, trial: Trial) -> list[Mark]:
         """Return the checkpoints that this trial may continue from, and that are not on its own branch."""
@@ -141,6 +137,7 @@ class CheckpointCheck:
             position=len(curve.frames),
             reports=curve.reports,
             step=curve.step,
+            value=curve.latest,
         )
         if fact.reports != curve.reports:
             self._kernel.fail(f"{fact} is recorded after {curve.reports} results")
@@ -152,21 +149,26 @@ class CheckpointCheck:
         match fact:
             case f.CheckpointsPruned():
                 self._pruned(fact)
+            case f.CheckpointPinned():
+                self._retention.pinned(fact)
             case f.Decided(kind=f.DecisionKind.EXPLOIT):
                 self._exploited(fact)
             case f.DecisionRefused():
                 self._refused(fact)
             case f.ExperimentCreated() | f.ConfigChanged():
-                self._kept = fact.limits.checkpoints_kept
+                self._retention.configure(fact)
                 self.copies.enabled = fact.limits.keeps_copies
             case f.Decided():
                 return  # a pause or its end
             case _:
                 self.copies.fact(fact)
+                if isinstance(fact, f.MachineGone):
+                    self._retention.gone(fact.keeper_id)
 
     def forget(self) -> None:
         """Forget what is recorded, because an older copy replaces the database."""
         self._states.clear()
+        self._retention.forget()
         self.copies.forget()
 
     def _pruned(self, fact: f.CheckpointsPruned) -> None:
@@ -177,12 +179,12 @@ class CheckpointCheck:
         for number in range(1, fact.up_to + 1):
             if number not in fact.keep:
                 self.copies.pruned(fact.job_id, number)
+        self._retention.pruned(fact)
         if fact.keeper_id is None:
             if trial.ended is None:
                 self._kernel.fail(f"trial {trial_id} has not ended, and its copies are to be deleted: {fact}")
             return
-        copied = [mark for mark in curve.marks if self.copies.is_copied(mark)]
-        needed = {*curve.marks[-self._kept :], curve.origin, *copied[-1:]}
+        needed = self._retention.needed(curve) if trial.ended is None else set()
         for other in self._evidence.trials.values():
             for mark in self._borrowed(other):
                 if (mark.trial_id, mark.attempt, mark.keeper_id) == (trial_id, attempt, fact.keeper_id):
@@ -195,7 +197,7 @@ class CheckpointCheck:
             if mark in needed:
                 self._kernel.fail(f"trial {trial_id} needs {mark}, which is to be deleted: {fact}")
         origin = curve.origin
-        own = origin is not None and origin.trial_id == trial_id
+        own = trial.ended is None and origin is not None and origin.trial_id == trial_id
         if own and origin is not None and (origin.attempt, origin.keeper_id) == (attempt, fact.keeper_id):
             if origin.number <= fact.up_to and origin.number not in fact.keep:
                 self._kernel.fail(f"trial {trial_id} continues from {origin}, which is to be deleted: {fact}")
@@ -291,6 +293,8 @@ class CheckpointCheck:
 
     def decided(self, fact: f.AttemptDue | f.TrialPaused | f.TrialEnded, trial: Trial) -> None:
         """Check what follows the end of an attempt whose command has exited with code 0."""
+        if isinstance(fact, f.TrialEnded):
+            self._retention.ended(fact.trial_id)
         if (end := trial.exited) is None:
             return
         trial.exited = None

@@ -56,10 +56,12 @@ class CopyCheck:
     def is_copied(self, mark: Mark) -> bool:
         return (f"exp-{mark.trial_id}-{mark.attempt}", mark.number) in self._copied
 
+    def is_on_host(self, mark: Mark) -> bool:
+        same = self._evidence.instances.get(mark.keeper_id) == mark.instance
+        return same and mark.keeper_id not in self._left
+
     def is_usable(self, mark: Mark) -> bool:
-        on_host = self._evidence.instances.get(mark.keeper_id) == mark.instance
-        on_host = on_host and mark.keeper_id not in self._left
-        return on_host or self.is_copied(mark)
+        return self.is_on_host(mark) or self.is_copied(mark)
 
     def _lost(self, fact: f.CheckpointLost) -> None:
         """Check that a checkpoint is reported as lost only if its host is gone, or is removed."""

@@ -27,7 +27,8 @@ def shown(state: int, step: int) -> float:
 class Mark:
     """Recorded checkpoint of a trial, with its state.
 
-    ``position``, ``reports``, ``step``: progress of the trial when it was saved.
+    ``position``, ``reports``, ``step``: progress of the trial when it was saved. ``value``: its last
+    intermediate result then, or None.
     """
 
     trial_id: str
@@ -39,6 +40,7 @@ class Mark:
     position: int
     reports: int
     step: int
+    value: float | None
 
 
 @dataclass(slots=True)
@@ -52,6 +54,7 @@ class Curve:
     frames: list[f.MetricReported | None] = field(default_factory=list)  # None: a frame that is no metric
     reports: int = 0  # number of intermediate results
     step: int = 0
+    latest: float | None = None  # the last intermediate result
     marks: list[Mark] = field(default_factory=list)
     origin: Mark | None = None
     coming: Mark | None = None
@@ -65,6 +68,8 @@ class Curve:
         self.frames.append(fact)
         self.reports += fact is not None and fact.type == "PERIODICAL"
         self.step += step is not None
+        if fact is not None and fact.type == "PERIODICAL":
+            self.latest = fact.value
 
     def begin_leg(self, mark: Mark, *, own: bool) -> None:
         """Continue with the state of a checkpoint. Results that the leg reports itself do not count."""
@@ -78,6 +83,7 @@ class Curve:
                 for frame in self.frames
             ]
             self.origin, self.reports, self.step = mark, mark.reports, mark.step
+            self.latest = mark.value
         self.marks, self.coming = [mark] if own else [], None
 
     def restart_leg(self, frames: int) -> None:
@@ -85,10 +91,12 @@ class Curve:
         assert self.origin is not None
         del self.frames[frames:]
         self.reports, self.step, self.marks = self.origin.reports, self.origin.step, []
+        self.latest = self.origin.value
 
     def go_back(self, origin: Mark | None) -> None:
         """Remove what came after a checkpoint, or everything."""
         self.origin = origin
+        self.latest = None if origin is None else origin.value
         if origin is None:
             self.frames, self.reports, self.step, self.marks = [], 0, 0, []
             return

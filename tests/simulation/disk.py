@@ -41,6 +41,7 @@ class Files:
     asks: bool = False  # the trial looks for requests to save its state
     save: bool = False  # it was asked to, and has not answered
     asked_at: float | None = None  # time of the request
+    requests: int = 0  # number of times that the keeper has asked it, or has seen that it does not look
     checkpoints: dict[int, Saved] = field(default_factory=dict)
     # sizes of the metrics file: (time, bytes)
     _sizes: list[tuple[float, int]] = field(default_factory=lambda: [(0.0, 0)])

@@ -30,6 +30,7 @@ class Attempt:
     lapsed: bool = False  # its shim has ended it, or not started it, because of its lease
     parked: bool = False  # its trial was paused by a stop of the experiment, and will continue
     forsaken: bool = False  # given up without proof at a user's request: it may still run, or start
+    save_at: float | None = None  # time at which its keeper has recorded the order to save its state
     sealed: str | None = None  # reason of its end in its keeper's record
     place: Place | None = None  # this field and the following ones are recorded
     recorded: int = 0
@@ -76,6 +77,7 @@ class Evidence:
         self.silent: set[str] = set()  # ids of silent keepers
         self.removed: set[str] = set()  # ids of keepers whose machine was once removed
         self.instances: dict[str, str] = {}  # keeper id -> its directory
+        self.saves: dict[tuple[str, int], str] = {}  # directory and number of each order to save -> its job
 
     def forget_records(self) -> None:
         """Forget the recorded facts, because an older copy replaces the database."""
@@ -84,6 +86,7 @@ class Evidence:
         self.reported.clear()
         self.silent.clear()
         self.instances.clear()
+        self.saves.clear()
         for attempt in self.attempts.values():
             attempt.unrecorded = attempt.unrecorded or attempt.place is not None
             attempt.place = attempt.stop = attempt.over = None

@@ -33,7 +33,7 @@ class SimKeeper:
 
     def __init__(self, host: Host) -> None:
         self.host, self.kernel = host, host.kernel
-        self.alive = True
+        self.alive, self.launched_at = True, host.kernel.now
         self.stalled_until = 0.0  # until then the process is stopped, or gets no CPU time
         host.keeper = self
         self.told: dict[str, bytes] = {}  # claims in the wake-up pipe
@@ -258,7 +258,7 @@ class SimKeeper:
             self.kernel.say(self.host.name, "signals %s", effect.job)
             held, files = self.core.attempts.get(effect.job), self.host.files(effect.directory)
             if self.host.ending is None:  # a host that ends leaves no time for a save
-                self.host.witness.checkpoints.signalled(effect.job, files, held)
+                self.host.witness.saves.signalled(effect.job, files, held)
             shim.terminate()
         if self.host.full:
             return self.core.signal_failed(self.now, effect, "no space left on device")

@@ -79,6 +79,11 @@ class LogCheck:
                 self._placed(fact)
             case f.StopOrdered():
                 self._stop_ordered(fact)
+            case f.SaveOrdered(cmd_seq=int(seq)):
+                place = self._evidence.attempts[fact.job_id].place
+                assert place is not None
+                self._evidence.saves[place.instance, seq] = fact.job_id
+                self._kernel.counts["save ordered"] += 1
             case f.JobStarted():
                 if self._evidence.attempts[fact.job_id].execs == 0:
                     fail(f"attempt {fact.job_id} is recorded as started and was not")

@@ -6,11 +6,21 @@ Only a frame makes a checkpoint, and the frame comes last, so a half-built folde
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from nnimgr.rules import checkpoints, fold, fold_jobs, fold_trials, trial_ends
+from nnimgr.rules import (
+    checkpoint_limit,
+    checkpoints,
+    fold,
+    fold_jobs,
+    fold_trials,
+    plan,
+    retention,
+    trial_ends,
+)
 from nnimgr.rules import facts as f
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState
@@ -19,8 +29,10 @@ from tests.simulation.copies import Incoming, SimStore
 from tests.simulation.disk import Files
 from tests.simulation.planted import PLANTED, planted
 from tests.simulation.saves import Saver
+from training_services.base import TrialJobSpec
 from training_services.frames import read_frames
 from training_services.keepers import job as keepers_job
+from training_services.keepers.jobs import Jobs, StartOrder
 from training_services.keepers.keeping import Keeping
 from training_services.keepers.link import KeeperLink
 from training_services.keepers.reads import ReadStream
@@ -71,6 +83,19 @@ def save_forgotten_by_a_new_keeper() -> Iterator[None]:
         yield
 
 
+@planted
+def save_order_forgotten_by_a_new_keeper() -> Iterator[None]:
+    """A keeper that was started again does not ask a trial to save its state, although that was ordered."""
+    restore = recovery._restore_attempt
+
+    def forgetful(attempt: Attempt, record: Any) -> None:
+        restore(attempt, record)
+        attempt.wish = None
+
+    with patch.object(recovery, "_restore_attempt", forgetful):
+        yield
+
+
 # ---- between the two --------------------------------------------------------------------------------------
 
 
@@ -97,6 +122,18 @@ def steps_from_zero() -> Iterator[None]:
         yield
 
 
+@planted
+def save_order_not_adopted() -> Iterator[None]:
+    """A server that was started again does not repeat the orders to save."""
+    adopt = Jobs.adopt
+
+    def forgetful(self: Jobs, spec: TrialJobSpec, start: StartOrder) -> None:
+        adopt(self, replace(spec, save=None), start)
+
+    with patch.object(Jobs, "adopt", forgetful):
+        yield
+
+
 # ---- in the core and the database -------------------------------------------------------------------------
 
 
@@ -112,7 +149,7 @@ def unpinned_at_start() -> Iterator[None]:
     def needed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
         return {(each.origin.attempt, each.origin.number) for each in trial.checkpoints}
 
-    with patch.object(checkpoints, "_retain", retain), patch.object(checkpoints, "_needed", needed):
+    with patch.object(checkpoints, "retain", retain), patch.object(checkpoints, "_needed", needed):
         yield
 
 
@@ -204,7 +241,7 @@ def slot_freed_before_the_end() -> Iterator[None]:
 @planted
 def donor_not_pinned() -> Iterator[None]:
     """A checkpoint is deleted although another trial continues, or is to continue, from it."""
-    with patch.object(checkpoints, "_borrowed", lambda state, trial_id: set()):
+    with patch.object(checkpoints, "borrowed", lambda state, trial_id: set()):
         yield
 
 
@@ -255,6 +292,58 @@ def leg_of_a_lost_checkpoint() -> Iterator[None]:
 def abandoned_results_taken_over() -> Iterator[None]:
     """Readers find results of an earlier attempt, which has not led to the origin, in an attempt's curve."""
     with patch.object(writer, "CONTINUED", writer.CONTINUED.replace("attempt >= ?", "0 <= ?")):
+        yield
+
+
+@planted
+def best_by_the_opposite_goal() -> Iterator[None]:
+    """The checkpoints with the worst results are kept in place of the best ones."""
+
+    def worst(state: ExperimentState, saved: Sequence[CheckpointState]) -> list[f.Origin]:
+        opposite = replace(state, traits=f.TunerTraits(minimises=not state.minimises))
+        return retention.best_checkpoints(opposite, saved)
+
+    with patch.object(checkpoints, "best_checkpoints", worst):
+        yield
+
+
+@planted
+def limit_deletes_pinned() -> Iterator[None]:
+    """A pinned checkpoint of an ended trial is deleted because of the limit."""
+    with patch.object(checkpoint_limit, "pinned", lambda state, trial_id: set()):
+        yield
+
+
+@planted
+def limit_deletes_the_newest_first() -> Iterator[None]:
+    """The checkpoints of the trial that ended last are deleted before all others."""
+    keep_to_limit = checkpoint_limit.keep_to_limit
+
+    def newest(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
+        return keep_to_limit(replace(state, left=dict(reversed(state.left.items()))))
+
+    with patch.object(plan, "keep_to_limit", newest):
+        yield
+
+
+@planted
+def lost_files_count() -> Iterator[None]:
+    """Files that a host has lost still count for the limit."""
+
+    def has_files(state: ExperimentState, keeper_id: str, instance: str) -> bool:
+        return True
+
+    with (
+        patch.object(retention, "has_files", has_files),
+        patch.object(checkpoint_limit, "has_files", has_files),
+    ):
+        yield
+
+
+@planted
+def pins_forgotten() -> Iterator[None]:
+    """A checkpoint that a user has pinned is deleted like any other."""
+    with patch.object(checkpoints, "pinned", lambda state, trial_id: set()):
         yield
 
 
@@ -311,7 +400,7 @@ def copy_in_use_deleted() -> Iterator[None]:
         trial.pruned += excess
         trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
 
-    with patch.object(checkpoints, "_retain", retain):
+    with patch.object(checkpoints, "retain", retain):
         yield
 
 
@@ -319,4 +408,27 @@ def copy_in_use_deleted() -> Iterator[None]:
 def copies_of_other_hosts_forgotten() -> Iterator[None]:
     """A trial continues only on the host that has the files of its checkpoint."""
     with patch.object(checkpoints, "is_usable", checkpoints._is_on_host):
+        yield
+
+
+@planted
+def pinned_copies_deleted_at_the_end() -> Iterator[None]:
+    """The copies of an ended trial are deleted, also those of pinned checkpoints."""
+
+    def prune_copies(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
+        return checkpoints.prune_copies(replace(state, pins={}))
+
+    with patch.object(plan, "prune_copies", prune_copies):
+        yield
+
+
+@planted
+def copies_of_abandoned_pins_forgotten() -> Iterator[None]:
+    """The opening removes copies of pinned checkpoints to which their trial cannot go back any more."""
+    copied = checkpoints._copied
+
+    def unpinned(state: ExperimentState, trial: TrialState) -> list[f.Origin]:
+        return copied(replace(state, pins={}), trial)
+
+    with patch.object(checkpoints, "_copied", unpinned):
         yield

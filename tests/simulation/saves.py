@@ -150,14 +150,14 @@ def ask_save(keeper: SimKeeper, effect: fx.AskSave) -> list[fx.Effect]:
     host, kernel = keeper.host, keeper.kernel
     files = host.files(effect.directory)
     if effect.first:
-        files.asked_at = None
+        files.asked_at, files.requests = None, files.requests + 1
         if files.asks and not host.full:
             files.save, files.asked_at = True, kernel.now
             kernel.say(host.name, "asks %s to save", effect.job)
             if kernel.likely(ASKED_CRASH):
                 kernel.at(kernel.random.uniform(0.0, 1.0), keeper.die)
     waits = files.save and files.asked_at is not None
-    return keeper.core.save_seen(keeper.now, effect.job, waits=waits)
+    return keeper.core.save_seen(keeper.now, effect.job, waits=waits, asks=files.asks)
 
 
 def prune(keeper: SimKeeper, effect: fx.Prune) -> list[fx.Effect]:

@@ -10,6 +10,7 @@ from nnimgr.core.running.requests import RequestRefused, UnknownTrial
 from nnimgr.core.running.runner import LIVE, ExperimentRunner
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState
+from tests.simulation.checkpoint_user import CheckpointUser
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -28,6 +29,8 @@ class User:
         for _ in range(acts + 8 if world.saving else acts):
             self._kernel.at(chance.uniform(1.0, world.chaos_s), self._act)
         self._kernel.at(PAUSE_S, self._tend)
+        if world.best:
+            CheckpointUser(world)
 
     def keeper_greets(self) -> None:
         """Perhaps stop a trial, because waiting jobs are about to be placed."""

@@ -12,6 +12,7 @@ from tests.simulation.checkpoint_check import CheckpointCheck
 from tests.simulation.evidence import Evidence
 from tests.simulation.kernel import Kernel
 from tests.simulation.log_check import LogCheck
+from tests.simulation.save_check import SaveCheck
 from tests.simulation.shim import ENDLESS, Conduct
 from trial_keeper import wire
 from trial_keeper.actions import journal as product
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
 class Witness:
     """Observer of a simulated run. A broken promise ends the run.
 
-    ``log`` checks what the database records, ``checkpoints`` checks what is said of checkpoints.
+    ``log`` checks what the database records, ``checkpoints`` checks what is said of checkpoints, ``saves``
+    checks orders to save.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self.evidence = Evidence()
         self.checkpoints = CheckpointCheck(kernel, self.evidence)
+        self.saves = SaveCheck(kernel, self.evidence)
         self.log = LogCheck(kernel, self.evidence, self.checkpoints)
         self._conducts: dict[str, Conduct] = {}
         self._epochs: dict[str, int] = {}  # instance -> epoch of the last server that it obeyed
@@ -122,6 +125,7 @@ class Witness:
 
     def exited(self, job: str, code: int | None, signal: int | None) -> None:
         self.evidence.attempts[job].exit = (code, signal)
+        self.saves.exited(job)
 
     def lapsed(self, job: str) -> None:
         self.evidence.attempts[job].lapsed = True
@@ -144,6 +148,10 @@ class Witness:
                     f"{host.name} obeys the server of epoch {record['m_epoch']} after a later one"
                 )
             self._epochs[host.instance] = record["m_epoch"]
+        elif record["k"] == "save" and "seq" in record:
+            self.evidence.attempts[record["job"]].save_at = self._kernel.now
+        elif record["k"] == "nop":
+            self.saves.ignored(host, record["seq"])
         elif record["k"] == "final":
             job, final = record["job"], record["final"]
             self.evidence.attempts[job].sealed = final["reason"]

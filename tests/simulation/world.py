@@ -23,6 +23,7 @@ from tests.simulation.store import Store
 from tests.simulation.user import User
 from tests.simulation.witness import Witness
 
+LIMIT = 80  # bytes of all checkpoints in some lives; each has 10
 SETTLE_S = 900.0  # time after the last fault by which everything must have ended
 LATEST_FORK_S = 35.0  # time after which even the slowest shim has found its claim taken
 CERTAIN = ("server crash", "keeper crash", "lost message", "doubled message")
@@ -32,7 +33,7 @@ class World:
     """One life. ``run`` raises Violation; ``kernel.story()`` returns the log of the life."""
 
     def __init__(self, seed: int) -> None:
-        self.kernel = Kernel(seed)
+        self.seed, self.kernel = seed, Kernel(seed)
         chance = self.kernel.random
         self.chaos_s = chance.uniform(60.0, 180.0)
         self.silent_after_s = chance.choice([5.0, 15.0, 30.0])
@@ -45,6 +46,8 @@ class World:
             self.lease_s = chance.choice([5.0, 10.0, 20.0])
         self.saving = seed // 4 % 2 == 1  # trials save their state
         self.scheduled = self.saving and seed // 16 % 2 == 1
+        # best checkpoints of each trial that are kept; in these lives, a user also pins and asks for saves
+        self.best = (0, 1, 0, 2)[seed // 32 % 4] if self.saving else 0
         self.copying = self.saving and seed // 8 % 2 == 1  # and the server copies what they have saved
         self.gpus = 1 if seed % 4 == 0 else None  # GPUs that each trial requests
         self.clock = Clock(self.kernel)  # clock of the server's machine
@@ -61,7 +64,12 @@ class World:
         self.witness.evidence.leased = self.lease_s is not None
         self.witness.evidence.saving = self.saving
         self.created = _experiment(
-            self.kernel, phased=phased, far=self.far, saving=self.saving, copying=self.copying
+            self.kernel,
+            phased=phased,
+            far=self.far,
+            saving=self.saving,
+            copying=self.copying,
+            best=self.best,
         )
         self._servers: list[Server] = []
         self.user = User(self)
@@ -161,12 +169,13 @@ class World:
 
 
 def _experiment(
-    kernel: Kernel, *, phased: bool, far: bool, saving: bool, copying: bool
+    kernel: Kernel, *, phased: bool, far: bool, saving: bool, copying: bool, best: int
 ) -> f.ExperimentCreated:
     chance = kernel.random
     concurrency, number = chance.randint(1, 5), chance.randint(6, 12)
     fail_fast = 1 if number % 3 == 0 else 0
     kept, within, retries = 2, 30, 0
+    limit = LIMIT if best == 2 else None
     if saving:
         kept, within, retries = chance.choice([1, 1, 2, 3]), chance.choice([2, 10, 30]), chance.choice([0, 2])
     config = {
@@ -178,7 +187,12 @@ def _experiment(
         "trialConcurrency": concurrency,
         "maxTrialNumber": number,
         "failFast": fail_fast,
-        "checkpoints": {"keepLast": kept, "saveWithin": f"{within}s"},
+        "checkpoints": {
+            "keepLast": kept,
+            "keepBest": best,
+            "saveWithin": f"{within}s",
+            **({} if limit is None else {"limit": f"{limit}b"}),
+        },
         "maxRetries": {"userError": retries},
         **({"multiPhase": True} if phased else {}),
     }
@@ -193,11 +207,13 @@ def _experiment(
             fail_fast=fail_fast,
             max_failed_attempts=retries,
             checkpoints_kept=kept,
+            checkpoints_best=best,
+            checkpoints_limit=limit,
             keeps_copies=copying,
             save_within=timedelta(seconds=within),
             slot_held_for=timedelta(seconds=chance.choice([10, 40, 600]) if far else 600),
         ),
-        traits=f.TunerTraits(),
+        traits=f.TunerTraits(minimises=best == 1),
     )
 
 

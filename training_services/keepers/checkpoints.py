@@ -1,9 +1,10 @@
-"""Part of a keeper service that shows its hosts, and copies and deletes the checkpoints on them."""
+"""Part of a keeper service that shows its hosts, and orders, copies and deletes checkpoints on them."""
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from training_services.base import (
@@ -15,6 +16,7 @@ from training_services.base import (
     KeptCopy,
     Machine,
     Origin,
+    SaveOrdered,
 )
 from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers import overview
@@ -26,17 +28,19 @@ from training_services.outbox import Outbox
 from training_services.placement.ledger import HostLedger
 
 if TYPE_CHECKING:
+    from training_services.keepers.placements import Placements
     from training_services.keepers.placing import JobPlacing
 
 __all__ = ["CheckpointFact", "CheckpointsOfJobs"]
 
-CheckpointFact = CheckpointKeepBegun | CheckpointKept | CheckpointLost | CheckpointsPruned
+CheckpointFact = CheckpointKeepBegun | CheckpointKept | CheckpointLost | CheckpointsPruned | SaveOrdered
 
 
 class CheckpointsOfJobs(FilesOfJobs):
     """Part of a keeper service that has the seats (hosts with their keepers) and the checkpoints on them."""
 
     _queue: JobPlacing
+    _placed: Placements
 
     def __init__(self, context: ExperimentContext, ledger: HostLedger, transfers: Transfers) -> None:
         self.context = context
@@ -79,11 +83,20 @@ class CheckpointsOfJobs(FilesOfJobs):
     def keep_checkpoint(self, trial_id: str, checkpoint: Origin | None) -> None:
         self._keeping.want(trial_id, checkpoint)
 
+    def save_trial_job(self, job_id: str, *, within: timedelta) -> SaveOrdered | None:
+        seat = self._placed.get(job_id)
+        return None if seat is None else seat.link.jobs.order_save(job_id, within=within)
+
     def _take_checkpoint_fact(self, fact: CheckpointFact) -> KeeperSeat | None:
         """Apply one committed fact. Return the seat of the keeper whose held calls may now be answered."""
         if isinstance(fact, CheckpointKept):
             self._keeping.committed(fact)
             self._queue.copied((fact.job_id, fact.number), KeptCopy(digest=fact.digest, size=fact.size))
+        if isinstance(fact, SaveOrdered):
+            seat = self._placed.get(fact.job_id)
+            if seat is not None and fact.cmd_seq is not None:
+                seat.link.jobs.command_committed(fact.job_id, fact.cmd_seq)
+            return seat
         if not isinstance(fact, CheckpointsPruned):
             return None
         self._keeping.remove(fact.job_id, fact.up_to, keep=fact.keep)

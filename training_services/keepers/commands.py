@@ -59,7 +59,10 @@ class Commands:
         return self.is_here(job) and job.last_cmd > self.acked
 
     def put(self, job: Job, seq: int, kind: str, body: Mapping[str, Any], *, committed: bool = False) -> None:
-        """Add a command for the job, with the number ``seq``. ``kind``: "start", "update" or "stop"."""
+        """Add a command for the job, with the number ``seq``.
+
+        ``kind``: "start", "update", "save" or "stop".
+        """
         self.of(job).put(seq, Command(kind=kind, job_id=job.id, body=body, committed=committed))
         job.last_cmd = max(job.last_cmd, seq)
         job.commands.append(seq)

@@ -18,6 +18,7 @@ from training_services.base import (
     KeptCopy,
     Origin,
     Place,
+    SaveOrdered,
     StopOrdered,
     TrialJobDetail,
     TrialJobSpec,
@@ -80,6 +81,8 @@ class Jobs:
         put(job, job.start_cmd, "start", self._start_body(start, boot_id=job.place.boot_id), committed=True)
         for order, parameter in spec.updates:
             put(job, order.cmd_seq, "update", {"index": order.index, "parameter": parameter}, committed=True)
+        if spec.save is not None and spec.save.cmd_seq is not None:
+            put(job, spec.save.cmd_seq, "save", _save_body(spec.save), committed=True)
         if spec.stop is not None and spec.stop.cmd_seq is not None:
             put(job, spec.stop.cmd_seq, "stop", _stop_body(spec.stop), committed=True)
 
@@ -122,6 +125,18 @@ class Jobs:
         seq = self._commands.of(job).last + 1
         self._commands.put(job, seq, "update", {"index": index, "parameter": parameter})
         return UpdateOrdered(job_id=job_id, index=index, cmd_seq=seq)
+
+    def order_save(self, job_id: str, *, within: timedelta) -> SaveOrdered | None:
+        """Order to ask the running job to save its state. Return the fact to commit.
+
+        Return None if the job has ended, is not in this table, or was ordered to stop.
+        """
+        job = self.by_id.get(job_id)
+        if job is None or job.stopped or not job.is_open:
+            return None
+        order = SaveOrdered(job_id=job_id, cmd_seq=self._commands.of(job).last + 1, within=within)
+        self._commands.put(job, self._commands.of(job).last + 1, "save", _save_body(order))
+        return order
 
     def order_stop(
         self, job_id: str, *, grace: timedelta, save_within: timedelta | None = None
@@ -329,6 +344,11 @@ class Jobs:
             TrialJobDetail(job_id=job_id, place=job.place, started=job.started, ended=not job.is_open)
             for job_id, job in self.by_id.items()
         ]
+
+
+def _save_body(order: SaveOrdered) -> Mapping[str, Any]:
+    """Return the body of the command that asks the job to save its state."""
+    return {"within": order.within.total_seconds()}
 
 
 def _stop_body(order: StopOrdered) -> Mapping[str, Any]:

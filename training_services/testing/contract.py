@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -137,6 +138,8 @@ class TrainingServiceContract:
         assert core.cancel(job_id) is None
         assert core.service is not None
         assert core.service.update_trial_job(job_id, 1, "{}") is None
+        order = core.service.save_trial_job(job_id, within=timedelta(seconds=1))
+        assert order is None or order.cmd_seq is None
         await core.close(detach=False)
 
     async def test_jobs_run_on_when_detached_and_are_adopted(self, platform: ContractPlatform) -> None:

@@ -32,6 +32,7 @@ from training_services.base import (
     MetricReported,
     Origin,
     ParametersWanted,
+    SaveOrdered,
     StopOrdered,
     TrainingService,
     TrialJobSpec,
@@ -221,7 +222,7 @@ class CoreDouble:
             case JobPlaced():
                 kept.place = fact
                 self._record_command(fact.place.keeper_id, fact.cmd_seq)
-            case StopOrdered() | UpdateOrdered():
+            case StopOrdered() | SaveOrdered() | UpdateOrdered():
                 if kept.place is not None and fact.cmd_seq is not None:
                     self._record_command(kept.place.place.keeper_id, fact.cmd_seq)
                 if isinstance(fact, StopOrdered):

@@ -24,6 +24,7 @@ _BEGINNING = 1 << 16  # bytes of standard output to search
 _PRINTED = b"NNISDK_ME"
 CHECKPOINTS = "checkpoints"  # in an attempt's folder: one folder for each checkpoint, named by its number
 ASKS, SAVE = ".nni/asks", ".nni/save"  # in the attempt's folder; see ``ask_save``
+STAY = b"stay"  # content of the file SAVE if the trial runs on after the save
 
 
 class AttemptFiles(NamedTuple):
@@ -128,19 +129,26 @@ def write_parameter(directory: str, index: int, parameter: str) -> None:
     _replace(f"{directory}/{name}", parameter.encode())
 
 
-def ask_save(directory: str) -> bool:
+def ask_save(directory: str, *, stays: bool) -> bool:
     """Ask the trial to save its state. Return False if the trial does not look for such requests.
+
+    ``stays``: the trial runs on after the save; otherwise it will be stopped.
 
     ``nni.should_checkpoint`` creates the file ASKS when it is first called, and looks for the file SAVE.
     ``nni.save_checkpoint`` removes the file SAVE.
     """
-    if not os.path.lexists(f"{directory}/{ASKS}"):
+    if not looks_for_saves(directory):
         return False
     try:
-        _replace(f"{directory}/{SAVE}", b"")
+        _replace(f"{directory}/{SAVE}", STAY if stays else b"")
     except OSError:
         return False
     return True
+
+
+def looks_for_saves(directory: str) -> bool:
+    """Return whether the trial looks for requests to save its state, with ``nni.should_checkpoint``."""
+    return os.path.lexists(f"{directory}/{ASKS}")
 
 
 def save_waits(directory: str) -> bool:

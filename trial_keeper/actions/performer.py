@@ -144,8 +144,12 @@ class Performer:
 
     def _ask_save(self, effect: fx.AskSave) -> list[Effect]:
         directory = self._paths.folder(effect.directory)
-        waits = files.ask_save(directory) if effect.first else files.save_waits(directory)
-        return self._core.save_seen(now(), effect.job, waits=waits)
+        if effect.first:
+            waits = files.ask_save(directory, stays=effect.stays)
+        else:
+            waits = files.save_waits(directory)
+        asks = files.looks_for_saves(directory)
+        return self._core.save_seen(now(), effect.job, waits=waits, asks=asks)
 
     def _kill(self, effect: fx.Kill) -> list[Effect]:
         files.kill(effect.shim)

@@ -65,6 +65,8 @@ class Attempt:
         "updates",
         "verdict",
         "watched",
+        "wish",
+        "wish_until",
     )
 
     def __init__(self, job: str, seq: int, start: Start, *, apart: bool = True) -> None:
@@ -78,6 +80,9 @@ class Attempt:
         # Seconds in which the trial may save its state before an ordered stop; None: it is not asked.
         self.save: float | None = None
         self.save_until: float | None = None  # time at which the wait for the save ends; None: no wait
+        # Seconds in which the trial is to save its state while it runs on; None: nobody waits for that.
+        self.wish: float | None = None
+        self.wish_until: float | None = None  # time when a missing answer is reported; None: not asked yet
         self.baseless: str | None = None  # sentence: the checkpoint to continue from is missing
         self.updates: dict[int, str] = {}
         self.watched = False

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trial_keeper.core.ledger import Act, Ledger
     from trial_keeper.core.records import UpdateRecord
     from trial_keeper.core.reports import Reports
+    from trial_keeper.core.saves import Saves
     from trial_keeper.core.seals import Seals
     from trial_keeper.core.stops import Stops
     from trial_keeper.wire import Start
@@ -36,13 +37,21 @@ class Attempts:
     """Decides which effects follow from the server's commands and from what is observed about attempts."""
 
     def __init__(
-        self, held: Held, ledger: Ledger, reports: Reports, lease: Lease, stops: Stops, seals: Seals
+        self,
+        held: Held,
+        ledger: Ledger,
+        reports: Reports,
+        lease: Lease,
+        stops: Stops,
+        saves: Saves,
+        seals: Seals,
     ) -> None:
         self._held = held
         self._ledger = ledger
         self._reports = reports
         self._lease = lease
         self._stops = stops
+        self._saves = saves
         self._seals = seals
         self.ending: float | None = None  # attempts' grace in seconds; None: the host is not shutting down
         self.unprepared: str | None = None  # error that prevented the preparation of the latest attempt
@@ -85,6 +94,8 @@ class Attempts:
                 "k": "update", "seq": seq, "job": job, "index": index, "parameter": parameter,
             }  # fmt: skip
             return update, self._updater(attempt, index, parameter)
+        if attempt is not None and attempt.live and kind == "save" and attempt.stop is None:
+            return self._saves.order(seq, attempt, float(body["within"]))
         return {"k": "nop", "seq": seq}, nothing
 
     def _starter(self, job: str, seq: int, start: Start) -> Act:
@@ -260,3 +271,5 @@ class Attempts:
         self._reports.grown(attempt.job)
         if attempt.stop is not None:
             self._stops.begin(now, attempt, shim)
+        else:
+            self._saves.begin(attempt)

@@ -17,6 +17,7 @@ from trial_keeper.core.lease import Lease
 from trial_keeper.core.ledger import Ledger
 from trial_keeper.core.recovery import DurableState
 from trial_keeper.core.reports import Reports
+from trial_keeper.core.saves import Saves
 from trial_keeper.core.seals import Seals
 from trial_keeper.core.stay import Stay
 from trial_keeper.core.stops import Stops
@@ -46,8 +47,9 @@ class KeeperCore:
         self._reports = Reports(self._held.attempts)
         self._seals = Seals(self._held, self._ledger, self._reports)
         self._stops = Stops(self._held, self._ledger, self._reports, self._seals)
+        self._saves = Saves(self._held, self._ledger, self._reports)
         self._attempts = Attempts(
-            self._held, self._ledger, self._reports, self._lease, self._stops, self._seals
+            self._held, self._ledger, self._reports, self._lease, self._stops, self._saves, self._seals
         )
         self._commands = Commands(self._ledger, self._durable, self._attempts.decide)
         self._exchange = Exchange(
@@ -158,12 +160,16 @@ class KeeperCore:
         self._attempts.origin_missing(job, sentence)
         return self._pump(now)
 
-    def save_seen(self, now: float, job: str, *, waits: bool) -> list[Effect]:
-        """Continue the stop of an attempt whose trial was asked to save its state.
+    def save_seen(self, now: float, job: str, *, waits: bool, asks: bool) -> list[Effect]:
+        """Continue the stop of an attempt whose trial was asked to save its state, or the order to save.
 
-        ``waits``: the trial has not answered yet.
+        ``waits``: the trial has not answered yet. ``asks``: it looks for such requests.
         """
-        self._stops.save_seen(now, job, waits=waits)
+        attempt = self._held.undecided(job)
+        if attempt is not None and attempt.stop is None:
+            self._saves.seen(now, attempt, waits=waits, asks=asks)
+        else:
+            self._stops.save_seen(now, job, waits=waits)
         return self._pump(now)
 
     def update_failed(self, now: float, update: fx.Update, sentence: str) -> list[Effect]:

@@ -98,12 +98,13 @@ class Signal(NamedTuple):
 class AskSave(NamedTuple):
     """Ask the attempt's trial to save its state, or see whether the trial has saved it.
 
-    ``first``: write the request. Answered by ``save_seen``.
+    ``first``: write the request. ``stays``: the trial runs on after the save. Answered by ``save_seen``.
     """
 
     job: str
     directory: str
     first: bool
+    stays: bool = False
 
 
 class Kill(NamedTuple):

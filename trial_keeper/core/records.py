@@ -62,6 +62,17 @@ if TYPE_CHECKING:
         evicted: bool
         save: float | None
 
+    class SaveRecord(_Common):
+        """Record of an order to ask a running trial to save its state. ``within``: seconds."""
+
+        k: Literal["save"]
+        within: float
+
+    class AskedRecord(_Common):
+        """Record that an order to save is complete: the trial has answered, or its silence is reported."""
+
+        k: Literal["asked"]
+
     class UpdateRecord(_Common):
         """Record of a command that brings a further parameter set for an attempt."""
 
@@ -101,6 +112,8 @@ if TYPE_CHECKING:
         NopRecord,
         StartRecord,
         StopRecord,
+        SaveRecord,
+        AskedRecord,
         UpdateRecord,
         ClaimedRecord,
         BaselessRecord,

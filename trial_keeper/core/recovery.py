@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from typing import Iterable
 
     from trial_keeper.core.records import (
+        AskedRecord,
         BaselessRecord,
         ClaimedRecord,
         EpochRecord,
         FinalRecord,
         Record,
+        SaveRecord,
         StartRecord,
         StopRecord,
     )
@@ -87,6 +89,10 @@ def _restore_attempt(attempt: Attempt, record: Record) -> None:
         attempt.orphaned = record.get("orphaned", False)
         attempt.evicted = record.get("evicted", False)
         attempt.save = record.get("save")
+    elif record["k"] == "save":
+        attempt.wish = record["within"]
+    elif record["k"] == "asked":
+        attempt.wish = None
     elif record["k"] == "baseless":
         attempt.baseless = record["sentence"]
     elif record["k"] == "claimed":
@@ -115,6 +121,8 @@ def _records_of(attempt: Attempt) -> list[Record]:
         found.append(claimed_record(attempt))
     if attempt.baseless is not None and attempt.live:
         found.append(baseless_record(attempt))
+    if attempt.wish is not None and attempt.live:
+        found.append(save_record(job, attempt.wish))
     if attempt.stop is not None:
         found.append(stop_record(attempt))
     if attempt.final is not None:
@@ -154,6 +162,16 @@ def stop_record(attempt: Attempt) -> StopRecord:
         "evicted": attempt.evicted,
         "save": attempt.save,
     }
+
+
+def save_record(job: str, within: float) -> SaveRecord:
+    """Return the record of an order to ask a running trial to save its state. ``within``: seconds."""
+    return {"k": "save", "job": job, "within": within}
+
+
+def asked_record(job: str) -> AskedRecord:
+    """Return the record that the order to ask a trial for a save is complete."""
+    return {"k": "asked", "job": job}
 
 
 def final_record(attempt: Attempt, final: Final) -> FinalRecord:

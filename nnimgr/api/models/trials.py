@@ -141,10 +141,11 @@ class Checkpoint(Model):
     files: int
     at: AwareDatetime
     state: str = Field(
-        description="saved; deleted, because newer checkpoints are kept; lost, because its host lacks the "
+        description="saved; deleted, because nobody needs it any more; lost, because its host lacks the "
         "files; or unusable, because no attempt can continue from a checkpoint on this platform"
     )
     kept: bool = Field(description="the server has a copy, from which attempts can continue on any host")
+    pinned: bool = Field(description="a user has pinned it, so that it is not deleted")
 
 
 class Leg(Model):

@@ -1,12 +1,13 @@
-"""Routes that change the course of one trial: stop, pause, resume, fork; and its legs."""
+"""Routes for the course of one trial: stop, pause, resume, save, fork; for its legs and its checkpoints."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
 from nnimgr.api import models
@@ -14,9 +15,15 @@ from nnimgr.api.convert import fork_of, leg_of, related_of
 from nnimgr.api.dependencies import Live, Reader, TrialId, refusals, reply
 from nnimgr.api.routes.trials import IdempotencyKey, has_ended, trial_row
 from nnimgr.core.running.requests import RequestRefused, UnknownTrial, fork_origin
+from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.store.reader import ExperimentReader
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
+
+_OfAttempt = Annotated[
+    int, Path(ge=1, lt=2**31, description="number of the attempt that has saved the checkpoint")
+]
+_Number = Annotated[int, Path(ge=1, lt=2**31, description="number of the checkpoint in its attempt")]
 
 
 @router.post("/trials/{trialId}/stop", status_code=202, responses=refusals(404, 409))
@@ -40,6 +47,17 @@ async def pause_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models
 async def resume_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
     """Continue a paused trial as soon as a slot is free, from its last checkpoint."""
     return await _change(runner.resume_trial, reader, trial_id)
+
+
+@router.post("/trials/{trialId}/save", status_code=202, responses=refusals(404, 409))
+async def save_trial(runner: Live, reader: Reader, trial_id: TrialId) -> models.Done:
+    """Ask a running trial to save its state. The trial runs on.
+
+    The answer comes when the request is stored. A trial that looks for such requests
+    (`nni.should_checkpoint()`) saves soon after; then its checkpoints have one more. If it does not look for
+    them, or has not saved within `checkpoints.saveWithin`, its note says so.
+    """
+    return await _change(runner.save_trial, reader, trial_id)
 
 
 @router.post("/trials/{trialId}/lost", status_code=202, responses=refusals(404, 409))
@@ -91,6 +109,41 @@ async def fork_trial(
     parameters = json.loads(row.parameters) if wanted.parameters is None else wanted.parameters
     added = await runner.add_trial(parameters, key=key, origin=origin)
     return models.CreatedTrial(id=added.trial_id, sequence=added.sequence)
+
+
+@router.post(
+    "/trials/{trialId}/checkpoints/{attempt}-{number}/pin", status_code=202, responses=refusals(404, 409, 422)
+)
+async def pin_checkpoint(
+    runner: Live, reader: Reader, trial_id: TrialId, attempt: _OfAttempt, number: _Number
+) -> models.Done:
+    """Pin a checkpoint: its files, and the server's copy of it, stay until the pin is taken back."""
+    return await _pin(runner, reader, trial_id, attempt, number, pinned=True)
+
+
+@router.delete(
+    "/trials/{trialId}/checkpoints/{attempt}-{number}/pin", status_code=202, responses=refusals(404, 409, 422)
+)
+async def unpin_checkpoint(
+    runner: Live, reader: Reader, trial_id: TrialId, attempt: _OfAttempt, number: _Number
+) -> models.Done:
+    """Take back the pin of a checkpoint. If nobody else needs the checkpoint, it is deleted."""
+    return await _pin(runner, reader, trial_id, attempt, number, pinned=False)
+
+
+async def _pin(
+    runner: ExperimentRunner,
+    reader: ExperimentReader,
+    trial_id: str,
+    attempt: int,
+    number: int,
+    *,
+    pinned: bool,
+) -> models.Done:
+    await asyncio.to_thread(trial_row, reader, trial_id)
+    saved = await asyncio.to_thread(reader.origin, trial_id, (attempt, number))
+    await runner.pin_checkpoint(trial_id, attempt, number, pinned=pinned, saved=saved)
+    return models.Done()
 
 
 @router.get("/lineage", response_model=models.Lineage, responses=refusals(404))

@@ -16,6 +16,7 @@ def add(verbs: Verbs[Parser]) -> None:
     _list(group)
     _act(group)
     _fork(group)
+    _checkpoints(add_group(group, "checkpoint", "list, pin and fetch the saved states of a trial"))
     _annotate(group)
     _files(group)
     _log(add_group(verbs, "log", "show what trials and experiments have printed"))
@@ -74,6 +75,17 @@ def _act(group: Verbs[Parser]) -> None:
     )
     add_id(resume)
     _add_trial(resume, required=True)
+    save = add_verb(
+        group,
+        "save",
+        "trials:save",
+        "ask a running trial to save its state, without a pause",
+        about="A trial that looks for such requests (nni.should_checkpoint) saves soon after,\n"
+        "and runs on. Any other trial saves by itself only.",
+        examples=("nnictl trial save -T 12",),
+    )
+    add_id(save)
+    _add_trial(save, required=True)
     lost = add_verb(
         group,
         "lost",
@@ -125,10 +137,56 @@ def _fork(group: Verbs[Parser]) -> None:
         dest="changes",
         help="a parameter with another value, as JSON or text; may be repeated",
     )
-    fork.add_argument(
-        "--checkpoint",
-        metavar="ATTEMPT.NUMBER",
-        help="the checkpoint to continue from (default: the newest)",
+    _add_checkpoint(fork, "the checkpoint to continue from")
+
+
+def _checkpoints(group: Verbs[Parser]) -> None:
+    listed = add_verb(
+        group,
+        "ls",
+        "checkpoints:list_all",
+        "list the checkpoints of a trial",
+        about="A checkpoint is named by the attempt that has saved it, a dot, and its number.",
+        examples=("nnictl trial checkpoint ls -T 12", "nnictl trial checkpoint ls ab12cd34 -T 12 --json"),
+    )
+    pin = add_verb(
+        group,
+        "pin",
+        "checkpoints:pin",
+        "pin a checkpoint, so that it is not deleted",
+        about="Neither newer checkpoints nor checkpoints.limit delete a pinned one. The\n"
+        "server's copy of it stays after the end of its trial.",
+        examples=("nnictl trial checkpoint pin -T 12", "nnictl trial checkpoint pin -T 12 --checkpoint 1.8"),
+    )
+    unpin = add_verb(
+        group,
+        "unpin",
+        "checkpoints:unpin",
+        "take back the pin of a checkpoint",
+        examples=("nnictl trial checkpoint unpin -T 12 --checkpoint 1.8",),
+    )
+    get = add_verb(
+        group,
+        "get",
+        "checkpoints:get",
+        "fetch the files of a checkpoint into a folder",
+        about="They come from the server's copy, whose hashes are checked, or else from the\n"
+        "machine that has saved them.",
+        examples=(
+            "nnictl trial checkpoint get -T 12",
+            "nnictl trial checkpoint get -T 12 --checkpoint 1.8 --output best",
+        ),
+    )
+    for verb in (listed, pin, unpin, get):
+        add_id(verb)
+        _add_trial(verb, required=True)
+        if verb is not listed:
+            _add_checkpoint(verb, "the checkpoint")
+    get.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="the folder to write, which must not exist (default: TRIAL-ATTEMPT.NUMBER here)",
     )
 
 
@@ -248,6 +306,10 @@ def _log(group: Verbs[Parser]) -> None:
 
 def _add_trial(verb: argparse.ArgumentParser, *, required: bool) -> None:
     verb.add_argument("-T", "--trial_id", "--trial-id", required=required, metavar="TRIAL", help=_NAMED)
+
+
+def _add_checkpoint(verb: argparse.ArgumentParser, what: str) -> None:
+    verb.add_argument("--checkpoint", metavar="ATTEMPT.NUMBER", help=f"{what} (default: the newest)")
 
 
 def _add_attempt(verb: argparse.ArgumentParser, more: str = "") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nnimgr.rules.checkpoint_limit import excess_of
 from nnimgr.rules.state import ExperimentState
 
 __all__ = ["Notice", "notices_of"]
@@ -42,4 +43,6 @@ def notices_of(state: ExperimentState) -> dict[str, Notice]:
             f"the first was {state.fruitless_since}"
         )
         found["results"] = Notice(subject=sentence)
+    if (excess := excess_of(state)) is not None:
+        found["checkpoints"] = Notice(subject=excess)
     return found

@@ -27,7 +27,9 @@ from nnimgr.core.running.mailbox import Builder
 from nnimgr.dispatcher.history import CONSTRAINTS, constraints_of
 from nnimgr.goal import optimize_mode
 from nnimgr.rules import facts as f
+from nnimgr.rules.checkpoint_limit import is_deleted
 from nnimgr.rules.checkpoints import checkpoint_of, recovery_point, where_it_continues
+from nnimgr.rules.retention import pinned as pinned_of
 from nnimgr.rules.state import AddedTrial, ExperimentState, TrialState, job_id_of, trial_id_of
 from nnimgr.rules.stop_rules import rule_that_holds
 from nnimgr.traits import traits_of
@@ -127,7 +129,10 @@ def _check_origin(state: ExperimentState, origin: f.Origin) -> None:
     if state.limits.multi_phase:
         raise RequestRefused("multi-phase trials do not continue from checkpoints, so they cannot be forked")
     job_id = job_id_of(state.id, origin.trial_id, origin.attempt)
-    gone = origin.trial_id in state.trials and checkpoint_of(state, job_id, origin.number) is None
+    if origin.trial_id in state.trials:
+        gone = checkpoint_of(state, job_id, origin.number) is None
+    else:
+        gone = is_deleted(state, job_id, origin.number)
     if gone or origin.keeper_id not in state.keepers:
         raise RequestRefused(f"checkpoint {origin.number} of trial {origin.trial_id} cannot be used any more")
 
@@ -223,6 +228,55 @@ def resume_trial(trial_id: str) -> Builder:
         if trial.target is not f.StopKind.PAUSE:
             raise RequestRefused(f"trial {trial_id} is {trial.status}: only a paused trial can be resumed")
         return (f.ResumeRequested(trial_id=trial_id),)
+
+    return build
+
+
+def save_trial(trial_id: str) -> Builder:
+    """Return a builder that asks a running trial to save its state. The trial runs on."""
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        trial = _unfinished(state, trial_id)
+        _check_open(state)
+        if state.limits.multi_phase:
+            raise RequestRefused(
+                "multi-phase trials do not continue from checkpoints: they are not asked to save"
+            )
+        if trial.status is not f.TrialStatus.RUNNING:
+            raise RequestRefused(
+                f"trial {trial_id} is {trial.status}: only a running trial can save its state"
+            )
+        if trial.target is not None:
+            raise RequestRefused(f"trial {trial_id} is being stopped or paused: {trial.target_reason}")
+        return () if trial.save_wanted else (f.SaveRequested(trial_id=trial_id),)
+
+    return build
+
+
+def pin_checkpoint(
+    trial_id: str, attempt: int, number: int, *, pinned: bool, saved: f.Origin | None
+) -> Builder:
+    """Return a builder that pins a checkpoint, or takes its pin back. A repeated request changes nothing.
+
+    ``saved``: the checkpoint as the database has it; None: it has been deleted, or does not exist.
+    """
+
+    def build(state: ExperimentState) -> Sequence[f.Fact]:
+        _check_open(state)
+        job_id = job_id_of(state.id, trial_id, attempt)
+        if ((attempt, number) in pinned_of(state, trial_id)) == pinned:
+            return ()
+        live = trial_id in state.trials
+        known = checkpoint_of(state, job_id, number) is not None
+        if not live:
+            known = saved is not None and not is_deleted(state, job_id, number)
+        if pinned and not known:
+            raise RequestRefused(
+                f"trial {trial_id} has no checkpoint {number} of attempt {attempt} any more; to list its "
+                f'checkpoints: "nnictl trial checkpoint ls {state.id} -T {trial_id}"'
+            )
+        origin = None if live or saved is None or not pinned else replace(saved, trial_id=None)
+        return (f.CheckpointPinned(job_id=job_id, number=number, pinned=pinned, origin=origin),)
 
     return build
 

@@ -20,7 +20,7 @@ from nnimgr.core.running.search import Search
 from nnimgr.core.running.waits import Wait
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoints import known_copies, to_keep
-from nnimgr.rules.commands import CancelJob, Command, SubmitJob, UpdateJob
+from nnimgr.rules.commands import CancelJob, Command, SaveJob, SubmitJob, UpdateJob
 from nnimgr.rules.phases import parameter_record
 from nnimgr.rules.state import ExperimentState, TrialState
 from nnimgr.store.rows import trial_of
@@ -123,6 +123,8 @@ class ServiceSession:
                     facts += _submit(service, spec, at)
                 case CancelJob():
                     answer = _cancel(service, command)
+                case SaveJob():
+                    facts += _save(service, command)
                 case UpdateJob():
                     answer = service.update_trial_job(command.job_id, command.index, command.record)
             if answer is not None:
@@ -340,6 +342,15 @@ def _cancel(service: TrainingService, command: CancelJob) -> f.Fact | None:
     return service.cancel_trial_job(command.job_id, grace=command.grace, save_within=command.save_within)
 
 
+def _save(service: TrainingService, command: SaveJob) -> Sequence[f.Fact]:
+    """Ask a job to save its state. Return the facts to commit, with a note if the platform cannot ask it."""
+    order = service.save_trial_job(command.job_id, within=command.within)
+    if order is None:
+        return ()
+    note = "a user wants the trial to save its state, but on this platform trials are not asked to save"
+    return (order,) if order.cmd_seq is not None else (order, f.JobNoted(job_id=order.job_id, note=note))
+
+
 def _submit(service: TrainingService, job: TrialJobSpec, at: datetime) -> Sequence[f.Fact]:
     """Submit a job to the training service. Return the facts to commit.
 
@@ -378,6 +389,7 @@ def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = 
         parameter_text=parameter_record(trial),
         place=job.placed if job else None,
         stop=job.stop if job else None,
+        save=job.save if job else None,
         updates=tuple(job.updates) if job else (),
         recorded=job.recorded if job else 0,
         started=job is not None and job.started_at is not None,

@@ -94,6 +94,22 @@ class TakesRequests(abc.ABC):
         """
         await self.request(requests.lose_trial(trial_id))
 
+    async def save_trial(self, trial_id: str) -> None:
+        """Ask a running trial to save its state; return after the commit.
+
+        Raise UnknownTrial or RequestRefused.
+        """
+        await self.request(requests.save_trial(trial_id))
+
+    async def pin_checkpoint(
+        self, trial_id: str, attempt: int, number: int, *, pinned: bool, saved: f.Origin | None
+    ) -> None:
+        """Pin a checkpoint, or take its pin back; return after the commit. Raise RequestRefused.
+
+        ``saved``: the checkpoint as the database has it, or None.
+        """
+        await self.request(requests.pin_checkpoint(trial_id, attempt, number, pinned=pinned, saved=saved))
+
     @property
     def config(self) -> ExperimentConfig:
         """Return the experiment's configuration, which is parsed once and replaced by each change."""

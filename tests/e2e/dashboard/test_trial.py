@@ -140,6 +140,23 @@ def test_a_trial_is_paused_and_resumed_on_its_page(view: View, furnished: Stage)
     expect(page.get_by_role("main").get_by_text("RUNNING").first).to_be_visible()
 
 
+def test_a_trial_is_asked_to_save_and_its_checkpoint_is_pinned(view: View, furnished: Stage) -> None:
+    furnished.create("keeper", TOLD, trialConcurrency=1, maxTrialNumber=1)
+    furnished.tell("keeper", 0, "save 0.5")
+    page = view.open(f"/experiments/keeper/trials/{furnished.trials('keeper')[0]['id']}")
+    checkpoints = page.get_by_role("region", name="Checkpoints")
+    checkpoints.get_by_role("button", name="Pin checkpoint 1 of attempt 1").click()
+    pinned = checkpoints.get_by_role("button", name="Take back the pin of checkpoint 1 of attempt 1")
+    expect(pinned).to_be_visible()
+    view.accessible()
+    pinned.click()
+    expect(checkpoints.get_by_role("button", name="Pin checkpoint 1 of attempt 1")).to_be_visible()
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("main")).to_contain_text("it saves by itself only")
+    furnished.tell("keeper", 0, "final 0.5")
+    expect(page.get_by_role("main").get_by_text("SUCCEEDED").first).to_be_visible()
+
+
 def test_trials_are_compared_side_by_side(view: View, furnished: Stage) -> None:
     first, second = furnished.trials("curves")[1:3]
     page = view.open(f"/experiments/curves/compare?trials={first['id']},{second['id']}")

@@ -20,6 +20,7 @@ from training_services.base import (
     MetricReported,
     Origin,
     Place,
+    SaveOrdered,
     StopOrdered,
     TrialJobSpec,
     UpdateOrdered,
@@ -100,7 +101,7 @@ class Rig:
         more: list[JobEvent] = []
         for fact in facts:
             match fact:
-                case JobPlaced() | UpdateOrdered() | StopOrdered():
+                case JobPlaced() | UpdateOrdered() | SaveOrdered() | StopOrdered():
                     if fact.cmd_seq is not None:
                         self.link.jobs.command_committed(fact.job_id, fact.cmd_seq)
                 case MetricReported() | FrameSkipped() | CheckpointReported():

@@ -117,6 +117,18 @@ def test_updates_and_stops_follow(rig: Rig) -> None:
     ]
 
 
+def test_a_running_job_is_asked_to_save(rig: Rig) -> None:
+    rig.start()
+    save = rig.link.jobs.order_save("x-aaaaa-1", within=GRACE)
+    assert save is not None
+    assert rig.sync(seen_cmd=1)[1]["cmds"] == []
+    rig.commit(save)
+    assert rig.sync(seen_cmd=1)[1]["cmds"] == [(2, "save", "x-aaaaa-1", {"within": 5.0})]
+    rig.link.jobs.order_stop("x-aaaaa-1", grace=GRACE)
+    assert rig.link.jobs.order_save("x-aaaaa-1", within=GRACE) is None
+    assert rig.link.jobs.order_save("x-zzzzz-1", within=GRACE) is None
+
+
 def test_a_start_that_is_not_committed_is_withdrawn(rig: Rig) -> None:
     rig.link.jobs.order_start("x-aaaaa-1", "aaaaa", gpus=(), start=START)
     assert rig.link.jobs.order_stop("x-aaaaa-1", grace=GRACE) == StopOrdered(

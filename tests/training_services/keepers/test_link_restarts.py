@@ -24,6 +24,7 @@ from training_services.base import (
     KeeperAcknowledged,
     KnownKeeper,
     MetricReported,
+    SaveOrdered,
     StopOrdered,
     UpdateOrdered,
 )
@@ -45,13 +46,14 @@ def test_an_adopted_job_goes_on_where_it_was() -> None:
 
 
 def test_what_an_adopted_job_still_has_to_be_told() -> None:
-    rig = Rig(known(3))
+    rig = Rig(known(4))
     update = UpdateOrdered(job_id="x-aaaaa-1", index=1, cmd_seq=2)
-    stop = StopOrdered(job_id="x-aaaaa-1", cmd_seq=3, grace=GRACE)
-    rig.link.jobs.adopt(adopted(stop=stop, updates=((update, "{}"),)), START)
+    save = SaveOrdered(job_id="x-aaaaa-1", cmd_seq=3, within=GRACE)
+    stop = StopOrdered(job_id="x-aaaaa-1", cmd_seq=4, grace=GRACE)
+    rig.link.jobs.adopt(adopted(stop=stop, save=save, updates=((update, "{}"),)), START)
     assert rig.link.jobs.order_stop("x-aaaaa-1", grace=GRACE) is None
     _, answer = rig.sync(all=True)
-    assert [command[1] for command in answer["cmds"]] == ["start", "update", "stop"]
+    assert [command[1] for command in answer["cmds"]] == ["start", "update", "save", "stop"]
 
 
 @pytest.mark.parametrize("bound", [None, "i1", "i2"])

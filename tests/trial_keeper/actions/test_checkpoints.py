@@ -24,7 +24,7 @@ def attempt(tmp_path: Path) -> Path:
 
 def test_a_trial_that_looks_for_requests_is_asked(attempt: Path) -> None:
     assert not files.save_waits(str(attempt))
-    assert files.ask_save(str(attempt))
+    assert files.ask_save(str(attempt), stays=False)
     assert files.save_waits(str(attempt))
     assert sorted(path.name for path in (attempt / ".nni").iterdir()) == ["asks", "save"]
     (attempt / files.SAVE).unlink()  # as the trial does when it has saved
@@ -32,20 +32,20 @@ def test_a_trial_that_looks_for_requests_is_asked(attempt: Path) -> None:
 
 
 def test_a_request_can_be_repeated(attempt: Path) -> None:
-    assert files.ask_save(str(attempt)) and files.ask_save(str(attempt))
+    assert files.ask_save(str(attempt), stays=False) and files.ask_save(str(attempt), stays=False)
     assert files.save_waits(str(attempt))
 
 
 def test_a_trial_that_does_not_look_is_not_asked(tmp_path: Path) -> None:
-    assert not files.ask_save(str(tmp_path))  # its folder is empty, too
+    assert not files.ask_save(str(tmp_path), stays=False)  # its folder is empty, too
     (tmp_path / ".nni").mkdir()
-    assert not files.ask_save(str(tmp_path))
+    assert not files.ask_save(str(tmp_path), stays=False)
     assert not files.save_waits(str(tmp_path))
 
 
 def test_a_request_that_cannot_be_written_is_none(attempt: Path) -> None:
     (attempt / files.SAVE).mkdir()  # no file can replace a folder
-    assert not files.ask_save(str(attempt))
+    assert not files.ask_save(str(attempt), stays=False)
     assert sorted(path.name for path in (attempt / ".nni").iterdir()) == ["asks", "save"]
 
 

@@ -217,7 +217,8 @@ class Rig:
         if effect.first:
             self.asked.append(effect.job)
             self.unsaved |= {effect.job} & self.listening
-        return self.core.save_seen(self.now, effect.job, waits=effect.job in self.unsaved)
+        waits, asks = effect.job in self.unsaved, effect.job in self.listening
+        return self.core.save_seen(self.now, effect.job, waits=waits, asks=asks)
 
     def _prune(self, effect: fx.Prune) -> None:
         self.pruned.append(effect)

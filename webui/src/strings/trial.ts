@@ -31,6 +31,10 @@ export const trial = {
     lostDone: (sequence: number) => `Trial #${sequence} gets another attempt.`,
     pause: "Pause",
     paused: (sequence: number) => `Trial #${sequence} is being paused. It may save its state first.`,
+    save: "Save",
+    saveAbout: "Asks the trial to save its state. It runs on.",
+    saved: (sequence: number) =>
+      `Trial #${sequence} is asked to save its state. If it does not look for such requests, its note says so.`,
     resume: "Resume",
     resumed: (sequence: number) => `Trial #${sequence} continues as soon as a slot is free.`,
     clone: "Add a trial like this…",
@@ -74,9 +78,16 @@ export const trial = {
     forkFrom: (step: string) => `Fork the trial from step ${step}`,
     forkFromNumber: (attempt: number, number: number) =>
       `Fork the trial from checkpoint ${number} of attempt ${attempt}`,
+    pin: "Pin",
+    unpin: "Unpin",
+    pinned: "pinned",
+    pinAbout: "A pinned checkpoint is not deleted.",
+    pinNumber: (attempt: number, number: number) => `Pin checkpoint ${number} of attempt ${attempt}`,
+    unpinNumber: (attempt: number, number: number) =>
+      `Take back the pin of checkpoint ${number} of attempt ${attempt}`,
     states: {
       saved: "kept",
-      deleted: "deleted, because newer ones are kept",
+      deleted: "deleted, because it is not needed any more",
       lost: "lost",
       unusable: "not used: on this platform trials start from the beginning",
     } as Readonly<Record<string, string>>,

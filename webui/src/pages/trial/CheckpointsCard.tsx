@@ -1,13 +1,18 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useId, useState } from "react";
-import type { Schemas } from "@/api/client";
+import { answerOf, api, type Schemas } from "@/api/client";
 import type { Profile } from "@/data/experiment";
+import { trialQuery } from "@/data/trials";
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { formatBytes, formatInstant, formatNumber } from "@/ui/format";
+import { complain } from "@/ui/toasts";
 import { CustomTrial, whyNoTrial } from "@/ui/trial/CustomTrial";
 import { isSaved } from "@/ui/trial/fork";
 
 const text = strings.trial.checkpoints;
+
+const PIN = "/api/v1/experiments/{id}/trials/{trialId}/checkpoints/{attempt}-{number}/pin";
 
 type Checkpoint = Schemas["Checkpoint"];
 
@@ -17,10 +22,21 @@ interface CheckpointsCardProps {
   profile: Profile | undefined;
 }
 
-/** The states that a trial has saved, the newest first, with a button to fork each; nothing if there are none. */
+/** The states that a trial has saved, the newest first, with buttons to fork and pin each; nothing without any. */
 export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
   const title = useId();
   const [forked, setForked] = useState<Checkpoint>();
+  const client = useQueryClient();
+  const pin = useMutation({
+    mutationFn: ({ attempt, number, pinned }: Checkpoint) => {
+      const path = { id, trialId: trial.id, attempt, number };
+      return answerOf(pinned ? api.DELETE(PIN, { params: { path } }) : api.POST(PIN, { params: { path } }));
+    },
+    onError: complain,
+    onSettled: () => {
+      void client.invalidateQueries({ queryKey: trialQuery(id, trial.id).queryKey });
+    },
+  });
   if (trial.checkpoints.length === 0) return null;
   const served = profile?.served === true && profile.status !== "VIEWED";
   const refused = profile === undefined ? null : whyNoTrial(profile.status);
@@ -64,6 +80,19 @@ export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
                         {text.fork}
                       </Button>
                     ) : null}
+                    {served && (checkpoint.pinned || isSaved(checkpoint)) ? (
+                      <Button
+                        small
+                        aria-pressed={checkpoint.pinned}
+                        aria-label={pinLabel(checkpoint)}
+                        title={text.pinAbout}
+                        disabled={refused !== null || pin.isPending}
+                        onClick={() => pin.mutate(checkpoint)}
+                      >
+                        {checkpoint.pinned ? text.unpin : text.pin}
+                      </Button>
+                    ) : null}
+                    {checkpoint.pinned ? <span className="soft">{text.pinned}</span> : null}
                   </span>
                 </td>
                 <td>{checkpoint.kept ? text.kept : strings.common.notAvailable}</td>
@@ -86,3 +115,6 @@ export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
 
 const forkLabel = ({ step, attempt, number }: Checkpoint) =>
   step === null ? text.forkFromNumber(attempt, number) : text.forkFrom(formatNumber(step));
+
+const pinLabel = ({ pinned, attempt, number }: Checkpoint) =>
+  pinned ? text.unpinNumber(attempt, number) : text.pinNumber(attempt, number);

@@ -45,6 +45,11 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
     mutationFn: () => answerOf(api.POST("/api/v1/experiments/{id}/trials/{trialId}/pause", { params })),
     onSuccess: () => say(text.paused(trial.sequence)),
   });
+  const save = useMutation({
+    ...shared,
+    mutationFn: () => answerOf(api.POST("/api/v1/experiments/{id}/trials/{trialId}/save", { params })),
+    onSuccess: () => say(text.saved(trial.sequence)),
+  });
   const resume = useMutation({
     ...shared,
     mutationFn: () => answerOf(api.POST("/api/v1/experiments/{id}/trials/{trialId}/resume", { params })),
@@ -79,6 +84,11 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
       {served && trial.detail !== "stopping" && (trial.status === "RUNNING" || trial.status === "WAITING") ? (
         <Button disabled={pause.isPending} onClick={() => pause.mutate()}>
           {text.pause}
+        </Button>
+      ) : null}
+      {served && trial.detail !== "stopping" && trial.status === "RUNNING" ? (
+        <Button disabled={save.isPending} title={text.saveAbout} onClick={() => save.mutate()}>
+          {text.save}
         </Button>
       ) : null}
       {served && LIVE_STATUSES.includes(trial.status) ? (

@@ -1,0 +1,116 @@
+"""Checkpoints of a trial: listed, pinned and fetched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnimgr.cli.main import main
+from nnimgr.index import Index
+from tests.cli.fake import CREATED_AT, FakeExperiment, FakeServer, trial
+from training_services.checkpoint_store import CheckpointStore
+from trial_keeper.checkpoints.contents import Entry
+
+CONTENT = b"weights"
+
+
+def checkpoint(number: int, **changes: Any) -> dict[str, Any]:
+    found = {"attempt": 1, "number": number, "step": 10 * number, "size": len(CONTENT), "files": 1}
+    return {**found, "at": CREATED_AT, "state": "saved", "kept": False, "pinned": False, **changes}
+
+
+@pytest.fixture
+def experiment(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeExperiment:
+    found = server.add("abc")
+    saved = [checkpoint(1, state="deleted"), checkpoint(2, pinned=True), checkpoint(3, size=3 << 30)]
+    found.trials = [{**trial("ta", 0), "checkpoints": saved}]
+    found.logs = {
+        "checkpoints/2/value.bytes": CONTENT,
+        "checkpoints/20/value.bytes": b"other",
+        "stdout": b"x",
+    }
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+def test_checkpoints_are_listed(experiment: FakeExperiment, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trial", "checkpoint", "ls", "-T", "0"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["CHECKPOINT", "STEP", "SAVED", "SIZE", "ON", "ITS", "MACHINE", "PINNED"]
+    assert (lines[1][:2], lines[1][-1]) == (["1.1", "10"], "deleted")
+    assert lines[2][-2:] == ["kept", "yes"] and lines[3][-3:] == ["3.0", "GiB", "kept"]
+    assert main(["trial", "checkpoint", "ls", "abc", "-T", "ta", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"checkpoints": experiment.trials[0]["checkpoints"]}
+
+
+def test_a_trial_without_checkpoints(
+    experiment: FakeExperiment, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    experiment.trials[0]["checkpoints"] = []
+    assert main(["trial", "checkpoint", "ls", "-T", "0"]) == 0
+    assert capsys.readouterr().out == "Trial 0 (ta) has saved no checkpoint.\n"
+    assert main(["trial", "checkpoint", "get", "-T", "0"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: Trial 0 has no checkpoint.\n  See: nnictl trial checkpoint ls abc -T 0\n"
+    )
+
+
+def test_pins(server: FakeServer, experiment: FakeExperiment, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trial", "checkpoint", "pin", "-T", "0"]) == 0
+    assert capsys.readouterr().out == "INFO: Checkpoint 1.3 of trial 0 (ta) is pinned: it is not deleted.\n"
+    assert server.requests[-1] == ("POST", "experiments/abc/trials/ta/checkpoints/1-3/pin", None)
+    assert main(["trial", "checkpoint", "unpin", "-T", "0", "--checkpoint", "1.2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": "ta", "attempt": 1, "number": 2}
+    assert server.requests[-1] == ("DELETE", "experiments/abc/trials/ta/checkpoints/1-2/pin", None)
+    assert main(["trial", "checkpoint", "pin", "-T", "0", "--checkpoint", "1.1"]) == 1
+    assert "Trial 0 has no checkpoint 1.1, or it was deleted." in capsys.readouterr().err
+
+
+def test_a_checkpoint_is_fetched_from_its_machine(
+    experiment: FakeExperiment, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    get = ["trial", "checkpoint", "get", "-T", "0", "--checkpoint", "1.2"]
+    assert main(get) == 0
+    assert (tmp_path / "ta-1.2" / "value.bytes").read_bytes() == CONTENT
+    assert capsys.readouterr().out == (
+        "INFO: ta-1.2 has checkpoint 1.2 of trial 0 (ta) from the machine that has saved it: "
+        "1 file, 7 bytes.\n"
+    )
+    assert main(get) == 1
+    assert "ta-1.2 exists already." in capsys.readouterr().err
+    experiment.logs["checkpoints/2/value.bytes"] = b"short"
+    assert main([*get, "--output", "again"]) == 1
+    assert "its machine has 1 of its 1 files, with 5 of 7 bytes" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir() if "1.2" in path.name or path.name == "again"] == [
+        "ta-1.2"
+    ]
+
+
+def test_a_checkpoint_is_fetched_from_the_servers_copy(
+    server: FakeServer, experiment: FakeExperiment, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    experiment.trials[0]["checkpoints"][1]["kept"] = True
+    index = Index(server.home)
+    entry = index.get("abc")
+    assert entry is not None
+    index.put(replace(entry, log_dir=str(tmp_path / "experiments")))
+    (tmp_path / "experiments" / "abc").mkdir(parents=True)
+    store = CheckpointStore(tmp_path / "experiments" / "abc")
+    incoming = store.begin("abc-ta-1", 2, [Entry("value.bytes", len(CONTENT))])
+    incoming.write(CONTENT)
+    store.finish("abc-ta-1", 2, incoming, [hashlib.sha256(CONTENT).hexdigest()])
+    get = ["trial", "checkpoint", "get", "-T", "0", "--checkpoint", "1.2"]
+    assert main([*get, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["folder"] == "ta-1.2"
+    assert (tmp_path / "ta-1.2" / "value.bytes").read_bytes() == CONTENT
+    copied = store.path("abc-ta-1", 2) / "files" / "value.bytes"
+    copied.chmod(0o600)
+    copied.write_bytes(b"another")
+    assert main([*get, "--output", "damaged"]) == 1
+    assert "was not fetched: the hash of value.bytes is wrong" in capsys.readouterr().err
+    assert not (tmp_path / "damaged").exists()
