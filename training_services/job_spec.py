@@ -66,6 +66,7 @@ class TrialJobSpec:
     origin: Origin | None = None  # None: the attempt starts from the beginning
     memory_retries: int = 0  # number of earlier attempts after which the trial got more memory
     kept: KeptCopy | None = None  # the server's copy of the origin, with which the job may run on any host
+    seed: int | None = None  # for the trial's random numbers; None: the trial chooses a seed itself
 
     @property
     def origin_id(self) -> tuple[str, int] | None:

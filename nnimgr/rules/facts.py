@@ -27,6 +27,7 @@ from nnimgr.rules.search_facts import (
     Verdict,
 )
 from nnimgr.rules.terms import (
+    ConfirmBest,
     DecisionKind,
     DrainReason,
     ExperimentStatus,
@@ -90,6 +91,7 @@ __all__ = [
     "CheckpointReported",
     "CheckpointsPruned",
     "ConfigChanged",
+    "ConfirmBest",
     "DataImported",
     "Decided",
     "DecisionKind",

@@ -9,6 +9,7 @@ from datetime import timedelta
 from nnimgr.objectives import numbers_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoints import begin_leg, continue_from, leave_copies
+from nnimgr.rules.confirmations import count_canceled, is_confirmation, note_result
 from nnimgr.rules.decisions import begin_fork
 from nnimgr.rules.indexes import is_queued, reindex
 from nnimgr.rules.state import (
@@ -141,6 +142,7 @@ def _suggested(state: ExperimentState, fact: f.Suggested, r: f.Recorded) -> None
         parameters=fact.parameters,
         created_at=r.at,
         retry_of=fact.retry_of,
+        seed=fact.seed,
         reuse=fact.reuse,
         reason="waits for a free slot",
     )
@@ -161,6 +163,8 @@ def _suggested(state: ExperimentState, fact: f.Suggested, r: f.Recorded) -> None
         state.interrupted = [i for i in state.interrupted if i.trial_id != fact.retry_of]
     if fact.source is f.SuggestionSource.RERUN:
         state.reruns += 1
+    if fact.source is f.SuggestionSource.CONFIRMATION and fact.retry_of is not None and fact.seed is not None:
+        state.confirmations.setdefault(fact.retry_of, []).append(fact.seed)
     if fact.request_key is not None:
         state.added[fact.request_key] = AddedTrial.of(trial.id, trial.sequence, fact.parameters)
         while len(state.added) > MOST_REQUEST_KEYS:
@@ -284,6 +288,10 @@ def _ended(state: ExperimentState, fact: f.TrialEnded, r: f.Recorded) -> None:
     leave_copies(state, trial)
     del state.trials[trial.id]
     reindex(state, trial)
+    if is_confirmation(trial):  # its result is not a result of the search
+        if fact.status is f.TrialStatus.SYS_CANCELED:
+            count_canceled(state, trial)
+        return
     if fact.untried:
         state.exhausted = False  # the tuner can give this parameter set again
     if fact.status is f.TrialStatus.SYS_CANCELED and trial.target is f.StopKind.CUT:
@@ -310,6 +318,7 @@ def _ended(state: ExperimentState, fact: f.TrialEnded, r: f.Recorded) -> None:
         state.worst = value if state.worst is None else worse(state.worst, value)
         if state.objectives:
             _note_worst(state, trial)
+        note_result(state, trial)
     count_end(state, trial, better=better)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from nnimgr.rules.facts import StopKind, TrialStatus
+from nnimgr.rules.facts import StopKind, SuggestionSource, TrialStatus
 from nnimgr.rules.state import ExperimentState, Touched, TrialState
 
 __all__ = ["INDEXES", "is_queued", "is_unsettled", "rebuild", "reindex"]
@@ -64,6 +64,7 @@ INDEXES: Mapping[str, Callable[[ExperimentState, TrialState], bool]] = {
     "running": lambda state, trial: trial.running_since is not None and not trial.ran,
     "continued": lambda state, trial: trial.running_since is not None and bool(trial.ran),
     "paused": lambda state, trial: trial.status is TrialStatus.PAUSED,
+    "confirming": lambda state, trial: trial.source is SuggestionSource.CONFIRMATION,
     "stranded": lambda state, trial: trial.stranded,
     "hoarding": lambda state, trial: bool(trial.pruned),
     "borrowing": lambda state, trial: _borrows(trial),

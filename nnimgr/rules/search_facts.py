@@ -44,6 +44,7 @@ class Suggested:
     result of the tuner's ``dump_state`` after the suggestion. ``parameter_id``: None for a customised trial.
     ``reuse``: the result that the trial gets instead of being run. ``request_key``: the client's idempotency
     key of a customised trial. ``origin``: checkpoint of another trial from which a fork continues.
+    ``seed``: seed of a confirmation, which repeats trial ``retry_of``.
     """
 
     trial_id: str
@@ -57,6 +58,7 @@ class Suggested:
     reuse: Reuse | None = None
     request_key: str | None = None
     origin: Origin | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 __all__ = [
+    "ConfirmBest",
     "DecisionKind",
     "DrainReason",
     "ExperimentStatus",
@@ -128,6 +129,7 @@ class SuggestionSource(StrEnum):
     RESUMED = "resumed"  # a stop of the experiment has interrupted the trial
     RERUN = "rerun"  # a user retries the failed trial
     FORK = "fork"  # a user has it continue from a checkpoint of another trial
+    CONFIRMATION = "confirmation"  # it repeats one of the best trials with another seed
 
     @property
     def nni_name(self) -> str:
@@ -135,7 +137,7 @@ class SuggestionSource(StrEnum):
         match self:
             case SuggestionSource.RERUN:
                 return "resumed"
-            case SuggestionSource.FORK:
+            case SuggestionSource.FORK | SuggestionSource.CONFIRMATION:
                 return "customized"
         return self.value
 
@@ -174,6 +176,14 @@ class StopWhen:
     total_trial_time: timedelta | None = None  # running time of all attempts together
     failures: int | None = None  # number of trials in a row that have failed
     running_trials: RunningTrials = RunningTrials.FINISH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmBest:
+    """Rule: when the search has ended, each of the ``top`` best trials is run again ``runs`` times."""
+
+    top: int
+    runs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +238,7 @@ class Limits:
     checkpoints_kept: int = 2  # newest checkpoints of each trial whose files are kept, at least 1
     save_within: timedelta = timedelta(seconds=30)  # for a trial to save its state before it is paused
     stop_when: StopWhen = StopWhen()
+    confirm_best: ConfirmBest | None = None
     fail_fast: int = 0  # number of first trials that stop the experiment if all fail alike; 0: never
 
 

@@ -13,6 +13,7 @@ from nnimgr.objectives import DEFAULT, fault_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.causes import LOSSES, counted_as, grows, retries
 from nnimgr.rules.checkpoints import borrows, continues_from, recovery_point, where_it_continues
+from nnimgr.rules.confirmations import is_confirmation
 from nnimgr.rules.decisions import leg_lost
 from nnimgr.rules.experiment_status import time_is_up
 from nnimgr.rules.state import (
@@ -123,7 +124,7 @@ def _exited(
             trial_id=trial.id,
             status=f.TrialStatus.SUCCEEDED,
             reason="exited with code 0" if fault is None else fault,
-            stand_in=_stand_in(state) if unusable else None,
+            stand_in=_stand_in(state, trial) if unusable else None,
         )
     reason = _sentence(state, end)
     before, most = retries(state.limits, trial, cause)
@@ -162,8 +163,10 @@ def _failed(
     *,
     failure: str | None = None,
 ) -> f.TrialEnded:
-    stand_in = _stand_in(state)
-    if stand_in is not None:
+    stand_in = _stand_in(state, trial)
+    if is_confirmation(trial):
+        reason += "; the run does not count for the trial that it confirms"
+    elif stand_in is not None:
         reason += f"; the tuner gets the result {stand_in} instead"
     elif state.limits.on_failure is not f.OnFailure.SKIP:
         reason += "; the tuner gets no penalty (the worst result so far), since there is no result yet"
@@ -177,10 +180,12 @@ def _failed(
     )
 
 
-def _stand_in(state: ExperimentState) -> str | None:
+def _stand_in(state: ExperimentState, trial: TrialState) -> str | None:
     """Return the result that the tuner gets for a trial without a usable result, as JSON text; None: no
     result.
     """
+    if is_confirmation(trial):
+        return None
     objectives = state.objectives
     value: float | Mapping[str, float] | None = None
     match state.limits.on_failure:

@@ -384,4 +384,5 @@ def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = 
         origin=None if trial.origin is None else trial.origin.origin,
         memory_retries=trial.memory_attempts,
         kept=None if trial.origin is None else trial.origin.kept,
+        seed=trial.seed,
     )
