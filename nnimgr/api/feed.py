@@ -154,6 +154,9 @@ def _suggested(fact: f.Suggested, names: Names) -> tuple[Severity, str]:
             why = f"it repeats {names.trial(fact.retry_of or '')}, which had failed"
         case f.SuggestionSource.FORK:
             why = f"a user has forked {names.trial(fact.retry_of or '')}"
+        case f.SuggestionSource.CONFIRMATION:
+            confirmed = names.trial(fact.retry_of or "")
+            why = f"it repeats {confirmed} with seed {fact.seed}, to confirm its result"
     return _INFO, f"{names.trial(fact.trial_id)} was created: {why}"
 
 

@@ -27,6 +27,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from nnimgr.builtins import Builtin, built_in
+from nnimgr.config.confirm_best import ConfirmBestConfig
 from nnimgr.config.memory import GrowingMemory, TrialMemory
 from nnimgr.config.notification import NotificationConfig
 from nnimgr.config.stop_when import StopWhenConfig
@@ -226,6 +227,7 @@ class ExperimentConfig(_Model):
     failure_value: _FailureValue | None = None
     fail_fast: _FailFast | None = None
     stop_when: StopWhenConfig | None = None
+    confirm_best: ConfirmBestConfig | None = None
     notify: list[NotificationConfig] | None = None
     objectives: dict[str, Literal["maximize", "minimize"]] | None = None
 
@@ -259,6 +261,12 @@ class ExperimentConfig(_Model):
                 "'scheduler' is not for 'multiPhase', whose trials get several parameter sets one after the "
                 "other; leave one of them out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _confirmations(self) -> ExperimentConfig:
+        if self.confirm_best is not None and self.multi_phase:
+            raise ValueError("'confirmBest' is not for 'multiPhase', whose trials have several results")
         return self
 
     @model_validator(mode="after")
@@ -333,6 +341,7 @@ class ExperimentConfig(_Model):
             failure_value=self.failure_value,
             fail_fast=FAIL_FAST if self.fail_fast is None else self.fail_fast,
             stop_when=_USUAL.stop_when if self.stop_when is None else self.stop_when.rules(),
+            confirm_best=None if self.confirm_best is None else self.confirm_best.rule(),
             checkpoints_kept=checkpoints.keep_last,
             keeps_copies=checkpoints.keep == "newest",
             save_within=parse_duration(checkpoints.save_within),

@@ -30,6 +30,7 @@ ARGUMENTS: Mapping[str, str] = {
     "trainingService": "machines",
     "maxRetries": "retries",
     "stopWhen": "stop",
+    "confirmBest": "confirm_best",
     **{name: name for name in ("tuner", "assessor", "scheduler", "checkpoints", "duplicates")},
 }
 _CAMEL = {field: argument for field, argument in ARGUMENTS.items() if not field.islower()}

@@ -13,15 +13,39 @@ from collections.abc import Iterator
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.phrases import trial_count
-from nnimgr.rules.state import ExperimentState, Leader, TrialState
+from nnimgr.rules.state import ExperimentState, Leader, Touched, TrialState, trial_of_job
 
-__all__ = ["confirm", "count_canceled", "is_confirmation", "missing_runs", "note_result", "outcome"]
+__all__ = [
+    "about_confirmation",
+    "confirm",
+    "count_canceled",
+    "is_confirmation",
+    "missing_runs",
+    "note_result",
+    "outcome",
+]
 
 _ENDS_OF_SEARCH = (f.DrainReason.BUDGET, f.DrainReason.TUNER, f.DrainReason.RULE)
 
 
 def is_confirmation(trial: TrialState) -> bool:
     return trial.source is f.SuggestionSource.CONFIRMATION
+
+
+def about_confirmation(state: ExperimentState, fact: f.Fact, touched: Touched | None = None) -> bool:
+    """Return whether a fact is about a confirmation, which the fact may have ended.
+
+    ``touched``: trials that the fact's turn has changed; None: the turn is not committed yet.
+    """
+    if not state.confirmations and not state.confirming:
+        return False
+    job_id = getattr(fact, "job_id", None)
+    trial_id = getattr(fact, "trial_id", None) if job_id is None else trial_of_job(job_id)[0]
+    if trial_id is None:
+        return False
+    changed = (touched or state.touched).trials
+    trial = state.trials.get(trial_id) or changed.get(trial_id)
+    return trial is not None and is_confirmation(trial)
 
 
 def confirm(state: ExperimentState) -> Iterator[f.Suggested]:

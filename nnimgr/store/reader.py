@@ -20,6 +20,7 @@ from nnimgr.store import schema
 from nnimgr.store.annotations import AnnotationQueries
 from nnimgr.store.bulk import like_pattern
 from nnimgr.store.checkpoints import CheckpointQueries
+from nnimgr.store.confirmations import ConfirmationQueries
 from nnimgr.store.counted_metrics import CountedMetrics, Final
 from nnimgr.store.errors import empty_database
 from nnimgr.store.jobs import JobQueries
@@ -130,7 +131,13 @@ _CONVERT: Mapping[str, Any] = {
 
 
 class ExperimentReader(
-    CountedMetrics, AnnotationQueries, CheckpointQueries, JobQueries, LegQueries, ViewQueries
+    CountedMetrics,
+    AnnotationQueries,
+    CheckpointQueries,
+    ConfirmationQueries,
+    JobQueries,
+    LegQueries,
+    ViewQueries,
 ):
     """Queries of one experiment's database. Thread-safe.
 
@@ -331,11 +338,16 @@ class ExperimentReader(
             return int(connection.execute(query.with_only_columns(func.count())).scalar_one())
 
     def failed(self) -> list[TrialRow]:
-        """Return the trials that have failed and were not run again, in order of their sequence numbers."""
+        """Return the trials that have failed and were not run again, in order of their sequence numbers.
+
+        Confirmations are not among them: they are not trials of the search.
+        """
         table = schema.trials
         again = self._of(table).with_only_columns(table.c.retry_of).where(table.c.retry_of.is_not(None))
         query = self._of(table).where(
-            table.c.status == f.TrialStatus.FAILED.value, table.c.trial_id.not_in(again)
+            table.c.status == f.TrialStatus.FAILED.value,
+            table.c.source != f.SuggestionSource.CONFIRMATION.value,
+            table.c.trial_id.not_in(again),
         )
         return self._rows(query.order_by(table.c.sequence), _trial)
 

@@ -69,7 +69,10 @@ class SimScheduler:
 
 
 class SimChild:
-    """Simulated ``nnimgr.core.running.algorithm_process.Child``, without a process."""
+    """Simulated ``nnimgr.core.running.algorithm_process.Child``, without a process.
+
+    ``told`` is called with each message to it.
+    """
 
     def __init__(
         self,
@@ -78,7 +81,10 @@ class SimChild:
         start: m.Start,
         on_message: Callable[[m.FromChild], None],
         on_exit: Callable[[str], None],
+        *,
+        told: Callable[[m.ToChild], None],
     ) -> None:
+        self._told = told
         self._kernel, self._health, self._role = kernel, health, start.role
         self._on_message, self._on_exit = on_message, on_exit
         self._loop = asyncio.get_running_loop()
@@ -91,6 +97,7 @@ class SimChild:
         self._say(m.Ready(learns=self._kernel.random.random() < 0.5))
 
     def send(self, message: m.ToChild) -> bool:
+        self._told(message)
         if self._has_no_use_for(message):
             return True
         slow = self._kernel.likely(0.1)

@@ -9,6 +9,7 @@ from datetime import datetime
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_of_job
 from tests.simulation.checkpoint_check import CheckedFact, CheckpointCheck
+from tests.simulation.confirmation_check import ConfirmationCheck
 from tests.simulation.evidence import Attempt, Evidence, Trial
 from tests.simulation.kernel import Kernel
 from training_services.frames import read_frame
@@ -19,6 +20,7 @@ class LogCheck:
 
     def __init__(self, kernel: Kernel, evidence: Evidence, checkpoints: CheckpointCheck) -> None:
         self._kernel, self._evidence, self._checkpoints = kernel, evidence, checkpoints
+        self.confirmations = ConfirmationCheck(kernel, evidence)
         self.number = 0
         self._at: datetime | None = None  # time of the last fact
 
@@ -72,7 +74,11 @@ class LogCheck:
             case f.Suggested():
                 if fact.trial_id in self._evidence.trials:
                     fail(f"trial {fact.trial_id} was suggested twice")
-                self._evidence.trials[fact.trial_id] = Trial(fact.parameters)
+                confirms = fact.source is f.SuggestionSource.CONFIRMATION
+                if confirms:
+                    self.confirmations.suggested(fact)
+                trial = Trial(fact.parameters, fact.retry_of if confirms else None, fact.seed)
+                self._evidence.trials[fact.trial_id] = trial
             case f.FurtherSuggested(late=False) | f.ResultTaken():
                 self._phase(fact)
             case f.JobPlaced():

@@ -6,6 +6,7 @@ import asyncio
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,7 +166,8 @@ class Server:
     def _spawn_child(
         self, start: m.Start, on_message: Callable[[m.FromChild], None], on_exit: Callable[[str], None]
     ) -> SimChild:
-        child = SimChild(self._kernel, self._world.health, start, on_message, on_exit)
+        told = partial(self._world.witness.log.confirmations.told, start.role)
+        child = SimChild(self._kernel, self._world.health, start, on_message, on_exit, told=told)
         self.children[start.role] = child
         return child
 

@@ -70,7 +70,8 @@ class SimKeeperHost(KeeperHost):
             machine.keeper.exit()
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
-        return {**start_order(self._context, job, gpus, platform="local"), "environment": {}}
+        seed = {} if job.seed is None else {"NNI_TRIAL_SEED": str(job.seed)}
+        return {**start_order(self._context, job, gpus, platform="local"), "environment": seed}
 
     async def read_log(
         self, job: JobFiles, name: str, *, follow: bool, tail: int | None = None

@@ -88,6 +88,7 @@ class Witness:
             fail(f"attempt {job} was started after its end was recorded: {attempt.over}")
         if trial.parameters not in start["parameter"]:
             fail(f"attempt {job} was started with parameters {start['parameter']}, not {trial.parameters}")
+        self.log.confirmations.started(trial, start)
         known = {record.get("job") for record in product.parse(host.journal.content)[0]}
         if instance == host.instance and job not in known and not host.journal.shortened:
             fail(f"attempt {job} runs, but it is not in its keeper's journal")

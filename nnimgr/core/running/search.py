@@ -17,6 +17,7 @@ from nnimgr.core.running.tuner_process import TunerProcess
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.history import constraints_of
 from nnimgr.rules import facts as f
+from nnimgr.rules.confirmations import about_confirmation
 from nnimgr.rules.state import ExperimentState, Touched
 
 __all__ = ["Search"]
@@ -116,11 +117,13 @@ class Search:
     # ---- telling ------------------------------------------------------------------------------------------
 
     def committed(self, turn: Sequence[f.Recorded], touched: Touched, state: ExperimentState) -> None:
-        """Report the committed facts to the algorithms.
+        """Report the committed facts to the algorithms, which never hear of confirmations.
 
         If one of the facts is a failure of an algorithm's process, restart this process.
         """
         for number, _, fact in turn:
+            if about_confirmation(state, fact, touched):
+                continue
             if self._scheduler is not None:
                 self._scheduler.committed(number, fact)
             self._report(number, fact, touched, state)
