@@ -20,12 +20,12 @@ from nnimgr.store import schema
 from nnimgr.store.annotations import AnnotationQueries
 from nnimgr.store.bulk import like_pattern
 from nnimgr.store.checkpoints import CheckpointQueries
-from nnimgr.store.confirmations import ConfirmationQueries
 from nnimgr.store.counted_metrics import CountedMetrics, Final
 from nnimgr.store.errors import empty_database
 from nnimgr.store.jobs import JobQueries
 from nnimgr.store.legs import LegQueries
 from nnimgr.store.older import reason_of
+from nnimgr.store.reruns import RerunQueries
 from nnimgr.store.rows import from_us, read_fact
 from nnimgr.store.trial_metrics import MetricRow
 from nnimgr.store.views import ViewQueries
@@ -131,13 +131,7 @@ _CONVERT: Mapping[str, Any] = {
 
 
 class ExperimentReader(
-    CountedMetrics,
-    AnnotationQueries,
-    CheckpointQueries,
-    ConfirmationQueries,
-    JobQueries,
-    LegQueries,
-    ViewQueries,
+    CountedMetrics, AnnotationQueries, CheckpointQueries, JobQueries, LegQueries, RerunQueries, ViewQueries
 ):
     """Queries of one experiment's database. Thread-safe.
 
@@ -329,13 +323,6 @@ class ExperimentReader(
         query = query_without_result(config, "count(*)")
         with self._connect() as connection:
             return int(connection.exec_driver_sql(query, (self._id,)).scalar_one())
-
-    def count_retried(self) -> int:
-        """Return the number of failed trials that were run again as other trials."""
-        table = schema.trials
-        query = self._of(table).where(table.c.source == f.SuggestionSource.RERUN.value)
-        with self._connect() as connection:
-            return int(connection.execute(query.with_only_columns(func.count())).scalar_one())
 
     def failed(self) -> list[TrialRow]:
         """Return the trials that have failed and were not run again, in order of their sequence numbers.

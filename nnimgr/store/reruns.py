@@ -1,11 +1,11 @@
-"""Queries for confirmations: the runs that repeat the best trials of a search."""
+"""Queries for trials that repeat others: retries of failed trials, and confirmations of the best ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from nnimgr.confirmed import Confirmations, Run, confirmations_of
 from nnimgr.goal import optimize_mode
@@ -13,13 +13,21 @@ from nnimgr.rules.facts import SuggestionSource, TrialStatus
 from nnimgr.store import schema
 from nnimgr.store.connections import DatabaseReader
 
-__all__ = ["ConfirmationQueries"]
+__all__ = ["RerunQueries"]
 
 _t = schema.trials.c
 
 
-class ConfirmationQueries(DatabaseReader):
-    """Queries for the confirmations of one experiment."""
+class RerunQueries(DatabaseReader):
+    """Queries for the retries and the confirmations of one experiment."""
+
+    def count_retried(self) -> int:
+        """Return the number of failed trials that were run again as other trials."""
+        query = select(func.count()).where(
+            _t.experiment_id == self._id, _t.source == SuggestionSource.RERUN.value
+        )
+        with self._connect() as connection:
+            return int(connection.execute(query).scalar_one())
 
     def confirmations(self, config: Mapping[str, Any]) -> Confirmations | None:
         """Return the confirmations of the experiment with this configuration; None without confirmBest.
