@@ -189,6 +189,9 @@ def _decided(fact: f.Decided, names: Names) -> tuple[Severity, str]:
             what = f"pauses {trial}"
         case f.DecisionKind.CONTINUE:
             what = f"continues {trial}"
+        case f.DecisionKind.RESIZE:
+            given = ", ".join(f"{name} {value:g}" for name, value in (fact.resources or {}).items())
+            what = f"gives {trial} other resources ({given})"
         case _:
             number, _ = reversed(fact.checkpoint or (0, 0))
             donor = "its own" if fact.donor == fact.trial_id else f"{names.trial(fact.donor or '')}'s"

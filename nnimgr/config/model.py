@@ -30,6 +30,7 @@ from nnimgr.builtins import Builtin, built_in
 from nnimgr.config.confirm_best import ConfirmBestConfig
 from nnimgr.config.memory import GrowingMemory, TrialMemory
 from nnimgr.config.notification import NotificationConfig
+from nnimgr.config.resizing import resizable
 from nnimgr.config.stop_when import StopWhenConfig
 from nnimgr.config.values import CpuNumber, Duration, GpuNumber, Positive, finite, whole
 from nnimgr.goal import is_stated, optimize_mode, stated_goal
@@ -341,12 +342,17 @@ class ExperimentConfig(_Model):
             failure_value=self.failure_value,
             fail_fast=FAIL_FAST if self.fail_fast is None else self.fail_fast,
             stop_when=_USUAL.stop_when if self.stop_when is None else self.stop_when.rules(),
+            resizable=tuple(self.resizable),
             confirm_best=None if self.confirm_best is None else self.confirm_best.rule(),
             checkpoints_kept=checkpoints.keep_last,
             keeps_copies=checkpoints.keep == "newest",
             save_within=parse_duration(checkpoints.save_within),
             slot_held_for=_timedelta(self.slot_held_for) or _USUAL.slot_held_for,
         )
+
+    @property
+    def resizable(self) -> Mapping[str, float]:
+        return resizable(self)
 
     @property
     def platform(self) -> str:
@@ -414,7 +420,8 @@ class Member:
         """Needs that are not the same for all trials; None if there are none."""
         values = {field: self.said(field) for field in FIELDS}
         memory = values["trialMemorySize"]
-        return own_needs(values, memory.growth() if isinstance(memory, GrowingMemory) else None)
+        growth = memory.growth() if isinstance(memory, GrowingMemory) else None
+        return own_needs(values, growth, tuple(self.config.resizable))
 
     @property
     def job_manager_ip(self) -> str | None:

@@ -104,13 +104,15 @@ def continues_from(point: CheckpointState) -> str:
 def saves_first(trial: TrialState) -> bool:
     """Return whether the trial is asked to save its state before it is stopped, because it will continue.
 
-    A pause by the scheduler does not wait for this if all results are covered by a checkpoint already.
+    A stop that the scheduler has decided does not wait for this if all results are covered by a checkpoint
+    already.
     """
-    if trial.target is not f.StopKind.PAUSE:
+    if trial.target not in (f.StopKind.PAUSE, f.StopKind.RESIZE):
         return False
     last = trial.checkpoints[-1] if trial.checkpoints else trial.origin
     covered = last is not None and last.origin.reports >= trial.intermediates
-    return not (covered and trial.paused_by is f.PausedBy.SCHEDULER)
+    by_scheduler = trial.target is f.StopKind.RESIZE or trial.paused_by is f.PausedBy.SCHEDULER
+    return not (covered and by_scheduler)
 
 
 def continue_from(trial: TrialState, origin: f.Origin | None) -> None:

@@ -251,7 +251,8 @@ class AttemptDue:
     after the origin, which no longer count because the attempt reports them again.
 
     ``leg``: number of the leg that begins with the attempt, from 1; None: the present leg goes on.
-    ``parameters``: JSON text of the new leg's parameters.
+    ``parameters``: JSON text of the new leg's parameters. ``resources``: all resources that differ from the
+    configuration from now on; None: the trial's resources stay as they are.
     """
 
     trial_id: str
@@ -265,6 +266,7 @@ class AttemptDue:
     cause: Cause | None = None
     leg: int | None = None
     parameters: str | None = None
+    resources: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

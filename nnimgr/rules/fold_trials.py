@@ -239,6 +239,11 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
     trial.attempt, trial.due_at = fact.attempt, fact.due_at
     trial.reason = f"waits for a new attempt: {fact.reason}"
     trial.closed_job = trial.started_at = trial.running_since = None
+    if fact.resources is not None and (coming := trial.next_resources) is not None:
+        trial.previous_resources = replace(coming, resources=trial.resources)
+        trial.resources, trial.next_resources = dict(fact.resources), None
+    if trial.target is f.StopKind.RESIZE:
+        trial.target, trial.target_reason = None, ""
     if fact.leg is not None and trial.next_leg is not None and fact.origin is not None:
         trial.leg, trial.parameters = fact.leg, fact.parameters or trial.parameters
         begin_leg(trial, replace(trial.next_leg.checkpoint, origin=fact.origin))

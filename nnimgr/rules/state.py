@@ -28,6 +28,7 @@ from nnimgr.rules.trial_state import CheckpointState as CheckpointState
 from nnimgr.rules.trial_state import JobState as JobState
 from nnimgr.rules.trial_state import NextLeg as NextLeg
 from nnimgr.rules.trial_state import ParameterSet as ParameterSet
+from nnimgr.rules.trial_state import Resizing as Resizing
 from nnimgr.rules.trial_state import TrialState as TrialState
 from nnimgr.rules.trial_state import job_id_of as job_id_of
 from nnimgr.rules.trial_state import next_attempt as next_attempt

@@ -85,6 +85,7 @@ class DecisionKind(StrEnum):
     CONTINUE = "continue"  # a trial that the scheduler has paused
     STOP = "stop"
     EXPLOIT = "exploit"  # continue from a checkpoint with other parameters: the trial's next leg
+    RESIZE = "resize"  # continue with other resources
 
 
 class PausedBy(StrEnum):
@@ -121,6 +122,7 @@ class StopKind(StrEnum):
     CUT = "cut"
     PAUSE = "pause"  # PAUSED: the attempt ends, but not the trial
     LEG = "leg"  # WAITING: the trial continues with its next leg, see nnimgr.rules.legs
+    RESIZE = "resize"  # WAITING: the trial continues with other resources
 
 
 class SuggestionSource(StrEnum):
@@ -239,6 +241,7 @@ class Limits:
     save_within: timedelta = timedelta(seconds=30)  # for a trial to save its state before it is paused
     stop_when: StopWhen = StopWhen()
     confirm_best: ConfirmBest | None = None
+    resizable: tuple[str, ...] = ()  # fields of resources that the scheduler may change for a trial
     fail_fast: int = 0  # number of first trials that stop the experiment if all fail alike; 0: never
 
 

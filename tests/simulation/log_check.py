@@ -159,6 +159,9 @@ class LogCheck:
         self._checkpoints.decided(fact, trial)
         self._checkpoints.due(fact, trial)
         trial.parameters = fact.parameters or trial.parameters
+        if fact.resources is not None:
+            trial.resources = dict(fact.resources)
+            self._kernel.counts["resized"] += 1
         trial.attempt = fact.attempt
         trial.declared = trial.paused = False
 

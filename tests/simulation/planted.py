@@ -105,6 +105,19 @@ def seeds_not_rebuilt() -> Iterator[None]:
         yield
 
 
+@planted
+def resources_not_rebuilt() -> Iterator[None]:
+    """A start that is sent again after a restart of the server has the resources of the configuration."""
+    spec = service_session.job_spec
+
+    def without(*args: Any, **kwargs: Any) -> Any:
+        made = spec(*args, **kwargs)
+        return replace(made, resources={}) if kwargs.get("state") is not None else made
+
+    with patch.object(service_session, "job_spec", without):
+        yield
+
+
 # ---- on the host ------------------------------------------------------------------------------------------
 
 

@@ -89,6 +89,8 @@ class Witness:
         if trial.parameters not in start["parameter"]:
             fail(f"attempt {job} was started with parameters {start['parameter']}, not {trial.parameters}")
         self.log.confirmations.started(trial, start)
+        if (given := json.loads(start["environment"].get("RESOURCES") or "{}")) != trial.resources:
+            fail(f"attempt {job} was started with the resources {given}, not {trial.resources}")
         known = {record.get("job") for record in product.parse(host.journal.content)[0]}
         if instance == host.instance and job not in known and not host.journal.shortened:
             fail(f"attempt {job} runs, but it is not in its keeper's journal")

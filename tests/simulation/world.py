@@ -27,6 +27,7 @@ from tests.simulation.witness import Witness
 SETTLE_S = 900.0  # time after the last fault by which everything must have ended
 LATEST_FORK_S = 35.0  # time after which even the slowest shim has found its claim taken
 CONFIRMING = (1, 8)  # remainders of the seeds of lives with confirmBest
+RESIZING = 10  # remainder of the seeds of lives whose scheduler may change resources
 CERTAIN = ("server crash", "keeper crash", "lost message", "doubled message")
 
 
@@ -67,6 +68,9 @@ class World:
         )
         if seed % 11 in CONFIRMING and not phased:  # the best trials are run again
             self.created = _confirming(self.created)
+        if seed % 11 == RESIZING:
+            limits = replace(self.created.limits, resizable=("trialCpuNumber",))
+            self.created = replace(self.created, limits=limits)
         self._servers: list[Server] = []
         self.user = User(self)
         network.greeted = self.user.keeper_greets

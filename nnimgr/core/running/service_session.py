@@ -387,4 +387,5 @@ def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = 
         memory_retries=trial.memory_attempts,
         kept=None if trial.origin is None else trial.origin.kept,
         seed=trial.seed,
+        resources=dict(trial.resources),
     )
