@@ -12,6 +12,7 @@ from nni._trial import (
     get_next_parameters,
     get_sequence_id,
     get_trial_id,
+    get_trial_seed,
     report_final_result,
     report_intermediate_result,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "get_next_parameters",
     "get_sequence_id",
     "get_trial_id",
+    "get_trial_seed",
     "report_final_result",
     "report_intermediate_result",
 ]

@@ -57,6 +57,11 @@ class Trial:
         """The trial's number in its experiment, counted from 0. It is 0 outside an experiment."""
         return _trial.get_sequence_id()
 
+    @property
+    def seed(self) -> int:
+        """The seed for random numbers: from 1 if the trial confirms another one, else 0."""
+        return _trial.get_trial_seed()
+
     def steps(self, count: int | None = None) -> Iterator[int]:
         """Yield the numbers of the steps that are left, of the steps 0 to ``count - 1``.
 

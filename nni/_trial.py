@@ -474,6 +474,11 @@ def get_sequence_id() -> int:
     return int(os.environ.get("NNI_TRIAL_SEQ_ID", "0"))
 
 
+def get_trial_seed() -> int:
+    """Return the seed for the trial's random numbers: from 1 if the trial confirms another one, else 0."""
+    return int(os.environ.get("NNI_TRIAL_SEED", "0"))
+
+
 _trial = Trial()
 checkpoint_frames = _trial.checkpoint_frames
 send_checkpoint = _trial.send_checkpoint

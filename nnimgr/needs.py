@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nnimgr.constraint_values import Absent, shown
@@ -83,19 +83,29 @@ class NeedExpression:
         return f"has no valid value for {given}" if given else f"has no valid value: {shown(parameters)}"
 
 
+def _changed_by_job(field: str, usual: float) -> Callable[[TrialJobSpec], float]:
+    """Return a function for a need that the scheduler may have changed. ``usual``: the configured value."""
+    return lambda job: job.resources.get(field, usual)
+
+
 def is_expression(value: Any) -> bool:
     return isinstance(value, str) and value.lstrip().startswith("{{")
 
 
-def own_needs(values: Mapping[str, Any], growth: MemoryGrowth | None) -> OwnNeeds | None:
+def own_needs(
+    values: Mapping[str, Any], growth: MemoryGrowth | None, resizable: Sequence[str] = ()
+) -> OwnNeeds | None:
     """Return the needs that differ from job to job; None if all jobs need the same.
 
     ``values``: the values of ``FIELDS`` in a configuration. ``growth``: how the memory of attempts grows.
+    ``resizable``: fields whose values a scheduler may change.
     """
     found: dict[str, Any] = {}
     for name, field in zip(("gpus", "cpus", "memory"), FIELDS, strict=True):
         if is_expression(values.get(field)):
             found[name] = NeedExpression(field, values[field]).of_job
+        elif field in resizable:
+            found[name] = _changed_by_job(field, FIELDS[field](values[field]))
     if growth is not None:
         found["memory"] = lambda job: growth.after(job.memory_retries)
     return OwnNeeds(**found) if found else None

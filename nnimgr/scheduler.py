@@ -27,6 +27,7 @@ __all__ = [
     "Experiment",
     "Exploit",
     "Pause",
+    "Resize",
     "Scheduler",
     "Stop",
     "Trial",
@@ -69,6 +70,8 @@ class Trial:
     decided: Decision | None = None  # decision that was neither carried out nor refused so far
     silent: bool = False  # True: its host has been silent for so long that its slot is lent
     status: str | None = None  # status with which it has ended, such as "SUCCEEDED"; None: it has not ended
+    # what it gets of each of the ``Experiment.resources``, as trialCpuNumber
+    resources: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def reports(self) -> int:
@@ -140,7 +143,24 @@ class Exploit:
     better: tuple[str, ...] = ()
 
 
-Decision = Pause | Continue | Stop | Exploit
+@dataclass(frozen=True, slots=True, eq=False)
+class Resize:
+    """Decision: the trial continues from its newest checkpoint with other resources.
+
+    ``resources``: fields of ``Experiment.resources`` with their new values. The trial is asked to save its
+    state first. A paused trial gets them when it continues. The decision is refused if the trial runs and has
+    never saved a checkpoint. If no machine has as much, the trial continues with the resources that it had
+    before.
+    """
+
+    trial: Trial
+    reason: str
+    resources: Mapping[str, float]
+    rung: int | None = None
+    better: tuple[str, ...] = ()
+
+
+Decision = Pause | Continue | Stop | Exploit | Resize
 Decisions = Decision | Iterable[Decision] | None
 
 
@@ -155,6 +175,8 @@ class Experiment:
     ``trials``: trials that have not ended, by id, in the order of their creation. ``feasible`` returns
     whether a parameter set meets the constraints of the search space. ``objectives``: name of each objective
     and its direction. ``goal``: "maximize" or "minimize", or None if the configuration does not state it.
+    ``resources``: what each trial gets by the configuration, of the resources that ``Resize`` may change:
+    trialGpuNumber, trialCpuNumber, and trialMemorySize in MiB.
     """
 
     seed: int
@@ -162,6 +184,7 @@ class Experiment:
     objectives: Mapping[str, str] = field(default_factory=dict)
     goal: str | None = None
     feasible: Callable[[Any], bool] = _anything
+    resources: Mapping[str, float] = field(default_factory=dict)
     trials: dict[str, Trial] = field(default_factory=dict)
     more_trials: bool = True  # False: the experiment creates no more trials
     number: int = 0  # number of the present event in the experiment's log
@@ -223,6 +246,12 @@ class Scheduler:
 
         ``trial.parameters`` and ``trial.results`` are those with which it continues. Results that were
         reported by a trial which this process does not know are None.
+        """
+        return None
+
+    def resources_changed(self, trial: Trial) -> Decisions:
+        """Called when the trial continues with other ``trial.resources``, after ``trial_rolled_back`` or
+        ``leg_began``.
         """
         return None
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from training_services.events import JobPlaced, SaveOrdered, StopOrdered, UpdateOrdered
 
@@ -67,6 +67,9 @@ class TrialJobSpec:
     origin: Origin | None = None  # None: the attempt starts from the beginning
     memory_retries: int = 0  # number of earlier attempts after which the trial got more memory
     kept: KeptCopy | None = None  # the server's copy of the origin, with which the job may run on any host
+    seed: int | None = None  # for the trial's random numbers; None: the trial chooses a seed itself
+    # resources that differ from the configuration: its fields, with their values (memory in MiB)
+    resources: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def origin_id(self) -> tuple[str, int] | None:

@@ -40,6 +40,10 @@ class PlatformConfig(BaseModel):
         """Return True if ``trialCodeDirectory`` is copied to the machines or pods that run the jobs."""
         return False
 
+    def sizes_each_trial(self) -> bool:
+        """Return True if each attempt of a trial can get other resources than the attempts before it."""
+        return False
+
     def places(self) -> tuple[str, ...]:
         """Return the names of the machines or pods that jobs run on, for use in sentences."""
         return ()

@@ -86,6 +86,12 @@ class Columns:
 
     # ---- reading ------------------------------------------------------------------------------------------
 
+    def of_search(self) -> Array:
+        """Return which trials are not only runs that confirm other trials, as one bool per trial."""
+        code = self.categories["source"].index(SuggestionSource.CONFIRMATION.value)
+        found: Array = self.arrays["source"] != code
+        return found
+
     def numbers(self, name: str) -> Array:
         """Return the column ``name`` as float64. In a column of categories, a category that is not a number
         becomes NaN.

@@ -23,13 +23,13 @@ __all__ = ["history"]
 def history(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> bytes:
     """Return the trials that have improved the best result, as the JSON text of a ``models.History``.
 
-    ``arguments`` has ``points``, ``filter``, ``metric`` and ``mode``. Only succeeded trials count, in the
-    order of their sequence numbers. If there are more improvements than ``points``, the first, the last and
-    the largest improvements are returned.
+    ``arguments`` has ``points``, ``filter``, ``metric`` and ``mode``. Only succeeded trials of the search
+    count, in the order of their sequence numbers. If there are more improvements than ``points``, the first,
+    the last and the largest improvements are returned.
     """
     loss = losses(columns, snapshot, arguments)
     succeeded = columns.categories["status"].index(TrialStatus.SUCCEEDED.value)
-    among = matching(columns, arguments.get("filter") or "")
+    among = matching(columns, arguments.get("filter") or "") & columns.of_search()
     rows = np.flatnonzero(among & (columns.arrays["status"] == succeeded) & ~np.isnan(loss))
     found = _improvements(loss, rows)
     kept = _largest(loss, found, arguments["points"])

@@ -83,7 +83,8 @@ def importance(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any
 
 def _importance(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -> dict[str, Any]:
     loss = losses(columns, snapshot, arguments)
-    rows = np.flatnonzero(matching(columns, arguments.get("filter") or "") & ~np.isnan(loss))
+    among = matching(columns, arguments.get("filter") or "") & columns.of_search()
+    rows = np.flatnonzero(among & ~np.isnan(loss))
     share = max(BEST, FEWEST_BEST / max(len(rows), 1))
     told = {"source": SOURCE, "trials": len(rows), "best": int(np.ceil(share * len(rows))), "parameters": []}
     if len(rows) < FEWEST:

@@ -25,9 +25,9 @@ def pareto(columns: Columns, snapshot: Snapshot, arguments: Mapping[str, Any]) -
     """Return the Pareto set as the JSON text of a ``models.ParetoSet``. ``arguments`` has ``filter`` and
     ``limit``.
 
-    Only succeeded trials with a number for each objective count. Without objectives in the configuration, the
-    final metric is the only objective. If the set has more than ``limit`` trials, the returned trials are
-    spread evenly over it.
+    Only succeeded trials of the search with a number for each objective count. Without objectives in the
+    configuration, the final metric is the only objective. If the set has more than ``limit`` trials, the
+    returned trials are spread evenly over it.
     """
     config = snapshot.config()
     objectives = objectives_of(config) or {DEFAULT: optimize_mode(config)}
@@ -64,7 +64,8 @@ def _found(columns: Columns, objectives: Mapping[str, str], among: Array) -> tup
     """
     succeeded = columns.categories["status"].index(TrialStatus.SUCCEEDED.value)
     values = np.column_stack([_values(columns, _column(name, objectives)) for name in objectives])
-    rows = np.flatnonzero(among & (columns.arrays["status"] == succeeded) & ~np.isnan(values).any(axis=1))
+    among = among & columns.of_search() & (columns.arrays["status"] == succeeded)
+    rows = np.flatnonzero(among & ~np.isnan(values).any(axis=1))
     values = values[rows]
     losses = values * [1.0 if mode == "minimize" else -1.0 for mode in objectives.values()]
     found = np.flatnonzero(undominated(losses))

@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from nnimgr.api import models
 from nnimgr.api.trial_paths import TrialPaths
+from nnimgr.confirmed import Confirmations
 from nnimgr.rules.facts import MetricReported, Recorded, TrialStatus
 from nnimgr.rules.state import trial_of_job
 from nnimgr.store.annotations import NO_ANNOTATION
@@ -25,7 +26,15 @@ from nnimgr.store.reader import ExperimentReader, TrialRow, TrialSet
 from nnimgr.store.trial_metrics import MetricRow
 from nnimgr.store.without_result import is_without_result
 
-__all__ = ["checkpoint_of", "event_of", "job_of", "metric_of", "plain_json", "trials_fields"]
+__all__ = [
+    "checkpoint_of",
+    "confirmations_model",
+    "event_of",
+    "job_of",
+    "metric_of",
+    "plain_json",
+    "trials_fields",
+]
 
 # Fields of facts that clients must not see: a hash of a secret, a large state, and another client's key.
 _HIDDEN = frozenset({"token_sha256", "tuner_state", "request_key"})
@@ -35,6 +44,18 @@ _JSON_TEXTS = frozenset({"parameters", "records"})
 def plain_json(text: str) -> Any:
     """Parse a JSON text and return its value. NaN and infinite numbers become None."""
     return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+
+
+def confirmations_model(found: Confirmations | None) -> models.Confirmations | None:
+    if found is None:
+        return None
+    trials = [
+        models.ConfirmedTrial(**{**dataclasses.asdict(each), "parameters": plain_json(each.parameters)})
+        for each in found.trials
+    ]
+    return models.Confirmations(
+        top=found.top, runs=found.runs, made=found.made, open=found.open, trials=trials
+    )
 
 
 def trials_fields(

@@ -154,6 +154,9 @@ def _suggested(fact: f.Suggested, names: Names) -> tuple[Severity, str]:
             why = f"it repeats {names.trial(fact.retry_of or '')}, which had failed"
         case f.SuggestionSource.FORK:
             why = f"a user has forked {names.trial(fact.retry_of or '')}"
+        case f.SuggestionSource.CONFIRMATION:
+            confirmed = names.trial(fact.retry_of or "")
+            why = f"it repeats {confirmed} with seed {fact.seed}, to confirm its result"
     return _INFO, f"{names.trial(fact.trial_id)} was created: {why}"
 
 
@@ -186,6 +189,9 @@ def _decided(fact: f.Decided, names: Names) -> tuple[Severity, str]:
             what = f"pauses {trial}"
         case f.DecisionKind.CONTINUE:
             what = f"continues {trial}"
+        case f.DecisionKind.RESIZE:
+            given = ", ".join(f"{name} {value:g}" for name, value in (fact.resources or {}).items())
+            what = f"gives {trial} other resources ({given})"
         case _:
             number, _ = reversed(fact.checkpoint or (0, 0))
             donor = "its own" if fact.donor == fact.trial_id else f"{names.trial(fact.donor or '')}'s"

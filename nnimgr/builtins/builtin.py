@@ -32,7 +32,8 @@ class Builtin:
     other. By default, this is a directory of the server's machine.
 
     ``required``: arguments without a default. ``file``: the argument whose value may be the name of a YAML or
-    JSON file that contains the value. The file is read together with the configuration.
+    JSON file that contains the value. The file is read together with the configuration. ``resizes``: the
+    scheduler changes the resources of trials.
     """
 
     role: str
@@ -52,6 +53,7 @@ class Builtin:
     wraps: str | None = None
     required: tuple[str, ...] = ()
     file: str | None = None
+    resizes: bool = False
     nni: str | None = None
 
     @property

@@ -12,6 +12,9 @@ from nnimgr.builtins.builtin import Builtin
 __all__ = ["SCHEDULERS"]
 
 
+_RESOURCES = ("trialGpuNumber", "trialCpuNumber", "trialMemorySize")
+
+
 def _factors(value: Any) -> str | None:
     fits = isinstance(value, list) and value and all(number(above=0)(each) is None for each in value)
     return None if fits else "must be a list of numbers above 0"
@@ -42,6 +45,13 @@ def _schedule(value: Any) -> str | None:
             return f"must have a mapping as parameters in its item {position}"
         before = reports
     return None
+
+
+def _total(value: Any) -> str | None:
+    fits = isinstance(value, Mapping) and value and value.keys() <= set(_RESOURCES)
+    if fits and all(number(above=0)(each) is None for each in value.values()):
+        return None
+    return f"must be a mapping of {', '.join(_RESOURCES)} (MB) to numbers above 0"
 
 
 def _fault_of_population(
@@ -128,5 +138,13 @@ SCHEDULERS = (
         arguments={"schedule": _schedule},
         required=("schedule",),
         file="schedule",
+    ),
+    Builtin(
+        role="scheduler",
+        name="Resources",
+        target="nnimgr.schedulers.resources:ResourcesScheduler",
+        arguments={"optimize_mode": optimize_mode, "total": _total, "most": integer(at_least=2)},
+        required=("total",),
+        resizes=True,
     ),
 )

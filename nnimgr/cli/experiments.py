@@ -10,7 +10,14 @@ from typing import Any
 
 from nnimgr.cli.progress import notice_lines, number, parameters_text
 from nnimgr.cli.selection import client_of, entries_of, experiment_line, select, status_of
-from nnimgr.cli.summary import best_with_time, counts_text, failure_lines, goal_of, last_failure
+from nnimgr.cli.summary import (
+    best_with_time,
+    confirmed_lines,
+    counts_text,
+    failure_lines,
+    goal_of,
+    last_failure,
+)
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, confirmed, printable, shown_time
 from nnimgr.cli.times import duration_text, when
@@ -147,7 +154,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
     }
     if profile["endedAt"] is not None:
         shown["endTime"] = shown_time(profile["endedAt"])
-    terminal.nni_json(shown)
+    terminal.nni_json(shown | _confirmations(profile))
     return 0
 
 
@@ -161,7 +168,7 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
     notices = [notice["sentence"] for notice in profile["notices"]]
     if terminal.as_json:
         kept = {key: profile[key] for key in ("id", "status", "drain", "reason", "feasibleShare")}
-        terminal.json({**kept, "errors": errors, "notices": notices})
+        terminal.json({**kept, **_confirmations(profile), "errors": errors, "notices": notices})
         return 0
     if terminal.for_people:
         _show_lines(terminal, _status_fields(client, profile))
@@ -171,8 +178,15 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
     if profile["feasibleShare"] is not None:
         shown["searchSpaceConstraints"] = profile["config"]["searchSpaceConstraints"]
         shown["feasibleShare"] = profile["feasibleShare"]
+    shown |= _confirmations(profile)
     terminal.nni_json({**shown, "notices": notices} if notices else shown)
     return 0
+
+
+def _confirmations(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the field with the confirmed trials; no field without ``confirmBest``."""
+    found = profile.get("confirmations")
+    return {} if found is None else {"confirmations": found}
 
 
 def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -193,6 +207,8 @@ def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str
     else:
         fields.append(("Best", best_with_time(client, profile)))
         fields.append(("", printable(parameters_text(profile["bestTrial"]["parameters"]))))
+    lines = confirmed_lines(profile)
+    fields += [("" if at else "Confirmed", line) for at, line in enumerate(lines)]
     failed = last_failure(client, profile)
     if failed is not None:
         reason, command = failure_lines(failed, profile["id"])
@@ -221,6 +237,8 @@ def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[st
         fields.insert(1, ("Priority", str(priority)))
     if rules := config.get("stopWhen"):
         fields.insert(1, ("Stops when", _rules_text(rules)))
+    if rule := config.get("confirmBest"):
+        fields.insert(1, ("Confirms", f"the {rule['top']} best trials, each by {rule['runs']} runs"))
     if profile["endedAt"] is not None:
         fields.append(("Ended", when(profile["endedAt"])))
     for title, key in (("Tuner", "tuner"), ("Assessor", "assessor"), ("Scheduler", "scheduler")):

@@ -22,7 +22,7 @@ from nnimgr.cli.progress import (
     parameters_text,
     status_addition,
 )
-from nnimgr.cli.summary import goal_of
+from nnimgr.cli.summary import confirmed_lines, goal_of
 from nnimgr.cli.times import duration_text
 from nnimgr.client.calls import Event
 
@@ -101,6 +101,10 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
                 **_ONE_LINE,
             )
         )
+    confirmed = confirmed_lines(profile)
+    if confirmed:
+        parts.append(Text("Run again with other seeds, the best mean first", style="bold"))
+        parts.extend(Text(f"  {line}", **_ONE_LINE) for line in confirmed)
     running = [(key, trial) for key, trial in progress.trials.items() if trial.started_at is not None]
     if running:
         parts.append(_trials(running, now=now))

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 _MOST_RECENT = 8
+_CONFIRMATION = "confirmation"
 LIVE = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
 _QUIET = frozenset(
     {"MetricReported", "ResultReused", "Suggested", "JobPlaced", "KeeperAcknowledged", "KeeperEnrolled"}
@@ -48,6 +49,7 @@ class LiveTrial:
     final_text: str | None = None  # JSON text of the final result, which is the first FINAL metric
     final_at: int = 0  # number of its frame
     reports: int = 0
+    confirms: bool = False  # True: the trial is a confirmation, whose result is not one of the search
 
     def go_back(self, origin: Mapping[str, Any] | None) -> None:
         """Forget what the next attempt reports again. ``origin``: checkpoint from which it continues."""
@@ -139,6 +141,7 @@ class Progress:
             final=trial["finalValue"],
             final_text=trial["finalText"],
             reports=trial["intermediates"],
+            confirms=trial["source"] == _CONFIRMATION,
         )
 
     def missing(self, event: Event) -> str | None:
@@ -163,7 +166,9 @@ class Progress:
     def _fold(self, kind: str, fields: Mapping[str, Any]) -> str | None:
         match kind:
             case "Suggested":
-                self.trials[fields["trialId"]] = LiveTrial(fields["sequence"], fields["parameters"])
+                confirms = fields.get("source") == _CONFIRMATION
+                trial = LiveTrial(fields["sequence"], fields["parameters"], confirms=confirms)
+                self.trials[fields["trialId"]] = trial
             case "MetricReported":
                 self._take_metric(fields)
             case "ResultReused":
@@ -248,7 +253,7 @@ class Progress:
         if trial.final is None or not math.isfinite(trial.final):
             return f"{text}: no usable result: {_shortened(trial.final_text)} is not a number"
         text += f": {number(trial.final)}"
-        best = self._improves(fields["trialId"], trial.final)
+        best = not trial.confirms and self._improves(fields["trialId"], trial.final)
         return f"{text}, the best so far" if best else text
 
     def _improves(self, trial_id: str, value: float) -> bool:
@@ -268,17 +273,23 @@ class Progress:
 def created_trials(profile: Mapping[str, Any]) -> int:
     """Return the number of trials that count towards maxTrialNumber.
 
-    A failed trial that was retried does not count, nor does a trial that the system canceled.
+    A failed trial that was retried does not count, nor does a trial that the system canceled, nor a run that
+    confirms another trial.
     """
     counts = profile["counts"]
     left_out = counts.get("SYS_CANCELED", 0) + (profile.get("retried") or 0)
-    return int(sum(counts.values()) - left_out)
+    return int(sum(counts.values()) - left_out - _confirmations(profile, "made"))
 
 
 def finished_trials(profile: Mapping[str, Any]) -> int:
     """Return the number of trials that have ended and count towards maxTrialNumber."""
-    live = sum(profile["counts"].get(status, 0) for status in LIVE)
+    live = sum(profile["counts"].get(status, 0) for status in LIVE) - _confirmations(profile, "open")
     return max(0, created_trials(profile) - int(live))
+
+
+def _confirmations(profile: Mapping[str, Any], which: str) -> int:
+    """Return the number of confirmations: those that were "made", or those that are "open"."""
+    return int((profile.get("confirmations") or {}).get(which, 0))
 
 
 def status_addition(profile: Mapping[str, Any], status: str) -> str:

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnimgr.cli.progress import Progress, moved, number
-from nnimgr.cli.summary import counts_text, failure_lines, goal_of, last_failure, main_objective
+from nnimgr.cli.summary import (
+    confirmed_lines,
+    counts_text,
+    failure_lines,
+    goal_of,
+    last_failure,
+    main_objective,
+)
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
@@ -44,6 +51,9 @@ def report(progress: Progress, client: Client, terminal: Terminal) -> None:
         terminal.say(f"Best trial{by}: {where} with {number(best['value'])}, goal: {goal_of(profile)}")
         for name, value in _items(best["parameters"]):
             terminal.say(f"  {name}: {value}")
+        if confirmed := confirmed_lines(profile):
+            terminal.say("Run again with other seeds, the best mean first:")
+            terminal.say("\n".join(f"  {line}" for line in confirmed))
         if main:
             terminal.say(f"Best for several objectives: nnictl experiment pareto {profile['id']}")
     terminal.say(f"Next: {_next(profile, failed)}")

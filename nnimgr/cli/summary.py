@@ -16,6 +16,7 @@ __all__ = [
     "best_line",
     "best_with_time",
     "cause_suffix",
+    "confirmed_lines",
     "counts_text",
     "failure_lines",
     "goal_of",
@@ -67,6 +68,31 @@ def best_line(profile: Mapping[str, Any], *, ended_at: str | None = None) -> str
     by = f" ({main})" if main else ""
     text = f"{number(best['value'])}{by}, trial {best['sequence']} ({best['trialId']})"
     return text if ended_at is None else f"{text}, {when(ended_at)}"
+
+
+def confirmed_lines(profile: Mapping[str, Any]) -> list[str]:
+    """Return a line for each confirmed trial, the best mean first; no line without ``confirmBest``."""
+    found = profile.get("confirmations")
+    if found is None:
+        return []
+    return [_confirmed_line(trial, found["runs"]) for trial in found["trials"]]
+
+
+def _confirmed_line(trial: Mapping[str, Any], planned: int) -> str:
+    """Return the mean of a confirmed trial, such as "mean 0.94 (95 % interval: 0.92 to 0.96), 5 of 5 runs,
+    trial 20 (k3x9z) with 0.964 in the search". ``planned``: number of runs of each trial.
+    """
+    if trial["mean"] is None:
+        text = "no result yet" if trial["open"] else "no usable result"
+    else:
+        text = f"mean {number(trial['mean'])}"
+    if trial["low"] is not None:
+        text += f" (95 % interval: {number(trial['low'])} to {number(trial['high'])})"
+    runs = f"{trial['usable']} of {planned} runs"
+    if trial["unusable"]:
+        runs += f", {trial['unusable']} without a usable result"
+    where = f"trial {trial['sequence']} ({trial['trialId']})"
+    return f"{text}, {runs}, {where} with {number(trial['value'])} in the search"
 
 
 def best_with_time(client: Client, profile: Mapping[str, Any]) -> str:

@@ -330,7 +330,7 @@ def _outermost(
     """Return the best trials for ``--head``, the best first, or the worst trials for ``--tail``.
 
     ``for_nni``: return the trials with the largest or the smallest results, as NNI does for any goal. Trials
-    without a result are left out.
+    without a result are left out, and so are runs that only confirm other trials.
     """
     count = args.head or args.tail
     smaller = client.get("experiments", experiment_id)["optimizeMode"] == "minimize"
@@ -343,7 +343,7 @@ def _outermost(
     order = "asc" if (args.tail is not None) != (smaller and not for_nni) else "desc"
     found = []
     for trial in all_trials(client, experiment_id, sort="value", order=order, status=["SUCCEEDED"]):
-        if trial["finalValue"] is not None:
+        if trial["finalValue"] is not None and trial["source"] != "confirmation":
             found.append(trial)
         if len(found) == count:
             break

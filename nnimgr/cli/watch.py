@@ -121,7 +121,8 @@ def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     report(progress, client, terminal)
     if terminal.as_json:
-        kept = ("id", "status", "reason", "counts", "bestTrial", "errors")
+        confirms = ("confirmations",) if progress.profile.get("confirmations") else ()
+        kept = ("id", "status", "reason", "counts", "bestTrial", *confirms, "errors")
         terminal.json({key: progress.profile[key] for key in kept})
     if interrupted:
         return _LEFT

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, PlainValidator
-from pydantic.alias_generators import to_camel
+from pydantic import PlainValidator
 
+from nnimgr.config.base import ConfigModel
 from nnimgr.config.parsing import Reading
 
 __all__ = ["GangConfig", "check_gang"]
@@ -26,12 +26,8 @@ def _processes(value: Any) -> int | str:
     )
 
 
-class GangConfig(BaseModel):
+class GangConfig(ConfigModel):
     """Worker processes of each trial, all of them on one machine or in one pod."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
-    )
 
     # "cpu" and "gpu": one process for each CPU or GPU; "auto": for each GPU if the trial has any, else CPU
     processes: Annotated[int | str, PlainValidator(_processes)]

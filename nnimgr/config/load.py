@@ -23,6 +23,7 @@ from nnimgr.config.parsing import Reading, check_references, match_key, parse, p
 from nnimgr.config.path_checks import directory_fault, file_fault, working_fault
 from nnimgr.config.preload import check_preload
 from nnimgr.config.problems import ConfigError, Problem, dotted
+from nnimgr.config.resizing import check_resizing
 from nnimgr.config.schedulers import check_scheduler, read_argument_file
 from nnimgr.config.service import (
     NO_SERVICE,
@@ -221,6 +222,7 @@ def _build(reading: Reading, fields: dict[str, Any], service: Service | None) ->
     if service is None or config is None:
         return None
     check_gpus(reading, config)
+    check_resizing(reading, config)
     return config  # type: ignore[no-any-return]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, PlainValidator, model_validator
 
+from nnimgr.config.base import ConfigModel
 from nnimgr.config.values import ByteSize, MemorySize, memory_size
 from nnimgr.rules.terms import MemoryGrowth
 from training_services.units import parse_size
@@ -15,12 +15,8 @@ from training_services.units import parse_size
 __all__ = ["GrowingMemory", "TrialMemory"]
 
 
-class GrowingMemory(BaseModel):
+class GrowingMemory(ConfigModel):
     """Memory of a trial's attempts. After an attempt that ran out of memory, the next one gets more."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
-    )
 
     start: ByteSize
     factor: Annotated[int | float, Field(ge=1.1, le=100)] = 2

@@ -17,7 +17,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     InstanceOf,
     PlainValidator,
@@ -27,11 +26,15 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from nnimgr.builtins import Builtin, built_in
+from nnimgr.config.attempts import USUAL, Checkpoints, Retries
+from nnimgr.config.base import ConfigModel
+from nnimgr.config.confirm_best import ConfirmBestConfig
 from nnimgr.config.gang import GangConfig
 from nnimgr.config.memory import GrowingMemory, TrialMemory
 from nnimgr.config.notification import NotificationConfig
+from nnimgr.config.resizing import resizable
 from nnimgr.config.stop_when import StopWhenConfig
-from nnimgr.config.values import CpuNumber, DiskSize, Duration, GpuNumber, Positive, finite, whole
+from nnimgr.config.values import CpuNumber, Duration, GpuNumber, Natural, Positive, finite, whole
 from nnimgr.goal import is_stated, optimize_mode, stated_goal
 from nnimgr.needs import FIELDS, is_expression, own_needs
 from nnimgr.rules.facts import Limits, OnFailure
@@ -100,46 +103,18 @@ def _command(value: str) -> str:
 
 Command = Annotated[str, AfterValidator(_command)]
 _Whole = Annotated[int, BeforeValidator(whole)]
-_Natural = Annotated[int, BeforeValidator(whole), Field(ge=0)]
 _FailureValue = Annotated[float | dict[str, float], PlainValidator(_failure_value)]
 _Priority = Annotated[int, BeforeValidator(whole), Field(ge=-1000, le=1000)]
 _FailFast = Annotated[int, BeforeValidator(_fail_fast), Field(ge=0)]
 _Gpus = Annotated[list[int], PlainValidator(parse_gpu_indices)]
 
 
-_USUAL = Limits(trial_concurrency=1)
 _MOST_AT_ONCE = 99_999  # NNI's limit; the tuner is asked for this number of sets at once
 FAIL_FAST = 5  # default number of first trials that stop an experiment if all fail alike
 SHORTEST_LEASE = timedelta(seconds=10)
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
-    )
-
-
-class Retries(_Model):
-    """Maximum number of retries of a trial, by the cause of its failure."""
-
-    infrastructure: _Natural = _USUAL.max_lost_attempts  # retries after a machine or its keeper was lost
-    user_error: _Natural = _USUAL.max_failed_attempts  # retries after the command failed
-    out_of_memory: _Natural | None = None  # retries after a lack of memory; None: they count as user errors
-    preempted: _Natural | None = None  # retries after the platform took the host away; None: unlimited
-
-
-class Checkpoints(_Model):
-    """How the saved states of trials are kept."""
-
-    keep_last: Positive = _USUAL.checkpoints_kept  # newest checkpoints of each trial whose files are kept
-    keep_best: _Natural = _USUAL.checkpoints_best  # those with the best results are kept, too
-    limit: DiskSize | None = None  # if they hold more, those of ended trials are deleted
-    # which checkpoint of each trial is copied from its machine to the server: the newest, or none
-    keep: Literal["newest", "none"] = "newest"
-    save_within: Duration = "30s"  # time that a trial has to save its state before it is paused
-
-
-class AlgorithmConfig(_Model):
+class AlgorithmConfig(ConfigModel):
     """Tuner, assessor, scheduler or advisor in a configuration: a built-in algorithm by ``name``, or a user's
     class.
     """
@@ -170,21 +145,21 @@ class AlgorithmConfig(_Model):
         return built_in(role, name=self.name, class_name=self.class_name, code_directory=self.code_directory)
 
 
-class HybridMember(_Model):
+class HybridMember(ConfigModel):
     """One of several training services, with its own values of fields that the top level has too."""
 
     service: InstanceOf[BaseModel]
     overrides: dict[str, Any] = Field(default_factory=dict)
 
 
-class HybridConfig(_Model):
+class HybridConfig(ConfigModel):
     """NNI's hybrid mode: jobs run on the machines of all these training services."""
 
     platform: Literal["hybrid"] = "hybrid"
     members: list[HybridMember]
 
 
-class ExperimentConfig(_Model):
+class ExperimentConfig(ConfigModel):
     """Configuration of an experiment. Fields that are not set are None. Durations are as users write them."""
 
     experiment_name: str | None = None
@@ -221,7 +196,7 @@ class ExperimentConfig(_Model):
     training_service: InstanceOf[BaseModel]
     training_service_overrides: dict[str, Any] = Field(default_factory=dict, exclude=True)
     shared_storage: dict[str, Any] | None = None
-    suggestions_ahead: Annotated[_Natural, Field(le=_MOST_AT_ONCE)] | None = None
+    suggestions_ahead: Annotated[Natural, Field(le=_MOST_AT_ONCE)] | None = None
     silent_after: Duration | None = None
     slot_held_for: Duration | None = None
     lease: Duration | None = None
@@ -232,6 +207,7 @@ class ExperimentConfig(_Model):
     failure_value: _FailureValue | None = None
     fail_fast: _FailFast | None = None
     stop_when: StopWhenConfig | None = None
+    confirm_best: ConfirmBestConfig | None = None
     notify: list[NotificationConfig] | None = None
     objectives: dict[str, Literal["maximize", "minimize"]] | None = None
 
@@ -265,6 +241,12 @@ class ExperimentConfig(_Model):
                 "'scheduler' is not for 'multiPhase', whose trials get several parameter sets one after the "
                 "other; leave one of them out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _confirmations(self) -> ExperimentConfig:
+        if self.confirm_best is not None and self.multi_phase:
+            raise ValueError("'confirmBest' is not for 'multiPhase', whose trials have several results")
         return self
 
     @model_validator(mode="after")
@@ -343,14 +325,20 @@ class ExperimentConfig(_Model):
             on_failure=self.on_failure or OnFailure.SKIP,
             failure_value=self.failure_value,
             fail_fast=FAIL_FAST if self.fail_fast is None else self.fail_fast,
-            stop_when=_USUAL.stop_when if self.stop_when is None else self.stop_when.rules(),
+            stop_when=USUAL.stop_when if self.stop_when is None else self.stop_when.rules(),
+            resizable=tuple(self.resizable),
+            confirm_best=None if self.confirm_best is None else self.confirm_best.rule(),
             checkpoints_kept=checkpoints.keep_last,
             checkpoints_best=checkpoints.keep_best,
             checkpoints_limit=None if checkpoints.limit is None else parse_bytes(checkpoints.limit),
             keeps_copies=checkpoints.keep == "newest",
             save_within=parse_duration(checkpoints.save_within),
-            slot_held_for=_timedelta(self.slot_held_for) or _USUAL.slot_held_for,
+            slot_held_for=_timedelta(self.slot_held_for) or USUAL.slot_held_for,
         )
+
+    @property
+    def resizable(self) -> Mapping[str, float]:
+        return resizable(self)
 
     @property
     def platform(self) -> str:
@@ -418,7 +406,8 @@ class Member:
         """Needs that are not the same for all trials; None if there are none."""
         values = {field: self.said(field) for field in FIELDS}
         memory = values["trialMemorySize"]
-        return own_needs(values, memory.growth() if isinstance(memory, GrowingMemory) else None)
+        growth = memory.growth() if isinstance(memory, GrowingMemory) else None
+        return own_needs(values, growth, tuple(self.config.resizable))
 
     @property
     def job_manager_ip(self) -> str | None:

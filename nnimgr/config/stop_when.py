@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, PlainValidator, model_validator
 
+from nnimgr.config.base import ConfigModel
 from nnimgr.config.values import Duration, Positive, finite
 from nnimgr.rules import terms
 from training_services.units import parse_duration
@@ -20,20 +20,14 @@ def _improvement(value: object) -> float:
     return number
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=True
-    )
-
-
-class PlateauConfig(_Model):
+class PlateauConfig(ConfigModel):
     """Rule: the best result has not improved within a number of trials."""
 
     trials: Positive
     improvement: Annotated[float, PlainValidator(_improvement)] = 0.0
 
 
-class StopWhenConfig(_Model):
+class StopWhenConfig(ConfigModel):
     """Rules that end an experiment. The experiment ends as soon as one of them holds."""
 
     metric: Annotated[float, PlainValidator(finite)] | None = None

@@ -24,6 +24,7 @@ __all__ = [
     "Duration",
     "GpuNumber",
     "MemorySize",
+    "Natural",
     "Positive",
     "finite",
     "memory_size",
@@ -94,4 +95,5 @@ DiskSize = Annotated[str, PlainValidator(_disk_size)]
 GpuNumber = Annotated[int | float | str, PlainValidator(_gpu_number)]
 CpuNumber = Annotated[int | float | str, PlainValidator(_cpu_number)]
 Duration = Annotated[str | int, PlainValidator(_duration)]  # the value stays in the user's notation
+Natural = Annotated[int, BeforeValidator(whole), Field(ge=0)]
 Positive = Annotated[int, BeforeValidator(whole), Field(gt=0)]

@@ -12,7 +12,7 @@ from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.history import Reported
 from nnimgr.dispatcher.results import fault_of_result
 from nnimgr.objectives import DEFAULT, with_default
-from nnimgr.scheduler import Checkpoint, Continue, Decision, Experiment, Exploit, Pause, Trial
+from nnimgr.scheduler import Checkpoint, Continue, Decision, Experiment, Exploit, Pause, Resize, Trial
 
 if TYPE_CHECKING:
     from nnimgr.constraints import Constraints
@@ -56,6 +56,7 @@ class Members:
             objectives=start.objectives,
             goal=start.goal,
             feasible=self._feasible,
+            resources=start.resources,
         )
         self.held: dict[str, None] = {}  # trials that the scheduler has paused, without a decision since
         self.pauses: dict[str, Pause] = {}  # trial -> the scheduler's latest decision to pause it
@@ -150,7 +151,7 @@ class Members:
         return [("no_more_trials",) if drained else ("trials_again",)]
 
     def _created(self, event: m.TrialCreated) -> list[Call]:
-        trial = Trial(event.trial_id, json.loads(event.parameters))
+        trial = Trial(event.trial_id, json.loads(event.parameters), resources=self.experiment.resources)
         trial.results += repeat(None, event.reports)
         trial.numbers += repeat(None, event.reports)
         self.trials[trial.id] = trial
@@ -218,8 +219,8 @@ class Members:
             each for each in trial.checkpoints if event.position and each.reports <= event.reports
         ]
         trial.paused, trial.silent = None, False
-        calls: list[Call] = [("trial_rolled_back", trial)]
-        if isinstance(trial.decided, Continue):
+        calls: list[Call] = [("trial_rolled_back", trial), *self._resized(event, trial)]
+        if isinstance(trial.decided, Continue | Resize):
             trial.decided = None
         elif isinstance(trial.decided, Pause | Exploit):
             reason = "the trial had to continue before the decision was carried out"
@@ -241,7 +242,14 @@ class Members:
         trial.checkpoints = []
         trial.paused, trial.decided, trial.silent = None, None, False
         self._hold(trial)
-        return [("leg_began", trial)]
+        return [("leg_began", trial), *self._resized(event, trial)]
+
+    def _resized(self, event: m.RolledBack | m.LegBegan, trial: Trial) -> list[Call]:
+        """Update the trial's resources, if another attempt begins with other ones."""
+        if event.resources is None:
+            return _NONE
+        trial.resources = {**self.experiment.resources, **event.resources}
+        return [("resources_changed", trial)]
 
     def _finished(self, event: m.TrialFinished, trial: Trial) -> list[Call]:
         trial.status = event.status or ("SUCCEEDED" if event.success else "FAILED")

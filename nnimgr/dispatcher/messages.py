@@ -65,6 +65,7 @@ class Start:
     since: int = 0
     constraints: tuple[str, ...] = ()  # constraints on parameter sets (tuner)
     duplicates: str | None = None  # treatment of sets that were tried before: skip, reuse, replicate
+    resources: Mapping[str, float] = field(default_factory=dict)  # that a scheduler may change for a trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +184,7 @@ class RolledBack:
 
     Of its intermediate results, only the first ``reports`` still count. The trial reports the others again.
     ``position``: number of frames up to the checkpoint, from which the new attempt's frames are counted.
+    ``resources``, only for schedulers: see the fact AttemptDue.
     """
 
     number: int
@@ -190,6 +192,7 @@ class RolledBack:
     attempt: int
     position: int
     reports: int
+    resources: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

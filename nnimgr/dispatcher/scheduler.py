@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -32,14 +32,14 @@ from nnimgr.dispatcher.messages import (
 )
 from nnimgr.dispatcher.scheduler_history import SchedulerHistory
 from nnimgr.dispatcher.serialization import is_deep, json_text
-from nnimgr.scheduler import Continue, Decision, Exploit, Pause, Scheduler, Stop, Trial
+from nnimgr.scheduler import Continue, Decision, Exploit, Pause, Resize, Scheduler, Stop, Trial
 
 __all__ = ["SchedulerHost"]
 
 MOST_BETTER = 3  # most better trials that a decision names
 LEFT = "the scheduler did not continue it before the experiment's end"
 
-_KINDS = {Pause: "pause", Continue: "continue", Stop: "stop", Exploit: "exploit"}
+_KINDS = {Pause: "pause", Continue: "continue", Stop: "stop", Exploit: "exploit", Resize: "resize"}
 
 
 class SchedulerHost:
@@ -235,6 +235,27 @@ class SchedulerHost:
             if decision.checkpoint not in donor.checkpoints:
                 raise ValueError(f"{_name(decision)}: {decision.checkpoint} is not of its donor {donor.id}")
 
+        if isinstance(decision, Resize):
+            self._check_resources(decision)
+
+    def _check_resources(self, decision: Resize) -> None:
+        from nnimgr.needs import FIELDS  # imported here, because most schedulers never need it
+
+        known = self._members.experiment.resources
+        wanted: Any = decision.resources
+        if not isinstance(wanted, Mapping) or not wanted:
+            raise TypeError(f"{_name(decision)}: resources must be a mapping, not {wanted!r:.100}")
+        for name, value in wanted.items():
+            if name not in known:
+                valid = ", ".join(known) or "none"
+                raise ValueError(f"{_name(decision)} has the resource {name!r:.100} (valid here: {valid})")
+            try:
+                fits = not isinstance(value, str) and FIELDS[name](value) == value and value > 0
+            except (TypeError, ValueError):
+                fits = False
+            if not fits:
+                raise ValueError(f"{_name(decision)}: {value!r:.100} is not a valid {name}")
+
     def _parameters(self, decision: Decision) -> str | None:
         """Return the new parameters of an ``Exploit`` as JSON text; None for other or recorded decisions."""
         key = self._members.experiment.number, decision.trial.id
@@ -263,6 +284,7 @@ class SchedulerHost:
             checkpoint=None if point is None else (point.attempt, point.number),
             rung=decision.rung,
             better=tuple(decision.better)[:MOST_BETTER],
+            resources=dict(decision.resources) if isinstance(decision, Resize) else None,
         )
         if self._unsent is None:
             self._channel.send(decided)

@@ -114,6 +114,7 @@ def _attempt(number: int, trial_id: str, payload: Any) -> Event | None:
     """Return the message about a further attempt; None if the trial has nothing to forget."""
     origin = payload.get("origin") or {}
     attempt, position, reports = payload["attempt"], origin.get("position", 0), origin.get("reports", 0)
+    resources = payload.get("resources")
     if payload.get("parameters") is not None:
         return m.LegBegan(
             number=number,
@@ -123,7 +124,15 @@ def _attempt(number: int, trial_id: str, payload: Any) -> Event | None:
             parameters=payload["parameters"],
             position=position,
             reports=reports,
+            resources=resources,
         )
-    if not origin and not payload.get("rolled_back"):
+    if not origin and not payload.get("rolled_back") and resources is None:
         return None
-    return m.RolledBack(number=number, trial_id=trial_id, attempt=attempt, position=position, reports=reports)
+    return m.RolledBack(
+        number=number,
+        trial_id=trial_id,
+        attempt=attempt,
+        position=position,
+        reports=reports,
+        resources=resources,
+    )

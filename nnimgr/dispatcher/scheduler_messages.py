@@ -6,6 +6,7 @@ so that a restarted child reads the same events from the database.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 __all__ = [
@@ -88,7 +89,7 @@ class LegBegan:
     From now on, as attempt ``attempt``, the trial runs with ``parameters`` (JSON text), from a checkpoint
     that covers ``reports`` intermediate results. Only these results still count. ``leg``: how often the
     trial's parameters have been replaced. ``position``: number of frames up to the checkpoint, from which the
-    new attempt's frames are counted.
+    new attempt's frames are counted. ``resources``: see the fact AttemptDue.
     """
 
     number: int
@@ -98,6 +99,7 @@ class LegBegan:
     parameters: str
     position: int
     reports: int
+    resources: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +150,13 @@ class DecisionRefused:
 class Decided:
     """Message of a scheduler: its decision about a trial. There is at most one for each cause and trial.
 
-    ``cause``: number of the fact that caused the decision. ``kind``: "pause", "continue", "stop" or
-    "exploit". ``reason``: one sentence. ``rung``: the number of results at which trials were compared, if
+    ``cause``: number of the fact that caused the decision. ``kind``: "pause", "continue", "stop", "exploit"
+    or "resize". ``reason``: one sentence. ``rung``: the number of results at which trials were compared, if
     any. ``better``: some better trials.
 
     Only for "exploit": the trial is to run with ``parameters`` (JSON text), from checkpoint ``checkpoint``
     (attempt, number) of the trial ``donor``. The donor may be the trial itself. A paused trial then
-    continues, without another decision.
+    continues, without another decision. Only for "resize": the trial's new ``resources``.
     """
 
     cause: int
@@ -166,3 +168,4 @@ class Decided:
     checkpoint: tuple[int, int] | None = None
     rung: int | None = None
     better: tuple[str, ...] = ()
+    resources: Mapping[str, float] | None = None

@@ -58,6 +58,7 @@ class Experiment:
         stop: Mapping[str, Any] | None = None,
         processes: int | str | None = None,
         preload: Sequence[str] | None = None,
+        confirm_best: int | Mapping[str, Any] | None = None,
         name: str | None = None,
         ship: Ship = "path",
         seed: int | None = None,
@@ -87,6 +88,7 @@ class Experiment:
             "stopWhen": stop,
             "gang": None if processes is None else {"processes": processes},
             "preload": None if preload is None else list(preload),
+            "confirmBest": {"top": confirm_best} if isinstance(confirm_best, int) else confirm_best,
         }
         given = {field: value for field, value in fields.items() if value is not None}
         is_local = given["trainingService"].get("platform") == "local"

@@ -30,6 +30,7 @@ ARGUMENTS: Mapping[str, str] = {
     "trainingService": "machines",
     "maxRetries": "retries",
     "stopWhen": "stop",
+    "confirmBest": "confirm_best",
     **{name: name for name in ("tuner", "assessor", "scheduler", "checkpoints", "duplicates", "preload")},
 }
 _PARTS = {"checkpoints.keepLast": "checkpoints", "gang.processes": "processes", "gang": "processes"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnimgr.python.connection import Connection
 from nnimgr.python.errors import NoResult
@@ -13,7 +13,24 @@ from nnimgr.python.trials import Trial, Trials
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Results"]
+__all__ = ["Confirmed", "Results"]
+
+
+class Confirmed(NamedTuple):
+    """Trial that was run again with other seeds. ``trial.value`` is its result in the search.
+
+    ``mean``, ``deviation``, ``interval``: mean, standard deviation and 95 % confidence interval of the mean
+    of the new results; None: there are too few. ``usable``, ``unusable``, ``open``: number of new runs with a
+    usable result, without one, and of those that have not ended.
+    """
+
+    trial: Trial
+    mean: float | None
+    deviation: float | None
+    interval: tuple[float, float] | None
+    usable: int
+    unusable: int
+    open: int
 
 
 class Results:
@@ -71,6 +88,26 @@ class Results:
         return float(best["value"])
 
     @property
+    def confirmed(self) -> list[Confirmed]:
+        """The trials that were run again with other seeds (``confirm_best``), the best mean first.
+
+        The list is empty if the experiment confirms no trials, or if the search has not ended.
+        """
+        found = self._profile["confirmations"] or {"trials": ()}
+        return [
+            Confirmed(
+                trial=self.trials[str(each["trialId"])],
+                mean=each["mean"],
+                deviation=each["deviation"],
+                interval=None if each["low"] is None else (each["low"], each["high"]),
+                usable=each["usable"],
+                unusable=each["unusable"],
+                open=each["open"],
+            )
+            for each in found["trials"]
+        ]
+
+    @property
     def pareto(self) -> list[Trial]:
         """The Pareto set: no other trial is better in one objective and as good in all others."""
         found = self._connection.get("analysis", "pareto", limit=10_000)["trials"]
@@ -82,12 +119,14 @@ class Results:
         return list(self.trials.with_status("FAILED"))
 
     def top(self, count: int = 10) -> list[Trial]:
-        """Return the trials with the best results, the best one first."""
+        """Return the trials with the best results in the search, the best one first."""
         order = "asc" if self._profile["optimizeMode"] == "minimize" else "desc"
         found: list[Trial] = []
         for fields in self._connection.pages(sort="value", order=order):
             if len(found) == count or fields["finalValue"] is None:
                 break
+            if fields["source"] == "confirmation":
+                continue
             found.append(Trial(self._connection, fields))
         return found
 

@@ -54,7 +54,7 @@ class _Table:
             self._row("trial", "status", "result", "best", "parameters")
         final, best = trial.final, progress.best
         smaller = progress.profile["optimizeMode"] == "minimize"
-        if event.fields["status"] == "SUCCEEDED" and final is not None:
+        if event.fields["status"] == "SUCCEEDED" and final is not None and not trial.confirms:
             best = final if best is None else (min if smaller else max)(best, final)
         shown = parameters_text(trial.parameters)
         if event.fields["status"] == "FAILED":

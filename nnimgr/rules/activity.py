@@ -81,6 +81,13 @@ def _work(state: ExperimentState) -> Iterator[str]:
         which = "it" if paused == 1 else "one"
         command = f"nnictl trial resume {state.id} -T {by_user[0]}"
         yield f'{trial_count(paused)} {_are(paused)} paused (to continue {which}: "{command}")'
+    if runs := len(state.confirming):
+        which = (
+            "1 run that confirms the best trials has"
+            if runs == 1
+            else (f"{runs} runs that confirm the best trials have")
+        )
+        yield f"{which} not ended"
     if queued := len(state.queued):
         yield f"{trial_count(queued)} {'waits' if queued == 1 else 'wait'} for a slot"
 
@@ -101,7 +108,7 @@ def _progress(state: ExperimentState, at: datetime) -> str:
     busy = max(0, limits.trial_concurrency - state.free_slots - waiting)
     parts = [f"{busy} of {limits.trial_concurrency} slots busy"]
     if limits.max_trial_number is not None:
-        finished = max(0, state.counted - len(state.trials))
+        finished = max(0, state.counted - state.searching)
         parts.append(f"{finished} of {limits.max_trial_number} finished{state.left_out}")
     if limits.max_experiment_duration is not None:
         parts.append(_elapsed(state.active_for(at), limits.max_experiment_duration))

@@ -107,16 +107,17 @@ def continues_from(point: CheckpointState) -> str:
 def saves_first(state: ExperimentState, trial: TrialState) -> bool:
     """Return whether the trial is asked to save its state before it is stopped, because it will continue.
 
-    A pause by the scheduler does not wait for this if all results are covered by a checkpoint already. A stop
-    of the experiment asks only trials that have saved before.
+    A stop that the scheduler has decided does not wait for this if all results are covered by a checkpoint
+    already. A stop of the experiment asks only trials that have saved before.
     """
     last = trial.checkpoints[-1] if trial.checkpoints else trial.origin
     if trial.target is f.StopKind.CUT and state.stop_requested:
         return state.stop_saves and last is not None
-    if trial.target is not f.StopKind.PAUSE:
+    if trial.target not in (f.StopKind.PAUSE, f.StopKind.RESIZE):
         return False
     covered = last is not None and last.origin.reports >= trial.intermediates
-    return not (covered and trial.paused_by is f.PausedBy.SCHEDULER)
+    by_scheduler = trial.target is f.StopKind.RESIZE or trial.paused_by is f.PausedBy.SCHEDULER
+    return not (covered and by_scheduler)
 
 
 def continue_from(trial: TrialState, origin: f.Origin | None) -> None:

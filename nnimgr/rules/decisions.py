@@ -1,7 +1,8 @@
 """Decisions of the scheduler about trials: which are possible, and what they change.
 
 The scheduler pauses trials, continues those that it has paused, and gives trials a next *leg*: a stretch with
-other parameters, which continues from a checkpoint of any trial. It decides later than the events that it
+other parameters, which continues from a checkpoint of any trial. It also gives trials other resources, which
+need another attempt, too. It decides later than the events that it
 decides about, so a decision may come too late. Then it is refused, with a reason.
 """
 
@@ -12,11 +13,11 @@ from dataclasses import replace
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoints import begin_leg, checkpoint_of, is_usable
 from nnimgr.rules.indexes import reindex
-from nnimgr.rules.state import CheckpointState, ExperimentState, NextLeg, TrialState, job_id_of
+from nnimgr.rules.state import CheckpointState, ExperimentState, NextLeg, Resizing, TrialState, job_id_of
 from nnimgr.rules.steps import Steps
 from nnimgr.rules.transitions import stopping_reason, trial_touched
 
-__all__ = ["DECISION_STEPS", "begin_fork", "leg_lost", "recorded_as"]
+__all__ = ["DECISION_STEPS", "begin_fork", "leg_lost", "recorded_as", "resources_refused"]
 
 DECISION_STEPS = Steps()
 
@@ -59,6 +60,8 @@ def _refusal(state: ExperimentState, trial: TrialState | None, decision: f.Decid
                 return f"the trial is {trial.status}, and is not being paused"
         case f.DecisionKind.EXPLOIT:
             return _no_exploit(state, decision)
+        case f.DecisionKind.RESIZE:
+            return _no_resize(state, trial, decision)
     return None
 
 
@@ -73,6 +76,28 @@ def _no_exploit(state: ExperimentState, decision: f.Decided) -> str | None:
     if not is_usable(state, checkpoint):
         return f"the host of checkpoint {named[1]} of trial {donor} cannot be used any more"
     return None
+
+
+def _no_resize(state: ExperimentState, trial: TrialState, decision: f.Decided) -> str | None:
+    """Return why a trial cannot get the resources that the decision names; None if it can."""
+    for name in decision.resources or ():
+        if name not in state.limits.resizable:
+            return (
+                f"{name} cannot be changed for single trials: the configuration does not give it as a plain "
+                "number, or the training service gives all trials the same"
+            )
+    job = state.jobs.get(trial.job_id or "")
+    if job is not None and job.placed is not None and not trial.checkpoints and trial.origin is None:
+        return "the trial has saved no checkpoint, from which it could continue with other resources"
+    return None
+
+
+def resources_refused(trial: TrialState, why: str) -> f.DecisionRefused | None:
+    """Return the fact that the trial's new resources are not possible; None if it has no new resources."""
+    before = trial.previous_resources
+    if before is None:
+        return None
+    return f.DecisionRefused(trial_id=trial.id, kind=f.DecisionKind.RESIZE, cause=before.cause, reason=why)
 
 
 def begin_fork(state: ExperimentState, trial: TrialState, origin: f.Origin) -> None:
@@ -112,6 +137,10 @@ def _decided(state: ExperimentState, fact: f.Decided, r: f.Recorded) -> None:
             trial.note = f"the scheduler continues the trial: {fact.reason}"
         case f.DecisionKind.EXPLOIT:
             _exploit(state, trial, fact)
+        case f.DecisionKind.RESIZE:
+            coming = trial.next_resources
+            known = trial.resources if coming is None else coming.resources
+            _resize(trial, fact.cause, {**known, **(fact.resources or {})}, fact.reason)
     if trial.job_id is not None and state.jobs[trial.job_id].stop is not None:
         trial.reason = stopping_reason(trial)
     reindex(state, trial)
@@ -133,6 +162,16 @@ def _exploit(state: ExperimentState, trial: TrialState, fact: f.Decided) -> None
     trial.target_reason = "" if waits else f"the scheduler gives it other parameters: {fact.reason}"
 
 
+def _resize(trial: TrialState, cause: int, resources: dict[str, float], reason: str) -> None:
+    """Let the trial's next attempt have these resources. Unless the trial is paused, or is being interrupted
+    anyway, its present attempt is stopped for this.
+    """
+    trial.next_resources = Resizing(cause=cause, resources=resources, reason=reason)
+    if trial.target is None:
+        trial.target = f.StopKind.RESIZE
+        trial.target_reason = f"the scheduler gives it other resources: {reason}"
+
+
 @DECISION_STEPS.of(f.DecisionRefused)
 def _refused(state: ExperimentState, fact: f.DecisionRefused, r: f.Recorded) -> None:
     trial = state.trials.get(fact.trial_id)
@@ -145,4 +184,8 @@ def _refused(state: ExperimentState, fact: f.DecisionRefused, r: f.Recorded) -> 
         trial.next_leg = None
         if trial.target is f.StopKind.LEG:
             trial.target, trial.target_reason = None, ""
+    before = trial.previous_resources
+    if fact.kind is f.DecisionKind.RESIZE and before is not None and before.cause == fact.cause:
+        trial.previous_resources = None
+        _resize(trial, before.cause, before.resources, f"the others are not possible: {fact.reason}")
     reindex(state, trial)

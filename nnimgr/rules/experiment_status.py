@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.confirmations import missing_runs, outcome
 from nnimgr.rules.phrases import in_seconds, trial_count
 from nnimgr.rules.state import (
     ExperimentState,
@@ -48,8 +49,8 @@ def _wanted_status(
     drain, reason = _drain(state, now)
     if drain is None:
         return f.ExperimentStatus.RUNNING, None, "runs"
-    if _is_over(state):
-        return f.ExperimentStatus.DONE, None, reason
+    if _is_over(state) and (time_is_up(state, now) or not missing_runs(state)):
+        return f.ExperimentStatus.DONE, None, reason + outcome(state)
     return f.ExperimentStatus.DRAINING, drain, reason
 
 

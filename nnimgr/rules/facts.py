@@ -27,6 +27,7 @@ from nnimgr.rules.search_facts import (
     Verdict,
 )
 from nnimgr.rules.terms import (
+    ConfirmBest,
     DecisionKind,
     DrainReason,
     ExperimentStatus,
@@ -92,6 +93,7 @@ __all__ = [
     "CheckpointReported",
     "CheckpointsPruned",
     "ConfigChanged",
+    "ConfirmBest",
     "DataImported",
     "Decided",
     "DecisionKind",
@@ -254,7 +256,8 @@ class AttemptDue:
     after the origin, which no longer count because the attempt reports them again.
 
     ``leg``: number of the leg that begins with the attempt, from 1; None: the present leg goes on.
-    ``parameters``: JSON text of the new leg's parameters.
+    ``parameters``: JSON text of the new leg's parameters. ``resources``: all resources that differ from the
+    configuration from now on; None: the trial's resources stay as they are.
     """
 
     trial_id: str
@@ -268,6 +271,7 @@ class AttemptDue:
     cause: Cause | None = None
     leg: int | None = None
     parameters: str | None = None
+    resources: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,7 @@ def _started(state: ExperimentState, fact: f.JobStarted, r: f.Recorded) -> None:
     job.started_at, job.pid = fact.started_at, fact.pid
     trial.started_at, trial.running_since = fact.started_at, r.at
     trial.note = None  # the note explained why the start was delayed
+    trial.previous_resources = None  # the present resources are possible
     if job.stop is None:
         trial.reason = waiting_reason(trial)
     move(state, trial, f.TrialStatus.RUNNING)

@@ -10,6 +10,7 @@ from nnimgr.objectives import numbers_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoint_limit import leave_files
 from nnimgr.rules.checkpoints import begin_leg, continue_from, leave_copies
+from nnimgr.rules.confirmations import count_canceled, is_confirmation, note_result
 from nnimgr.rules.decisions import begin_fork
 from nnimgr.rules.indexes import is_queued, reindex
 from nnimgr.rules.state import (
@@ -142,6 +143,7 @@ def _suggested(state: ExperimentState, fact: f.Suggested, r: f.Recorded) -> None
         parameters=fact.parameters,
         created_at=r.at,
         retry_of=fact.retry_of,
+        seed=fact.seed,
         reuse=fact.reuse,
         reason="waits for a free slot",
     )
@@ -162,6 +164,8 @@ def _suggested(state: ExperimentState, fact: f.Suggested, r: f.Recorded) -> None
         state.interrupted = [i for i in state.interrupted if i.trial_id != fact.retry_of]
     if fact.source is f.SuggestionSource.RERUN:
         state.reruns += 1
+    if fact.source is f.SuggestionSource.CONFIRMATION and fact.retry_of is not None and fact.seed is not None:
+        state.confirmations.setdefault(fact.retry_of, []).append(fact.seed)
     if fact.request_key is not None:
         state.added[fact.request_key] = AddedTrial.of(trial.id, trial.sequence, fact.parameters)
         while len(state.added) > MOST_REQUEST_KEYS:
@@ -236,6 +240,11 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
     trial.attempt, trial.due_at = fact.attempt, fact.due_at
     trial.reason = f"waits for a new attempt: {fact.reason}"
     trial.closed_job = trial.started_at = trial.running_since = None
+    if fact.resources is not None and (coming := trial.next_resources) is not None:
+        trial.previous_resources = replace(coming, resources=trial.resources)
+        trial.resources, trial.next_resources = dict(fact.resources), None
+    if trial.target is f.StopKind.RESIZE:
+        trial.target, trial.target_reason = None, ""
     if fact.leg is not None and trial.next_leg is not None and fact.origin is not None:
         trial.leg, trial.parameters = fact.leg, fact.parameters or trial.parameters
         begin_leg(trial, replace(trial.next_leg.checkpoint, origin=fact.origin))
@@ -286,6 +295,10 @@ def _ended(state: ExperimentState, fact: f.TrialEnded, r: f.Recorded) -> None:
     leave_files(state, trial)
     del state.trials[trial.id]
     reindex(state, trial)
+    if is_confirmation(trial):  # its result is not a result of the search
+        if fact.status is f.TrialStatus.SYS_CANCELED:
+            count_canceled(state, trial)
+        return
     if fact.untried:
         state.exhausted = False  # the tuner can give this parameter set again
     if fact.status is f.TrialStatus.SYS_CANCELED and trial.target is f.StopKind.CUT:
@@ -312,6 +325,7 @@ def _ended(state: ExperimentState, fact: f.TrialEnded, r: f.Recorded) -> None:
         state.worst = value if state.worst is None else worse(state.worst, value)
         if state.objectives:
             _note_worst(state, trial)
+        note_result(state, trial)
     count_end(state, trial, better=better)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from nnimgr.rules.facts import StopKind, TrialStatus
+from nnimgr.rules.facts import StopKind, SuggestionSource, TrialStatus
 from nnimgr.rules.retention import held_by
 from nnimgr.rules.state import ExperimentState, Touched, TrialState
 
@@ -27,11 +27,14 @@ def is_unsettled(trial: TrialState) -> bool:
     """Return whether the plan has to decide the next step of the trial.
 
     This is the case if the trial reuses a result, if its attempt has ended, if its pause has ended, if its
-    next leg can begin, or if the checkpoint from which it waits to continue has become unusable.
+    next leg can begin, if it gets other resources, or if the checkpoint from which it waits to continue has
+    become unusable.
     """
     if trial.closed_job is not None or (trial.reuse is not None and trial.status is TrialStatus.WAITING):
         return True
     if trial.stranded and trial.job_id is None and trial.target is None:
+        return True
+    if trial.target is StopKind.RESIZE and trial.job_id is None:
         return True
     if trial.next_leg is not None and trial.job_id is None and trial.target in (None, StopKind.LEG):
         return True
@@ -45,8 +48,8 @@ def _is_condemned(state: ExperimentState, trial: TrialState) -> bool:
     if trial.target is None or trial.closed_job is not None:
         return False
     if trial.job_id is None:
-        if trial.target is StopKind.LEG:
-            return False  # the leg begins at once
+        if trial.target in (StopKind.LEG, StopKind.RESIZE):
+            return False  # the next attempt begins at once
         return trial.status is not TrialStatus.PAUSED or trial.target is not StopKind.PAUSE
     return state.jobs[trial.job_id].stop is None
 
@@ -65,6 +68,7 @@ INDEXES: Mapping[str, Callable[[ExperimentState, TrialState], bool]] = {
     "running": lambda state, trial: trial.running_since is not None and not trial.ran,
     "continued": lambda state, trial: trial.running_since is not None and bool(trial.ran),
     "paused": lambda state, trial: trial.status is TrialStatus.PAUSED,
+    "confirming": lambda state, trial: trial.source is SuggestionSource.CONFIRMATION,
     "stranded": lambda state, trial: trial.stranded,
     "hoarding": lambda state, trial: bool(trial.pruned),
     "borrowing": lambda state, trial: _borrows(trial),

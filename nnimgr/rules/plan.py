@@ -23,6 +23,7 @@ from nnimgr.rules.commands import (
     SubmitJob,
     UpdateJob,
 )
+from nnimgr.rules.confirmations import confirm
 from nnimgr.rules.experiment_status import move_status, time_is_up
 from nnimgr.rules.indexes import is_unsettled
 from nnimgr.rules.phases import is_due, parameter_record
@@ -89,6 +90,8 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         yield moved
     elif state.interrupted and state.status is f.ExperimentStatus.RUNNING:
         yield from _run_again(state)
+    elif not time_is_up(state, now):
+        yield from confirm(state)
 
 
 def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nnimgr.rules.terms import DecisionKind, Role, SuggestionSource
@@ -44,6 +45,7 @@ class Suggested:
     result of the tuner's ``dump_state`` after the suggestion. ``parameter_id``: None for a customised trial.
     ``reuse``: the result that the trial gets instead of being run. ``request_key``: the client's idempotency
     key of a customised trial. ``origin``: checkpoint of another trial from which a fork continues.
+    ``seed``: seed of a confirmation, which repeats trial ``retry_of``.
     """
 
     trial_id: str
@@ -57,6 +59,7 @@ class Suggested:
     reuse: Reuse | None = None
     request_key: str | None = None
     origin: Origin | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,11 +166,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """Fact: the scheduler pauses, continues or exploits a trial. A stop is the fact Verdict instead.
+    """Fact: the scheduler pauses, continues, exploits or resizes a trial. A stop is the fact Verdict instead.
 
     ``cause``: number of the fact that led to the decision. ``reason``: one sentence. ``rung``, ``better``: as
     in Verdict. In an exploit, the trial's next leg begins: it continues with ``parameters`` (JSON text) from
-    the checkpoint ``checkpoint`` (attempt and number) of the trial ``donor``.
+    the checkpoint ``checkpoint`` (attempt and number) of the trial ``donor``. A resized trial continues with
+    ``resources``: fields such as trialCpuNumber, with their new values (memory in MiB).
     """
 
     trial_id: str
@@ -179,6 +183,7 @@ class Decided:
     checkpoint: tuple[int, int] | None = None
     rung: int | None = None
     better: tuple[str, ...] = ()
+    resources: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from nnimgr.rules.trial_state import JobState as JobState
 from nnimgr.rules.trial_state import LeftCheckpoints as LeftCheckpoints
 from nnimgr.rules.trial_state import NextLeg as NextLeg
 from nnimgr.rules.trial_state import ParameterSet as ParameterSet
+from nnimgr.rules.trial_state import Resizing as Resizing
 from nnimgr.rules.trial_state import TrialState as TrialState
 from nnimgr.rules.trial_state import job_id_of as job_id_of
 from nnimgr.rules.trial_state import next_attempt as next_attempt
@@ -77,6 +78,14 @@ class Best:
     trial_id: str
     sequence: int
     value: float
+
+
+class Leader(NamedTuple):
+    """One of the best trials, which are confirmed when the search has ended. ``parameters``: JSON text."""
+
+    trial_id: str
+    value: float
+    parameters: str
 
 
 class Improvement(NamedTuple):
@@ -142,6 +151,10 @@ class ExperimentState:
     finished: int = 0  # number of trials that ended SUCCEEDED or EARLY_STOPPED, for the plateau of stopWhen
     # the newest improvements of the best result, oldest first, as far as the plateau of stopWhen needs them
     improvements: list[Improvement] = field(default_factory=list)
+    # the best trials with different parameters, best first, as many as confirmBest confirms
+    leaders: list[Leader] = field(default_factory=list)
+    # confirmed trial -> seeds of its confirmations, except those that the system has canceled
+    confirmations: dict[str, list[int]] = field(default_factory=dict)
     failures: int = 0  # number of consecutive trials that failed
     latest_failure: str = ""  # trial and reason of the latest of them
     trial_time: timedelta = timedelta(0)  # running time of all attempts, up to trial_time_at
@@ -172,6 +185,7 @@ class ExperimentState:
     running: dict[str, None] = field(default_factory=dict, compare=False)  # started trials, oldest first
     continued: dict[str, None] = field(default_factory=dict, compare=False)  # started from a checkpoint
     paused: dict[str, None] = field(default_factory=dict, compare=False)
+    confirming: dict[str, None] = field(default_factory=dict, compare=False)  # confirmations
     stranded: dict[str, None] = field(default_factory=dict, compare=False)  # to start from another checkpoint
     hoarding: dict[str, None] = field(default_factory=dict, compare=False)  # with checkpoints to delete
     borrowing: dict[str, None] = field(default_factory=dict, compare=False)  # continue from other trials'
@@ -211,9 +225,16 @@ class ExperimentState:
     def counted(self) -> int:
         """Return the number of trials that count towards maxTrialNumber.
 
-        Trials that the system canceled do not count. A failed trial and its rerun count as one trial.
+        Confirmations and trials that the system canceled do not count. A failed trial and its rerun count as
+        one trial.
         """
-        return sum(self.counts.values()) - self.counts.get(TrialStatus.SYS_CANCELED, 0) - self.reruns
+        others = self.reruns + sum(map(len, self.confirmations.values()))
+        return sum(self.counts.values()) - self.counts.get(TrialStatus.SYS_CANCELED, 0) - others
+
+    @property
+    def searching(self) -> int:
+        """Return the number of unfinished trials that are not confirmations."""
+        return len(self.trials) - len(self.confirming)
 
     @property
     def left_out(self) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.confirmations import is_confirmation
 from nnimgr.rules.indexes import is_unsettled
 from nnimgr.rules.phrases import best_so_far, in_seconds, trial_count
 from nnimgr.rules.state import ExperimentState, Improvement, TrialState
@@ -67,12 +68,13 @@ def end_trials(state: ExperimentState) -> Iterator[f.TargetMoved]:
     """Yield the facts that end trials while a rule holds.
 
     Trials that have not started are canceled. With ``runningTrials: stop``, the others are stopped.
+    Confirmations are not trials of the search, and continue.
     """
     if state.status is not f.ExperimentStatus.DRAINING or state.drain is not f.DrainReason.RULE:
         return
     stops = state.limits.stop_when.running_trials is f.RunningTrials.STOP
     for trial in state.trials.values():
-        if trial.is_to_end or is_unsettled(trial):
+        if trial.is_to_end or is_unsettled(trial) or is_confirmation(trial):
             continue
         if not _has_started(state, trial):
             yield _moved(state, trial, f.StopKind.SYSTEM)

@@ -9,6 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 __all__ = [
+    "ConfirmBest",
     "DecisionKind",
     "DrainReason",
     "ExperimentStatus",
@@ -84,6 +85,7 @@ class DecisionKind(StrEnum):
     CONTINUE = "continue"  # a trial that the scheduler has paused
     STOP = "stop"
     EXPLOIT = "exploit"  # continue from a checkpoint with other parameters: the trial's next leg
+    RESIZE = "resize"  # continue with other resources
 
 
 class PausedBy(StrEnum):
@@ -120,6 +122,7 @@ class StopKind(StrEnum):
     CUT = "cut"
     PAUSE = "pause"  # PAUSED: the attempt ends, but not the trial
     LEG = "leg"  # WAITING: the trial continues with its next leg, see nnimgr.rules.legs
+    RESIZE = "resize"  # WAITING: the trial continues with other resources
 
 
 class SuggestionSource(StrEnum):
@@ -128,6 +131,7 @@ class SuggestionSource(StrEnum):
     RESUMED = "resumed"  # a stop of the experiment has interrupted the trial
     RERUN = "rerun"  # a user retries the failed trial
     FORK = "fork"  # a user has it continue from a checkpoint of another trial
+    CONFIRMATION = "confirmation"  # it repeats one of the best trials with another seed
 
     @property
     def nni_name(self) -> str:
@@ -135,7 +139,7 @@ class SuggestionSource(StrEnum):
         match self:
             case SuggestionSource.RERUN:
                 return "resumed"
-            case SuggestionSource.FORK:
+            case SuggestionSource.FORK | SuggestionSource.CONFIRMATION:
                 return "customized"
         return self.value
 
@@ -174,6 +178,14 @@ class StopWhen:
     total_trial_time: timedelta | None = None  # running time of all attempts together
     failures: int | None = None  # number of trials in a row that have failed
     running_trials: RunningTrials = RunningTrials.FINISH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmBest:
+    """Rule: when the search has ended, each of the ``top`` best trials is run again ``runs`` times."""
+
+    top: int
+    runs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +242,8 @@ class Limits:
     checkpoints_limit: int | None = None  # bytes; then checkpoints of ended trials are deleted
     save_within: timedelta = timedelta(seconds=30)  # for a trial to save its state before it is paused
     stop_when: StopWhen = StopWhen()
+    confirm_best: ConfirmBest | None = None
+    resizable: tuple[str, ...] = ()  # fields of resources that the scheduler may change for a trial
     fail_fast: int = 0  # number of first trials that stop the experiment if all fail alike; 0: never
 
 

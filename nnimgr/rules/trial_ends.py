@@ -13,7 +13,8 @@ from nnimgr.objectives import DEFAULT, fault_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.causes import LOSSES, counted_as, grows, retries
 from nnimgr.rules.checkpoints import borrows, continues_from, recovery_point, where_it_continues
-from nnimgr.rules.decisions import leg_lost
+from nnimgr.rules.confirmations import is_confirmation
+from nnimgr.rules.decisions import leg_lost, resources_refused
 from nnimgr.rules.experiment_status import time_is_up
 from nnimgr.rules.state import (
     ExperimentState,
@@ -65,12 +66,19 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
         return leg_lost(state, trial) or _next_leg(trial, trial.next_leg, due_at=now)
     if trial.status is f.TrialStatus.PAUSED:
         return _again(state, trial, "its pause has ended", due_at=now)
+    never = end is not None and end.reason is f.EndReason.NEVER_STARTED
+    if trial.target is f.StopKind.RESIZE and (job is None or job.placed is None or never):
+        return _again(state, trial, trial.target_reason, due_at=now)
+    if never and trial.target is None and end is not None:
+        refused = resources_refused(trial, end.message or "the attempt could not be started")
+        if refused is not None:
+            return refused
     if trial.stranded and trial.target is None:
         return _again(state, trial, "its checkpoint cannot be used any more", due_at=now)
     if job is not None and end is not None and end.reason is f.EndReason.EXITED and job.cause not in LOSSES:
         if not (job.left and end.exit_code == 0):
             return _exited(state, trial, end, job.cause, now)
-    if trial.target is not None:
+    if trial.target is not None and trial.target is not f.StopKind.RESIZE:
         reason = trial.target_reason
         if job is not None and job.lost is not None:
             reason += f"; {job.lost}"
@@ -82,7 +90,7 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     if end.reason is f.EndReason.CHECKPOINT_LOST:
         return _again(state, trial, end.message or "its checkpoint is missing", due_at=now)
     if job.cause is None:
-        why = "its stop was taken back while its attempt was ending"
+        why = trial.target_reason or "its stop was taken back while its attempt was ending"
         if job.stop is None:
             why = "it has exited with code 0 after it was asked to save its state"
         return _again(state, trial, why, due_at=now)
@@ -113,7 +121,12 @@ def _next_leg(trial: TrialState, leg: NextLeg, *, due_at: datetime) -> f.Attempt
         rolled_back=max(0, trial.intermediates - origin.reports),
         leg=trial.leg + 1,
         parameters=leg.parameters,
+        resources=_next_resources(trial),
     )
+
+
+def _next_resources(trial: TrialState) -> Mapping[str, float] | None:
+    return None if trial.next_resources is None else trial.next_resources.resources
 
 
 def _exited(
@@ -126,12 +139,12 @@ def _exited(
             trial_id=trial.id,
             status=f.TrialStatus.SUCCEEDED,
             reason="exited with code 0" if fault is None else fault,
-            stand_in=_stand_in(state) if unusable else None,
+            stand_in=_stand_in(state, trial) if unusable else None,
         )
     reason = _sentence(state, end)
     before, most = retries(state.limits, trial, cause)
     again = most is None or before < most
-    if again and trial.target is None and not time_is_up(state, now):
+    if again and trial.target in (None, f.StopKind.RESIZE) and not time_is_up(state, now):
         reason += _memory_of_next(state, trial, cause)
         return _again(state, trial, reason, due_at=now + _pause(before), cause=cause)
     if again and trial.target is f.StopKind.PAUSE:
@@ -165,8 +178,10 @@ def _failed(
     *,
     failure: str | None = None,
 ) -> f.TrialEnded:
-    stand_in = _stand_in(state)
-    if stand_in is not None:
+    stand_in = _stand_in(state, trial)
+    if is_confirmation(trial):
+        reason += "; the run does not count for the trial that it confirms"
+    elif stand_in is not None:
         reason += f"; the tuner gets the result {stand_in} instead"
     elif state.limits.on_failure is not f.OnFailure.SKIP:
         reason += "; the tuner gets no penalty (the worst result so far), since there is no result yet"
@@ -180,10 +195,12 @@ def _failed(
     )
 
 
-def _stand_in(state: ExperimentState) -> str | None:
+def _stand_in(state: ExperimentState, trial: TrialState) -> str | None:
     """Return the result that the tuner gets for a trial without a usable result, as JSON text; None: no
     result.
     """
+    if is_confirmation(trial):
+        return None
     objectives = state.objectives
     value: float | Mapping[str, float] | None = None
     match state.limits.on_failure:
@@ -287,6 +304,7 @@ def _again(
         cause=cause,
         origin=None if point is None else point.origin,
         rolled_back=max(0, trial.intermediates - (0 if point is None else point.origin.reports)),
+        resources=_next_resources(trial),
     )
 
 

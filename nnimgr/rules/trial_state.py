@@ -30,6 +30,7 @@ __all__ = [
     "LeftCheckpoints",
     "NextLeg",
     "ParameterSet",
+    "Resizing",
     "TrialState",
     "job_id_of",
     "next_attempt",
@@ -111,6 +112,18 @@ class NextLeg:
 
 
 @dataclass(slots=True, kw_only=True)
+class Resizing:
+    """Other resources that the scheduler has decided for a trial. ``cause``: see the fact Decided.
+
+    ``resources``: all resources that differ from the configuration.
+    """
+
+    cause: int
+    resources: dict[str, float]
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
 class JobState:
     """Job of an attempt.
 
@@ -180,6 +193,7 @@ class TrialState:
     created_at: datetime
     status: TrialStatus = TrialStatus.WAITING
     retry_of: str | None = None
+    seed: int | None = None  # of a confirmation
     reuse: Reuse | None = None  # the trial gets this result and is not run
     attempt: int = 1  # number of the present attempt, or of the next
     # attempts up to this number may have run, although the database, an older copy, has no facts about them
@@ -211,6 +225,10 @@ class TrialState:
     decided: int = 0  # number of the fact that led to the scheduler's latest decision about the trial
     leg: int = 0  # number of the trial's stretch with one parameter set and one beginning
     next_leg: NextLeg | None = None
+    resources: dict[str, float] = field(default_factory=dict)  # those that differ from the configuration
+    next_resources: Resizing | None = None  # for the next attempt
+    # the resources before the present ones, until an attempt has started with the present ones
+    previous_resources: Resizing | None = None
     frames: int = 0  # number of frames of the ended attempts that led to the trial's present state
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -230,8 +248,10 @@ class TrialState:
 
     @property
     def is_to_end(self) -> bool:
-        """Return whether the trial is to end. A pause or the next leg only ends its attempt."""
-        return self.target not in (None, StopKind.PAUSE, StopKind.LEG)
+        """Return whether the trial is to end. A pause, the next leg or other resources only end its
+        attempt.
+        """
+        return self.target not in (None, StopKind.PAUSE, StopKind.LEG, StopKind.RESIZE)
 
 
 def next_attempt(trial: TrialState) -> int:

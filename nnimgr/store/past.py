@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 __all__ = ["Metric", "PastEnd", "PastFact", "PastReader"]
@@ -21,7 +21,7 @@ _CREATED = (
 _LAST = "SELECT coalesce(max(number), 0) FROM %s WHERE experiment_id = ? AND number <= ?"
 _FACTS = """
 SELECT number, kind, trial_id, payload FROM facts
-WHERE experiment_id = ? AND number > ? AND number <= ? AND kind IN (%s)
+WHERE experiment_id = ? AND number > ? AND number <= ? AND kind IN (%s) {search}
 ORDER BY number
 """
 _OPEN = """
@@ -34,7 +34,7 @@ ORDER BY number
 _ENDS = """
 SELECT number, trial_id, json_extract(payload, '$.status'), json_extract(payload, '$.stand_in'),
 coalesce(json_extract(payload, '$.untried'), 0) AS untried FROM facts
-WHERE experiment_id = ? AND number > ? AND number <= ? AND kind = 'TrialEnded' %s
+WHERE experiment_id = ? AND number > ? AND number <= ? AND kind = 'TrialEnded' %s {search}
 ORDER BY number
 """
 _TRIALS = """
@@ -44,12 +44,12 @@ WHERE experiment_id = ?
 _OF_THESE = "AND trial_id IN (SELECT value FROM json_each(?))"
 _METRICS = """
 SELECT trial_id, attempt, position, sequence, text FROM metrics
-WHERE experiment_id = ? AND number > ? AND number <= ? AND type = 'PERIODICAL' ORDER BY number
+WHERE experiment_id = ? AND number > ? AND number <= ? AND type = 'PERIODICAL' {search} ORDER BY number
 """
 # The attempt is the one that has reported the metric, even if a later attempt has taken over the metric.
 _NUMBERED_METRICS = """
 SELECT number, trial_id, coalesce(ran_in, attempt), position, sequence, text FROM metrics
-WHERE experiment_id = ? AND number > ? AND number <= ? AND type = 'PERIODICAL' ORDER BY number
+WHERE experiment_id = ? AND number > ? AND number <= ? AND type = 'PERIODICAL' {search} ORDER BY number
 """
 _TRIALS_AT_ONCE = 1_000
 # The sign before "number" makes SQLite use the index on trials. Without the sign, it would read all metrics.
@@ -60,10 +60,10 @@ AND type = 'PERIODICAL' ORDER BY trial_id, attempt, position
 """
 _METRICS_AND_ENDS = """
 SELECT number, trial_id, attempt, position, sequence, text FROM metrics
-WHERE experiment_id = ? AND number <= ? AND type = 'PERIODICAL'
+WHERE experiment_id = ? AND number <= ? AND type = 'PERIODICAL' {search}
 UNION ALL
 SELECT number, trial_id, NULL, NULL, NULL, payload FROM facts
-WHERE experiment_id = ? AND number <= ? AND kind = 'TrialEnded'
+WHERE experiment_id = ? AND number <= ? AND kind = 'TrialEnded' {search}
 ORDER BY 1
 """
 _SET = (
@@ -74,9 +74,15 @@ _NAMED_SET = (
     "SELECT parameter_id FROM metrics "
     "WHERE experiment_id = ? AND trial_id = ? AND attempt = ? AND position = ?"
 )
-_OTHERS = (
-    "SELECT trial_id FROM trials WHERE experiment_id = ? AND trial_id NOT IN (SELECT value FROM json_each(?))"
+_OTHERS = """
+SELECT trial_id FROM trials
+WHERE experiment_id = ? AND trial_id NOT IN (SELECT value FROM json_each(?)) {search}
+"""
+# Put in place of {search}: only facts of the search itself. Algorithms never hear of confirmations.
+_OF_THE_SEARCH = (
+    "AND coalesce(trial_id, '') NOT IN (SELECT trial_id FROM trials WHERE source = 'confirmation')"
 )
+_CONFIRMS = "SELECT json_extract(?, '$.config.confirmBest') IS NOT NULL"
 
 
 class PastFact(NamedTuple):
@@ -108,11 +114,15 @@ class PastEnd(NamedTuple):
 
 
 class PastReader:
-    """Read-only connection to an experiment's database. The methods raise sqlite3.Error."""
+    """Read-only connection to an experiment's database. The methods raise sqlite3.Error.
+
+    Queries about several trials leave out confirmations.
+    """
 
     def __init__(self, database: str, experiment_id: str) -> None:
         self._connection = sqlite3.connect(f"file:{quote(database)}?mode=ro", uri=True)
         self._id = experiment_id
+        self._search: str | None = None  # the condition for facts of the search itself
 
     def close(self) -> None:
         """Close the connection to the database."""
@@ -122,6 +132,14 @@ class PastReader:
         """Return the payload of the fact that created the experiment; None if there is no experiment."""
         row = self._connection.execute(_CREATED, (self._id,)).fetchone()
         return None if row is None else str(row[0])
+
+    def _execute(self, query: str, arguments: Sequence[Any]) -> sqlite3.Cursor:
+        """Execute a query that leaves out confirmations, if the experiment may have some."""
+        if self._search is None:
+            created = self.created() or "{}"
+            confirms = self._connection.execute(_CONFIRMS, (created,)).fetchone()[0]
+            self._search = _OF_THE_SEARCH if confirms else ""
+        return self._connection.execute(query.replace("{search}", self._search), arguments)
 
     def last_number(self, *, up_to: int, metrics: bool) -> int:
         """Return the number of the last fact that is not after fact ``up_to``; 0 without such a fact.
@@ -138,7 +156,7 @@ class PastReader:
         numbers.
         """
         query = _FACTS % ", ".join("?" * len(kinds))
-        rows = self._connection.execute(query, (self._id, after, up_to, *kinds))
+        rows = self._execute(query, (self._id, after, up_to, *kinds))
         return map(PastFact._make, rows)
 
     def open_suggestions(self, *, after: int, up_to: int) -> Iterator[PastFact]:
@@ -151,7 +169,7 @@ class PastReader:
         before they ran.
         """
         query = _ENDS % ("AND untried" if untried else "")
-        ends = self._connection.execute(query, (self._id, after, up_to)).fetchall()
+        ends = self._execute(query, (self._id, after, up_to)).fetchall()
         if len(ends) <= _TRIALS_AT_ONCE:
             ids = json.dumps([trial_id for _, trial_id, *_ in ends])
             trials = self._connection.execute(_TRIALS + _OF_THESE, (self._id, ids))
@@ -165,7 +183,7 @@ class PastReader:
         """Yield the intermediate results of all trials after fact ``after``, up to fact ``up_to``, in
         order.
         """
-        yield from self._connection.execute(_METRICS, (self._id, after, up_to))
+        yield from self._execute(_METRICS, (self._id, after, up_to))
 
     def metrics_of(self, trial_ids: Sequence[str], *, up_to: int) -> Iterator[tuple[str, list[Metric]]]:
         """Yield the id of each of these trials, in the given order, with the trial's intermediate results.
@@ -183,7 +201,7 @@ class PastReader:
         """Yield the intermediate results of all trials after fact ``after``, up to fact ``up_to``, with
         their numbers.
         """
-        for number, *metric in self._connection.execute(_NUMBERED_METRICS, (self._id, after, up_to)):
+        for number, *metric in self._execute(_NUMBERED_METRICS, (self._id, after, up_to)):
             yield number, tuple(metric)
 
     def set_of(self, trial_id: str) -> tuple[int | None, str] | None:
@@ -204,11 +222,11 @@ class PastReader:
         """Yield intermediate results, and ends of trials as (trial_id, payload), in order of their
         numbers.
         """
-        for row in self._connection.execute(_METRICS_AND_ENDS, (self._id, up_to, self._id, up_to)):
+        for row in self._execute(_METRICS_AND_ENDS, (self._id, up_to, self._id, up_to)):
             trial_id, attempt, position, sequence, text = row[1:]
             yield (trial_id, text) if attempt is None else (trial_id, attempt, position, sequence, text)
 
     def other_trials(self, trial_ids: set[str]) -> list[str]:
         """Return the ids of all trials that are not in ``trial_ids``."""
-        rows = self._connection.execute(_OTHERS, (self._id, json.dumps(sorted(trial_ids))))
+        rows = self._execute(_OTHERS, (self._id, json.dumps(sorted(trial_ids))))
         return [trial_id for (trial_id,) in rows]

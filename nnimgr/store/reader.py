@@ -25,6 +25,7 @@ from nnimgr.store.errors import empty_database
 from nnimgr.store.jobs import JobQueries
 from nnimgr.store.legs import LegQueries
 from nnimgr.store.older import reason_of
+from nnimgr.store.reruns import RerunQueries
 from nnimgr.store.rows import from_us, read_fact
 from nnimgr.store.trial_metrics import MetricRow
 from nnimgr.store.views import ViewQueries
@@ -130,7 +131,7 @@ _CONVERT: Mapping[str, Any] = {
 
 
 class ExperimentReader(
-    CountedMetrics, AnnotationQueries, CheckpointQueries, JobQueries, LegQueries, ViewQueries
+    CountedMetrics, AnnotationQueries, CheckpointQueries, JobQueries, LegQueries, RerunQueries, ViewQueries
 ):
     """Queries of one experiment's database. Thread-safe.
 
@@ -323,19 +324,17 @@ class ExperimentReader(
         with self._connect() as connection:
             return int(connection.exec_driver_sql(query, (self._id,)).scalar_one())
 
-    def count_retried(self) -> int:
-        """Return the number of failed trials that were run again as other trials."""
-        table = schema.trials
-        query = self._of(table).where(table.c.source == f.SuggestionSource.RERUN.value)
-        with self._connect() as connection:
-            return int(connection.execute(query.with_only_columns(func.count())).scalar_one())
-
     def failed(self) -> list[TrialRow]:
-        """Return the trials that have failed and were not run again, in order of their sequence numbers."""
+        """Return the trials that have failed and were not run again, in order of their sequence numbers.
+
+        Confirmations are not among them: they are not trials of the search.
+        """
         table = schema.trials
         again = self._of(table).with_only_columns(table.c.retry_of).where(table.c.retry_of.is_not(None))
         query = self._of(table).where(
-            table.c.status == f.TrialStatus.FAILED.value, table.c.trial_id.not_in(again)
+            table.c.status == f.TrialStatus.FAILED.value,
+            table.c.source != f.SuggestionSource.CONFIRMATION.value,
+            table.c.trial_id.not_in(again),
         )
         return self._rows(query.order_by(table.c.sequence), _trial)
 

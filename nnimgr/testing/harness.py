@@ -58,7 +58,13 @@ class Made(Calls):
 
 
 def start_message(
-    role: str, database: Path, space: Mapping[str, Any], *, rebuild_to: int, since: int = 0
+    role: str,
+    database: Path,
+    space: Mapping[str, Any],
+    *,
+    rebuild_to: int,
+    since: int = 0,
+    resources: Mapping[str, float] | None = None,
 ) -> Start:
     """Return the first message to an algorithm under test. ``database``: the experiment's past."""
     return Start(
@@ -74,6 +80,7 @@ def start_message(
         checkpoint_directory="",
         seed=1,
         since=since,
+        resources=resources or {},
     )
 
 

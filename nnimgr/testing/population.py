@@ -18,7 +18,9 @@ from nnimgr.search_space import parse, sample
 from nnimgr.testing.harness import Hosted, Made, start_message
 from nnimgr.testing.record import EXPERIMENT, Record
 
-__all__ = ["Disturbances", "HostedScheduler", "Member", "Population"]
+__all__ = ["RESOURCES", "Disturbances", "HostedScheduler", "Member", "Population"]
+
+RESOURCES = {"trialGpuNumber": 1, "trialCpuNumber": 2, "trialMemorySize": 1024}  # of a trial at first
 
 _MOST_ROUNDS = 2000  # rounds after which an experiment counts as one that never ends
 _SILENCE = 3  # rounds for which a silent host is silent, and for which a user pauses a trial
@@ -61,6 +63,7 @@ class Member:
     wanted: m.Decided | None = None
     back_in: int = 0  # rounds until its silent host is back, or a user resumes it
     silent: bool = False
+    coming: Mapping[str, float] = field(default_factory=dict)  # other resources for the next attempt
 
 
 class HostedScheduler(Hosted):
@@ -76,7 +79,7 @@ class HostedScheduler(Hosted):
         rebuild_to: int = 0,
     ) -> None:
         super().__init__()
-        start = start_message("scheduler", database, space, rebuild_to=rebuild_to)
+        start = start_message("scheduler", database, space, rebuild_to=rebuild_to, resources=RESOURCES)
         calls = Made(self.heard, "scheduler", make, builtin=builtin)
         self._host = SchedulerHost(self.heard, start, calls=calls)
         self.do(self._host.build)
@@ -149,10 +152,16 @@ class _Events:
     def continued(self, member: Member, rolled_back: int) -> None:
         """Another attempt of the trial has begun, with its present number of results."""
         origin = {"position": member.position, "reports": member.reports} if member.position else None
+        resources = self._resources(member)
         number = self.record.named(
-            "AttemptDue", member.id, attempt=member.attempt, origin=origin, rolled_back=rolled_back
+            "AttemptDue",
+            member.id,
+            attempt=member.attempt,
+            origin=origin,
+            rolled_back=rolled_back,
+            resources=resources,
         )
-        if origin is not None or rolled_back:
+        if origin is not None or rolled_back or resources is not None:
             self.send(
                 m.RolledBack(
                     number=number,
@@ -160,14 +169,21 @@ class _Events:
                     attempt=member.attempt,
                     position=member.position,
                     reports=member.reports,
+                    resources=resources,
                 )
             )
+
+    def _resources(self, member: Member) -> Mapping[str, float] | None:
+        """Return the other resources with which the next attempt begins; None if there are none."""
+        coming, member.coming = member.coming, {}
+        return coming or None
 
     def leg_began(self, member: Member) -> None:
         fields: dict[str, Any] = {
             "attempt": member.attempt,
             "leg": member.leg,
             "parameters": member.parameters,
+            "resources": self._resources(member),
         }
         point: dict[str, Any] = {"position": member.position, "reports": member.reports}
         number = self.record.named("AttemptDue", member.id, origin=point, **fields)
@@ -387,7 +403,7 @@ class Population:
             return None
         if member.paused == "user":
             return "a user has paused the trial"
-        if decided.kind == "pause" and not member.saved:
+        if decided.kind in ("pause", "resize") and not member.saved:
             return "the trial has saved no checkpoint"
         if decided.kind == "pause" and (member.wanted is not None or not member.running):
             return "the trial is already being interrupted"
@@ -415,6 +431,10 @@ class Population:
                 self._end(member, "EARLY_STOPPED")
             case "exploit":
                 self._begin_leg(member, decided)
+            case "resize":
+                member.coming = decided.resources or {}
+                if member.paused is None:
+                    self._set_back(member)
 
     def _begin_leg(self, member: Member, decided: m.Decided) -> None:
         checkpoint = self._checkpoint(decided)

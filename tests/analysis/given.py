@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnimgr.analysis.columns import Columns
-from nnimgr.rules.facts import TrialStatus
+from nnimgr.rules.facts import SuggestionSource, TrialStatus
 from nnimgr.store.bulk import Mark, Snapshot
 from nnimgr.store.bulk_runs import Attempt, MetricPoint, Opinion, StoppedAt
 
@@ -53,10 +53,12 @@ class GivenColumns(Columns):
         self.origin_at = datetime(2026, 1, 1, tzinfo=UTC)
         self.logarithmic = set(logarithmic)
         self.ids = np.array([f"t{number}".encode() for number in range(rows)], "S16")
-        self.categories = {"status": STATUSES, **(categories or {})}
+        sources = [source.value for source in SuggestionSource]
+        self.categories = {"status": STATUSES, "source": sources, **(categories or {})}
         usual: dict[str, Any] = {
             "sequence": np.arange(rows, dtype=np.uint32),
             "status": np.full(rows, SUCCEEDED, np.uint8),
+            "source": np.zeros(rows, np.uint8),
             "attempt": np.ones(rows, np.uint16),
             "intermediates": np.zeros(rows, np.uint32),
             **{name: np.full(rows, np.nan) for name in ("value", "latest", "created", "started", "ended")},

@@ -44,6 +44,12 @@ def test_trials_that_have_failed_do_not_count() -> None:
     assert points(ask(GivenColumns(7, value=VALUES, status=status))) == [(0, 3), (4, 5)]
 
 
+def test_runs_that_confirm_other_trials_do_not_count() -> None:
+    columns = GivenColumns(7, value=VALUES)
+    columns.arrays["source"][6] = columns.categories["source"].index("confirmation")
+    assert points(ask(columns)) == [(0, 3), (4, 5)]
+
+
 def test_a_filter_and_another_metric() -> None:
     columns = GivenColumns(4, {"metrics.loss": [4.0, 5.0, np.nan, 7.0]})
     assert points(ask(columns, metric="metrics.loss", filter="sequence>0")) == [(1, 5), (3, 7)]

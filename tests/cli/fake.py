@@ -36,6 +36,7 @@ def profile(experiment_id: str, **changes: Any) -> dict[str, Any]:
         "durationS": 12.5,
         "counts": {},
         "bestTrial": None,
+        "confirmations": None,
         "optimizeMode": "maximize",
         "limits": {
             "trialConcurrency": 2,

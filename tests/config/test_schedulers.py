@@ -39,7 +39,7 @@ def test_a_class_of_the_users_own_is_read(load: Load, tmp_path: Path) -> None:
         (
             "scheduler: {name: PBX}",
             "exp.yml:10:13: scheduler.name: there is no built-in scheduler 'PBX'; valid names are ASHA, "
-            "HyperBand, PBT, PB2, PBTReplay; did you mean PBT?",
+            "HyperBand, PBT, PB2, PBTReplay, Resources; did you mean PBT?",
         ),
         (
             "scheduler:\n  name: ASHA\n  classArgs: {stop: 3}",

@@ -232,7 +232,10 @@ async def test_a_slow_child_reads_what_was_not_sent(host: Host, make_past: MakeP
     [
         (lambda trial: "pause", "must return decisions or None, not 'pause'"),
         (lambda trial: 3, "must return decisions or None, not 3"),
-        (lambda trial: [trial], "a decision must be one of Pause, Continue, Stop, Exploit, not Trial("),
+        (
+            lambda trial: [trial],
+            "a decision must be one of Pause, Continue, Stop, Exploit, Resize, not Trial(",
+        ),
         (lambda trial: Stop(trial, " "), "Stop of trial a has no reason"),
         (lambda trial: Stop(trial.id, "x"), "Stop of trial 'a' is about a trial that has ended"),
         (lambda trial: Pause(Trial("a", {}), "x"), "Pause of trial a is about a trial that has ended, or"),

@@ -235,7 +235,7 @@ def test_outside_an_experiment_results_go_to_standard_output(tmp_path: Path) -> 
         "assert [each.category for each in caught] == [RuntimeWarning] and caught[0].filename == '<string>'\n"
         "nni.report_intermediate_result(0.5)\nnni.report_intermediate_result({'default': 1})\n"
         "nni.report_final_result(2)\n"
-        "print(nni.get_experiment_id(), nni.get_trial_id(), nni.get_sequence_id())\n"
+        "print(nni.get_experiment_id(), nni.get_trial_id(), nni.get_sequence_id(), nni.get_trial_seed())\n"
         "assert sys.stdout is out and not logging.getLogger().handlers"
     )
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
@@ -248,7 +248,7 @@ def test_outside_an_experiment_results_go_to_standard_output(tmp_path: Path) -> 
         "Intermediate result: 0.5  (Index 0)",
         "Intermediate result: {'default': 1}  (Index 1)",
         "Final result: 2",
-        "STANDALONE STANDALONE 0",
+        "STANDALONE STANDALONE 0 0",
     ]
     time.strptime(done.stdout[1:20], "%Y-%m-%d %H:%M:%S")
 
@@ -270,10 +270,10 @@ def test_outside_an_experiment_results_can_be_silenced(tmp_path: Path) -> None:
 
 def test_ids_come_from_the_environment(trial: Trial) -> None:
     out = trial.run(
-        "print(nni.get_experiment_id(), nni.get_trial_id(), nni.get_sequence_id())",
-        NNI_EXP_ID="EE", NNI_TRIAL_SEQ_ID="12",
+        "print(nni.get_experiment_id(), nni.get_trial_id(), nni.get_sequence_id(), nni.get_trial_seed())",
+        NNI_EXP_ID="EE", NNI_TRIAL_SEQ_ID="12", NNI_TRIAL_SEED="3",
     )  # fmt: skip
-    assert out == "EE TT 12\n"
+    assert out == "EE TT 12 3\n"
 
 
 def test_numpy_values_become_numbers_and_arrays() -> None:

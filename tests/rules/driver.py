@@ -32,10 +32,13 @@ class Life:
         self.wake_at: datetime | None = None
         self.wait_reason: str | None = None
         limits.setdefault("trial_concurrency", 2)
+        config: dict[str, Any] = {"tuner": {"name": "Random"}, "trialCommand": "true"}
+        if (rule := limits.get("confirm_best")) is not None:
+            config["confirmBest"] = {"top": rule.top, "runs": rule.runs}
         self.take(
             f.ExperimentCreated(
                 experiment_id="exp",
-                config={"tuner": {"name": "Random"}, "trialCommand": "true"},
+                config=config,
                 search_space={},
                 limits=f.Limits(**limits),
                 traits=f.TunerTraits(),

@@ -57,12 +57,13 @@ def decision(life: Life, draw: random.Random, trial_id: str) -> tuple[f.Fact, ..
         life.state,
         f.Decided(
             trial_id=trial_id,
-            kind=draw.choice([f.DecisionKind.PAUSE, f.DecisionKind.CONTINUE, f.DecisionKind.EXPLOIT]),
+            kind=draw.choice([f.DecisionKind(kind) for kind in ("pause", "continue", "exploit", "resize")]),
             cause=life.state.number - draw.choice([0, 0, 5]),
             reason="because",
             donor=None if donor is None else donor.id,
             checkpoint=(1, 1) if saved is None else (saved.attempt, saved.number),
             parameters='{"x": 3}',
+            resources={"trialCpuNumber": draw.randint(1, 4)},
         ),
     )
 

@@ -120,6 +120,7 @@ class Population:
             f.DecisionKind.CONTINUE,
             f.DecisionKind.EXPLOIT,
             f.DecisionKind.EXPLOIT,
+            f.DecisionKind.RESIZE,
         ]
         decision = f.Decided(
             trial_id=trial.id,
@@ -129,6 +130,7 @@ class Population:
             donor=donor.id,
             checkpoint=None if saved is None else (saved.attempt, saved.number),
             parameters=f'{{"x": {self.draw.randint(2, 99)}}}',
+            resources={"trialCpuNumber": self.draw.randint(1, 4)},
         )
         self.take(*recorded_as(self.life.state, decision))
 

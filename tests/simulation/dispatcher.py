@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nnimgr.dispatcher import messages as m
@@ -24,8 +24,10 @@ class Health:
 class SimScheduler:
     """Scheduler that decides at random. After a crash it knows nothing of what happened before."""
 
-    def __init__(self, kernel: Kernel, say: Callable[[m.FromChild], None]) -> None:
-        self._kernel, self._say = kernel, say
+    def __init__(
+        self, kernel: Kernel, say: Callable[[m.FromChild], None], resources: Mapping[str, float]
+    ) -> None:
+        self._kernel, self._say, self._resources = kernel, say, resources
         self._saved: dict[str, tuple[int, int]] = {}  # trial -> attempt and number of its newest checkpoint
         self._paused: dict[str, int] = {}  # paused trial -> number of the last fact about it
 
@@ -34,7 +36,9 @@ class SimScheduler:
         match message:
             case m.CheckpointSaved():
                 self._saved[message.trial_id] = message.attempt, message.checkpoint
-                if chance.random() < 0.3:
+                if self._resources and chance.random() < 0.3:
+                    self._decide(message.trial_id, message.number, "resize")
+                elif chance.random() < 0.3:
                     self._decide(message.trial_id, message.number, chance.choice(["pause", "exploit"]))
             case m.TrialPaused(by="scheduler") | m.DecisionRefused():
                 if isinstance(message, m.TrialPaused) or message.trial_id in self._paused:
@@ -64,12 +68,16 @@ class SimScheduler:
                 parameters=f'{{"x": {cause}, "r": {self._kernel.random.random()}}}' if exploits else None,
                 donor=donor if exploits else None,
                 checkpoint=self._saved.get(donor, (1, 1)) if exploits else None,
+                resources={name: cause for name in self._resources} if kind == "resize" else None,
             )
         )
 
 
 class SimChild:
-    """Simulated ``nnimgr.core.running.algorithm_process.Child``, without a process."""
+    """Simulated ``nnimgr.core.running.algorithm_process.Child``, without a process.
+
+    ``told`` is called with each message to it.
+    """
 
     def __init__(
         self,
@@ -78,19 +86,25 @@ class SimChild:
         start: m.Start,
         on_message: Callable[[m.FromChild], None],
         on_exit: Callable[[str], None],
+        *,
+        told: Callable[[m.ToChild], None],
     ) -> None:
+        self._told = told
         self._kernel, self._health, self._role = kernel, health, start.role
         self._on_message, self._on_exit = on_message, on_exit
         self._loop = asyncio.get_running_loop()
         self._alive = True
         self._judged = False
-        self._scheduler = SimScheduler(kernel, self._say) if start.role == "scheduler" else None
+        self._scheduler = (
+            SimScheduler(kernel, self._say, start.resources) if start.role == "scheduler" else None
+        )
 
     async def start(self) -> None:
         await asyncio.sleep(self._kernel.random.choice([0.01, 0.1, 1.0]))
         self._say(m.Ready(learns=self._kernel.random.random() < 0.5))
 
     def send(self, message: m.ToChild) -> bool:
+        self._told(message)
         if self._has_no_use_for(message):
             return True
         slow = self._kernel.likely(0.1)

@@ -47,6 +47,9 @@ class Trial:
     """Recorded facts about one trial."""
 
     parameters: str
+    confirms: str | None = None  # id of the trial that it confirms
+    seed: int | None = None
+    resources: dict[str, float] = field(default_factory=dict)  # those that differ from the configuration
     leg_frames: int = 0  # number of frames before its present leg
     ended: f.TrialStatus | None = None
     stopped: bool = False  # stop requested by a user, durably

@@ -9,6 +9,7 @@ from datetime import datetime
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_of_job
 from tests.simulation.checkpoint_check import CheckedFact, CheckpointCheck
+from tests.simulation.confirmation_check import ConfirmationCheck
 from tests.simulation.evidence import Attempt, Evidence, Trial
 from tests.simulation.kernel import Kernel
 from training_services.frames import read_frame
@@ -19,6 +20,7 @@ class LogCheck:
 
     def __init__(self, kernel: Kernel, evidence: Evidence, checkpoints: CheckpointCheck) -> None:
         self._kernel, self._evidence, self._checkpoints = kernel, evidence, checkpoints
+        self.confirmations = ConfirmationCheck(kernel, evidence)
         self.number = 0
         self._at: datetime | None = None  # time of the last fact
 
@@ -70,9 +72,7 @@ class LogCheck:
         fail = self._kernel.fail
         match fact:
             case f.Suggested():
-                if fact.trial_id in self._evidence.trials:
-                    fail(f"trial {fact.trial_id} was suggested twice")
-                self._evidence.trials[fact.trial_id] = Trial(fact.parameters)
+                self._suggested(fact)
             case f.FurtherSuggested(late=False) | f.ResultTaken():
                 self._phase(fact)
             case f.JobPlaced():
@@ -80,10 +80,7 @@ class LogCheck:
             case f.StopOrdered():
                 self._stop_ordered(fact)
             case f.SaveOrdered(cmd_seq=int(seq)):
-                place = self._evidence.attempts[fact.job_id].place
-                assert place is not None
-                self._evidence.saves[place.instance, seq] = fact.job_id
-                self._kernel.counts["save ordered"] += 1
+                self._save_ordered(fact, seq)
             case f.JobStarted():
                 if self._evidence.attempts[fact.job_id].execs == 0:
                     fail(f"attempt {fact.job_id} is recorded as started and was not")
@@ -101,6 +98,21 @@ class LogCheck:
                 self._decided(fact)
             case f.ExperimentMoved(status=f.ExperimentStatus.ERROR):
                 fail(f"the experiment is ERROR: {fact.reason}")
+
+    def _suggested(self, fact: f.Suggested) -> None:
+        if fact.trial_id in self._evidence.trials:
+            self._kernel.fail(f"trial {fact.trial_id} was suggested twice")
+        confirms = fact.source is f.SuggestionSource.CONFIRMATION
+        if confirms:
+            self.confirmations.suggested(fact)
+        trial = Trial(fact.parameters, fact.retry_of if confirms else None, fact.seed)
+        self._evidence.trials[fact.trial_id] = trial
+
+    def _save_ordered(self, fact: f.SaveOrdered, seq: int) -> None:
+        place = self._evidence.attempts[fact.job_id].place
+        assert place is not None
+        self._evidence.saves[place.instance, seq] = fact.job_id
+        self._kernel.counts["save ordered"] += 1
 
     def _decided(self, fact: f.TrialEnded | f.TrialPaused) -> None:
         trial = self._evidence.trials[fact.trial_id]
@@ -158,6 +170,9 @@ class LogCheck:
         self._checkpoints.decided(fact, trial)
         self._checkpoints.due(fact, trial)
         trial.parameters = fact.parameters or trial.parameters
+        if fact.resources is not None:
+            trial.resources = dict(fact.resources)
+            self._kernel.counts["resized"] += 1
         trial.attempt = fact.attempt
         trial.declared = trial.paused = False
 

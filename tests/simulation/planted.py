@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from nnimgr.core.running import runner, service_session
+from nnimgr.core.running import runner, search, service_session
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.rules import facts as f
-from nnimgr.rules import fold, fold_jobs, phases
+from nnimgr.rules import fold, fold_jobs, fold_trials, phases
 from nnimgr.rules.state import ExperimentState
 from tests.simulation import server
 from tests.simulation.disk import Files
@@ -75,6 +75,46 @@ def results_not_taken() -> Iterator[None]:
             step(state, *rest)
 
     with patch.object(fold_jobs, "take_final", once):
+        yield
+
+
+@planted
+def algorithms_hear_of_confirmations() -> Iterator[None]:
+    """The tuner, the assessor and the scheduler hear of runs that only confirm other trials."""
+    with patch.object(search, "about_confirmation", lambda *args: False):
+        yield
+
+
+@planted
+def canceled_confirmations_not_repeated() -> Iterator[None]:
+    """A confirmation that a stop of the experiment has canceled counts as made."""
+    with patch.object(fold_trials, "count_canceled", lambda state, trial: None):
+        yield
+
+
+@planted
+def seeds_not_rebuilt() -> Iterator[None]:
+    """A start that is sent again after a restart of the server has no seed."""
+    spec = service_session.job_spec
+
+    def without(*args: Any, **kwargs: Any) -> Any:
+        made = spec(*args, **kwargs)
+        return replace(made, seed=None) if kwargs.get("state") is not None else made
+
+    with patch.object(service_session, "job_spec", without):
+        yield
+
+
+@planted
+def resources_not_rebuilt() -> Iterator[None]:
+    """A start that is sent again after a restart of the server has the resources of the configuration."""
+    spec = service_session.job_spec
+
+    def without(*args: Any, **kwargs: Any) -> Any:
+        made = spec(*args, **kwargs)
+        return replace(made, resources={}) if kwargs.get("state") is not None else made
+
+    with patch.object(service_session, "job_spec", without):
         yield
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,16 +158,20 @@ class Server:
             tuner=_start("tuner", state),
             new_tuner=lambda state: _start("tuner", state),
             assessor=_start("assessor", state) if self._world.assessed else None,
-            scheduler=_start("scheduler", state) if self._world.scheduled else None,
+            scheduler=self._scheduler(state) if self._world.scheduled else None,
             spawn=self._spawn_child,
             post=runner.post,
             pending_metrics=runner.pending_metrics,
         )
 
+    def _scheduler(self, state: ExperimentState) -> m.Start:
+        return replace(_start("scheduler", state), resources=dict.fromkeys(state.limits.resizable, 1))
+
     def _spawn_child(
         self, start: m.Start, on_message: Callable[[m.FromChild], None], on_exit: Callable[[str], None]
     ) -> SimChild:
-        child = SimChild(self._kernel, self._world.health, start, on_message, on_exit)
+        told = partial(self._world.witness.log.confirmations.told, start.role)
+        child = SimChild(self._kernel, self._world.health, start, on_message, on_exit, told=told)
         self.children[start.role] = child
         return child
 

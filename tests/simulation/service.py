@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -70,7 +71,10 @@ class SimKeeperHost(KeeperHost):
             machine.keeper.exit()
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
-        return {**start_order(self._context, job, gpus, platform="local"), "environment": {}}
+        given = {} if job.seed is None else {"NNI_TRIAL_SEED": str(job.seed)}
+        if job.resources:
+            given["RESOURCES"] = json.dumps(job.resources)
+        return {**start_order(self._context, job, gpus, platform="local"), "environment": given}
 
     async def read_log(
         self, job: JobFiles, name: str, *, follow: bool, tail: int | None = None

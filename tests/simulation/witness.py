@@ -91,6 +91,9 @@ class Witness:
             fail(f"attempt {job} was started after its end was recorded: {attempt.over}")
         if trial.parameters not in start["parameter"]:
             fail(f"attempt {job} was started with parameters {start['parameter']}, not {trial.parameters}")
+        self.log.confirmations.started(trial, start)
+        if (given := json.loads(start["environment"].get("RESOURCES") or "{}")) != trial.resources:
+            fail(f"attempt {job} was started with the resources {given}, not {trial.resources}")
         known = {record.get("job") for record in product.parse(host.journal.content)[0]}
         if instance == host.instance and job not in known and not host.journal.shortened:
             fail(f"attempt {job} runs, but it is not in its keeper's journal")

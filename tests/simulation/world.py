@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 from nnimgr.rules import facts as f
@@ -26,6 +27,8 @@ from tests.simulation.witness import Witness
 LIMIT = 80  # bytes of all checkpoints in some lives; each has 10
 SETTLE_S = 900.0  # time after the last fault by which everything must have ended
 LATEST_FORK_S = 35.0  # time after which even the slowest shim has found its claim taken
+CONFIRMING = (1, 8)  # remainders of the seeds of lives with confirmBest
+RESIZING = 10  # remainder of the seeds of lives whose scheduler may change resources
 CERTAIN = ("server crash", "keeper crash", "lost message", "doubled message")
 
 
@@ -71,6 +74,11 @@ class World:
             copying=self.copying,
             best=self.best,
         )
+        if seed % 11 in CONFIRMING and not phased:  # the best trials are run again
+            self.created = _confirming(self.created)
+        if seed % 11 == RESIZING:
+            limits = replace(self.created.limits, resizable=("trialCpuNumber",))
+            self.created = replace(self.created, limits=limits)
         self._servers: list[Server] = []
         self.user = User(self)
         network.greeted = self.user.keeper_greets
@@ -156,6 +164,8 @@ class World:
         runner = self.server.runner
         assert runner is not None
         self.witness.check_end(runner.state.status)
+        if runner.state.status is f.ExperimentStatus.DONE:
+            self.witness.log.confirmations.done(runner.state)
         self.check_log(runner.state)
         log, curves = stored(runner.state, self.store.log)
         if log != self.store.log:
@@ -215,6 +225,13 @@ def _experiment(
         ),
         traits=f.TunerTraits(minimises=best == 1),
     )
+
+
+def _confirming(created: f.ExperimentCreated) -> f.ExperimentCreated:
+    """Return the same experiment with runs that confirm its two best trials."""
+    rule = f.ConfirmBest(top=2, runs=2)
+    config = {**created.config, "confirmBest": {"top": rule.top, "runs": rule.runs}}
+    return replace(created, config=config, limits=replace(created.limits, confirm_best=rule))
 
 
 @contextmanager

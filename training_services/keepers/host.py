@@ -241,6 +241,7 @@ def start_order(
         "NNI_EXP_ID": context.experiment_id,
         "NNI_TRIAL_JOB_ID": job.trial_id,
         "NNI_TRIAL_SEQ_ID": str(job.sequence),
+        "NNI_TRIAL_SEED": _text_of(job.seed),
         "NNI_CODE_DIR": directory,
         # The user's environment may contain these variables from another experiment.
         "NNI_TRIAL_COMMAND_CHANNEL": None,
@@ -285,8 +286,8 @@ def _preload(preload: Preload) -> Mapping[str, Any]:
     return {"modules": list(preload.modules), "target": preload.target}
 
 
-def _text_of(step: int | None) -> str | None:
-    return None if step is None else str(step)
+def _text_of(number: int | None) -> str | None:
+    return None if number is None else str(number)
 
 
 def _origin(

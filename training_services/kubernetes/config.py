@@ -368,6 +368,9 @@ class KubernetesConfig(_Model, PlatformConfig):
             return None
         return self.trial_code.image or f"{OWN_FOLDER}/code"
 
+    def sizes_each_trial(self) -> bool:
+        return not self.reuse_mode
+
     def sends_code(self) -> bool:
         return self.trial_code is None
 

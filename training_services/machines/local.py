@@ -82,6 +82,9 @@ class LocalConfig(PlatformConfig):
     gpu_indices: Annotated[list[int] | None, BeforeValidator(_indices)] = None
     reuse_mode: bool = False
 
+    def sizes_each_trial(self) -> bool:
+        return True
+
 
 def faults(config: LocalConfig, wants: Wants) -> Iterator[ConfigFault]:
     """Yield the errors in a configuration for this machine. ``wants``: resources that each job needs."""

@@ -151,6 +151,9 @@ class RemoteConfig(_Model, PlatformConfig):
                 )
         return self
 
+    def sizes_each_trial(self) -> bool:
+        return True
+
     def sends_code(self) -> bool:
         return True
 

@@ -60,6 +60,8 @@ from nnimgr.api.models.configs import (
 from nnimgr.api.models.experiments import (
     BestTrial,
     ChangeLabels,
+    Confirmations,
+    ConfirmedTrial,
     Created,
     CreateExperiment,
     Deleted,
@@ -185,6 +187,8 @@ __all__ = [
     "AddTrial",
     "AddedMachines",
     "BestTrial",
+    "Confirmations",
+    "ConfirmedTrial",
     "ConfigProblem",
     "ConfigText",
     "CreateExperiment",

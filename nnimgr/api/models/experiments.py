@@ -96,6 +96,40 @@ class BestTrial(Model):
     parameters: Any
 
 
+class ConfirmedTrial(Model):
+    """Trial that was run again with other seeds, after the search."""
+
+    trial_id: str
+    sequence: int
+    parameters: Any
+    value: float | None = Field(description="its result in the search")
+    usable: int = Field(description="number of new runs with a usable result")
+    unusable: int = Field(description="number of new runs that have ended without a usable result")
+    open: int = Field(description="number of new runs that have not ended")
+    mean: float | None = Field(description="mean of the usable results; null: there is none")
+    deviation: float | None = Field(description="sample standard deviation; null: fewer than two results")
+    low: float | None = Field(
+        description="lower end of the mean's 95 % confidence interval, by Student's t distribution; null: "
+        "fewer than two results"
+    )
+    high: float | None = Field(description="upper end of this interval")
+
+
+class Confirmations(Model):
+    """Runs that confirm the best trials (confirmBest)."""
+
+    top: int = Field(description="number of trials to confirm")
+    runs: int = Field(description="number of new runs of each of these trials")
+    made: int = Field(
+        description="number of runs that were created; they do not count towards maxTrialNumber"
+    )
+    open: int = Field(description="number of these runs that have not ended")
+    trials: list[ConfirmedTrial] = Field(
+        description="confirmed trials, the best mean first; empty: the search has not ended yet, or no trial "
+        "could be confirmed"
+    )
+
+
 Tag = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(sober)]
 
 
@@ -208,6 +242,9 @@ class Experiment(_AnyExperiment):
         "count towards maxTrialNumber"
     )
     best_trial: BestTrial | None
+    confirmations: Confirmations | None = Field(
+        description="new runs of the best trials; null: the configuration has no confirmBest"
+    )
     optimize_mode: str = Field(description="maximize or minimize")
     goal_stated: bool = Field(
         description="true: the configuration states the direction of results; false: NNI's default applies"

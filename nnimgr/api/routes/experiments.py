@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 
 from nnimgr.api import models
-from nnimgr.api.convert import plain_json
+from nnimgr.api.convert import confirmations_model, plain_json
 from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader, refusals, reply
 from nnimgr.api.pace import CREATIONS, forecast, trials_per_s
 from nnimgr.config import feasible_share, read_canonical
@@ -252,6 +252,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
     read = read_canonical({**config, "searchSpace": row.search_space})
     limits = read.limits()
     retried = reader.count_retried() if known.retried is None else known.retried
+    confirmed = reader.confirmations(config)
     return models.Experiment(
         id=row.experiment_id,
         name=config.get("experimentName") or "",
@@ -267,6 +268,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
         without_result=reader.count_without_result(config),
         retried=retried,
         best_trial=_best(row, best),
+        confirmations=confirmations_model(confirmed),
         optimize_mode=optimize_mode(config),
         goal_stated=is_stated(config),
         limits=models.LimitsModel(
@@ -275,7 +277,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
             max_experiment_duration_s=_seconds(limits.max_experiment_duration),
             max_trial_duration_s=_seconds(limits.max_trial_duration),
         ),
-        pace=_pace(reader, row, known, limits),
+        pace=_pace(reader, row, known, limits, made=0 if confirmed is None else confirmed.made),
         now=_now(row, known, best),
         config=config,
         search_space=row.search_space,
@@ -299,11 +301,16 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
     )
 
 
-def _pace(reader: ExperimentReader, row: ExperimentRow, known: _Known, limits: Limits) -> models.Pace | None:
+def _pace(
+    reader: ExperimentReader, row: ExperimentRow, known: _Known, limits: Limits, *, made: int
+) -> models.Pace | None:
+    """Return the rate of new trials, and the expected end. ``made``: number of confirmations, which are not
+    trials of the search.
+    """
     if known.active is None or row.status is not ExperimentStatus.RUNNING:
         return None
     created = sum(row.counts.values())
-    counted = created - row.counts.get(TrialStatus.SYS_CANCELED, 0) - (known.retried or 0)
+    counted = created - row.counts.get(TrialStatus.SYS_CANCELED, 0) - (known.retried or 0) - made
     pace = trials_per_s(
         reader.latest_creations(CREATIONS),
         created=created,

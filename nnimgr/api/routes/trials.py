@@ -29,7 +29,7 @@ from nnimgr.api.logs import LogName, begun, log_stream
 from nnimgr.api.models import Order
 from nnimgr.api.streams import TrialStream, until, whole
 from nnimgr.core.running.requests import FailedTrial, RequestRefused
-from nnimgr.rules.facts import TrialStatus
+from nnimgr.rules.facts import SuggestionSource, TrialStatus
 from nnimgr.store.jobs import JobRow
 from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader, TrialRow
 
@@ -336,10 +336,13 @@ def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial
     found = {row.trial_id: row for row in reader.failed()}
     for trial_id in ids or ():
         if trial_id not in found:
-            status = trial_row(reader, trial_id).status
-            why = (
-                "was run again already" if status is TrialStatus.FAILED else f"has not failed: it is {status}"
-            )
+            row = trial_row(reader, trial_id)
+            if row.source is SuggestionSource.CONFIRMATION:
+                why = f"only confirms trial {row.retry_of}, and is not retried by hand"
+            elif row.status is TrialStatus.FAILED:
+                why = "was run again already"
+            else:
+                why = f"has not failed: it is {row.status}"
             raise RequestRefused(f"Trial {trial_id} {why}.")
     chosen = found.values() if ids is None else [found[trial_id] for trial_id in dict.fromkeys(ids)]
     return [

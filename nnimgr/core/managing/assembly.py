@@ -201,6 +201,7 @@ def _start(
         goal=config.stated_goal,
         constraints=tuple(config.search_space_constraints or ()),
         duplicates=config.duplicates.value if config.duplicates else None,
+        resources=config.resizable if role is Role.SCHEDULER else {},
     )
 
 

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +29,7 @@ from nnimgr.core.running.waits import Wait
 from nnimgr.rules import facts as f
 from nnimgr.rules.activity import happening
 from nnimgr.rules.commands import AskFurther, AskTuner, Command
+from nnimgr.rules.confirmations import about_confirmation
 from nnimgr.rules.fold import admits, apply, measured
 from nnimgr.rules.plan import plan
 from nnimgr.rules.state import ExperimentState, Touched
@@ -215,11 +217,10 @@ class ExperimentRunner(TakesRequests):
         return self.search.outstanding if self.search is not None else 0
 
     def pending_metrics(self) -> Iterator[f.MetricReported]:
-        """Yield the metrics that have arrived and are not committed yet, in order."""
-        for recorded in self._turn.recorded:
-            if type(recorded.fact) is f.MetricReported:
-                yield recorded.fact
-        yield from self._mailbox.metrics()
+        """Yield the metrics of the search that have arrived and are not committed yet, in order."""
+        for fact in chain((recorded.fact for recorded in self._turn.recorded), self._mailbox.metrics()):
+            if type(fact) is f.MetricReported and not about_confirmation(self.state, fact):
+                yield fact
 
     def close(self) -> None:
         """Ask the runner to end after the current turn. Trials continue (see ``run``)."""

@@ -99,6 +99,7 @@ def _decision(message: m.Decided) -> Builder:
                 checkpoint=message.checkpoint,
                 rung=message.rung,
                 better=message.better,
+                resources=message.resources,
             ),
         )
 

@@ -17,6 +17,7 @@ from nnimgr.core.running.tuner_process import TunerProcess
 from nnimgr.dispatcher import messages as m
 from nnimgr.dispatcher.history import constraints_of
 from nnimgr.rules import facts as f
+from nnimgr.rules.confirmations import about_confirmation
 from nnimgr.rules.state import ExperimentState, Touched
 
 __all__ = ["Search"]
@@ -116,11 +117,13 @@ class Search:
     # ---- telling ------------------------------------------------------------------------------------------
 
     def committed(self, turn: Sequence[f.Recorded], touched: Touched, state: ExperimentState) -> None:
-        """Report the committed facts to the algorithms.
+        """Report the committed facts to the algorithms, which never hear of confirmations.
 
         If one of the facts is a failure of an algorithm's process, restart this process.
         """
         for number, _, fact in turn:
+            if about_confirmation(state, fact, touched):
+                continue
             if self._scheduler is not None:
                 self._scheduler.committed(number, fact)
             self._report(number, fact, touched, state)
@@ -140,7 +143,7 @@ class Search:
                 message = _finished(number, fact, touched)
                 for process in self._processes.values():
                     process.tell(message)
-            case f.AttemptDue() if fact.origin is not None or fact.rolled_back:
+            case f.AttemptDue():
                 self._roll_back(number, fact)
             case f.ResultTaken():
                 self._tuner.tell(_result(number, fact))
@@ -162,8 +165,9 @@ class Search:
                 self._processes[fact.role].failed(fact, state)
 
     def _roll_back(self, number: int, fact: f.AttemptDue) -> None:
-        """Report that a trial continues from a checkpoint, or starts again."""
+        """Report that a trial continues from a checkpoint, or starts again, or gets other resources."""
         origin = fact.origin
+        goes_back = origin is not None or fact.rolled_back > 0
         message = m.RolledBack(
             number=number,
             trial_id=fact.trial_id,
@@ -172,10 +176,11 @@ class Search:
             reports=0 if origin is None else origin.reports,
         )
         for process in self._processes.values():
-            if process.wants_metrics and process is not self._scheduler:
+            if goes_back and process.wants_metrics and process is not self._scheduler:
                 process.tell(message)
-        if self._scheduler is not None:
-            self._scheduler.tell(_leg(number, fact, message) if fact.leg is not None else message)
+        if self._scheduler is not None and (goes_back or fact.resources is not None):
+            own = replace(message, resources=fact.resources)
+            self._scheduler.tell(_leg(number, fact, own) if fact.leg is not None else own)
 
     def _config_changed(self, number: int, fact: f.ConfigChanged, state: ExperimentState) -> None:
         if "tuner" in fact.changes:
@@ -219,6 +224,7 @@ def _leg(number: int, fact: f.AttemptDue, message: m.RolledBack) -> m.LegBegan:
         parameters=fact.parameters,
         position=message.position,
         reports=message.reports,
+        resources=message.resources,
     )
 
 

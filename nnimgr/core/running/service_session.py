@@ -21,6 +21,7 @@ from nnimgr.core.running.waits import Wait
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoints import known_copies, to_keep
 from nnimgr.rules.commands import CancelJob, Command, SaveJob, SubmitJob, UpdateJob
+from nnimgr.rules.confirmations import about_confirmation
 from nnimgr.rules.phases import parameter_record
 from nnimgr.rules.state import ExperimentState, TrialState
 from nnimgr.store.rows import trial_of
@@ -281,7 +282,8 @@ class ServiceSession:
             self._door[event.job_id] = event.position + 1
             search = self._search()
             if search is not None and type(event) is f.MetricReported:
-                search.judge(event)
+                if not about_confirmation(self._state, event):
+                    search.judge(event)
         # Metrics and starts of jobs may wait for the trial's end, which often follows soon. This saves one
         # commit per trial.
         self._mailbox.put(event, urgent=not isinstance(event, f.MetricReported | f.JobStarted))
@@ -396,4 +398,6 @@ def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = 
         origin=None if trial.origin is None else trial.origin.origin,
         memory_retries=trial.memory_attempts,
         kept=None if trial.origin is None else trial.origin.kept,
+        seed=trial.seed,
+        resources=dict(trial.resources),
     )

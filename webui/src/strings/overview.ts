@@ -125,6 +125,22 @@ export const overview = {
     value: "Value",
     parameters: "Best parameters",
   },
+  confirmed: {
+    title: "Confirmed trials",
+    about: (runs: number) =>
+      `The best trials were run again, ${counted(runs, "time")} each, with other seeds. The best mean comes first.`,
+    open: (open: number) => `${counted(open, "run")} ${open === 1 ? "has" : "have"} not ended.`,
+    table: "Table of the confirmed trials",
+    trial: "Trial",
+    mean: "Mean",
+    interval: "95 % interval",
+    deviation: "Std. dev.",
+    runs: "Runs",
+    search: "In the search",
+    between: (low: string, high: string) => `${low} to ${high}`,
+    usable: (usable: number, unusable: number) =>
+      unusable === 0 ? String(usable) : `${usable} (${unusable} without a usable result)`,
+  },
   history: {
     title: "Best so far",
     none: "The curve begins with the first result.",

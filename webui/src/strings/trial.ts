@@ -8,9 +8,13 @@ export const trial = {
     resumed: "resumed after a stop of the experiment",
     rerun: "retry of a failed trial",
     fork: "forked by a user",
+    confirmation: "run that confirms another trial with another seed",
   } as Readonly<Record<string, string>>,
   retryOf: "Retry of trial",
-  forkOf: "from a checkpoint of trial",
+  ofTrial: {
+    fork: "from a checkpoint of trial",
+    confirmation: "It confirms trial",
+  } as Readonly<Record<string, string>>,
   all: "All trials",
   sections: "Of this trial",
 

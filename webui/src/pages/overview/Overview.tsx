@@ -6,6 +6,7 @@ import { AboutCard } from "./AboutCard";
 import { Actions } from "./Actions";
 import { Attention } from "./Attention";
 import { BestCard } from "./BestCard";
+import { ConfirmedCard } from "./ConfirmedCard";
 import { Files } from "./Files";
 import { HistoryCard } from "./HistoryCard";
 import { ProgressCard } from "./ProgressCard";
@@ -29,6 +30,7 @@ export default function Overview({ id }: { id: string }) {
         <ProgressCard id={id} profile={profile} />
         <HistoryCard id={id} profile={profile} />
       </div>
+      <ConfirmedCard profile={profile} />
       <Attention id={id} profile={profile} />
       <div className="overview-halves">
         <TopTrials id={id} profile={profile} />

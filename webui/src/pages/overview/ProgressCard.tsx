@@ -42,11 +42,12 @@ export function ProgressCard({ id, profile }: { id: string; profile: Profile }) 
   const leftOut = maxTrialNumber === null ? 0 : profile.retried + canceled;
   const whole = Math.max(maxTrialNumber ?? created, created, 1);
   const ran = useRan(id, profile);
+  const { made, open } = profile.confirmations ?? { made: 0, open: 0 };
   return (
     <section className="card stack-small" aria-labelledby="progress-title">
       <h2 id="progress-title">{text.title}</h2>
       <p className="figure">
-        <strong className="number">{formatNumber(ended - leftOut)}</strong>{" "}
+        <strong className="number">{formatNumber(ended - leftOut - (made - open))}</strong>{" "}
         <span className="soft">
           {maxTrialNumber === null ? text.finished : text.finishedOf(formatNumber(maxTrialNumber))}
           {leftOut === 0 ? null : text.leftOut(profile.retried, canceled)}

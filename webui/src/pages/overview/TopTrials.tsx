@@ -34,6 +34,7 @@ export function TopTrials({ id, profile }: { id: string; profile: Profile }) {
             path: { id },
             query: {
               status: ["SUCCEEDED"],
+              ...(profile.confirmations === null ? {} : { filter: "source≠confirmation" }),
               sort: "value",
               order: mode === "minimize" ? "asc" : "desc",
               limit,

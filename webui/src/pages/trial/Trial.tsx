@@ -44,7 +44,7 @@ export default function Trial({ id, trialId }: { id: string; trialId: string }) 
           <span className="soft">{text.sources[data.source] ?? data.source}</span>
           {data.retryOf === null ? null : (
             <span className="soft">
-              {data.source === "fork" ? text.forkOf : text.retryOf}{" "}
+              {text.ofTrial[data.source] ?? text.retryOf}{" "}
               <Link href={`/trials/${data.retryOf}`}>{data.retryOf}</Link>
             </span>
           )}
