@@ -29,6 +29,7 @@ from pydantic.alias_generators import to_camel
 from nnimgr.builtins import Builtin, built_in
 from nnimgr.config.memory import GrowingMemory, TrialMemory
 from nnimgr.config.notification import NotificationConfig
+from nnimgr.config.sinks import SinkConfig
 from nnimgr.config.stop_when import StopWhenConfig
 from nnimgr.config.values import CpuNumber, Duration, GpuNumber, Positive, finite, whole
 from nnimgr.goal import is_stated, optimize_mode, stated_goal
@@ -227,6 +228,7 @@ class ExperimentConfig(_Model):
     fail_fast: _FailFast | None = None
     stop_when: StopWhenConfig | None = None
     notify: list[NotificationConfig] | None = None
+    sinks: list[SinkConfig] | None = None
     objectives: dict[str, Literal["maximize", "minimize"]] | None = None
 
     @model_validator(mode="after")

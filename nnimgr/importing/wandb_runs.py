@@ -20,6 +20,7 @@ from nnimgr.importing.trials import (
     result_of,
     text_of,
 )
+from nnimgr.importing.wandb_files import RunFile, read_run
 from nnimgr.rules.terms import TrialStatus
 
 __all__ = ["read_wandb"]
@@ -78,31 +79,56 @@ def _exported_run(path: Path, line: int, row: Mapping[str, str], wanted: Wanted)
 
 
 def _folder(root: Path, wanted: Wanted) -> Foreigners:
-    runs = sorted(
-        (path.parent.parent for path in root.glob("*run-*/files/config.yaml")), key=lambda run: run.name
+    found = sorted(
+        {path.parent for path in root.glob("*run-*/run-*.wandb")}
+        | {path.parent.parent for path in root.glob("*run-*/files/config.yaml")},
+        key=lambda run: run.name,
     )
-    if not runs:
+    if not found:
         raise SourceError(
-            f"{root} has no runs: a run is a folder such as offline-run-.../files with config.yaml in it"
+            f"{root} has no runs: a run is a folder such as offline-run-... with a file run-*.wandb in it"
         )
-    summaries = {run: _summary(run / "files" / "wandb-summary.json") for run in runs}
-    metrics = wanted.metrics or _metrics_in(root, list(summaries.values()))
-    trials = [_run(run, summaries[run], metrics) for run in runs]
+    runs = {run: _run_of(run) for run in found}
+    metrics = wanted.metrics or _metrics_in(root, list(runs.values()))
+    trials = [_trial(folder, run, metrics) for folder, run in runs.items()]
     return Foreigners(title=f"the W&B runs in {root.name}", trials=trials)
 
 
-def _summary(path: Path) -> dict[str, Any]:
-    body = json_of(path) if path.exists() else {}
-    if not isinstance(body, dict):
-        raise SourceError(f"{path} must hold a JSON object")
-    return body
+def _run_of(folder: Path) -> RunFile:
+    """Return the run in a folder. Files that W&B has made for an upload are read without its package."""
+    file = next(iter(sorted(folder.glob("run-*.wandb"))), None)
+    if (folder / "files" / "wandb-summary.json").exists() and (folder / "files" / "config.yaml").exists():
+        return _uploaded(folder / "files", folder.name)
+    if file is None:
+        raise SourceError(f"{folder} has neither a file run-*.wandb nor files/wandb-summary.json")
+    return read_run(file)
 
 
-def _metrics_in(root: Path, summaries: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _uploaded(files: Path, name: str) -> RunFile:
+    """Return a run from ``config.yaml`` and ``wandb-summary.json``, which have no history."""
+    import yaml
+
+    try:
+        config = yaml.safe_load(text_of(files / "config.yaml"))
+    except yaml.YAMLError as error:
+        raise SourceError(f"{files / 'config.yaml'} is not YAML: {error}") from error
+    summary = json_of(files / "wandb-summary.json")
+    for path, body in ((files / "config.yaml", config), (files / "wandb-summary.json", summary)):
+        if not isinstance(body, dict):
+            raise SourceError(f"{path} must hold a mapping of names to values")
+    values = {
+        str(key): each["value"] for key, each in config.items() if isinstance(each, dict) and "value" in each
+    }
+    ended, took = number_of(summary.get("_timestamp")), number_of(summary.get("_runtime"))
+    began = None if ended is None or took is None else ended - took
+    return RunFile(name=name, config=values, summary=summary, exit_code=0, began=began)
+
+
+def _metrics_in(root: Path, runs: Sequence[RunFile]) -> tuple[str, ...]:
     names = {
         name: None
-        for summary in summaries
-        for name, value in summary.items()
+        for run in runs
+        for name, value in run.summary.items()
         if not name.startswith("_") and number_of(value) is not None
     }
     if len(names) == 1:
@@ -114,34 +140,41 @@ def _metrics_in(root: Path, summaries: Sequence[Mapping[str, Any]]) -> tuple[str
     )
 
 
-def _run(run: Path, summary: Mapping[str, Any], metrics: Sequence[str]) -> ForeignTrial:
-    import yaml
-
-    path = run / "files" / "config.yaml"
-    try:
-        config = yaml.safe_load(text_of(path))
-    except yaml.YAMLError as error:
-        raise SourceError(f"{path} is not YAML: {error}") from error
-    if not isinstance(config, dict):
-        raise SourceError(f"{path} must hold a mapping of names to values")
-    parameters = {
-        str(name): each["value"]
-        for name, each in config.items()
-        if isinstance(each, dict) and "value" in each and not str(name).startswith(("_", "wandb_"))
-    }
-    final = result_of(summary, metrics, place=str(run / "files" / "wandb-summary.json"))
-    ended, took = number_of(summary.get("_timestamp")), number_of(summary.get("_runtime"))
-    began = None if ended is None or took is None else datetime.fromtimestamp(ended - took, UTC)
+def _trial(folder: Path, run: RunFile, metrics: Sequence[str]) -> ForeignTrial:
+    final = result_of(run.summary, metrics, place=f"{folder}, summary")
+    reports = [
+        (
+            result_of(line, metrics, place=f"{folder}, step {line.get('_step')}"),
+            _instant(line.get("_timestamp")),
+        )
+        for line in run.history
+        if all(name in line for name in metrics)
+    ]
+    status, reason = TrialStatus.SUCCEEDED, "it has finished in W&B"
+    if run.exit_code is None:
+        status, reason = TrialStatus.SYS_CANCELED, "it had not ended in W&B"
+    elif run.exit_code or final is None:
+        status = TrialStatus.FAILED
+        reason = (
+            f"it exited with code {run.exit_code} in W&B" if run.exit_code else "its summary has no result"
+        )
     return ForeignTrial(
         name=run.name,
-        parameters=parameters,
-        status=TrialStatus.FAILED if final is None else TrialStatus.SUCCEEDED,
-        reason="its summary has no result" if final is None else "its summary has a result",
-        final=final,
-        created=began,
-        started=began,
-        ended=None if ended is None else datetime.fromtimestamp(ended, UTC),
+        parameters={key: value for key, value in run.config.items() if not key.startswith(("_", "wandb_"))},
+        status=status,
+        reason=reason,
+        final=final if status is TrialStatus.SUCCEEDED else None,
+        reports=reports,
+        created=_instant(run.began),
+        started=_instant(run.began),
+        ended=_instant(run.summary.get("_timestamp")),
+        rerun=status is TrialStatus.SYS_CANCELED,
     )
+
+
+def _instant(value: Any) -> datetime | None:
+    seconds = number_of(value)
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def _later(begin: datetime, seconds: float) -> datetime:

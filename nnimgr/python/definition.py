@@ -56,6 +56,7 @@ class Experiment:
         checkpoints: int | Mapping[str, Any] | None = None,
         retries: int | Mapping[str, Any] | None = None,
         stop: Mapping[str, Any] | None = None,
+        sinks: Sequence[str | Mapping[str, Any]] | None = None,
         name: str | None = None,
         seed: int | None = None,
         config: Mapping[str, Any] | None = None,
@@ -82,6 +83,7 @@ class Experiment:
             "checkpoints": {"keepLast": checkpoints} if isinstance(checkpoints, int) else checkpoints,
             "maxRetries": retries,
             "stopWhen": stop,
+            "sinks": None if sinks is None else [_algorithm(each) for each in sinks],
         }
         given = {field: value for field, value in fields.items() if value is not None}
         is_local = given["trainingService"].get("platform") == "local"

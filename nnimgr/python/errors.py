@@ -30,7 +30,7 @@ ARGUMENTS: Mapping[str, str] = {
     "trainingService": "machines",
     "maxRetries": "retries",
     "stopWhen": "stop",
-    **{name: name for name in ("tuner", "assessor", "scheduler", "checkpoints", "duplicates")},
+    **{name: name for name in ("tuner", "assessor", "scheduler", "checkpoints", "duplicates", "sinks")},
 }
 _CAMEL = {field: argument for field, argument in ARGUMENTS.items() if not field.islower()}
 _FIELD = re.compile(rf"\b({'|'.join(_CAMEL)})\b", re.IGNORECASE)

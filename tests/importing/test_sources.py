@@ -220,6 +220,26 @@ def test_runs_of_wandb(tmp_path: Path) -> None:
     assert (bad.status, bad.final) == (S.FAILED, None)
 
 
+def test_a_run_that_wandb_has_written(tmp_path: Path) -> None:
+    wandb = pytest.importorskip("wandb", reason="runs of W&B are read with W&B")
+    settings = wandb.Settings(silent=True, console="off", x_disable_stats=True)
+    where: dict[str, Any] = {"mode": "offline", "dir": str(tmp_path), "settings": settings}
+    with wandb.init(config={"lr": 0.1, "net": {"depth": 2}}, name="one", **where) as run:
+        for step in range(3):
+            run.log({"loss": 1 / (step + 1), "other": step})
+    wandb.init(config={"lr": 0.2}, name="two", **where).finish(exit_code=3)
+    wandb.teardown()
+    first, second = read_source("wandb", str(tmp_path / "wandb"), Wanted(metrics=("loss",))).trials
+    assert (first.name, first.parameters, first.status) == (
+        "one",
+        {"lr": 0.1, "net": {"depth": 2}},
+        S.SUCCEEDED,
+    )
+    assert (first.final, [value for value, _ in first.reports]) == (1 / 3, [1.0, 0.5, 1 / 3])
+    assert first.started is not None and first.ended is not None
+    assert (second.status, second.reason) == (S.FAILED, "it exited with code 3 in W&B")
+
+
 def test_a_search_space_contains_all_parameter_sets() -> None:
     sets = [
         {"n": 1, "x": 0.5, "lr": 1e-5, "c": "a", "same": 3, "l": [1]},
