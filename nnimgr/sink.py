@@ -29,6 +29,7 @@ __all__ = [
     "TrialEnded",
     "TrialRestarted",
     "TrialStarted",
+    "as_json",
 ]
 
 

@@ -43,7 +43,12 @@ def import_trials(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _to_tuner(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Pass the results of the source's successful trials to the tuner of a running experiment."""
+    """Pass the results of the source's successful trials to the tuner of a running experiment.
+
+    Results that are not finite are left out, because a tuner cannot use them.
+    """
+    from nnimgr.importing.trials import expressible
+
     for name in ("config", "goal"):
         if getattr(args, name) is not None:
             raise ClientError(f"--{name} is for a new experiment: leave out --to or --{name}.")
@@ -53,9 +58,9 @@ def _to_tuner(args: argparse.Namespace, terminal: Terminal) -> int:
     profile = client.get("experiments", entry.id)
     found = _read(args, profile["searchSpace"], profile["config"].get("objectives"))
     records = [
-        {"parameter": trial.parameters, "value": trial.final}
+        {"parameter": expressible(trial.parameters), "value": trial.final}
         for trial in found.trials
-        if trial.status is TrialStatus.SUCCEEDED and trial.final is not None
+        if trial.status is TrialStatus.SUCCEEDED and expressible(trial.final) == trial.final is not None
     ]
     if not records:
         raise ClientError(

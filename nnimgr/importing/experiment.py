@@ -7,7 +7,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,7 +39,7 @@ def shown_config(home: Home, found: Foreigners, directions: Mapping[str, str]) -
     """
     named = {name: direction for name, direction in directions.items() if name}
     fields: dict[str, Any] = {
-        "experimentName": found.title,
+        "experimentName": found.title.removeprefix("the "),
         "searchSpace": dict(found.space) or space_of(trial.parameters for trial in found.trials),
         "trialCommand": _NO_COMMAND,
         "trialCodeDirectory": str(home.path),
@@ -66,10 +66,12 @@ def create_imported(home: Home, config: ExperimentConfig, found: Foreigners) -> 
     if config.multi_phase:
         raise SourceError("trials cannot be imported into an experiment with 'multiPhase'; leave it out")
     index = Index(home)
+    home.prepare()
     parent = config.experiment_working_directory
     parent.mkdir(parents=True, exist_ok=True)
-    experiment_id = new_experiment_id(index.entries())
-    _remove_unfinished(parent)
+    known = index.entries()
+    experiment_id = new_experiment_id(known)
+    _remove_unfinished(parent, known)
     work = parent / f"{_BESIDE}{experiment_id}"
     with _held(work):
         try:
@@ -132,10 +134,16 @@ def _held(work: Path) -> Iterator[None]:
         yield
 
 
-def _remove_unfinished(parent: Path) -> None:
-    """Remove the folders of imports that were killed. The lock of a running import is held."""
+def _remove_unfinished(parent: Path, known: Container[str]) -> None:
+    """Remove what imports that were killed have left. The lock of a running import is held.
+
+    ``known``: ids of the experiments in the index.
+    """
     for work in parent.glob(f"{_BESIDE}*"):
+        experiment_id = work.name.removeprefix(_BESIDE)
         with contextlib.suppress(OSError), _lock(work, wait=False):
+            if experiment_id not in known:  # the import was killed before it added the experiment
+                shutil.rmtree(parent / experiment_id, ignore_errors=True)
             shutil.rmtree(work, ignore_errors=True)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from nnimgr.importing.trials import ForeignTrial, number_of
+from nnimgr.importing.trials import ForeignTrial, expressible, number_of
 from nnimgr.objectives import DEFAULT, Objectives, main_value, objectives_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.fold import apply
@@ -98,9 +98,10 @@ class ImportedHistory:
                 sequence=sequence,
                 source=f.SuggestionSource.CUSTOMIZED,
                 parameter_id=None,
-                parameters=json.dumps(trial.parameters, ensure_ascii=False, default=str),
+                parameters=json.dumps(expressible(trial.parameters), ensure_ascii=False, default=str),
             ),
         )
+        yield at, f.TrialNoted(trial_id=trial_id, note=f"imported as {trial.name}")
         yield at, f.JobPlaced(job_id=job_id, place=place, cmd_seq=0)
         if trial.started is not None:
             at = min(max(at, trial.started), self.now)

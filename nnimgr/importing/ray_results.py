@@ -13,6 +13,7 @@ from nnimgr.importing.trials import (
     ForeignTrial,
     SourceError,
     Wanted,
+    instant,
     json_of,
     number_of,
     result_of,
@@ -115,7 +116,10 @@ def _trial(
         raise SourceError(f"{folder / 'params.json'} must hold an object with the parameters")
     place = folder / "result.json"
     reports = [
-        (result_of(line, metrics, place=f"{place}, line {at}"), _instant(line.get("timestamp")))
+        (
+            result_of(line, metrics, place=f"{place}, line {at}"),
+            instant(line.get("timestamp"), place=f"{place}, line {at}: 'timestamp'"),
+        )
         for at, line in enumerate(results, 1)
     ]
     reports = [report for report in reports if report[0] is not None]
@@ -123,13 +127,9 @@ def _trial(
         reports.pop()  # Ray writes the last result again when a function ends
     state = states.get(str(last.get("trial_id") or folder.name), "")
     status, reason = _end(folder, state, done=bool(last.get("done")))
-    began = None
-    if (
-        reports
-        and reports[0][1] is not None
-        and (took := number_of(results[0].get("time_total_s"))) is not None
-    ):
-        began = datetime.fromtimestamp(reports[0][1].timestamp() - took, UTC)
+    began, took = None, number_of(results[0].get("time_total_s")) if results else None
+    if reports and reports[0][1] is not None and took is not None:
+        began = instant(reports[0][1].timestamp() - took, place=f"{place}, line 1: 'time_total_s'")
     return ForeignTrial(
         name=folder.name,
         parameters=parameters,
@@ -139,7 +139,7 @@ def _trial(
         reports=reports,
         created=began,
         started=began,
-        ended=_instant(last.get("timestamp")),
+        ended=instant(last.get("timestamp"), place=f"{place}: 'timestamp'"),
         rerun=status is TrialStatus.SYS_CANCELED,
     )
 
@@ -157,8 +157,3 @@ def _end(folder: Path, state: str, *, done: bool) -> tuple[TrialStatus, str]:
     if state == "TERMINATED":
         return TrialStatus.EARLY_STOPPED, "Ray's scheduler has stopped it"
     return TrialStatus.SYS_CANCELED, "it had not ended in Ray"
-
-
-def _instant(value: Any) -> datetime | None:
-    seconds = number_of(value)
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

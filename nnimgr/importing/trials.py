@@ -17,6 +17,7 @@ __all__ = [
     "Foreigners",
     "SourceError",
     "Wanted",
+    "expressible",
     "instant",
     "json_of",
     "number_of",
@@ -81,6 +82,17 @@ class Foreigners:
     trials: Sequence[ForeignTrial]
     space: Mapping[str, Any] = field(default_factory=dict)
     directions: Mapping[str, str] = field(default_factory=dict)
+
+
+def expressible(value: Any) -> Any:
+    """Return a value with each number that JSON cannot express, such as infinity, as text."""
+    if isinstance(value, Mapping):
+        return {str(key): expressible(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [expressible(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
 
 
 def parsed(text: str) -> Any:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from nnimgr.importing.csv_files import rows_of
 from nnimgr.importing.trials import (
@@ -145,7 +144,7 @@ def _trial(folder: Path, run: RunFile, metrics: Sequence[str]) -> ForeignTrial:
     reports = [
         (
             result_of(line, metrics, place=f"{folder}, step {line.get('_step')}"),
-            _instant(line.get("_timestamp")),
+            instant(line.get("_timestamp"), place=f"{folder}: '_timestamp'"),
         )
         for line in run.history
         if all(name in line for name in metrics)
@@ -165,16 +164,11 @@ def _trial(folder: Path, run: RunFile, metrics: Sequence[str]) -> ForeignTrial:
         reason=reason,
         final=final if status is TrialStatus.SUCCEEDED else None,
         reports=reports,
-        created=_instant(run.began),
-        started=_instant(run.began),
-        ended=_instant(run.summary.get("_timestamp")),
+        created=instant(run.began, place=str(folder)),
+        started=instant(run.began, place=str(folder)),
+        ended=instant(run.summary.get("_timestamp"), place=f"{folder}: '_timestamp'"),
         rerun=status is TrialStatus.SYS_CANCELED,
     )
-
-
-def _instant(value: Any) -> datetime | None:
-    seconds = number_of(value)
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def _later(begin: datetime, seconds: float) -> datetime:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nnimgr.sink import Event, Experiment, Sink, SinkError, TrialCreated, TrialEnded, TrialRestarted
+from nnimgr.sink import Event, Experiment, Sink, SinkError, TrialCreated, TrialEnded, TrialRestarted, as_json
 from nnimgr.sinks.appended import AppendedFiles
 
 __all__ = ["WandbSink"]
@@ -37,8 +38,6 @@ class WandbSink(Sink):
             import wandb  # noqa: F401 (checks that it is installed)
         except ImportError as error:
             raise SinkError(f"wandb is needed and cannot be imported: {error}") from error
-        import json
-
         self._experiment = experiment
         self._folder = Path(self._directory) if self._directory else experiment.directory
         self._files = AppendedFiles(self._folder, experiment.id)
@@ -48,8 +47,6 @@ class WandbSink(Sink):
         return number
 
     def write(self, events: Sequence[Event]) -> None:
-        from nnimgr.sink import as_json
-
         for event in events:
             match event:
                 case TrialCreated():

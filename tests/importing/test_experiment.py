@@ -121,25 +121,43 @@ def test_multi_phase_is_refused_before_anything_is_written(home: Home) -> None:
 _KILLED = """
 import os, sys
 from nnimgr.home import Home
+from nnimgr.index import Index
 from nnimgr.store.writer import ExperimentWriter
 from nnimgr.importing.experiment import create_imported
 from nnimgr.importing.trials import Foreigners
 from tests.importing.test_experiment import TRIALS, configured
-append = ExperimentWriter.append
-async def until_killed(*args):
-    await append(*args)
+async def append(*args):
     os.kill(os.getpid(), 9)
-ExperimentWriter.append = until_killed
+def add(*args):
+    os.kill(os.getpid(), 9)
+if sys.argv[1] == "append":
+    ExperimentWriter.append = append
+else:
+    Index.add = add
 home = Home.find()
 create_imported(home, configured(home), Foreigners(title="a test", trials=TRIALS))
 """
 
 
-def test_an_import_that_is_killed_leaves_nothing(home: Home) -> None:
-    ended = subprocess.run([sys.executable, "-c", _KILLED], env={**os.environ}, check=False)
+@pytest.mark.parametrize("where", ["append", "add"])
+def test_an_import_that_is_killed_leaves_nothing(home: Home, where: str) -> None:
+    """It is killed while it writes the database, or after the folder is complete."""
+    ended = subprocess.run([sys.executable, "-c", _KILLED, where], env={**os.environ}, check=False)
     assert ended.returncode == -signal.SIGKILL
     assert Index(home).entries() == {}
-    assert [path.name[:8] for path in home.path.iterdir()] == [".import-"]
+    assert len(list(home.path.glob(".import-*"))) == 1
     entry = create_imported(home, configured(home), Foreigners(title="a test", trials=TRIALS))
     assert list(Index(home).entries()) == [entry.id]
     assert not list(home.path.glob(".import-*"))
+    assert [path.parent.name for path in home.path.glob("*/db")] == [entry.id]
+
+
+def test_a_number_that_json_lacks_becomes_text(home: Home) -> None:
+    trial = ForeignTrial(
+        name="a", parameters={"x": 0.5, "clip": [float("inf")]}, status=S.SUCCEEDED, reason="done", final=1
+    )
+    entry = create_imported(home, configured(home), Foreigners(title="a test", trials=[trial]))
+    reader = ExperimentReader(entry.directory)
+    (row,) = reader.trials()[1]
+    assert (json.loads(row.parameters), row.note) == ({"x": 0.5, "clip": ["inf"]}, "imported as a")
+    reader.close()
