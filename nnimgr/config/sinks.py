@@ -64,9 +64,12 @@ def check_sinks(reading: Reading, sinks: Sequence[SinkConfig] | None) -> None:
     for index, sink in enumerate(sinks or ()):
         at = ("sinks", index)
         if sink.name is None:
-            fault = None if sink.code_directory is None else directory_fault(sink.code_directory)
+            folder = sink.code_directory
+            fault = None if folder is None else directory_fault(folder)
+            if folder is not None and not folder.is_absolute():  # a client has sent it
+                fault = "must be an absolute path"
             if fault is not None:
-                reading.fault((*at, "codeDirectory"), f"the directory {sink.code_directory} {fault}")
+                reading.fault((*at, "codeDirectory"), f"the directory {folder} {fault}")
             continue
         known = SINKS.get(sink.name)
         if known is None:

@@ -80,14 +80,13 @@ def _exported_run(path: Path, line: int, row: Mapping[str, str], wanted: Wanted)
 def _folder(root: Path, wanted: Wanted) -> Foreigners:
     found = sorted(
         {path.parent for path in root.glob("*run-*/run-*.wandb")}
-        | {path.parent.parent for path in root.glob("*run-*/files/config.yaml")},
-        key=lambda run: run.name,
+        | {path.parent.parent for path in root.glob("*run-*/files/config.yaml")}
     )
     if not found:
         raise SourceError(
             f"{root} has no runs: a run is a folder such as offline-run-... with a file run-*.wandb in it"
         )
-    runs = {run: _run_of(run) for run in found}
+    runs = dict(sorted(((run, _run_of(run)) for run in found), key=lambda pair: pair[1].began or 0))
     metrics = wanted.metrics or _metrics_in(root, list(runs.values()))
     trials = [_trial(folder, run, metrics) for folder, run in runs.items()]
     return Foreigners(title=f"the W&B runs in {root.name}", trials=trials)
