@@ -129,7 +129,6 @@ class Experiment:
     name: str
     directory: Path
     search_space: Mapping[str, Any]
-    minimizes: bool
     curve: Callable[[str], Sequence[tuple[int, datetime, float | None, Any]]] = field(repr=False)
 
 
@@ -157,5 +156,9 @@ class Sink(ABC):
 
 
 def as_json(value: Any) -> str:
-    """Return a value as compact JSON text. Values that JSON cannot express become text."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    """Return a value as compact JSON text. Values that JSON cannot express, such as infinity, become text."""
+    how: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":"), "default": str}
+    try:
+        return json.dumps(value, allow_nan=False, **how)
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(value, **how), parse_constant=str), **how)

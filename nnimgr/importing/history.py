@@ -98,7 +98,7 @@ class ImportedHistory:
                 sequence=sequence,
                 source=f.SuggestionSource.CUSTOMIZED,
                 parameter_id=None,
-                parameters=json.dumps(expressible(trial.parameters), ensure_ascii=False, default=str),
+                parameters=json.dumps(expressible(trial.parameters), ensure_ascii=False),
             ),
         )
         yield at, f.TrialNoted(trial_id=trial_id, note=f"imported as {trial.name}")

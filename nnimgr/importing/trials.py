@@ -85,14 +85,8 @@ class Foreigners:
 
 
 def expressible(value: Any) -> Any:
-    """Return a value with each number that JSON cannot express, such as infinity, as text."""
-    if isinstance(value, Mapping):
-        return {str(key): expressible(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [expressible(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+    """Return a value in JSON's types. What JSON cannot express, such as infinity, becomes text."""
+    return json.loads(json.dumps(value, default=str), parse_constant=str)
 
 
 def parsed(text: str) -> Any:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from nnimgr.goal import optimize_mode
 from nnimgr.sink import (
     Event,
     Experiment,
@@ -51,7 +50,6 @@ class EventSource:
             name=str(config.get("experimentName") or ""),
             directory=directory,
             search_space=json.loads(space),
-            minimizes=optimize_mode(config) == "minimize",
             curve=self._curve,
         )
 

@@ -32,10 +32,9 @@ _TRIALS = """
 SELECT trial_id, sequence, final_value, final_text FROM trials
 WHERE experiment_id = ? AND trial_id IN (SELECT value FROM json_each(?))
 """
-# The sign before "number" makes SQLite use the index on trials.
 _CURVE = """
 SELECT sequence, at, value, text FROM metrics
-WHERE experiment_id = :id AND trial_id = :trial AND type = 'PERIODICAL' AND +number > 0
+WHERE experiment_id = :id AND trial_id = :trial AND type = 'PERIODICAL'
 AND attempt = (SELECT attempt FROM trials WHERE experiment_id = :id AND trial_id = :trial)
 ORDER BY position
 """

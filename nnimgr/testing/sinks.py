@@ -144,9 +144,7 @@ class SinkConformance:
 
 
 def _experiment(folder: Path) -> Experiment:
-    return Experiment(
-        id="exp", name="a name", directory=folder, search_space=_SPACE, minimizes=False, curve=_curve
-    )
+    return Experiment(id="exp", name="a name", directory=folder, search_space=_SPACE, curve=_curve)
 
 
 def _curve(trial_id: str) -> list[tuple[int, datetime, float | None, Any]]:

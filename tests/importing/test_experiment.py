@@ -159,5 +159,5 @@ def test_a_number_that_json_lacks_becomes_text(home: Home) -> None:
     entry = create_imported(home, configured(home), Foreigners(title="a test", trials=[trial]))
     reader = ExperimentReader(entry.directory)
     (row,) = reader.trials()[1]
-    assert (json.loads(row.parameters), row.note) == ({"x": 0.5, "clip": ["inf"]}, "imported as a")
+    assert (json.loads(row.parameters), row.note) == ({"x": 0.5, "clip": ["Infinity"]}, "imported as a")
     reader.close()
