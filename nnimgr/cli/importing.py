@@ -102,8 +102,7 @@ def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.info(f"Experiment {entry.id} was created with {_counted(count)} from {found.title}.")
     terminal.info(f"Show it: nnictl view {entry.id}")
     if config is None:
-        again = shlex.join(["nnictl", "experiment", "import", "--from", args.kind, args.id])
-        terminal.info(f"To continue it, import the trials with a configuration: {again} --config FILE")
+        terminal.info(f"To continue it, import the trials with a configuration: {_again(args)} --config FILE")
     else:
         terminal.info(f"Continue it: nnictl resume {entry.id}")
         if config.max_trial_number is not None and config.max_trial_number <= count:
@@ -157,6 +156,14 @@ def _directions(args: argparse.Namespace, found: Foreigners, terminal: Terminal)
         return found.directions
     terminal.warn("Nothing states which results are better, so larger ones are. Say it: --goal minimize")
     return dict.fromkeys(names, "maximize")
+
+
+def _again(args: argparse.Namespace) -> str:
+    """Return the present command with the options that say how the source is read."""
+    words = ["nnictl", "experiment", "import", "--from", args.kind, args.id]
+    for option, value in (("--parameters", args.parameters), ("--study", args.study)):
+        words += [] if value is None else [option, value]
+    return shlex.join([*words, *(word for name in args.metric or () for word in ("--metric", name))])
 
 
 def _counted(count: int) -> str:

@@ -38,6 +38,9 @@ def test_a_source_becomes_a_stopped_experiment(
     assert (entry.status, made["trials"], str(entry.directory)) == ("STOPPED", 2, made["directory"])
     assert "Nothing states which results are better, so larger ones are." in printed.err
     assert server.requests == []
+    assert main([*IMPORT, "--metric", "reward", "--goal", "minimize"]) == 0
+    printed = capsys.readouterr()
+    assert f"nnictl {' '.join(IMPORT)} --metric reward --config FILE" in printed.out and not printed.err
 
 
 def test_with_a_configuration_it_can_be_continued(
