@@ -14,6 +14,10 @@ _NAMES = {"sklearn": "scikit-learn"}  # module -> library, where the names diffe
 _EXTRAS = {
     **dict.fromkeys(("numpy", "scipy", "sklearn", "optuna", "cmaes"), "tuners"),
     "smac": "smac",
+    "tensorboard": "tensorboard",
+    "mlflow": "mlflow",
+    "wandb": "wandb",
+    "pyarrow": "arrow",
 }
 
 

@@ -160,7 +160,9 @@ def test_queries_are_in_the_store_only(name: str) -> None:
     assert not [text for text in texts if isinstance(text, str) and QUERY.match(text)]
 
 
-@pytest.mark.parametrize("name", ["nnimgr.store.bulk", "nnimgr.store.overview", "nnimgr.store.past"])
+@pytest.mark.parametrize(
+    "name", ["nnimgr.store.bulk", "nnimgr.store.overview", "nnimgr.store.past", "nnimgr.store.sink_events"]
+)
 def test_what_must_start_quickly_reads_without_a_large_library(name: str) -> None:
     found: set[str] = set()
     todo = [name]

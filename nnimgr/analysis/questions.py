@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nnimgr.analysis import exporting, paging, table
+from nnimgr.analysis import arrow, exporting, paging, table
 from nnimgr.analysis.columns import Columns
 from nnimgr.analysis.curves import curves
 from nnimgr.analysis.density import density
@@ -34,6 +34,8 @@ QUESTIONS: Mapping[str, Question] = {
     "page": paging.page,
     "export": exporting.export,
     "export_page": exporting.export_page,
+    "arrow": arrow.arrow,
+    "arrow_page": arrow.arrow_page,
     "parallel": parallel,
     "curves": curves,
     "density": density,

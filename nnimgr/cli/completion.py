@@ -40,6 +40,7 @@ def complete(parser: argparse.ArgumentParser) -> None:
 
     by_argument: dict[str, Any] = {
         "ID": _experiments,
+        "ID|SOURCE": _experiments_or_files,
         "TRIAL": _trials,
         "DIR": DirectoriesCompleter(),
         "FILE": FilesCompleter(),
@@ -74,6 +75,13 @@ def _experiments(prefix: str, **more: Any) -> dict[str, str]:
         if prefix and entry.name.startswith(prefix):
             found.setdefault(entry.name, entry.status)
     return dict(list(found.items())[:_MOST])
+
+
+def _experiments_or_files(prefix: str, parsed_args: argparse.Namespace, **more: Any) -> Any:
+    """Return the files that begin with the typed letters if they name a source, otherwise the experiments."""
+    from argcomplete.completers import FilesCompleter
+
+    return FilesCompleter()(prefix) if getattr(parsed_args, "kind", None) else _experiments(prefix)
 
 
 def _trials(prefix: str, parsed_args: argparse.Namespace, **more: Any) -> dict[str, str]:

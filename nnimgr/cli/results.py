@@ -24,7 +24,7 @@ from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 
-__all__ = ["export", "import_data"]
+__all__ = ["export", "give_to_tuner", "import_data"]
 
 _PAGE = 1000
 _COLUMNS = (
@@ -54,19 +54,26 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
     entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     kept = [{key: record[key] for key in ("parameter", "value")} for record in records]
-    with waiting(f"importing the results ({len(kept)}) into experiment {entry.id}"):
-        client.post("experiments", entry.id, "import", body={"records": kept}, timeout_s=None)
-    tuner = str(client.get("experiments", entry.id)["config"]["tuner"].get("name") or "")
+    give_to_tuner(client, entry.id, kept, terminal)
+    return 0
+
+
+def give_to_tuner(
+    client: Client, experiment_id: str, records: Sequence[Mapping[str, Any]], terminal: Terminal
+) -> None:
+    """Pass results to the tuner of a running experiment, and report it. Raise ClientError."""
+    with waiting(f"importing the results ({len(records)}) into experiment {experiment_id}"):
+        client.post("experiments", experiment_id, "import", body={"records": records}, timeout_s=None)
+    tuner = str(client.get("experiments", experiment_id)["config"]["tuner"].get("name") or "")
     if tuner.lower() in _DEAF:
         terminal.warn(
             f"The tuner {tuner} learns nothing from results: they are kept, but change nothing. "
-            f"Use another tuner: nnictl update tuner {entry.id} --filename FILE"
+            f"Use another tuner: nnictl update tuner {experiment_id} --filename FILE"
         )
-    given = "1 result was" if len(kept) == 1 else f"{len(kept)} results were"
+    given = "1 result was" if len(records) == 1 else f"{len(records)} results were"
     terminal.info(f"Import data success! {given} given to the tuner.")
     if terminal.as_json:
-        terminal.json({"id": entry.id, "records": len(kept)})
-    return 0
+        terminal.json({"id": experiment_id, "records": len(records)})
 
 
 def export(args: argparse.Namespace, terminal: Terminal) -> int:

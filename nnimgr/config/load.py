@@ -38,6 +38,7 @@ from nnimgr.config.service import (
     read_service,
 )
 from nnimgr.config.shared_storage import check_shared_storage
+from nnimgr.config.sinks import check_sinks, keep_references
 from nnimgr.config.trial_needs import check_needs
 from nnimgr.config.v1 import convert, is_v1
 from nnimgr.home import Home
@@ -98,6 +99,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
         raise ConfigError(reading.problems)
     fields = parse(reading, _without_service(document.value), _Written) or {}
     _fold_algorithms(reading, fields)
+    keep_references(reading, fields)
     read_argument_file(reading, _algorithm(fields, Role.SCHEDULER))
     space = _SearchSpace.find(reading, fields)
     fields.setdefault("trialCodeDirectory", base)
@@ -112,6 +114,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     check_preload(reading, config)
     _check_gangs(reading, config)
     check_shared_storage(reading, config)
+    check_sinks(reading, config.sinks if config else None)
     _check_algorithms(reading, fields)
     check_goals(reading, fields)
     tuner = _algorithm(fields, "tuner")
@@ -174,6 +177,7 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     check_preload(reading, config)
     _check_gangs(reading, config)
     check_shared_storage(reading, config)
+    check_sinks(reading, config.sinks)
     _check_algorithms(reading, fields, interpreter=interpreter)
     check_goals(reading, fields)
     valid = _SearchSpace(value=config.search_space).check(reading, fields["tuner"], interpreter=interpreter)

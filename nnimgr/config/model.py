@@ -33,6 +33,7 @@ from nnimgr.config.gang import GangConfig
 from nnimgr.config.memory import GrowingMemory, TrialMemory
 from nnimgr.config.notification import NotificationConfig
 from nnimgr.config.resizing import resizable
+from nnimgr.config.sinks import SinkConfig
 from nnimgr.config.stop_when import StopWhenConfig
 from nnimgr.config.values import CpuNumber, Duration, GpuNumber, Natural, Positive, finite, whole
 from nnimgr.goal import is_stated, optimize_mode, stated_goal
@@ -209,6 +210,7 @@ class ExperimentConfig(ConfigModel):
     stop_when: StopWhenConfig | None = None
     confirm_best: ConfirmBestConfig | None = None
     notify: list[NotificationConfig] | None = None
+    sinks: list[SinkConfig] | None = None
     objectives: dict[str, Literal["maximize", "minimize"]] | None = None
 
     @model_validator(mode="after")

@@ -59,6 +59,7 @@ class Experiment:
         processes: int | str | None = None,
         preload: Sequence[str] | None = None,
         confirm_best: int | Mapping[str, Any] | None = None,
+        sinks: Sequence[str | Mapping[str, Any]] | None = None,
         name: str | None = None,
         ship: Ship = "path",
         seed: int | None = None,
@@ -89,6 +90,7 @@ class Experiment:
             "gang": None if processes is None else {"processes": processes},
             "preload": None if preload is None else list(preload),
             "confirmBest": {"top": confirm_best} if isinstance(confirm_best, int) else confirm_best,
+            "sinks": None if sinks is None else [_algorithm(each) for each in sinks],
         }
         given = {field: value for field, value in fields.items() if value is not None}
         is_local = given["trainingService"].get("platform") == "local"

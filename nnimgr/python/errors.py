@@ -31,7 +31,10 @@ ARGUMENTS: Mapping[str, str] = {
     "maxRetries": "retries",
     "stopWhen": "stop",
     "confirmBest": "confirm_best",
-    **{name: name for name in ("tuner", "assessor", "scheduler", "checkpoints", "duplicates", "preload")},
+    **{
+        name: name
+        for name in ("tuner", "assessor", "scheduler", "checkpoints", "duplicates", "preload", "sinks")
+    },
 }
 _PARTS = {"checkpoints.keepLast": "checkpoints", "gang.processes": "processes", "gang": "processes"}
 _CAMEL = {field: argument for field, argument in ARGUMENTS.items() if not field.islower()}

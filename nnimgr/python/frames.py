@@ -1,4 +1,4 @@
-"""Conversion of the server's binary columns to a pandas data frame."""
+"""Conversion of the server's answers to a pandas data frame and to an Arrow table."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from nnimgr.python.errors import Error
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow
 
-__all__ = ["frame_of"]
+__all__ = ["frame_of", "table_of"]
 
 _TYPES = {"f32": "<f4", "f64": "<f8", "u8": "<u1", "u16": "<u2", "u32": "<u4"}
 _TIMES = ("created", "started", "ended")
@@ -55,6 +56,28 @@ def frame_of(content: bytes, space: Mapping[str, Any]) -> pandas.DataFrame:
     index = pd.Index(found.pop("sequence"), name="number")
     names = sorted(found, key=_place)
     return pd.DataFrame({_short(name, found): found[name] for name in names}, index=index)
+
+
+def table_of(content: bytes) -> pyarrow.Table:
+    """Return an Arrow IPC stream as a table, with columns named as in a data frame.
+
+    Raise Error if pyarrow is not installed.
+    """
+    try:
+        import pyarrow.ipc
+    except ImportError as error:
+        import sys
+
+        raise Error(
+            f"to_arrow() needs pyarrow, which is not installed: {error}.",
+            hint=f"Install it: {sys.executable} -m pip install pyarrow",
+        ) from error
+    table = pyarrow.ipc.open_stream(content).read_all()
+    names = [name for name in table.column_names if name not in ("sequence", "id")]
+    ordered = table.select(["sequence", "id", *sorted(names, key=_place)])
+    return ordered.rename_columns(
+        ["number", "id", *(_short(name, names) for name in sorted(names, key=_place))]
+    )
 
 
 def _integers(space: Mapping[str, Any], prefix: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from nnimgr.python.trials import Trial, Trials
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow
 
 __all__ = ["Confirmed", "Results"]
 
@@ -143,6 +144,16 @@ class Results:
         from nnimgr.python.frames import frame_of
 
         return frame_of(self._connection.read("columns", exact="true"), self._profile["searchSpace"])
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return all trials as an Arrow table, with one row for each trial.
+
+        Its columns are the trial's ``number`` and ``id``, and those of ``to_pandas``. The server needs
+        pyarrow, too.
+        """
+        from nnimgr.python.frames import table_of
+
+        return table_of(self._connection.read("trials", "export", format="arrow"))
 
     def get_best_result(self) -> Trial:
         """Return the best trial, as ``best`` does. Ray Tune has this name."""

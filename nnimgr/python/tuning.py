@@ -39,6 +39,7 @@ def tune(
     processes: int | str | None = None,
     preload: Sequence[str] | None = None,
     confirm_best: int | Mapping[str, Any] | None = None,
+    sinks: Sequence[str | Mapping[str, Any]] | None = None,
     name: str | None = None,
     ship: Ship = "path",
     seed: int | None = None,
@@ -76,6 +77,8 @@ def tune(
       faster then, because they are forked from that process.
     - ``confirm_best``: number of the best trials that are run again at the end, 5 times each with other seeds
       (``nni.get_trial_seed()``), or ``{"top": 3, "runs": 10}``.
+    - ``sinks``: where else results are written, such as ``["csv", "tensorboard"]``. See ``sinks`` in
+      ``exp.yml``.
     - ``name``: if an experiment with this name exists, it is continued instead of starting another one.
     - ``seed``: of the tuner. ``config``: further fields of ``exp.yml``. ``server``: port of the server.
     - ``show``: "live", "table" or "nothing"; "auto" is a live view in a terminal or notebook,

@@ -1,5 +1,5 @@
-"""Tests for every tuner, assessor and scheduler: inherit `TunerConformance`, `AssessorConformance` or
-`SchedulerConformance`.
+"""Tests for every tuner, assessor, scheduler and sink: inherit `TunerConformance`, `AssessorConformance`,
+`SchedulerConformance` or `SinkConformance`.
 
 ::
 
@@ -8,11 +8,13 @@
             return MyTuner(seed=1)
 
 The tests make the same calls as an experiment, through the same code, but in one process. Only this package
-imports pytest. ``docs/writing-a-tuner.md`` and ``docs/writing-a-scheduler.md`` are the guides.
+imports pytest. ``docs/writing-a-tuner.md``, ``docs/writing-a-scheduler.md`` and ``docs/how-to/sinks.md`` are
+the guides.
 """
 
 from nnimgr.testing.assessors import AssessorConformance
 from nnimgr.testing.schedulers import SchedulerConformance
+from nnimgr.testing.sinks import SinkConformance
 from nnimgr.testing.tuners import TunerConformance
 
-__all__ = ["AssessorConformance", "SchedulerConformance", "TunerConformance"]
+__all__ = ["AssessorConformance", "SchedulerConformance", "SinkConformance", "TunerConformance"]

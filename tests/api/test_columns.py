@@ -14,6 +14,7 @@ import pytest
 from nnimgr.analysis.errors import AnalysisFailed
 from nnimgr.api.analysis import COLUMNS
 from nnimgr.api.asgi import Scope
+from nnimgr.api.routes import trial_export
 from nnimgr.rules import facts as f
 from nnimgr.store.errors import StoreError
 from tests.analysis.test_binary_columns import unpack
@@ -58,6 +59,22 @@ async def test_all_columns(filled: Lab) -> None:
         "SUCCEEDED",
         "WAITING",
     ]
+
+
+async def test_arrow(filled: Lab) -> None:
+    ipc = pytest.importorskip("pyarrow.ipc", reason="pyarrow is not installed")
+    answer = await get(filled, "trials/export", format="arrow", filter="value>0.3", columns="id,value")
+    assert answer.headers["content-type"] == "application/vnd.apache.arrow.stream"
+    table = ipc.open_stream(answer.content).read_all()
+    assert table.to_pydict() == {"id": [filled.life.trial(0)], "value": [0.5]}
+    bad = await get(filled, "trials/export", format="arrow", columns="valu")
+    assert bad.status_code == 422 and "there is no column valu; did you mean value" in bad.text
+
+
+async def test_arrow_without_its_library(filled: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_export, "fault_of", lambda modules: f"needs {modules[0]}")
+    answer = await get(filled, "trials/export", format="arrow")
+    assert answer.status_code == 422 and "on the server, arrow needs pyarrow" in answer.text
 
 
 async def test_exact_numbers(filled: Lab) -> None:

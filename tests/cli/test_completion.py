@@ -56,6 +56,9 @@ CASES = [
     ("nnictl log trial abcd1234 --trial_id k2", ["k2222"]),
     ("nnictl create --config ex", ["exp.yml"]),
     ("nnictl completion z", ["zsh"]),
+    ("nnictl experiment import abc", ["abcd1234"]),
+    ("nnictl experiment import --from csv ex", ["exp.yml"]),
+    ("nnictl experiment import --from op", ["optuna"]),
 ]
 
 

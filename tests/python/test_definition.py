@@ -87,6 +87,7 @@ def test_arguments_become_fields() -> None:
         trials=5, at_once=2, hours=0.5, gpus=1, cpus=2, memory="8gb", retries=3, checkpoints=2, name="a b",
         constraints=["x < 1"], initial=[{"x": 0.5}], assessor="Medianstop", stop={"failures": 3}, seed=7,
         scheduler={"name": "PBT", "classArgs": {"quantile_fraction": 0.3}}, config={"debug": True},
+        sinks=["csv", {"name": "tensorboard", "classArgs": {"directory": "runs"}}],
     )  # fmt: skip
     assert found == {
         "experimentName": "a b",
@@ -108,6 +109,7 @@ def test_arguments_become_fields() -> None:
         "checkpoints": {"keepLast": 2},
         "maxRetries": 3,
         "stopWhen": {"failures": 3},
+        "sinks": [{"name": "csv"}, {"name": "tensorboard", "classArgs": {"directory": "runs"}}],
         "trialCommand": "true",
         "debug": True,
     }

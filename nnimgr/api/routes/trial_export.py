@@ -1,4 +1,4 @@
-"""Route that exports trials as a file: CSV with a column for each parameter and metric, or JSON."""
+"""Route that exports trials as a file: CSV with a column for each parameter and metric, JSON, or Arrow."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
+from nnimgr.analysis.errors import BadQuestion
 from nnimgr.api.analysis import Analysis, Filter
 from nnimgr.api.dependencies import ExperimentId, refusals, streams
 from nnimgr.api.models import Order
 from nnimgr.api.routes.trials import Search, Sort, Statuses, WithoutResult
+from nnimgr.libraries import fault_of
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
@@ -20,16 +22,23 @@ router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
 class ExportFormat(StrEnum):
     CSV = "csv"
     JSON = "json"
+    ARROW = "arrow"
 
 
-_MEDIA_TYPES = {ExportFormat.CSV: "text/csv; charset=utf-8", ExportFormat.JSON: "application/json"}
-_PAGE = 1000
+ARROW = "application/vnd.apache.arrow.stream"
+_MEDIA_TYPES = {
+    ExportFormat.CSV: "text/csv; charset=utf-8",
+    ExportFormat.JSON: "application/json",
+    ExportFormat.ARROW: ARROW,
+}
+_PAGE, _ARROW_PAGE = 1000, 10_000
+_ARROW_END = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 @router.get(
     "/trials/export",
     response_class=StreamingResponse,
-    responses=streams("text/csv", "application/json") | refusals(404, 422, 503),
+    responses=streams("text/csv", "application/json", ARROW) | refusals(404, 422, 503),
 )
 async def export_trials(
     experiment_id: ExperimentId,
@@ -58,12 +67,18 @@ async def export_trials(
         ),
     ] = "",
 ) -> StreamingResponse:
-    """Return all matching trials: lines of CSV, or `{"total", "trials"}` with one object per trial.
+    """Return all matching trials: lines of CSV, `{"total", "trials"}` with one object per trial, or an Arrow
+    IPC stream.
 
-    An interrupted answer is incomplete: CSV then lacks the remaining trials, and JSON is not valid.
+    Arrow has the columns of `columns/schema` and `id`, with times as timestamps. It needs the package pyarrow
+    on the server. An interrupted answer is incomplete: CSV then lacks the remaining trials, and JSON and
+    Arrow are not valid.
     """
+    is_arrow = format is ExportFormat.ARROW
+    if is_arrow and (lacks := fault_of(("pyarrow",))) is not None:
+        raise BadQuestion("format", f"on the server, arrow {lacks}")
     found = await analysis.ask_json(
-        "export",
+        "arrow" if is_arrow else "export",
         filter=filter,
         search=search,
         statuses=status or [],
@@ -73,9 +88,13 @@ async def export_trials(
         descending=order is Order.DESCENDING,
         columns=columns,
     )
-    text = _text(analysis, found["sequences"], {"columns": found["columns"], "format": format.value})
+    if is_arrow:
+        content: AsyncGenerator[bytes | str, None] = _messages(analysis, found["sequences"], found["fields"])
+    else:
+        how = {"columns": found["columns"], "format": format.value}
+        content = _text(analysis, found["sequences"], how)
     headers = {"content-disposition": f'attachment; filename="{experiment_id}-trials.{format.value}"'}
-    return StreamingResponse(text, media_type=_MEDIA_TYPES[format], headers=headers)
+    return StreamingResponse(content, media_type=_MEDIA_TYPES[format], headers=headers)
 
 
 async def _text(
@@ -93,3 +112,14 @@ async def _text(
         yield b"," + page if as_json and begin else page
     if as_json:
         yield "]}"
+
+
+async def _messages(
+    analysis: Analysis, sequences: list[int], fields: list[Any]
+) -> AsyncGenerator[bytes | str, None]:
+    """Yield the messages of an Arrow IPC stream. Each one is a separate question to the analysis process."""
+    yield await analysis.ask_in_stream("arrow_page", sequences=[], fields=fields)
+    for begin in range(0, len(sequences), _ARROW_PAGE):
+        shown = sequences[begin : begin + _ARROW_PAGE]
+        yield await analysis.ask_in_stream("arrow_page", sequences=shown, fields=fields)
+    yield _ARROW_END

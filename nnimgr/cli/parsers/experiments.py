@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnimgr.cli.parsers.base import Parser, Verbs, add_group, add_id, add_verb
+from nnimgr.cli.parsers.base import Parser, Verbs, add_group, add_id, add_port, add_verb
 
 __all__ = ["add"]
 
@@ -103,13 +103,43 @@ def _results(group: Verbs[Parser]) -> None:
     load = add_verb(
         group,
         "import",
-        "results:import_data",
-        "pass results of other experiments to the tuner, which learns from them",
-        examples=("nnictl experiment import --filename results.json",),
+        "importing:import_trials",
+        "pass results to the tuner, which learns from them, or import trials of other programs",
+        about=(
+            "With --filename, the tuner of a running experiment gets results. With --from,\n"
+            "trials become a new, stopped experiment; with --to, a tuner gets their results."
+        ),
+        examples=(
+            "nnictl experiment import --filename results.json",
+            "nnictl experiment import --from optuna sqlite:///study.db --config exp.yml",
+            "nnictl experiment import --from ray ~/ray_results/train --to ab12cd34",
+        ),
     )
-    add_id(load)
     load.add_argument(
-        "-f", "--filename", required=True, metavar="FILE", help='results, as "experiment export" writes them'
+        "id",
+        nargs="?",
+        metavar="ID|SOURCE",
+        help="with --from: the file, folder or URL to read; else the experiment (default: the running one)",
+    )
+    add_port(load)
+    what = load.add_mutually_exclusive_group(required=True)
+    what.add_argument("-f", "--filename", metavar="FILE", help='results, as "experiment export" writes them')
+    what.add_argument(
+        "--from", dest="kind", choices=("csv", "nni", "optuna", "ray", "wandb"), help="the kind of the source"
+    )
+    load.add_argument("--to", metavar="ID", help="the experiment whose tuner gets the results")
+    load.add_argument(
+        "--config", metavar="FILE", help="the configuration with which the new experiment can be continued"
+    )
+    load.add_argument(
+        "--metric", action="append", metavar="NAME", help="the number that is the result; may be repeated"
+    )
+    load.add_argument("--parameters", metavar="NAME,NAME", help="the columns of a table that are parameters")
+    load.add_argument("--study", metavar="NAME", help="the Optuna study, if the storage has several")
+    load.add_argument(
+        "--goal",
+        choices=("maximize", "minimize"),
+        help="which results are better (default: as the source says)",
     )
     pareto = add_verb(
         group,

@@ -20,7 +20,9 @@ from nnimgr.config.preload import preload_of
 from nnimgr.config.secrets import reveal_secrets
 from nnimgr.config.shared_storage import shared_folder
 from nnimgr.core.managing.folder import Surroundings
+from nnimgr.core.managing.followers import Followers
 from nnimgr.core.managing.notifications import Notifier, Receiver
+from nnimgr.core.managing.sinks import SinkProcesses, SinkStart, folder_names
 from nnimgr.core.running.algorithm_process import Child
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.core.running.search import Search
@@ -110,7 +112,31 @@ class Assembly:
         hosts = [host for group in groups for host in group.all()]
         return MachineService(contexts[0], self._tools, hosts, make_host=make_host)
 
-    def notifier(self, directory: Path, runner: ExperimentRunner) -> Notifier:
+    def followers(self, directory: Path, runner: ExperimentRunner) -> Followers:
+        """Build what follows the experiment: its notifier and its sinks."""
+        return Followers([self._notifier(directory, runner), self._sinks(directory, runner)])
+
+    def _sinks(self, directory: Path, runner: ExperimentRunner) -> SinkProcesses:
+        def start(index: int) -> SinkStart:
+            around = Surroundings.read(directory)
+            sinks = runner.config.sinks or ()
+            sink = sinks[index]
+            return SinkStart(
+                title=sink.title,
+                target=sink.target,
+                code=None if sink.code_directory is None else str(sink.code_directory),
+                arguments=resolve_secrets(sink.class_args or {}, around.environ, around.cwd),
+                directory=directory / "sinks" / folder_names([each.title for each in sinks])[index],
+                database=database_path(directory),
+                python=around.python,
+                environ=around.environ,
+                cwd=around.cwd,
+                log_path=directory / "log" / "sinks.log",
+            )
+
+        return SinkProcesses(lambda: len(runner.config.sinks or ()), start)
+
+    def _notifier(self, directory: Path, runner: ExperimentRunner) -> Notifier:
         def reveal(config: NotificationConfig) -> Receiver:
             around = Surroundings.read(directory)
             found = reveal_secrets(config, environ=around.environ, base=around.cwd, secrets=around.secrets)

@@ -97,6 +97,15 @@ def make_folder(directory: Path, surroundings: Surroundings) -> None:
         fresh.replace(directory.parent / "_latest")
 
 
+def flush_folder(directory: Path) -> None:
+    """Flush a folder to disk, so that the names of new files in it survive power loss."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def require_database(directory: Path) -> None:
     """Raise RequestRefused if the folder has no database of nnimgr."""
     if not database_path(directory).exists():

@@ -75,8 +75,8 @@ class Lookup:
         """Return the current notices of an experiment by subject."""
         held = self._supervision.get(experiment_id)
         found = {} if held is None or held.runner is None else dict(held.runner.notices)
-        if held is not None and held.notifier is not None:
-            found |= held.notifier.notices
+        if held is not None and held.followers is not None:
+            found |= held.followers.notices
         return found
 
     def reader(self, experiment_id: str) -> ExperimentReader:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nnimgr.core.managing.folder import flush_folder
 from nnimgr.core.managing.nni_history import NniHistory
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.index import Index, IndexEntry
@@ -83,7 +84,7 @@ async def _convert(directory: Path, database: NniDatabase) -> None:
         await writer.close(history.state)
         _link_logs(directory, history.trial_ids)
         database_path(work).replace(database_path(directory))
-        _sync(directory / "db")
+        flush_folder(directory / "db")
     finally:
         await writer.close()
         shutil.rmtree(work, ignore_errors=True)
@@ -138,12 +139,3 @@ def _link_logs(directory: Path, trial_ids: Sequence[str]) -> None:
         for name, own in _LOG_NAMES.items():
             with contextlib.suppress(OSError):
                 os.link(theirs / trial_id / name, ours / own, follow_symlinks=False)
-
-
-def _sync(directory: Path) -> None:
-    """Flush the directory to disk, so that the new database survives power loss."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

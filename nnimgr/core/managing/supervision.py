@@ -16,8 +16,8 @@ from pathlib import Path
 from nnimgr.core.managing.assembly import Assembly
 from nnimgr.core.managing.clock import SteadyClock
 from nnimgr.core.managing.experiments import ExperimentConflict
+from nnimgr.core.managing.followers import Followers
 from nnimgr.core.managing.index_notes import Draining, nni_status
-from nnimgr.core.managing.notifications import Notifier
 from nnimgr.core.managing.reopening import opening_facts
 from nnimgr.core.managing.tuner_change import check_tuner
 from nnimgr.core.running.runner import ExperimentRunner, first_error
@@ -40,7 +40,7 @@ class Held:
 
     id: str
     directory: Path
-    notifier: Notifier | None = None
+    followers: Followers | None = None
     runner: ExperimentRunner | None = None  # None while the runner is being restarted
     trouble: str | None = None  # error that explains the missing runner
     status: f.ExperimentStatus | None = None  # None: unknown
@@ -197,8 +197,8 @@ class Supervision:
             if not state.jobs or (state.detached and state.stop_requested):
                 # This experiment submits no earlier jobs again, so other experiments need not wait for it.
                 self._assembly.holds_nothing(state.id)
-            if held.notifier is not None:
-                held.notifier.turned(state)
+            if held.followers is not None:
+                held.followers.turned(state)
 
     def _supervise(
         self,
@@ -214,7 +214,7 @@ class Supervision:
         """
         held = self._held[experiment_id] = Held(experiment_id, directory, runner=runner, trouble=trouble)
         if runner is not None:
-            held.notifier = self._assembly.notifier(directory, runner)
+            held.followers = self._assembly.followers(directory, runner)
         held.task = asyncio.get_running_loop().create_task(
             self._keep_running(held), name=f"{experiment_id}:runner"
         )
@@ -235,7 +235,7 @@ class Supervision:
                     await asyncio.sleep(delay)  # back-off
                     delay = min(2 * delay, longest)
                     held.runner = await self._make_runner(held.directory)
-                    held.notifier = self._assembly.notifier(held.directory, held.runner)
+                    held.followers = self._assembly.followers(held.directory, held.runner)
                     held.trouble = None
                 await held.runner.run()
                 return
@@ -255,8 +255,8 @@ class Supervision:
             finally:
                 self._on_end(held)
                 self._assembly.holds_nothing(held.id)
-                if held.notifier is not None:
-                    await held.notifier.close()
+                if held.followers is not None:
+                    await held.followers.close()
 
 
 def _end(held: Held) -> None:

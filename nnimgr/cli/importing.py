@@ -1,0 +1,178 @@
+"""``nnictl experiment import --from``: trials that other programs have run."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nnimgr.cli.configuration import load
+from nnimgr.cli.results import give_to_tuner, import_data
+from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.terminal import Terminal
+from nnimgr.client.errors import ClientError
+from nnimgr.client.waits import waiting
+from nnimgr.home import Home, HomeError
+from nnimgr.rules.terms import TrialStatus
+
+if TYPE_CHECKING:
+    from nnimgr.config import ExperimentConfig
+    from nnimgr.importing.trials import Foreigners
+
+__all__ = ["import_trials"]
+
+_MOST_RECORDS = 100_000  # the server's limit for one request
+
+
+def import_trials(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Import the trials of a source, or pass results from a file of NNI to a tuner."""
+    if args.kind is None:
+        for name in ("to", "config", "metric", "parameters", "study", "goal"):
+            if getattr(args, name) is not None:
+                raise ClientError(f"--{name} goes with --from, not with --filename.")
+        return import_data(args, terminal)
+    if args.id is None:
+        raise ClientError(
+            "The source is missing: a file, a folder or a URL.",
+            mend=f"For example: nnictl experiment import --from {args.kind} SOURCE",
+        )
+    if args.to is not None:
+        return _to_tuner(args, terminal)
+    return _to_new_experiment(args, terminal)
+
+
+def _to_tuner(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Pass the results of the source's successful trials to the tuner of a running experiment.
+
+    Results that are not finite are left out, because a tuner cannot use them.
+    """
+    from nnimgr.importing.trials import expressible
+
+    for name in ("config", "goal"):
+        if getattr(args, name) is not None:
+            raise ClientError(f"--{name} is for a new experiment: leave out --to or --{name}.")
+    home = Home.find()
+    entry = select(home, args.to, port=args.port, to_change=True)
+    client = client_of(home, entry, port=args.port)
+    profile = client.get("experiments", entry.id)
+    found = _read(args, profile["searchSpace"], profile["config"].get("objectives"))
+    records = [
+        {"parameter": expressible(trial.parameters), "value": trial.final}
+        for trial in found.trials
+        if trial.status is TrialStatus.SUCCEEDED and expressible(trial.final) == trial.final is not None
+    ]
+    if not records:
+        raise ClientError(
+            f"No trial in {found.title} has succeeded with a result: nothing was imported.", mend=""
+        )
+    if len(records) > _MOST_RECORDS:
+        raise ClientError(
+            f"{found.title} has {len(records)} results; at most {_MOST_RECORDS} can be given to a tuner.",
+            mend="Create a new experiment with all of them: leave out --to",
+        )
+    give_to_tuner(client, entry.id, records, terminal)
+    return 0
+
+
+def _to_new_experiment(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Create a stopped experiment with the source's trials."""
+    from nnimgr.importing.experiment import create_imported, shown_config
+    from nnimgr.importing.trials import SourceError
+    from nnimgr.store.errors import StoreError
+
+    if args.config is not None and args.goal is not None:
+        raise ClientError("--goal goes without --config: the configuration states which results are better.")
+    home = Home.find()
+    config: ExperimentConfig | None = None
+    if args.config is not None:
+        config = load(args.config, terminal).config
+        found = _read(args, config.search_space, config.objectives)
+    else:
+        found = _read(args, None, None)
+    try:
+        with waiting(f"importing the trials ({len(found.trials)})"):
+            chosen = config or shown_config(home, found, _directions(args, found, terminal))
+            entry = create_imported(home, chosen, found)
+    except SourceError as error:
+        raise _told(error) from error
+    except (StoreError, HomeError, OSError) as error:
+        raise ClientError(f"The trials cannot be imported: {error}.", mend="") from error
+    count = len(found.trials)
+    terminal.info(f"Experiment {entry.id} was created with {_counted(count)} from {found.title}.")
+    terminal.info(f"Show it: nnictl view {entry.id}")
+    if config is None:
+        terminal.info(f"To continue it, import the trials with a configuration: {_again(args)} --config FILE")
+    else:
+        terminal.info(f"Continue it: nnictl resume {entry.id}")
+        if config.max_trial_number is not None and config.max_trial_number <= count:
+            terminal.warn(
+                f"maxTrialNumber ({config.max_trial_number}) is used up, because imported trials count. "
+                f"After the resume, raise it: nnictl update trialnum {entry.id} --value {count + 10}"
+            )
+    if terminal.as_json:
+        terminal.json({"id": entry.id, "directory": str(entry.directory), "trials": count})
+    return 0
+
+
+def _read(
+    args: argparse.Namespace, space: Mapping[str, Any] | None, objectives: Mapping[str, str] | None
+) -> Foreigners:
+    """Read the source. ``space``, ``objectives``: of the experiment that gets the trials; None: unknown.
+
+    Raise ClientError if the source cannot be read, or lacks a parameter of the search space.
+    """
+    from nnimgr.importing.sources import read_source
+    from nnimgr.importing.trials import SourceError, Wanted
+
+    named = tuple(name for name in (args.parameters or "").split(",") if name)
+    wanted = Wanted(
+        metrics=tuple(args.metric or objectives or ()),
+        parameters=named or tuple(space or ()),
+        study=args.study,
+    )
+    try:
+        with waiting(f"reading {args.id}"):
+            found = read_source(args.kind, args.id, wanted)
+    except SourceError as error:
+        raise _told(error) from error
+    present = {name: None for trial in found.trials for name in trial.parameters}
+    missing = [name for name in space or () if name not in present]
+    if missing:
+        raise ClientError(
+            f"The trials in {found.title} have no parameter {missing[0]!r}, which the search space has; they "
+            f"have {', '.join(present)}.",
+            mend="Rename the parameters in the search space, so that both agree.",
+        )
+    return found
+
+
+def _directions(args: argparse.Namespace, found: Foreigners, terminal: Terminal) -> Mapping[str, str]:
+    """Return the direction of each number in a result. Warn if nothing states it."""
+    names: Sequence[str] = list(found.directions) or (args.metric if len(args.metric or ()) > 1 else [""])
+    if args.goal is not None:
+        return dict.fromkeys(names, args.goal)
+    if found.directions:
+        return found.directions
+    terminal.warn("Nothing states which results are better, so larger ones are. Say it: --goal minimize")
+    return dict.fromkeys(names, "maximize")
+
+
+def _again(args: argparse.Namespace) -> str:
+    """Return the present command with the options that say how the source is read."""
+    words = ["nnictl", "experiment", "import", "--from", args.kind, args.id]
+    for option, value in (("--parameters", args.parameters), ("--study", args.study)):
+        words += [] if value is None else [option, value]
+    return shlex.join([*words, *(word for name in args.metric or () for word in ("--metric", name))])
+
+
+def _counted(count: int) -> str:
+    return "1 trial" if count == 1 else f"{count} trials"
+
+
+def _told(error: Exception) -> ClientError:
+    sentence = str(error)
+    begin = sentence.partition(" ")[0]
+    if begin.isalpha():  # otherwise it is the name of a file
+        sentence = sentence[0].upper() + sentence[1:]
+    return ClientError(f"{sentence}.", mend=getattr(error, "hint", ""))

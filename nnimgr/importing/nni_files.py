@@ -1,0 +1,69 @@
+"""Reader of the JSON files that ``nnictl experiment export`` of NNI and of nnimgr writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nnimgr.importing.csv_files import read_csv
+from nnimgr.importing.trials import Foreigners, ForeignTrial, SourceError, Wanted, json_of, result_of
+from nnimgr.rules.terms import TrialStatus
+
+__all__ = ["read_nni"]
+
+_EXPORT = "Write results to a file: nnictl experiment export ID --intermediate --filename results.json"
+
+
+def read_nni(source: str, wanted: Wanted) -> Foreigners:
+    """Read an exported file. Raise SourceError with the number of the first result that is not valid."""
+    path = Path(source)
+    if path.is_dir():
+        raise SourceError(
+            f"{path} is a folder, but the source must be a file that NNI has exported",
+            hint=f"Open an experiment's folder as it is: nnictl view --experiment_dir {path}",
+        )
+    if path.suffix == ".csv":
+        return read_csv(source, wanted)
+    records = json_of(path)
+    if not isinstance(records, list) or not records:
+        raise SourceError(f"{path} must hold a list of objects with 'parameter' and 'value'", hint=_EXPORT)
+    trials = [
+        _trial(record, wanted, f"{path}: the result number {at} of {len(records)}")
+        for at, record in enumerate(records, 1)
+    ]
+    return Foreigners(title=f"the file {path.name}, which NNI has exported", trials=trials)
+
+
+def _trial(record: Any, wanted: Wanted, place: str) -> ForeignTrial:
+    if not isinstance(record, dict):
+        raise SourceError(f"{place} is not an object with 'parameter' and 'value'", hint=_EXPORT)
+    for key in ("parameter", "value"):
+        if key not in record:
+            raise SourceError(f"{place} has no {key!r}", hint=_EXPORT)
+    if not isinstance(record["parameter"], dict):
+        raise SourceError(f"{place} has a 'parameter' that is not an object", hint=_EXPORT)
+    value = _plain(record["value"])
+    if isinstance(value, dict) and wanted.metrics:
+        value = result_of(value, wanted.metrics, place=place)
+    reports = record.get("intermediate", [])
+    if not isinstance(reports, list):
+        raise SourceError(f"{place} has an 'intermediate' that is not a list", hint=_EXPORT)
+    return ForeignTrial(
+        name=str(record.get("trialJobId") or place.rpartition(": ")[2]),
+        parameters=record["parameter"],
+        status=TrialStatus.SUCCEEDED,
+        reason="NNI has exported its result",
+        final=value,
+        reports=[(_plain(report), None) for report in reports],
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return a result, which NNI exports as a number, an object, or the JSON text of either."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value

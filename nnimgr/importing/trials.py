@@ -1,0 +1,161 @@
+"""Trials of another program as its reader returns them, before they become facts of an experiment."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nnimgr.rules.terms import TrialStatus
+
+__all__ = [
+    "ForeignTrial",
+    "Foreigners",
+    "SourceError",
+    "Wanted",
+    "expressible",
+    "instant",
+    "json_of",
+    "number_of",
+    "parsed",
+    "result_of",
+    "text_of",
+]
+
+
+class SourceError(Exception):
+    """Error: a source cannot be read, or a value in it is not valid. ``hint``: what the user can do."""
+
+    def __init__(self, sentence: str, *, hint: str = "") -> None:
+        super().__init__(sentence)
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a user has said about a source.
+
+    ``metrics``: names of the numbers that make up a result. ``parameters``: names of the parameters.
+    ``study``: name of an Optuna study. Empty and None: the reader decides.
+    """
+
+    metrics: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    study: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignTrial:
+    """Ended trial of another program.
+
+    ``name``: its name there. ``final``: its result, a number or a mapping of names to numbers; None: it has
+    none. ``reports``: its intermediate results, each with its time. None as a time: unknown. ``rerun``: the
+    trial had not ended there, so a resume runs its parameters again.
+    """
+
+    name: str
+    parameters: Mapping[str, Any]
+    status: TrialStatus
+    reason: str
+    final: Any = None
+    reports: Sequence[tuple[Any, datetime | None]] = ()
+    created: datetime | None = None
+    started: datetime | None = None
+    ended: datetime | None = None
+    rerun: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreigners:
+    """All trials of a source, in their order there.
+
+    ``title``: what the source is, for sentences. ``space``: the search space that the source states.
+    ``directions``: name of each number in a result -> "maximize" or "minimize"; a single result without a
+    name has the name "". Both are empty if the source does not state them.
+    """
+
+    title: str
+    trials: Sequence[ForeignTrial]
+    space: Mapping[str, Any] = field(default_factory=dict)
+    directions: Mapping[str, str] = field(default_factory=dict)
+
+
+def expressible(value: Any) -> Any:
+    """Return a value in JSON's types. What JSON cannot express, such as infinity, becomes text."""
+    return json.loads(json.dumps(value, default=str), parse_constant=str)
+
+
+def parsed(text: str) -> Any:
+    """Return the value in the cell of a table: a number, true, false, a JSON list or object, or text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = {"True": True, "False": False}.get(text, text)
+    return text if value is None else value
+
+
+def number_of(value: Any) -> float | int | None:
+    """Return a value if it is a number, also if it is a text with a number; otherwise None."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}.get(value.strip().lower())
+    return value if type(value) in (int, float) else None
+
+
+def result_of(values: Mapping[str, Any], metrics: Sequence[str], *, place: str) -> Any:
+    """Return a result: one number, or a mapping if there are several metrics. None: all of them are missing.
+
+    ``place``: where the values are, for errors. Raise SourceError.
+    """
+    present = {name: values[name] for name in metrics if values.get(name) not in (None, "")}
+    if not present:
+        return None
+    numbers = {}
+    for name in metrics:
+        number = number_of(present.get(name))
+        if number is None:
+            shown = repr(present[name]) if name in present else "empty"
+            raise SourceError(f"{place}: {name!r} is {shown}; it must be a number")
+        numbers[name] = number
+    return numbers if len(metrics) > 1 else numbers[metrics[0]]
+
+
+def instant(value: Any, *, place: str) -> datetime | None:
+    """Return the time in an ISO 8601 text or in a number of seconds since 1970. Raise SourceError."""
+    if value in (None, ""):
+        return None
+    seconds = number_of(value)
+    try:
+        if seconds is not None:
+            return datetime.fromtimestamp(seconds, UTC)
+        found = datetime.fromisoformat(str(value))
+    except (ValueError, OverflowError, OSError):
+        raise SourceError(
+            f"{place} is {value!r}; it must be a time such as 2026-01-31T12:00:00+00:00, or a number of "
+            "seconds since 1970"
+        ) from None
+    return found if found.tzinfo is not None else found.astimezone()
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file. Raise SourceError if the file cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{path} is not UTF-8 text: {error.reason}") from error
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def json_of(path: Path) -> Any:
+    """Return the JSON value in a file. Raise SourceError if the file holds no JSON."""
+    try:
+        return json.loads(text_of(path))
+    except ValueError as error:
+        raise SourceError(f"{path} is not JSON: {error}") from error

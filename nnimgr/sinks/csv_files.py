@@ -1,0 +1,129 @@
+"""Sink that writes two CSV files: the ended trials, and the intermediate results that count."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nnimgr.sink import (
+    Event,
+    Experiment,
+    Reported,
+    Sink,
+    TrialCreated,
+    TrialEnded,
+    TrialRestarted,
+    TrialStarted,
+    as_json,
+)
+from nnimgr.sinks.appended import AppendedFiles
+
+__all__ = ["CsvSink"]
+
+TRIALS, METRICS = "trials.csv", "metrics.csv"
+_OPEN = "open.json"  # the trials that have not ended, which have no row yet
+_TRIAL_COLUMNS = ("number", "id", "status", "value", "created", "started", "ended", "reason", "result")
+_METRIC_COLUMNS = ("trial", "step", "value", "at", "result")
+_PREFIX = "parameters."
+
+
+class CsvSink(Sink):
+    """Sink that writes ``trials.csv`` and ``metrics.csv``. ``directory``: their folder.
+
+    A rollback removes the rows of the trial that no longer count from ``metrics.csv``.
+    """
+
+    def __init__(self, directory: str | None = None) -> None:
+        self._directory = directory
+        self._files: AppendedFiles
+        self._names: list[str] = []
+        self._live: dict[str, dict[str, Any]] = {}  # the trials that have not ended, by their ids
+
+    def open(self, experiment: Experiment) -> int:
+        folder = Path(self._directory) if self._directory else experiment.directory
+        self._files = AppendedFiles(folder, experiment.id)
+        number = self._files.open()
+        if number == 0:
+            self._names = list(experiment.search_space)
+        else:
+            with (folder / TRIALS).open(encoding="utf-8", newline="") as file:
+                self._names = [
+                    name.removeprefix(_PREFIX) for name in next(csv.reader(file)) if name.startswith(_PREFIX)
+                ]
+            self._live = json.loads((folder / _OPEN).read_text(encoding="utf-8"))
+        return number
+
+    def write(self, events: Sequence[Event]) -> None:
+        trials, metrics, dropped = self._rows(events)
+        if not self._files.size(TRIALS):
+            trials.insert(0, [*_TRIAL_COLUMNS, *(_PREFIX + name for name in self._names)])
+        appended: dict[str, Iterable[bytes]] = {TRIALS: [_lines(trials)]}
+        replaced: dict[str, Iterable[bytes]] = {_OPEN: [as_json(self._live).encode()]}
+        if dropped and self._files.size(METRICS):
+            replaced[METRICS] = self._kept(dropped, metrics)
+        else:
+            appended[METRICS] = [
+                _lines(metrics if self._files.size(METRICS) else [_METRIC_COLUMNS, *metrics])
+            ]
+        self._files.commit(events[-1].number, appended, replaced)
+
+    def _rows(
+        self, events: Sequence[Event]
+    ) -> tuple[list[Sequence[Any]], list[Sequence[Any]], Mapping[int, int]]:
+        """Return new rows of trials and of metrics, and the earlier metrics to drop: trial -> first step."""
+        trials: list[Sequence[Any]] = []
+        metrics: list[Sequence[Any]] = []
+        dropped: dict[int, int] = {}
+        for event in events:
+            match event:
+                case TrialCreated():
+                    self._live[event.trial_id] = {"created": event.at.isoformat(), "given": event.parameters}
+                case TrialStarted():
+                    self._live.setdefault(event.trial_id, {})["started"] = event.at.isoformat()
+                case Reported():
+                    row = (event.trial, event.step, event.value, event.at.isoformat(), as_json(event.result))
+                    metrics.append(row)
+                case TrialRestarted():
+                    dropped[event.trial] = min(dropped.get(event.trial, event.step), event.step)
+                    metrics = [row for row in metrics if row[0] != event.trial or row[1] < event.step]
+                    if event.parameters is not None:
+                        self._live.setdefault(event.trial_id, {})["given"] = event.parameters
+                case TrialEnded():
+                    trials.append(self._ended(event, self._live.pop(event.trial_id, {})))
+                case _:
+                    pass
+        return trials, metrics, dropped
+
+    def _ended(self, event: TrialEnded, known: Mapping[str, Any]) -> list[Any]:
+        given = known.get("given")
+        cells = given if isinstance(given, dict) else {}
+        return [
+            *(event.trial, event.trial_id, event.status, event.value, known.get("created")),
+            *(known.get("started"), event.at.isoformat(), event.reason, as_json(event.result)),
+            *(_cell(cells.get(name)) for name in self._names),
+        ]
+
+    def _kept(self, dropped: Mapping[int, int], rows: Sequence[Sequence[Any]]) -> Iterator[bytes]:
+        """Yield the content of the file of metrics without the dropped rows, and with the new ones."""
+        yield _lines([_METRIC_COLUMNS])
+        with (self._files.folder / METRICS).open(encoding="utf-8", newline="") as file:
+            lines = csv.reader(file)
+            next(lines, None)
+            for line in lines:
+                if int(line[1]) < dropped.get(int(line[0]), int(line[1]) + 1):
+                    yield _lines([line])
+        yield _lines(rows)
+
+
+def _cell(value: Any) -> Any:
+    return as_json(value) if isinstance(value, dict | list | bool) else value
+
+
+def _lines(rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode("utf-8", "backslashreplace")

@@ -1,0 +1,96 @@
+"""``nnictl experiment import --from``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nnimgr.cli.main import main
+from nnimgr.index import Index
+from tests.cli.fake import FakeServer
+
+IMPORT = ["experiment", "import", "--from", "csv", "results.csv"]
+CONFIG = """\
+searchSpace: {x: {_type: uniform, _value: [0, 1]}}
+trialCommand: python3 train.py
+trialConcurrency: 1
+maxTrialNumber: %s
+goal: minimize
+tuner: {name: TPE}
+trainingService: {platform: local}
+"""
+
+
+@pytest.fixture(autouse=True)
+def table(server: FakeServer) -> None:
+    Path("results.csv").write_text("x,reward\n0.5,0.9\n0.25,\n")
+
+
+def test_a_source_becomes_a_stopped_experiment(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*IMPORT, "--json"]) == 0
+    printed = capsys.readouterr()
+    made = json.loads(printed.out)
+    entry = Index(server.home).entries()[made["id"]]
+    assert (entry.status, made["trials"], str(entry.directory)) == ("STOPPED", 2, made["directory"])
+    assert "Nothing states which results are better, so larger ones are." in printed.err
+    assert server.requests == []
+    assert main([*IMPORT, "--metric", "reward", "--goal", "minimize"]) == 0
+    printed = capsys.readouterr()
+    assert f"nnictl {' '.join(IMPORT)} --metric reward --config FILE" in printed.out and not printed.err
+
+
+def test_with_a_configuration_it_can_be_continued(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("exp.yml").write_text(CONFIG % 9)
+    assert main([*IMPORT, "--config", "exp.yml"]) == 0
+    printed = capsys.readouterr()
+    assert (
+        "with 2 trials from the file results.csv." in printed.out
+        and "Continue it: nnictl resume" in printed.out
+    )
+    assert printed.err == ""
+    Path("exp.yml").write_text(CONFIG % 2)
+    assert main([*IMPORT, "--config", "exp.yml"]) == 0
+    assert "maxTrialNumber (2) is used up, because imported trials count." in capsys.readouterr().err
+    Path("results.csv").write_text("y,reward\n0.5,0.9\n")
+    before = Index(server.home).entries()
+    assert main([*IMPORT, "--config", "exp.yml"]) == 1
+    assert "results.csv, line 1: there is no column 'x'; valid are y, reward." in capsys.readouterr().err
+    assert Index(server.home).entries() == before
+
+
+def test_a_running_tuner_gets_the_results(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc", config={"tuner": {"name": "TPE"}}, searchSpace={"x": {}})
+    assert main([*IMPORT, "--to", "abc", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": "abc", "records": 1}
+    records = [{"parameter": {"x": 0.5}, "value": 0.9}]
+    assert ("POST", "experiments/abc/import", {"records": records}) in server.requests
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--from", "csv"], "The source is missing: a file, a folder or a URL."),
+        (["--from", "csv", "none.csv"], "none.csv cannot be read: No such file or directory."),
+        (
+            ["--from", "csv", "results.csv", "--metric", "loss"],
+            "there is no column 'loss'; valid are x, reward.",
+        ),
+        (
+            ["--from", "csv", "results.csv", "--to", "abc", "--goal", "minimize"],
+            "--goal is for a new experiment",
+        ),
+        (["--filename", "results.json", "--to", "abc"], "--to goes with --from, not with --filename."),
+    ],
+)
+def test_what_cannot_be_imported(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    assert main(["experiment", "import", *words]) == 1
+    assert told in capsys.readouterr().err
+    assert server.requests == [] and Index(server.home).entries() == {}

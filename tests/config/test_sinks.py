@@ -1,0 +1,45 @@
+"""``sinks`` in a file: what is accepted, and what is refused with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nnimgr.config import read_canonical
+from tests.config.loading import GOAL, MINIMAL, Faults, Load
+
+
+def test_sinks_survive_the_canonical_form(load: Load, tmp_path: Path) -> None:
+    text = f"""{MINIMAL}{GOAL}
+sinks:
+  - name: csv
+    classArgs: {{directory: out}}
+  - className: mine.sinks:Kafka
+    codeDirectory: {tmp_path}
+    classArgs: {{topic: t, count: 3}}
+"""
+    config = load(text).config
+    again = read_canonical(config.canonical())
+    assert again.sinks == config.sinks and config.sinks is not None
+    assert [each.title for each in config.sinks] == ["csv", "Kafka"]
+    assert config.sinks[0].target == "nnimgr.sinks.csv_files:CsvSink"
+
+
+@pytest.mark.parametrize(
+    ("sink", "told"),
+    [
+        ("{name: cvs}", "there is no sink 'cvs'; did you mean 'csv'?"),
+        ("{name: csv, className: 'a:B'}", "give either 'name'"),
+        ("{}", "give either 'name'"),
+        ("{className: a.B}", "className 'a.B' is not of the form 'module:Class'"),
+        ("{name: csv, classArgs: {folder: x}}", "the sink csv has no argument 'folder'"),
+        ("{name: csv, classArgs: {directory: 3}}", "must be text, not 3"),
+        ("{name: csv, codeDirectory: .}", "'codeDirectory' goes with 'className'"),
+        ("{className: 'a:B', codeDirectory: nowhere}", "nowhere does not exist"),
+        ("{name: csv, classArgs: {directory: '${env:NOT_SET}'}}", "NOT_SET"),
+    ],
+)
+def test_what_is_refused(faults: Faults, sink: str, told: str) -> None:
+    (line,) = faults(f"{MINIMAL}{GOAL}sinks:\n  - {sink}\n")
+    assert told in line and "sinks[0]" in line and ".yml:11" in line

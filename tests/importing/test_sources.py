@@ -1,0 +1,255 @@
+"""Readers of sources: each trial once, with its state, values and times. Errors name the place."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnimgr.importing.sources import read_source
+from nnimgr.importing.spaces import space_of
+from nnimgr.importing.trials import SourceError, Wanted
+from nnimgr.rules.terms import TrialStatus
+
+S = TrialStatus
+
+
+def csv_file(folder: Path, text: str) -> str:
+    (folder / "results.csv").write_text(text)
+    return str(folder / "results.csv")
+
+
+def ray_trial(folder: Path, name: str, results: list[dict[str, Any]], **parameters: Any) -> None:
+    (folder / name).mkdir(parents=True)
+    (folder / name / "params.json").write_text(json.dumps(parameters))
+    lines = [json.dumps({"trial_id": name, "done": False, **result}) + "\n" for result in results]
+    (folder / name / "result.json").write_text("".join(lines))
+
+
+def test_a_table_of_trials(tmp_path: Path) -> None:
+    source = csv_file(
+        tmp_path,
+        "x,layers,act,reward,status,started,ended,intermediate\n"
+        '0.5,3,relu,0.9,SUCCEEDED,2026-01-01T00:00:00+00:00,2026-01-01T00:01:00+00:00,"[0.1, 0.9]"\n'
+        "0.1,2,,,FAILED,,,\n"
+        "0.2,1,tanh,,RUNNING,,,\n",
+    )
+    first, second, third = read_source("csv", source, Wanted()).trials
+    assert first.parameters == {"x": 0.5, "layers": 3, "act": "relu"}
+    assert (first.status, first.final, [value for value, _ in first.reports]) == (
+        S.SUCCEEDED,
+        0.9,
+        [0.1, 0.9],
+    )
+    assert (first.started, first.ended) == (
+        datetime(2026, 1, 1, tzinfo=UTC),
+        datetime(2026, 1, 1, 0, 1, tzinfo=UTC),
+    )
+    assert (second.status, second.final, second.parameters) == (S.FAILED, None, {"x": 0.1, "layers": 2})
+    assert (third.status, third.rerun) == (S.SYS_CANCELED, True)
+
+
+def test_a_table_with_prefixes_has_its_parameters_and_metrics_by_name(tmp_path: Path) -> None:
+    source = csv_file(tmp_path, "id,status,value,parameters.x,metrics.ms\na1,SUCCEEDED,1,2,3\n")
+    (trial,) = read_source("csv", source, Wanted(metrics=("value", "ms"))).trials
+    assert (trial.name, trial.parameters, trial.final) == ("a1", {"x": 2}, {"value": 1, "ms": 3})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "has no trials: line 1 must name the columns"),
+        ("x,reward\n", "has no trials"),
+        ("x,y\n1,2\n", "line 1: there is no column 'reward' or 'value' or 'default'"),
+        ("reward\n2\n", "line 1: there is no column of a parameter; the columns are reward"),
+        ("x,reward\n1,2\n1\n", "line 3: it has 1 cells, but line 1 names 2 columns"),
+        ("x,reward\n1,2\n1,high\n", "line 3: 'reward' is 'high'; it must be a number"),
+        ("x,x,reward\n1,2,3\n", "line 1: there are two columns 'x'"),
+        ("x,reward,status\n1,2,GOOD\n", "line 2: 'status' is 'GOOD'; valid are WAITING, RUNNING, "),
+        ("x,reward,ended\n1,2,soon\n", "line 2: 'ended' is 'soon'; it must be a time such as "),
+        ("x,reward,intermediate\n1,2,3\n", "line 2: 'intermediate' is '3'; it must be a list such as"),
+        ('x,reward\n"1,2\n', "it is not CSV"),
+    ],
+)
+def test_an_error_in_a_table_names_its_line(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(SourceError) as error:
+        read_source("csv", csv_file(tmp_path, text), Wanted())
+    assert told in str(error.value)
+
+
+def test_results_that_nni_has_exported(tmp_path: Path) -> None:
+    records = [
+        {"parameter": {"x": 1}, "value": "0.5", "trialJobId": "abcde", "intermediate": ["0.1", "0.5"]},
+        {"parameter": {"x": 2}, "value": '{"default": 1, "ms": 7}', "trialJobId": "fghij"},
+    ]
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps(records))
+    first, second = read_source("nni", str(file), Wanted()).trials
+    assert (first.name, first.final, [value for value, _ in first.reports]) == ("abcde", 0.5, [0.1, 0.5])
+    assert second.final == {"default": 1, "ms": 7}
+    file.write_text(json.dumps([*records, {"parameter": 1, "value": 2}]))
+    with pytest.raises(SourceError, match="the result number 3 of 3 has a 'parameter' that is not an object"):
+        read_source("nni", str(file), Wanted())
+    with pytest.raises(SourceError, match="is a folder"):
+        read_source("nni", str(tmp_path), Wanted())
+
+
+def test_trials_of_ray_tune(tmp_path: Path) -> None:
+    one = {"loss": 0.5, "training_iteration": 1, "timestamp": 1000, "time_total_s": 10}
+    two = {"loss": 0.25, "training_iteration": 2, "timestamp": 1010, "time_total_s": 20}
+    ray_trial(tmp_path, "d_1", [one, two, {**two, "done": True}], lr=0.1, net={"depth": 2})
+    ray_trial(tmp_path, "c_2", [{**one, "timestamp": 1002}], lr=0.2)
+    ray_trial(tmp_path, "b_3", [{**one, "timestamp": 1003}], lr=0.3)
+    ray_trial(tmp_path, "a_4", [], lr=0.4)
+    (tmp_path / "b_3" / "error.txt").write_text("Traceback")
+    state = [[json.dumps({"trial_id": "c_2", "status": "TERMINATED"}), "{}"]]
+    (tmp_path / "experiment_state-2026.json").write_text(json.dumps({"trial_data": state}))
+    with (tmp_path / "b_3" / "result.json").open("a") as file:
+        file.write('{"loss": 0.1')  # Ray was killed amid a line
+    done, stopped, failed, open_ = read_source("ray", str(tmp_path), Wanted()).trials
+    assert (done.name, done.parameters) == ("d_1", {"lr": 0.1, "net": {"depth": 2}})
+    assert (done.status, done.final, [value for value, _ in done.reports]) == (S.SUCCEEDED, 0.25, [0.5, 0.25])
+    assert done.started == datetime.fromtimestamp(990, UTC) and done.ended == datetime.fromtimestamp(
+        1010, UTC
+    )
+    assert (stopped.status, stopped.final, len(stopped.reports)) == (S.EARLY_STOPPED, None, 1)
+    assert (failed.name, failed.status, len(failed.reports)) == ("b_3", S.FAILED, 1)
+    assert (open_.name, open_.status, open_.rerun) == ("a_4", S.SYS_CANCELED, True)
+
+
+def test_errors_in_rays_folder(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="has no trials"):
+        read_source("ray", str(tmp_path), Wanted())
+    ray_trial(tmp_path, "a", [{"loss": 1, "accuracy": 2}], x=1)
+    with pytest.raises(
+        SourceError, match="loss, accuracy; it is not stated which one is the result"
+    ) as error:
+        read_source("ray", str(tmp_path), Wanted())
+    assert error.value.hint == "Name it: {command} --metric NAME"
+    with (tmp_path / "a" / "result.json").open("a") as file:
+        file.write("nonsense\n")
+    with pytest.raises(SourceError, match=r"a/result.json, line 2: it is not JSON"):
+        read_source("ray", str(tmp_path), Wanted(metrics=("loss",)))
+
+
+def test_a_study_of_optuna(tmp_path: Path) -> None:
+    optuna = pytest.importorskip("optuna", reason="Optuna's storages are read with Optuna")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    study = optuna.create_study(study_name="s", storage=url, direction="maximize")
+
+    def objective(trial: Any) -> float:
+        x = trial.suggest_float("x", 0.001, 1, log=True)
+        n = trial.suggest_int("n", 1, 8)
+        trial.suggest_categorical("c", ["a", "b"])
+        trial.report(x, 0)
+        trial.report(x + n, 1)
+        if trial.number == 1:
+            raise optuna.TrialPruned
+        if trial.number == 2:
+            raise ValueError("bad")
+        return float(x + n)
+
+    study.optimize(objective, n_trials=3, catch=(ValueError,))
+    running = study.ask()
+    found = read_source("optuna", url, Wanted())
+    assert (found.title, found.directions) == ("the Optuna study 's'", {"": "maximize"})
+    assert found.space == {
+        "x": {"_type": "loguniform", "_value": [0.001, 1]},
+        "n": {"_type": "randint", "_value": [1, 9]},
+        "c": {"_type": "choice", "_value": ["a", "b"]},
+    }
+    statuses = [trial.status for trial in found.trials]
+    assert statuses == [S.SUCCEEDED, S.EARLY_STOPPED, S.FAILED, S.SYS_CANCELED] and running.number == 3
+    for theirs, ours in zip(study.get_trials(), found.trials, strict=True):
+        assert ours.parameters == theirs.params
+        assert [value for value, _ in ours.reports] == list(theirs.intermediate_values.values())
+    first = study.get_trials()[0]
+    assert found.trials[0].final == first.value
+    assert found.trials[0].started == first.datetime_start.astimezone()
+    assert found.trials[0].ended == first.datetime_complete.astimezone()
+    optuna.create_study(study_name="t", storage=url)
+    with pytest.raises(SourceError, match="has 2 studies; there are s, t"):
+        read_source("optuna", str(tmp_path / "study.db"), Wanted())
+    assert len(read_source("optuna", str(tmp_path / "study.db"), Wanted(study="s")).trials) == 4
+    with pytest.raises(SourceError, match="cannot be read: No such file"):
+        read_source("optuna", f"sqlite:///{tmp_path / 'none.db'}", Wanted())
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_study_with_several_values(tmp_path: Path) -> None:
+    optuna = pytest.importorskip("optuna", reason="Optuna's storages are read with Optuna")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    url = f"sqlite:///{tmp_path / 'study.db'}"
+    study = optuna.create_study(storage=url, directions=["maximize", "minimize"])
+    study.optimize(lambda trial: (trial.suggest_float("x", 0, 1), 3.0), n_trials=1)
+    found = read_source("optuna", url, Wanted())
+    assert found.directions == {"value_0": "maximize", "value_1": "minimize"}
+    assert found.trials[0].final == {"value_0": study.trials[0].values[0], "value_1": 3.0}
+    named = read_source("optuna", url, Wanted(metrics=("accuracy", "ms")))
+    assert list(named.directions) == ["accuracy", "ms"]
+
+
+def test_runs_of_wandb(tmp_path: Path) -> None:
+    files = tmp_path / "offline-run-2026-a1" / "files"
+    files.mkdir(parents=True)
+    (files / "config.yaml").write_text("lr:\n  value: 0.1\n_wandb:\n  value: {}\nwandb_version: 1\n")
+    (files / "wandb-summary.json").write_text(
+        '{"loss": 0.5, "_timestamp": 1010.0, "_runtime": 10, "_step": 3}'
+    )
+    (trial,) = read_source("wandb", str(tmp_path), Wanted()).trials
+    assert (trial.name, trial.parameters, trial.final) == ("offline-run-2026-a1", {"lr": 0.1}, 0.5)
+    assert (trial.started, trial.ended) == (
+        datetime.fromtimestamp(1000, UTC),
+        datetime.fromtimestamp(1010, UTC),
+    )
+    table = csv_file(
+        tmp_path,
+        "Name,State,Created,Runtime,lr,loss\n"
+        "run-1,finished,2026-01-01T00:00:00.000Z,60,0.1,0.5\n"
+        "run-2,crashed,2026-01-01T00:00:00.000Z,6,0.2,\n",
+    )
+    with pytest.raises(SourceError, match="does not say which columns are parameters"):
+        read_source("wandb", table, Wanted(metrics=("loss",)))
+    good, bad = read_source("wandb", table, Wanted(metrics=("loss",), parameters=("lr",))).trials
+    assert (good.status, good.final, good.parameters) == (S.SUCCEEDED, 0.5, {"lr": 0.1})
+    assert good.ended == datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+    assert (bad.status, bad.final) == (S.FAILED, None)
+
+
+def test_a_run_that_wandb_has_written(tmp_path: Path) -> None:
+    wandb = pytest.importorskip("wandb", reason="runs of W&B are read with W&B")
+    settings = wandb.Settings(silent=True, console="off", x_disable_stats=True)
+    where: dict[str, Any] = {"mode": "offline", "dir": str(tmp_path), "settings": settings}
+    with wandb.init(config={"lr": 0.1, "net": {"depth": 2}}, name="one", **where) as run:
+        for step in range(3):
+            run.log({"loss": 1 / (step + 1), "other": step})
+    wandb.init(config={"lr": 0.2}, name="two", **where).finish(exit_code=3)
+    wandb.teardown()
+    first, second = read_source("wandb", str(tmp_path / "wandb"), Wanted(metrics=("loss",))).trials
+    assert (first.name, first.parameters, first.status) == (
+        "one",
+        {"lr": 0.1, "net": {"depth": 2}},
+        S.SUCCEEDED,
+    )
+    assert (first.final, [value for value, _ in first.reports]) == (1 / 3, [1.0, 0.5, 1 / 3])
+    assert first.started is not None and first.ended is not None
+    assert (second.status, second.reason) == (S.FAILED, "it exited with code 3 in W&B")
+
+
+def test_a_search_space_contains_all_parameter_sets() -> None:
+    sets = [
+        {"n": 1, "x": 0.5, "lr": 1e-5, "c": "a", "same": 3, "l": [1]},
+        {"n": 4, "x": 0.7, "lr": 0.1, "c": "b", "same": 3, "l": [2]},
+    ]
+    assert space_of(sets) == {
+        "n": {"_type": "randint", "_value": [1, 5]},
+        "x": {"_type": "uniform", "_value": [0.5, 0.7]},
+        "lr": {"_type": "loguniform", "_value": [1e-5, 0.1]},
+        "c": {"_type": "choice", "_value": ["a", "b"]},
+        "same": {"_type": "choice", "_value": [3]},
+        "l": {"_type": "choice", "_value": [[1], [2]]},
+    }
