@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 _AT = "trainingService"
+NO_COMMAND = "(none: programs ask for the trials)"  # trialCommand on a platform that runs no command
 _BECOME_JOBS = ("kubeflow", "frameworkcontroller")
 
 
@@ -82,8 +83,10 @@ class Service:
 
     @property
     def commands(self) -> list[str]:
-        """Trial commands that are written inside training services instead of at the top level."""
-        return [part.overrides["trialCommand"] for part in self.parts if "trialCommand" in part.overrides]
+        """Trial commands that are written inside training services, or for a platform without."""
+        written = [part.overrides.get("trialCommand") for part in self.parts]
+        asked = [NO_COMMAND for part in self.parts if describe(part.service).asked]
+        return [command for command in (*written, *asked) if command is not None]
 
     def places(self) -> Iterator[tuple[KeyPath, Part]]:
         """Yield each training service with its path in the configuration."""

@@ -100,6 +100,11 @@ class ServiceSession:
         return self._dismissal is not None
 
     @property
+    def wanted(self) -> int:
+        """Return the number of jobs for which programs wait. Other platforms than ``ask`` have none."""
+        return 0 if self.service is None else self.service.wanted
+
+    @property
     def notices(self) -> Mapping[str, str]:
         """Return sentences about present problems of the training service, by subject."""
         found = {} if self.service is None else dict(self.service.notices())
@@ -121,6 +126,8 @@ class ServiceSession:
                 case SubmitJob():
                     spec = job_spec(self._state.trials[command.trial_id], command.job_id)
                     facts += _submit(service, spec, at)
+                    if self._state.asked:  # its program runs it from now on
+                        facts.append(f.JobStarted(job_id=spec.id, started_at=at))
                 case CancelJob():
                     answer = _cancel(service, command)
                 case UpdateJob():

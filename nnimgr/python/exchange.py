@@ -1,0 +1,125 @@
+"""Calls of a study to its experiment, and the renewal of the leases of the trials that the program runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from nnimgr.client.calls import ApiError, ServerGone
+from nnimgr.client.experiments import ENDED
+from nnimgr.client.session import Session
+from nnimgr.python.connection import Connection
+from nnimgr.python.errors import Ended, Error, translated
+
+if TYPE_CHECKING:
+    from nnimgr.python.asked import AskedTrial
+
+__all__ = ["Exchange"]
+
+_TRIES = 6
+_PAUSE_S = 0.2  # pause before the second try, doubled for each further try
+_REFUSED, _UNAVAILABLE = 409, 503
+
+
+class Exchange:
+    """Calls about the trials that this program runs. Several threads may use one object.
+
+    ``lease_s``: time after which the server ends a trial of a program that is silent.
+    """
+
+    def __init__(self, connection: Connection, lease_s: float) -> None:
+        self._connection = connection
+        self._sessions = threading.local()
+        self._leases = _Leases(self, lease_s / 3)
+
+    def call(self, **body: Any) -> Any:
+        """Send what the body says, and return the server's answer. Raise Error, and Ended.
+
+        If the server ends before it answers, the call is repeated at the next server. This changes nothing
+        twice, because each part of a call has a number, a key or only one possible effect.
+        """
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                with translated():
+                    try:
+                        path = ("experiments", self._connection.id, "exchange")
+                        return self._session().exchange(*path, body=body)
+                    except ServerGone:
+                        self._sessions.__dict__.clear()
+                        if not tries_left:
+                            raise
+                    except ApiError as error:
+                        if error.status != _UNAVAILABLE or not tries_left:
+                            raise
+            except Error as error:
+                if _is_refusal(error) and self._status() in ENDED:
+                    raise Ended(str(error)) from error
+                raise
+            time.sleep(_PAUSE_S * 2 ** (_TRIES - 1 - tries_left))  # back-off
+        raise AssertionError("unreachable")
+
+    def hold(self, trial: AskedTrial) -> None:
+        """Renew the lease of a trial until it ends, or until the program forgets the object."""
+        self._leases.add(trial)
+
+    def release(self, trial: AskedTrial) -> None:
+        """Renew the lease of a trial no longer, because the trial has ended."""
+        self._leases.trials.pop(trial.id, None)
+
+    def _session(self) -> Session:
+        """Return the session of this thread. A process that was forked makes sessions of its own."""
+        known: Session | None = getattr(self._sessions, "session", None)
+        if known is None or self._sessions.pid != os.getpid():
+            known = self._sessions.session = Session.of(self._connection.client())
+            self._sessions.pid = os.getpid()
+        return known
+
+    def _status(self) -> str:
+        return str(self._connection.entry().status)
+
+
+def _is_refusal(error: Error) -> bool:
+    return isinstance(error.__cause__, ApiError) and error.__cause__.status == _REFUSED
+
+
+class _Leases:
+    """Thread that renews the leases of trials every ``every_s`` seconds. It runs while there are such trials."""
+
+    def __init__(self, exchange: Exchange, every_s: float) -> None:
+        self.trials: WeakValueDictionary[str, AskedTrial] = WeakValueDictionary()
+        self._exchange, self._every_s = exchange, every_s
+        self._lock = threading.Lock()
+        self._running: int | None = None  # process in which the thread runs
+
+    def add(self, trial: AskedTrial) -> None:
+        self.trials[trial.id] = trial
+        with self._lock:
+            if self._running != os.getpid():
+                self._running = os.getpid()
+                threading.Thread(target=self._renew, name="nnimgr-leases", daemon=True).start()
+
+    def _renew(self) -> None:
+        held = True
+        while held:
+            time.sleep(self._every_s)
+            held = self._renew_once()
+
+    def _renew_once(self) -> bool:
+        """Renew all leases. Return whether there are any, so that the thread is needed.
+
+        No trial is referred to between two calls. So a trial that the program has forgotten loses its lease.
+        """
+        with self._lock:
+            held = list(self.trials.values())
+            if not held:
+                self._running = None
+                return False
+        with contextlib.suppress(Error):  # the next call of the program raises it, too
+            for gone in self._exchange.call(alive=[trial.held for trial in held])["gone"]:
+                if (trial := self.trials.get(gone["trialId"])) is not None:
+                    trial.take_end(gone)
+        return True
