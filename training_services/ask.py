@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, PlainValidator
@@ -12,7 +12,6 @@ from pydantic.alias_generators import to_camel
 
 from training_services.base import (
     Capabilities,
-    EndReason,
     ExperimentContext,
     FileListing,
     JobEnded,
@@ -84,7 +83,6 @@ class AskService(TrainingService):
         self._keys: dict[str, str] = {}  # open job -> key of the request that has got it
         self._got: dict[str, dict[str, TrialJobSpec]] = {}  # key of a request -> its open jobs
         self._committed: set[str] = set()  # jobs whose place is committed
-        self._stopped: dict[str, None] = {}  # jobs that were ordered to stop
         self._due: dict[str, float] = {}  # job -> end of its lease; the next one to end is the first
         self._timer: asyncio.TimerHandle | None = None
         self._seq = 0  # number of the last command
@@ -99,7 +97,6 @@ class AskService(TrainingService):
 
     def adopted(self) -> None:
         """Give a whole lease to the jobs that programs had got before the server's restart."""
-        self._outbox.put(map(self._end, self._stopped))
         self.renew(self._keys)
 
     async def close(self, *, detach: bool) -> Sequence[str]:
@@ -176,8 +173,6 @@ class AskService(TrainingService):
         if job.place is not None:
             self._give(job, job.place.place.boot_id)
             self._committed.add(job.id)
-            if job.stop is not None:
-                self._stopped[job.id] = None
             return None
         key = next(iter(self._wanted))
         self._wanted[key] -= 1
@@ -193,9 +188,9 @@ class AskService(TrainingService):
     def cancel_trial_job(
         self, job_id: str, *, grace: timedelta, save_within: timedelta | None = None
     ) -> StopOrdered | None:
-        if job_id not in self._keys or job_id in self._stopped:
+        """Order the stop. The core records the job's end with it, and its program learns of it later."""
+        if job_id not in self._keys:
             return None
-        self._stopped[job_id] = None
         self._seq += 1
         return StopOrdered(job_id=job_id, cmd_seq=self._seq, grace=grace)
 
@@ -204,8 +199,6 @@ class AskService(TrainingService):
             if isinstance(fact, JobPlaced):
                 self._committed.add(fact.job_id)
                 self.renew([fact.job_id])
-            elif isinstance(fact, StopOrdered):
-                self._outbox.put([self._end(fact.job_id)])
             elif isinstance(fact, JobEnded | JobLost):
                 self._forget(fact.job_id)
 
@@ -213,21 +206,8 @@ class AskService(TrainingService):
         self._keys[job.id] = key
         self._got.setdefault(key, {})[job.id] = job
 
-    def _end(self, job_id: str) -> JobEnded:
-        """Return the end of a job that was ordered to stop. Its program learns of it with its next call."""
-        return JobEnded(
-            job_id=job_id,
-            reason=EndReason.STOPPED,
-            exit_code=None,
-            signal=None,
-            metrics=0,
-            acked_cmd=self._seq,
-            ended_at=datetime.now(UTC),
-        )
-
     def _forget(self, job_id: str) -> None:
         self._due.pop(job_id, None)
-        self._stopped.pop(job_id, None)
         self._committed.discard(job_id)
         key = self._keys.pop(job_id, None)
         if key is not None:

@@ -58,7 +58,10 @@ class AskedTrial:
 
     @property
     def reason(self) -> str:
-        """Why the trial was ended from outside: by its assessor, a user, a limit or its lease. "": it was not."""
+        """Why the trial has ended without this program: by its assessor, a user, a limit or its lease.
+
+        An empty text: it has not.
+        """
         return "" if self._end is None else f"{self._end['status']}: {self._end['reason']}"
 
     def report(self, value: Value | None = None, **metrics: float) -> None:
@@ -172,8 +175,8 @@ class AskedTrial:
             self._end = each
             if each["status"] != "EARLY_STOPPED":
                 raise LateResult(
-                    f"Trial {self.number} ({self.id}) had ended before its result came, which is not recorded. "
-                    f"It is {self.reason}."
+                    f"Trial {self.number} ({self.id}) had ended before its result came, so the result is not "
+                    f"recorded. The trial is {self.reason}."
                 )
 
 
@@ -187,10 +190,8 @@ def end_of(result: Any) -> dict[str, Any]:
 def result_of(value: Any, metrics: Mapping[str, Any]) -> Any:
     """Return a result as plain numbers. Raise ArgumentError if it is neither a number nor a mapping."""
     if metrics:
-        value = {
-            **(value if isinstance(value, Mapping) else {} if value is None else {"default": value}),
-            **metrics,
-        }
+        first = value if isinstance(value, Mapping) else {} if value is None else {"default": value}
+        value = {**first, **metrics}
     if isinstance(value, Mapping):
         return plain_config({"value": dict(value)})["value"]
     try:

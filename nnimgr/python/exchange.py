@@ -33,7 +33,8 @@ class Exchange:
 
     def __init__(self, connection: Connection, lease_s: float) -> None:
         self._connection = connection
-        self._sessions = threading.local()
+        self._idle: list[Session] = []  # sessions that no thread uses at this moment
+        self._pid = os.getpid()
         self._leases = _Leases(self, lease_s / 3)
 
     def call(self, **body: Any) -> Any:
@@ -44,23 +45,26 @@ class Exchange:
         """
         for tries_left in reversed(range(_TRIES)):
             try:
-                with translated():
-                    try:
-                        path = ("experiments", self._connection.id, "exchange")
-                        return self._session().exchange(*path, body=body)
-                    except ServerGone:
-                        self._sessions.__dict__.clear()
-                        if not tries_left:
-                            raise
-                    except ApiError as error:
-                        if error.status != _UNAVAILABLE or not tries_left:
-                            raise
+                return self._call(body)
             except Error as error:
-                if _is_refusal(error) and self._status() in ENDED:
+                cause = error.__cause__
+                status = cause.status if isinstance(cause, ApiError) else None
+                if status == _REFUSED and self._connection.entry().status in ENDED:
                     raise Ended(str(error)) from error
-                raise
+                lost = isinstance(cause, ServerGone) or status == _UNAVAILABLE
+                if not lost or not tries_left:
+                    raise
             time.sleep(_PAUSE_S * 2 ** (_TRIES - 1 - tries_left))  # back-off
         raise AssertionError("unreachable")
+
+    def _call(self, body: Any) -> Any:
+        if self._pid != os.getpid():  # a process that was forked must not use the connections of its parent
+            self._idle, self._pid = [], os.getpid()
+        session = self._idle.pop() if self._idle else Session.of(self._connection.client())
+        with translated():
+            answer = session.exchange("experiments", self._connection.id, "exchange", body=body)
+        self._idle.append(session)
+        return answer
 
     def hold(self, trial: AskedTrial) -> None:
         """Renew the lease of a trial until it ends, or until the program forgets the object."""
@@ -70,24 +74,9 @@ class Exchange:
         """Renew the lease of a trial no longer, because the trial has ended."""
         self._leases.trials.pop(trial.id, None)
 
-    def _session(self) -> Session:
-        """Return the session of this thread. A process that was forked makes sessions of its own."""
-        known: Session | None = getattr(self._sessions, "session", None)
-        if known is None or self._sessions.pid != os.getpid():
-            known = self._sessions.session = Session.of(self._connection.client())
-            self._sessions.pid = os.getpid()
-        return known
-
-    def _status(self) -> str:
-        return str(self._connection.entry().status)
-
-
-def _is_refusal(error: Error) -> bool:
-    return isinstance(error.__cause__, ApiError) and error.__cause__.status == _REFUSED
-
 
 class _Leases:
-    """Thread that renews the leases of trials every ``every_s`` seconds. It runs while there are such trials."""
+    """Thread that renews the leases of trials every ``every_s`` seconds, while there are such trials."""
 
     def __init__(self, exchange: Exchange, every_s: float) -> None:
         self.trials: WeakValueDictionary[str, AskedTrial] = WeakValueDictionary()

@@ -39,8 +39,8 @@ class Study:
     The search is an experiment of the server, with the same tuners and the same dashboard as others. Several
     programs can share it by its name. It continues when the program ends: see ``stop``.
 
-    - ``maximize``, ``minimize``, ``tuner``, ``assessor``, ``constraints``, ``initial``, ``trials``, ``hours``,
-      ``stop``, ``name``, ``seed``, ``config``, ``server``: as in ``tune``.
+    - ``maximize``, ``minimize``, ``tuner``, ``assessor``, ``constraints``, ``initial``, ``trials``,
+      ``hours``, ``stop``, ``name``, ``seed``, ``config``, ``server``: as in ``tune``.
     - ``at_once``: largest number of trials that all programs together run at a time.
     - ``lease``: seconds after which a trial fails if its program has died or stands still. A thread renews
       the leases of the program's trials.
@@ -140,8 +140,8 @@ class Study:
         """End a trial with its result, or a list of trials with a list of results, in one request.
 
         ``ask``: number of further trials to ask for in the same request, which are returned. They take the
-        results into account. The list is empty if the study has ended. Raise LateResult as ``AskedTrial.tell``
-        does, after all other results were stored.
+        results into account. The list is empty if the study has ended. Raise LateResult as
+        ``AskedTrial.tell`` does, after all other results were stored.
         """
         if isinstance(trial, AskedTrial):
             pairs: list[tuple[AskedTrial, Any]] = [(trial, value)]

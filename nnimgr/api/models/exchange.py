@@ -80,7 +80,7 @@ class GivenTrial(Model):
 
 
 class GoneTrial(Model):
-    """Trial that the request names, and that had ended, or is being stopped, before the request came."""
+    """Trial that the request names, and that had ended before the request came."""
 
     trial_id: str
     attempt: int

@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from nnimgr.api import models
-from nnimgr.api.dependencies import Live, NotFound, Parts, Reader, refusals
+from nnimgr.api.dependencies import ExperimentId, Live, NotFound, Parts, refusals
 from nnimgr.core.running import exchange as core
 from nnimgr.core.running.runner import RunnerClosed
 from nnimgr.rules.state import trial_of_job
@@ -22,7 +22,7 @@ router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
 @router.post("/exchange", responses=refusals(404, 409, 422, 503))
 async def exchange_trials(
-    parts: Parts, runner: Live, reader: Reader, wanted: models.Exchange
+    parts: Parts, experiment_id: ExperimentId, runner: Live, wanted: models.Exchange
 ) -> models.Exchanged:
     """Report on trials that the program runs itself, and get further trials, in one request.
 
@@ -48,7 +48,9 @@ async def exchange_trials(
     finally:
         closing.cancel()
         work.cancel()
-    gone = await asyncio.to_thread(_gone, reader, found.gone) if found.gone else []
+    gone: list[models.GoneTrial] = []
+    if found.gone:
+        gone = await asyncio.to_thread(_gone, parts.manager.reader(experiment_id), found.gone)
     return models.Exchanged(trials=[_given(job) for job in found.jobs], gone=gone, ended=found.ended)
 
 

@@ -177,11 +177,10 @@ class _Record:
                 recorded[job.id] = position + 1
         facts: list[f.Fact] = [*metrics]
         for tell in self._tells:
-            told = state.jobs.get(job_id_of(state.id, *tell.of))
-            if told is None or told.closed:
+            if (job := _open_job(state, tell.of)) is None:
                 self.gone.append(tell.of)
-            else:  # also if the attempt is just being stopped: its end came first
-                facts += self._end(told, tell, recorded.get(told.id, told.recorded))
+            else:
+                facts += self._end(job, tell, recorded.get(job.id, job.recorded))
         if self._search is not None:
             for metric in metrics:
                 self._search.judge(metric)
@@ -213,9 +212,9 @@ def _metric(job_id: str, position: int, kind: str, value: Any) -> f.MetricReport
 
 
 def _open_job(state: ExperimentState, held: Held) -> JobState | None:
-    """Return the job of an attempt; None if it has ended or was ordered to stop."""
+    """Return the job of an attempt; None if it has ended."""
     job = state.jobs.get(job_id_of(state.id, *held))
-    return None if job is None or job.closed or job.stop is not None else job
+    return None if job is None or job.closed else job
 
 
 def _ended(state: ExperimentState) -> str:

@@ -130,6 +130,9 @@ class ServiceSession:
                         facts.append(f.JobStarted(job_id=spec.id, started_at=at))
                 case CancelJob():
                     answer = _cancel(service, command)
+                    if isinstance(answer, f.StopOrdered) and self._state.asked:
+                        facts += (answer, _given_up(answer, at))
+                        answer = None
                 case UpdateJob():
                     answer = service.update_trial_job(command.job_id, command.index, command.record)
             if answer is not None:
@@ -345,6 +348,19 @@ def _cancel(service: TrainingService, command: CancelJob) -> f.Fact | None:
     if command.save_within is None or not service.capabilities.checkpoints:
         return service.cancel_trial_job(command.job_id, grace=command.grace)
     return service.cancel_trial_job(command.job_id, grace=command.grace, save_within=command.save_within)
+
+
+def _given_up(stop: f.StopOrdered, at: datetime) -> f.JobEnded:
+    """Return the end of a job that a program runs. It ends with its stop: the program is only told."""
+    return f.JobEnded(
+        job_id=stop.job_id,
+        reason=f.EndReason.STOPPED,
+        exit_code=None,
+        signal=None,
+        metrics=0,
+        acked_cmd=stop.cmd_seq or 0,
+        ended_at=at,
+    )
 
 
 def _submit(service: TrainingService, job: TrialJobSpec, at: datetime) -> Sequence[f.Fact]:
