@@ -26,6 +26,15 @@ class Session(Client):
         found.__dict__.update(client.__dict__)
         return found
 
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. The next call opens another one."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
     def exchange(self, *path: str, body: Any) -> Any:
         """Send a POST request and return the JSON answer. Raise ApiError or ServerGone.
 
@@ -38,11 +47,11 @@ class Session(Client):
             except ConnectionError:
                 if self._kept is None:  # the connection was new
                     raise
-                self._kept = None
+                self.close()
                 answer = self._request(path, text)
             found = answer.read()
         except OSError as error:
-            self._kept = None
+            self.close()
             raise self._gone(error) from error
         if answer.status >= 300:
             raise self._refusal(answer.status, found)
@@ -53,6 +62,10 @@ class Session(Client):
         if connection is None:
             connection = LocalConnection(self._path, connect_s=_CONNECT_S, timeout_s=_ANSWER_S)
         fields = {**self._headers, "Content-Type": "application/json", "Content-Length": str(len(text))}
-        answer = connection.request("POST", self._root + "/".join(path), fields, [text])
+        try:
+            answer = connection.request("POST", self._root + "/".join(path), fields, [text])
+        except BaseException:
+            connection.close()
+            raise
         self._kept = connection
         return answer

@@ -26,6 +26,7 @@ from nnimgr.config.parsing import Reading, match_key, parse, validate
 from nnimgr.config.path_checks import file_fault
 from nnimgr.config.problems import nearest
 from nnimgr.config.values import CpuNumber, GpuNumber
+from training_services.job_spec import NO_COMMAND
 from training_services.placement.needs import memory_text
 from training_services.platform import PlatformConfig, describe
 from trial_keeper.machine.capacity import capacity
@@ -44,7 +45,6 @@ __all__ = [
 ]
 
 _AT = "trainingService"
-NO_COMMAND = "(none: programs ask for the trials)"  # trialCommand on a platform that runs no command
 _BECOME_JOBS = ("kubeflow", "frameworkcontroller")
 
 

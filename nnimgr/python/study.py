@@ -17,6 +17,7 @@ from nnimgr.python.exchange import Exchange
 from nnimgr.python.options import Goal, duration_of
 from nnimgr.python.results import Results
 from nnimgr.python.running import Run
+from training_services.job_spec import NO_COMMAND
 from training_services.units import parse_duration
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Study:
             "searchSpace": spaces.plain(space),
             "searchSpaceConstraints": None if constraints is None else list(constraints),
             "initialParameters": None if initial is None else [dict(each) for each in initial],
+            "trialCommand": NO_COMMAND,
             "trialCodeDirectory": str(Home.find().path),
             "trialConcurrency": at_once,
             "maxTrialNumber": trials,
