@@ -21,7 +21,7 @@ TARGET = 40.0  # metres
 def throw(parameters: dict[str, Any]) -> float:
     """Throw a ball. Return how far from the target it lands, in metres."""
     angle = math.radians(parameters["angle"])
-    return abs(parameters["speed"] ** 2 * math.sin(2 * angle) / 9.81 - TARGET)
+    return abs(float(parameters["speed"]) ** 2 * math.sin(2 * angle) / 9.81 - TARGET)
 
 
 def main() -> None:

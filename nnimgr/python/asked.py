@@ -64,7 +64,7 @@ class AskedTrial:
         """
         return "" if self._end is None else f"{self._end['status']}: {self._end['reason']}"
 
-    def report(self, value: Value | None = None, **metrics: float) -> None:
+    def report(self, /, value: Value | None = None, **metrics: float) -> None:
         """Report an intermediate result: a number, a mapping, or ``trial.report(accuracy=0.9, loss=0.3)``.
 
         It is stored when the call returns. The assessor gets it, and may stop the trial: see ``should_stop``.
@@ -90,7 +90,7 @@ class AskedTrial:
                 self.take_end(gone)
         return self._end is not None
 
-    def tell(self, value: Value | None = None, **metrics: float) -> None:
+    def tell(self, /, value: Value | None = None, **metrics: float) -> None:
         """End the trial with its result. It is stored when the call returns.
 
         A result that is not a finite number ends the trial as FAILED. A trial that was stopped early keeps
