@@ -40,7 +40,7 @@ _NAME = "ask"
 _SHORTEST_LEASE = timedelta(seconds=1)
 
 
-def _lease(value: Any) -> str | int:
+def _duration(value: Any) -> str | int:
     if parse_duration(value) < _SHORTEST_LEASE:
         raise ValueError(f"must be at least {_SHORTEST_LEASE.total_seconds():g} s, not {value!r}")
     found: str | int = value
@@ -60,7 +60,7 @@ class AskConfig(PlatformConfig):
     asked: ClassVar[bool] = True
 
     platform: Literal["ask"] = "ask"
-    lease: Annotated[str | int, PlainValidator(_lease)] = "60s"
+    lease: Annotated[str | int, PlainValidator(_duration)] = "60s"
 
 
 class AskService(TrainingService):

@@ -206,7 +206,7 @@ class ServiceSession:
                 self._priority = _priority_of(self._state)
                 self._continues = service.capabilities.checkpoints
                 with self.opening.measured(self._state.id):
-                    await service.open(self._known_keepers())
+                    await service.open(_known_keepers(self._state, self._database))
                 break
             except ServiceUnavailable as error:
                 self.trouble = str(error)
@@ -266,7 +266,7 @@ class ServiceSession:
             with contextlib.suppress(ServiceUnavailable):
                 service = self._make_service(self._state)
                 with self.opening.measured(self._state.id):
-                    await service.open(self._known_keepers())
+                    await service.open(_known_keepers(self._state, self._database))
                 await service.close(detach=False)
                 async for events in service.events():  # events about keepers that have exited
                     for event in events:
@@ -302,41 +302,42 @@ class ServiceSession:
             known = 0 if job is None else job.base
         return known
 
-    def _known_keepers(self) -> KnownKeepers:
-        state = self._state
-        last: dict[str, int] = {}
-        for job in state.jobs.values():
-            if job.placed is not None:
-                keeper_id = job.placed.place.keeper_id
-                last[keeper_id] = max(last.get(keeper_id, 0), job.last_cmd)
-        return KnownKeepers(
-            db_id=self._database.db_id,
-            m_epoch=self._database.m_epoch,
-            restored=state.missing > 0,
-            copies=known_copies(state),
-            keepers=tuple(
-                KnownKeeper(
-                    keeper_id=keeper_id,
-                    token_sha256=keeper.token_sha256,
-                    instance=keeper.instance,
-                    retired=tuple(keeper.retired),
-                    boot_id=keeper.boot_id,
-                    silent=keeper.silent is not None,
-                    last_cmd=max(last.get(keeper_id, 0), keeper.acked_cmd),
-                )
-                for keeper_id, keeper in state.keepers.items()
-            ),
-            machines=tuple(
-                KnownMachine(
-                    keeper_id=keeper_id,
-                    added=machine.added,
-                    draining=machine.draining,
-                    removing=machine.removing,
-                    gone=machine.gone,
-                )
-                for keeper_id, machine in state.machines.items()
-            ),
-        )
+
+def _known_keepers(state: ExperimentState, database: Database) -> KnownKeepers:
+    """Return the keepers and machines in the experiment's state, and the identity of its database."""
+    last: dict[str, int] = {}
+    for job in state.jobs.values():
+        if job.placed is not None:
+            keeper_id = job.placed.place.keeper_id
+            last[keeper_id] = max(last.get(keeper_id, 0), job.last_cmd)
+    return KnownKeepers(
+        db_id=database.db_id,
+        m_epoch=database.m_epoch,
+        restored=state.missing > 0,
+        copies=known_copies(state),
+        keepers=tuple(
+            KnownKeeper(
+                keeper_id=keeper_id,
+                token_sha256=keeper.token_sha256,
+                instance=keeper.instance,
+                retired=tuple(keeper.retired),
+                boot_id=keeper.boot_id,
+                silent=keeper.silent is not None,
+                last_cmd=max(last.get(keeper_id, 0), keeper.acked_cmd),
+            )
+            for keeper_id, keeper in state.keepers.items()
+        ),
+        machines=tuple(
+            KnownMachine(
+                keeper_id=keeper_id,
+                added=machine.added,
+                draining=machine.draining,
+                removing=machine.removing,
+                gone=machine.gone,
+            )
+            for keeper_id, machine in state.machines.items()
+        ),
+    )
 
 
 def _priority_of(state: ExperimentState) -> int:
