@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GROUP",
     "BrokenPlatform",
+    "MissingPlatform",
     "Platform",
     "UnknownPlatform",
     "config_class",
@@ -99,6 +100,10 @@ class BrokenPlatform(ValueError):
     """Error: a third party's training service cannot be used. The message says why."""
 
 
+class MissingPlatform(BrokenPlatform):
+    """Error: the module of a third party's training service cannot be imported."""
+
+
 class KeeperHosts(Protocol):
     """Machines of a platform whose jobs are run by keepers.
 
@@ -151,7 +156,7 @@ def load(package: str) -> tuple[str, Platform]:
         module = import_module(package)
     except Exception as error:  # a third party's module may raise any error
         why = " ".join(str(error).split()) or type(error).__name__
-        raise BrokenPlatform(f"the training service in {package} cannot be imported: {why}") from error
+        raise MissingPlatform(f"the training service in {package} cannot be imported: {why}") from error
     config, service = getattr(module, "CONFIG", None), getattr(module, "SERVICE", None)
     if not (isinstance(config, type) and issubclass(config, BaseModel) and callable(service)):
         own = " (it was made for NNI's own manager)" if hasattr(module, "nni_training_service_info") else ""

@@ -228,10 +228,21 @@ async def _bad_request(request: Request, failure: Exception) -> Response:
     """
     assert isinstance(failure, RequestValidationError)
     problems = [
-        {"field": ".".join(str(part) for part in fault["loc"]), "message": str(fault["msg"])}
+        {"field": ".".join(str(part) for part in fault["loc"]), "message": _message(fault)}
         for fault in failure.errors()
     ]
     return _error(422, "The request is not valid for this route.", problems=problems)
+
+
+def _message(fault: Mapping[str, Any]) -> str:
+    """Return the sentence about an invalid value, in fewer words than pydantic's if the value is too long."""
+    about = fault.get("ctx") or {}
+    match fault["type"]:
+        case "string_too_long":
+            return f"must have at most {about['max_length']} characters"
+        case "too_long":
+            return f"must have at most {about['max_length']} items, not {about['actual_length']}"
+    return str(fault["msg"])
 
 
 async def _http_failed(request: Request, failure: Exception) -> Response:

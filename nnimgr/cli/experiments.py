@@ -314,7 +314,10 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
     """
     home = Home.find()
     if args.all == (args.id is not None):
-        raise ClientError("Name one experiment, or give --all.", mend="See: nnictl experiment list --all")
+        wrong = "both" if args.all else "neither"
+        raise ClientError(
+            f"Name one experiment, or give --all: you gave {wrong}.", mend="See: nnictl experiment list --all"
+        )
     terminal.act_without_reader()
     chosen = list(entries_of(home).values()) if args.all else [select(home, args.id)]
     if chosen and not args.yes:

@@ -56,7 +56,15 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     query = {} if args.attempt is None else {"attempt": args.attempt}
-    trial = trial_named(client, entry.id, args.trial_id)
+    try:
+        trial = trial_named(client, entry.id, args.trial_id)
+    except ClientError as error:
+        if args.id is None and args.trial_id in (entry.id, entry.name):  # two of the three words were given
+            raise ClientError(
+                f"The PATH of a file of trial {args.path} is missing.",
+                mend=f"See its files: nnictl trial files {args.trial_id} {args.path}",
+            ) from error
+        raise
     of_attempt = "" if args.attempt is None else f" --attempt {args.attempt}"
     files = f"nnictl trial files {entry.id} {trial['sequence']}{of_attempt}"
     client.mends = {**client.mends, 404: f"See: {files}"}

@@ -80,8 +80,12 @@ def remove(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json(machine)
     elif args.force:
         terminal.info(f"{machine['name']} is removed: {_running(machine, 'stopped and requeued')}.")
+    elif machine["trialIds"]:
+        terminal.info(
+            f"{machine['name']} is removed when its trials have ended: {', '.join(machine['trialIds'])}."
+        )
     else:
-        terminal.info(f"{machine['name']} is removed as soon as nothing runs there: {_running(machine)}.")
+        terminal.info(f"{machine['name']} is removed: no trial runs there.")
     return 0
 
 

@@ -15,6 +15,8 @@ from nnimgr.client.experiments import ENDED
 
 __all__ = ["report"]
 
+_NO_COMMAND = (126, 127)  # exit codes: the shell could not execute the command, or did not find it
+
 
 def report(progress: Progress, client: Client, terminal: Terminal) -> None:
     """Print how the experiment ended: the number of trials by status, the best trial and the last failure."""
@@ -52,6 +54,8 @@ def _next(profile: Mapping[str, Any], failed: Mapping[str, Any] | None) -> str:
     experiment_id = profile["id"]
     if profile["status"] not in ENDED:
         return f"nnictl top {experiment_id}"
+    if profile["status"] == "STOPPED" and failed is not None and failed["exitCode"] in _NO_COMMAND:
+        return "correct trialCommand, then: nnictl create --config FILE"
     if profile["status"] == "STOPPED":
         return f"nnictl resume {experiment_id}"
     if profile["status"] == "ERROR":

@@ -33,7 +33,12 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.info(f"Stopping experiment {entry.id}")
         try:
             still, left = stop_one(
-                home, client_of(home, entry), entry.id, terminal=terminal, detach=args.detach
+                home,
+                client_of(home, entry),
+                entry.id,
+                terminal=terminal,
+                detach=args.detach,
+                save=args.save,
             )
         except ClientError as error:
             code = 1
@@ -44,7 +49,7 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
         results.append({"id": entry.id, "stillRunning": still, **({"left": left} if left else {})})
         terminal.info("Stop experiment success.")
         for sentence in left:
-            terminal.warn(f"Something may be left: {sentence}.")
+            terminal.warn(f"Something may be left. {sentence[:1].upper()}{sentence[1:]}.")
         if still and args.detach:
             terminal.info(
                 f"These trials continue: {', '.join(still)}. To adopt them: nnictl resume {entry.id}"
@@ -60,11 +65,17 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def stop_one(
-    home: Home, client: Client, experiment_id: str, *, terminal: Terminal, detach: bool = False
+    home: Home,
+    client: Client,
+    experiment_id: str,
+    *,
+    terminal: Terminal,
+    detach: bool = False,
+    save: bool = False,
 ) -> tuple[list[str], list[str]]:
     """Stop an experiment. Return the ids of trials that still run, and sentences about leftover files."""
     server = home.server_running(client.port)
-    answer = stop_experiment(client, experiment_id, detach=detach)
+    answer = stop_experiment(client, experiment_id, detach=detach, save=save)
     if answer["serverLeaves"] and not has_left(server):
         terminal.warn(f"The server on port {client.port} takes long to exit.")
     return list(answer["stillRunning"]), list(answer.get("left", ()))

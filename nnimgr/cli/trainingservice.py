@@ -18,10 +18,12 @@ def register(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         name = registry.register(args.package)
     except ValueError as error:
-        mend = "Install the module in the Python of nnictl, or add its directory to PYTHONPATH."
-        raise ClientError(
-            f"{error}.", mend=mend if isinstance(error, registry.BrokenPlatform) else None
-        ) from error
+        mend = None
+        if isinstance(error, registry.MissingPlatform):
+            mend = "Install the module in the Python of nnictl, or add its directory to PYTHONPATH."
+        elif isinstance(error, registry.BrokenPlatform):
+            mend = "Such a module is described in docs/writing-a-training-service.md."
+        raise ClientError(f"{error}.", mend=mend) from error
     if terminal.as_json:
         terminal.json({"registered": name})
     terminal.info(f"{name} registered successfully!")

@@ -142,14 +142,19 @@ def view_experiment(client: Client, experiment_id: str) -> None:
 
 
 def stop_experiment(
-    client: Client, experiment_id: str, *, detach: bool = False, sent: Callable[[], None] | None = None
+    client: Client,
+    experiment_id: str,
+    *,
+    detach: bool = False,
+    save: bool = False,
+    sent: Callable[[], None] | None = None,
 ) -> Mapping[str, Any]:
     """Stop an experiment, and return the server's answer. Raise ApiError or ServerGone.
 
     This function waits for as long as the server runs. It prints what the stop waits for.
     """
     with waiting(lambda: str(client.get("experiments", experiment_id).get("now") or "")):
-        body = {"detach": detach}
+        body = {"detach": detach, **({"save": True} if save else {})}
         answer: Mapping[str, Any] = client.post(
             "experiments", experiment_id, "stop", body=body, timeout_s=None, sent=sent
         )

@@ -120,11 +120,14 @@ class Run:
                 report(progress, client, terminal)
         return self.results()
 
-    def stop(self, *, detach: bool = False) -> None:
-        """Stop the experiment and its trials. ``detach``: its trials continue, without further ones."""
+    def stop(self, *, detach: bool = False, save: bool = False) -> None:
+        """Stop the experiment and its trials. ``detach``: its trials continue, without further ones.
+
+        ``save``: trials that save checkpoints save once more before they end.
+        """
         client = self._connection.client()
         with translated():
-            stop_experiment(client, self.id, detach=detach)
+            stop_experiment(client, self.id, detach=detach, save=save)
 
     def resume(self) -> None:
         """Continue a stopped experiment. Its limits still hold: see ``update``."""

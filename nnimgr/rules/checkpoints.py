@@ -101,14 +101,17 @@ def continues_from(point: CheckpointState) -> str:
     return f"the trial will continue from {where}"
 
 
-def saves_first(trial: TrialState) -> bool:
+def saves_first(state: ExperimentState, trial: TrialState) -> bool:
     """Return whether the trial is asked to save its state before it is stopped, because it will continue.
 
-    A pause by the scheduler does not wait for this if all results are covered by a checkpoint already.
+    A pause by the scheduler does not wait for this if all results are covered by a checkpoint already. A stop
+    of the experiment asks only trials that have saved before.
     """
+    last = trial.checkpoints[-1] if trial.checkpoints else trial.origin
+    if trial.target is f.StopKind.CUT and state.stop_requested:
+        return state.stop_saves and last is not None
     if trial.target is not f.StopKind.PAUSE:
         return False
-    last = trial.checkpoints[-1] if trial.checkpoints else trial.origin
     covered = last is not None and last.origin.reports >= trial.intermediates
     return not (covered and trial.paused_by is f.PausedBy.SCHEDULER)
 

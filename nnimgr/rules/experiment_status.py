@@ -67,7 +67,7 @@ def _stopped(state: ExperimentState) -> str:
 
 def _failing(state: ExperimentState) -> str:
     if state.first_failure.startswith(_NO_COMMAND):
-        remedy = "correct trialCommand, then start a new experiment: nnictl create"
+        remedy = "correct trialCommand, then start a new experiment: nnictl create --config FILE"
     else:
         remedy = f"correct the trial's code, then continue: nnictl resume {state.id}"
     return f"the first {state.first_failures} trials all failed alike: {state.first_failure_reason}; {remedy}"

@@ -219,10 +219,11 @@ class ExperimentStopRequested:
     """Fact: a user stops the experiment.
 
     With ``detach``, its trials continue, and a resume of the experiment adopts them (continues to watch
-    them).
+    them). With ``save``, trials that have saved a checkpoint before are asked to save once more.
     """
 
     detach: bool = False
+    save: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

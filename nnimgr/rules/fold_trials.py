@@ -47,7 +47,7 @@ def _opened(state: ExperimentState, fact: f.ExperimentOpened, r: f.Recorded) -> 
         for trial in state.trials.values():
             trial.forgotten = ATTEMPTS_OF_AN_EPOCH * fact.m_epoch
     if fact.resumed:
-        state.stop_requested = state.detached = False
+        state.stop_requested = state.detached = state.stop_saves = False
         state.stop_requested_at = None
         state.failed = None
         state.first_failures = state.failures = 0
@@ -104,7 +104,7 @@ def _moved(state: ExperimentState, fact: f.ExperimentMoved, r: f.Recorded) -> No
 def _stop_requested(state: ExperimentState, fact: f.ExperimentStopRequested, r: f.Recorded) -> None:
     state.stop_requested = True
     state.stop_requested_at = r.at
-    state.detached = fact.detach
+    state.detached, state.stop_saves = fact.detach, fact.save
 
 
 @EXPERIMENT_STEPS.of(f.AlgorithmFailed)

@@ -183,7 +183,7 @@ def _stops(state: ExperimentState) -> Iterator[CancelJob]:
     for trial_id in state.condemned:
         trial = state.trials[trial_id]
         if trial.job_id is not None:
-            within = state.limits.save_within if saves_first(trial) else None
+            within = state.limits.save_within if saves_first(state, trial) else None
             yield CancelJob(job_id=trial.job_id, grace=TRIAL_GRACE, save_within=within)
     for trial_id in state.stranded:
         trial = state.trials[trial_id]

@@ -125,6 +125,7 @@ class ExperimentState:
     tuner_number: int = 0  # number of the last fact that replaced the tuner
     stop_requested: bool = False
     stop_requested_at: datetime | None = None
+    stop_saves: bool = False  # trials save their state before the stop ends them
     detached: bool = False
     failed: str | None = None  # sentence that explains why the experiment ends with ERROR
     crashes: dict[Role, int] = field(default_factory=dict)  # number of consecutive failures

@@ -308,7 +308,7 @@ class FakeManager:
         self._check(experiment_id)
         self.resumed.append((experiment_id, new))
 
-    async def stop(self, experiment_id: str, *, detach: bool) -> list[str]:
+    async def stop(self, experiment_id: str, *, detach: bool, save: bool = False) -> list[str]:
         self._check(experiment_id)
         self.stopped.append((experiment_id, detach))
         return ["abcde"] if detach else []

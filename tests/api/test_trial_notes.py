@@ -73,6 +73,21 @@ async def test_annotations_that_are_refused(lab: Lab, body: Any) -> None:
     assert (await send(lab, "GET", f"trials/{lab.life.trial(0)}"))["tags"] == []
 
 
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        ({"tags": ["x" * 41]}, "body.tags.0", "must have at most 40 characters"),
+        ({"note": "x" * 4001}, "body.note", "must have at most 4000 characters"),
+        ({"tags": [str(n) for n in range(21)]}, "body.tags", "must have at most 20 items, not 21"),
+    ],
+)
+async def test_what_is_too_long_says_how_long_it_may_be(
+    lab: Lab, body: Any, field: str, message: str
+) -> None:
+    answer = await send(lab, "PATCH", f"trials/{lab.life.trial(0)}/annotation", body, status=422)
+    assert answer["error"]["problems"] == [{"field": field, "message": message}]
+
+
 async def test_half_a_surrogate_pair_is_refused(lab: Lab) -> None:
     path = f"{EXPERIMENT}/trials/{lab.life.trial(0)}/annotation"
     for text in (r'{"note": "\ud800"}', r'{"tags": ["\udfff"]}'):

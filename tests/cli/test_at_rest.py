@@ -245,8 +245,8 @@ def test_delete_leaves_it_to_a_server_that_runs(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "Name one experiment, or give --all."),
-        (["abc", "--all"], "Name one experiment, or give --all."),
+        ([], "Name one experiment, or give --all: you gave neither."),
+        (["abc", "--all"], "Name one experiment, or give --all: you gave both."),
         (["x"], "There is no experiment 'x'."),
     ],
 )

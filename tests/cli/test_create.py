@@ -362,6 +362,22 @@ def test_an_error_in_the_foreground_ends_with_1(
     assert "The tuner cannot be made.\nTraceback: ..." in printed
 
 
+def test_a_command_that_does_not_exist_is_corrected_in_a_new_experiment(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def script(experiment: FakeExperiment) -> None:
+        failed = trial("t0", 0, status="FAILED", reason="command not found: pyhton3 (exit code 127)")
+        experiment.trials.append({**failed, "exitCode": 127})
+        experiment.profile["counts"] = {"FAILED": 1}
+        server.emit(experiment, "ExperimentMoved", status="STOPPED", reason="all failed alike")
+
+    server.on_create = script
+    assert create(server, "-f", "--id", "abc") == 1
+    assert capsys.readouterr().out.endswith(
+        "\nNext: correct trialCommand, then: nnictl create --config FILE\n"
+    )
+
+
 def test_another_command_may_stop_what_is_watched(
     server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

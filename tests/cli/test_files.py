@@ -47,6 +47,14 @@ def test_a_file_is_fetched(
     assert capfdbinary.readouterr().out == experiment.logs["model/best.bin"]
 
 
+@pytest.mark.usefixtures("experiment")
+def test_a_missing_path_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trial", "get", "abc", "0"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: The PATH of a file of trial 0 is missing.\n  See its files: nnictl trial files abc 0\n"
+    )
+
+
 def test_what_does_not_come_whole_is_not_left_behind(
     experiment: FakeExperiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

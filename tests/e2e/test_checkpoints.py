@@ -14,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,16 @@ def chain(seed: int) -> list[int]:
 
 class Saving(Victim):
     """Experiment whose trials save checkpoints."""
+
+    def rolled_back(self, trial_ids: Iterable[str]) -> list[int]:
+        """Return for each trial the number of reports that its last attempt has to make again."""
+        with contextlib.closing(self._database()) as database:
+            query = (
+                "SELECT payload FROM facts WHERE kind = 'AttemptDue' AND trial_id = ? "
+                "ORDER BY number DESC LIMIT 1"
+            )
+            payloads = [database.execute(query, (trial_id,)).fetchone()[0] for trial_id in trial_ids]
+        return [json.loads(payload).get("rolled_back", 0) for payload in payloads]
 
     def begin(self, *, trials: int = TRIALS, concurrency: int = 2) -> None:
         code = self.directory / "code"
@@ -173,15 +183,18 @@ def test_every_curve_is_that_of_one_uninterrupted_run(seed: int) -> None:
         victim.check()
 
 
-def test_a_stopped_experiment_continues_its_trials_under_their_ids() -> None:
+@pytest.mark.parametrize("how", [[], ["--save"]])
+def test_a_stopped_experiment_continues_its_trials_under_their_ids(how: list[str]) -> None:
     with saving(3) as victim:
         victim.wait_for_trials()
         time.sleep(0.6)
-        victim.nnictl("stop", victim.experiment)
+        victim.nnictl("stop", victim.experiment, *how)
         parked = {trial["id"]: trial for trial in victim.trials() if trial["status"] == "PAUSED"}
         assert parked
         assert all("will continue from step" in trial["reason"] for trial in parked.values())
         victim.nnictl("resume", victim.experiment, "--port", str(victim.port))
+        if how:
+            assert victim.rolled_back(parked) == [0] * len(parked)
         victim.finish(limit_s=60)
         assert {trial["id"] for trial in victim.trials()} >= set(parked)
         victim.check()

@@ -86,7 +86,14 @@ class Life:
                     if job.placed is not None:
                         self.cmd_seq += 1
                     seq = self.cmd_seq if job.placed is not None else None
-                    facts.append(f.StopOrdered(job_id=command.job_id, cmd_seq=seq, grace=command.grace))
+                    facts.append(
+                        f.StopOrdered(
+                            job_id=command.job_id,
+                            cmd_seq=seq,
+                            grace=command.grace,
+                            save_within=command.save_within,
+                        )
+                    )
                 case UpdateJob():
                     self.cmd_seq += 1
                     self.records.append(command.record)

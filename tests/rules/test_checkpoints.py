@@ -170,6 +170,24 @@ def test_a_stopped_experiment_parks_trials_with_checkpoints_and_its_resume_conti
     assert refold(life.log) == life.state
 
 
+@pytest.mark.parametrize("saves", [True, False])
+def test_a_stop_may_let_trials_save_that_have_saved_before(saves: bool) -> None:
+    saving = Saving(trial_concurrency=2, max_trial_number=2)
+    life = saving.life
+    life.start(1)
+    saving.save(7)
+    facts = life.take(f.ExperimentStopRequested(save=saves))
+    stops = [fact.save_within for fact in facts if isinstance(fact, f.StopOrdered)]
+    assert stops == [life.state.limits.save_within if saves else None, None]
+    saving.save(9, asked=saves)
+    saving.end(0 if saves else None, f.EndReason.EXITED if saves else f.EndReason.STOPPED)
+    life.end(1, None, reason=f.EndReason.STOPPED)
+    assert (saving.trial.status, saving.trial.parked) == (S.PAUSED, True)
+    assert saving.trial.reason == "the experiment was stopped; the trial will continue from step 9"
+    life.take(f.ExperimentOpened(m_epoch=2, resumed=True))
+    assert not life.state.stop_saves and refold(life.log) == life.state
+
+
 def test_the_newest_checkpoints_and_the_origin_are_kept() -> None:
     saving = Saving(checkpoints_kept=2)
     saving.save(1)

@@ -50,7 +50,7 @@ def test_a_command_that_does_not_exist_needs_a_new_experiment() -> None:
     assert life.state.status is E.STOPPED
     assert life.state.reason.endswith(
         "command not found: pyhton3 (exit code 127); correct trialCommand, then start a new experiment: "
-        "nnictl create"
+        "nnictl create --config FILE"
     )
 
 

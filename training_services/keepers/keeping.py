@@ -64,6 +64,25 @@ class _Wanted:
         self.moved_at = asyncio.get_running_loop().time()
 
 
+class _Removals:
+    """Tasks that remove copies. ``running``: those that have not ended. Errors are logged."""
+
+    def __init__(self, experiment_id: str) -> None:
+        self._experiment_id = experiment_id
+        self.running: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"{self._experiment_id}:copies")
+        self.running.add(task)
+        task.add_done_callback(self._over)
+        return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self.running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("experiment %s: copies of checkpoints: %s", self._experiment_id, error)
+
+
 class Keeping:
     """Transfers of one experiment's checkpoints to its store.
 
@@ -87,20 +106,18 @@ class Keeping:
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by trial
         self._slots: dict[str, asyncio.Semaphore] = {}  # by keeper
         self._news: dict[str, asyncio.Event] = {}  # by trial: wakes its task
-        self._spared: dict[
-            str, Origin
-        ] = {}  # by trial: checkpoint on the server's machine, which is not copied
+        self._spared: dict[str, Origin] = {}  # by trial: checkpoint on the server's machine: not copied
         self._clearing: dict[str, asyncio.Task[None]] = {}  # by trial: removal of an unfinished transfer
         self._leaving: dict[str, float] = {}  # keeper of a host that leaves -> longest wait without progress
         self._copied: dict[str, list[tuple[str, int]]] = {}  # by trial: copies whose facts are not committed
-        self._chores: set[asyncio.Task[None]] = set()  # removals of copies
+        self._removals = _Removals(experiment_id)
 
     # ---- orders -------------------------------------------------------------------------------------------
 
     def begin(self, copies: Iterable[tuple[str, int]]) -> None:
         """Remove everything from the store that is neither a known copy nor to be transferred."""
         known, wanted = set(copies), [each.name for each in self._wanted.values()]
-        self._spawn(in_thread(self._store.tidy, known, wanted))
+        self._removals.start(in_thread(self._store.tidy, known, wanted))
 
     def want(self, trial_id: str, origin: Origin | None) -> None:
         """Copy this checkpoint; None: nothing of the trial. It replaces an earlier order for the trial."""
@@ -139,13 +156,13 @@ class Keeping:
 
     def remove(self, job_id: str, up_to: int, *, keep: Iterable[int]) -> None:
         """Remove the copies of the job's checkpoints up to a number, except those in ``keep``."""
-        self._spawn(in_thread(self._store.remove, job_id, up_to, set(keep)))
+        self._removals.start(in_thread(self._store.remove, job_id, up_to, set(keep)))
 
     def heard(self, keeper_id: str) -> None:
         """Continue transfers that have failed: the keeper calls again."""
         for trial_id, wanted in self._wanted.items():
-            if wanted.origin.keeper_id == keeper_id and trial_id in self._news:
-                self._news[trial_id].set()
+            if wanted.origin.keeper_id == keeper_id:
+                self._wake(trial_id)
 
     def leave(self, keeper_id: str, limit_s: float = LEAVE_S) -> None:
         """Let the host leave when nothing waits to be copied from it any more (see ``awaits``).
@@ -190,7 +207,7 @@ class Keeping:
 
     async def close(self) -> None:
         """End all transfers. Interrupted ones continue when the experiment is opened again."""
-        tasks = [*self._tasks.values(), *self._chores]
+        tasks = [*self._tasks.values(), *self._removals.running]
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -220,8 +237,17 @@ class Keeping:
         def over(_: object) -> None:
             if self._tasks.get(trial_id) is task:
                 del self._tasks[trial_id], self._news[trial_id]
-                if trial_id in self._wanted:
-                    self._wake(trial_id)
+            if task.cancelled():
+                return
+            if (error := task.exception()) is not None:  # tried again when the keeper calls again
+                logger.error(
+                    "experiment %s: copies of trial %s have failed",
+                    self._experiment_id,
+                    trial_id,
+                    exc_info=error,
+                )
+            elif trial_id in self._wanted:
+                self._wake(trial_id)
 
         task.add_done_callback(over)
 
@@ -232,7 +258,7 @@ class Keeping:
             del self._news[trial_id]
             task.cancel()
         if wanted is not None:
-            self._clearing[trial_id] = self._spawn(self._clear(trial_id, wanted, task))
+            self._clearing[trial_id] = self._removals.start(self._clear(trial_id, wanted, task))
             self._tell_settled(wanted.origin.keeper_id)
 
     async def _clear(self, trial_id: str, wanted: _Wanted, task: asyncio.Task[None] | None) -> None:
@@ -247,8 +273,12 @@ class Keeping:
         await in_thread(self._store.remove, job_id, number, set(range(number)))
 
     def _finish(self, trial_id: str, wanted: _Wanted, *events: JobEvent) -> None:
-        """Report the result of a transfer. A newer checkpoint of the trial may wait already."""
-        if self._wanted.get(trial_id) is wanted:
+        """Report the result of a transfer. A newer checkpoint of the trial may wait already.
+
+        The same checkpoint may have been ordered again meanwhile, after an order for another one.
+        """
+        ordered = self._wanted.get(trial_id)
+        if ordered is not None and ordered.name == wanted.name:
             del self._wanted[trial_id]
         self._put(events)
         self._tell_settled(wanted.origin.keeper_id)
@@ -343,14 +373,3 @@ class Keeping:
         """Remove the trial's copies whose facts were not recorded."""
         for job_id, number in self._copied.pop(trial_id, ()):
             self.remove(job_id, number, keep=range(number))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work, name=f"{self._experiment_id}:copies")
-        self._chores.add(task)
-        task.add_done_callback(self._over)
-        return task
-
-    def _over(self, task: asyncio.Task[None]) -> None:
-        self._chores.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("experiment %s: copies of checkpoints: %s", self._experiment_id, error)

@@ -116,8 +116,8 @@ class RemoteKeeper(KeeperHost):
             attendant = await self._soon()
         except ServiceUnavailable as error:
             raise ServiceUnavailable(
-                f"{error}; its keeper exits by itself when it has no trials, and ~/{self._directory} is not "
-                "removed"
+                f"{error}. If trials ran there, their keeper exits when they have ended. Then delete "
+                f"~/{self._directory} on that machine"
             ) from error
         await attendant.ask("end", limit=END_S, directory=self._directory, told=told)
         if self._config.clean_up:

@@ -17,14 +17,14 @@ _TAG_CHARACTERS = r"^[^\s,\x00-\x1f\x7f]([^,\x00-\x1f\x7f]*[^\s,\x00-\x1f\x7f])?
 
 TrialTag = Annotated[
     str,
-    AfterValidator(sober),
     Field(
         max_length=40,
         pattern=_TAG_CHARACTERS,
         description="tag without commas, and without blanks at its ends",
     ),
+    AfterValidator(sober),
 ]
-Note = Annotated[str, AfterValidator(sober), Field(max_length=4000, pattern=_NOTE_CHARACTERS)]
+Note = Annotated[str, Field(max_length=4000, pattern=_NOTE_CHARACTERS), AfterValidator(sober)]
 
 
 class ChangeAnnotation(Request):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, Field, SkipValidation
+from pydantic import AfterValidator, AwareDatetime, Field, SkipValidation, model_validator
 
 from nnimgr.api.models.base import Done, Few, First, JsonObject, JsonValue, Model, Request, sober
 from nnimgr.index import check_experiment_id
@@ -43,6 +43,15 @@ class ResumeExperiment(Request):
 
 class StopExperiment(Request):
     detach: bool = Field(False, description="leave the trials running; a resume continues to watch them")
+    save: bool = Field(
+        False, description="trials that save checkpoints save once more before they end; not with `detach`"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> StopExperiment:
+        if self.detach and self.save:
+            raise ValueError("detach and save exclude each other: detached trials continue")
+        return self
 
 
 class ImportedRecord(Request):

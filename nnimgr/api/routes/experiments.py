@@ -89,7 +89,8 @@ async def stop_experiment(
     parts: Parts, experiment_id: ExperimentId, how: models.StopExperiment | None = None
 ) -> models.Stopped:
     """Stop the experiment and its trials. With ``detach``, its trials continue, and the answer lists them."""
-    still_running = await parts.manager.stop(experiment_id, detach=how is not None and how.detach)
+    detach, save = (False, False) if how is None else (how.detach, how.save)
+    still_running = await parts.manager.stop(experiment_id, detach=detach, save=save)
     leaves = parts.shutdown.until_idle and parts.manager.idle
     runner = parts.manager.find(experiment_id)
     left = [] if runner is None else list(runner.session.left)

@@ -104,7 +104,7 @@ def _results(group: Verbs[Parser]) -> None:
         group,
         "import",
         "results:import_data",
-        "give the tuner results of other experiments",
+        "pass results of other experiments to the tuner, which learns from them",
         examples=("nnictl experiment import --filename results.json",),
     )
     add_id(load)
@@ -236,7 +236,12 @@ def _update(group: Verbs[Parser]) -> None:
         ("concurrency", "change how many trials run at the same time", "4", "the number of slots"),
         ("duration", "change the limit of the running time", "2h", "the limit, such as 30m or 2h"),
         ("trialnum", "change the limit of the number of trials", "100", "the limit, such as 100"),
-        ("priority", "change which experiment gets free machines first", "10", "a whole number, such as 10"),
+        (
+            "priority",
+            "change which experiment gets free machines first",
+            "10",
+            "a whole number from -1000 to 1000, at first 0; the highest comes first",
+        ),
     ):
         verb = add_verb(
             group, name, f"update:{name}", summary, examples=(f"nnictl update {name} --value {value}",)

@@ -96,8 +96,12 @@ def _stop(verbs: Verbs[Parser]) -> None:
         "all experiments whose id or name begins so (default: the one that runs)",
     )
     stop.add_argument("-a", "--all", action="store_true", help="stop all experiments")
-    stop.add_argument("--detach", action="store_true", help="leave the trials running until a resume")
-    add_port(stop, help="the experiments of this port")
+    how = stop.add_mutually_exclusive_group()
+    how.add_argument("--detach", action="store_true", help="leave the trials running until a resume")
+    how.add_argument(
+        "--save", action="store_true", help="let trials that save checkpoints save once more before they end"
+    )
+    add_port(stop, help="all experiments of this port")
 
 
 def _add_brought(verb: argparse.ArgumentParser, default: str = "") -> None:

@@ -77,7 +77,7 @@ def _act(group: Verbs[Parser]) -> None:
         group,
         "lost",
         "trials:lost",
-        "declare the machine of an UNKNOWN trial lost",
+        "give up an UNKNOWN trial, whose machine does not answer",
         about="The trial is retried on another machine, as often as maxRetries allows.",
         examples=("nnictl trial lost 12",),
     )

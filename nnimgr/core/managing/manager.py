@@ -227,8 +227,8 @@ class NNIManager(Lookup):
                 await self._catalog.put_back(before)
             raise
 
-    async def stop(self, experiment_id: str, *, detach: bool) -> list[str]:
-        """Stop an experiment; return when no trial runs any more.
+    async def stop(self, experiment_id: str, *, detach: bool, save: bool = False) -> list[str]:
+        """Stop an experiment; return when no trial runs any more. ``save``: trials save their state first.
 
         With ``detach``, the trials continue, and their ids are returned at once. An experiment that no server
         has open is opened first, because detached trials may still run.
@@ -244,7 +244,7 @@ class NNIManager(Lookup):
                 await self.convert(experiment_id)
                 require_database(entry.directory)
                 await self._start(experiment_id, entry.directory)
-        still_running = await self.get(experiment_id).stop(detach=detach)
+        still_running = await self.get(experiment_id).stop(detach=detach, save=save)
         await self._notes.settled()
         return still_running
 
@@ -322,17 +322,16 @@ class NNIManager(Lookup):
             self._activity.changed(experiment_id)
 
     async def _take(self, experiment_id: str, *, wish: str) -> IndexEntry:
-        """Return the index entry of a stopped experiment, and close its database.
+        """Close the database of a stopped experiment, which is to be ``wish``: "viewed" or "deleted".
 
-        ``wish``: "viewed" or "deleted", for messages. Raise UnknownExperiment or RequestRefused.
+        Return the experiment's index entry. Raise UnknownExperiment or RequestRefused.
         """
         held = self._supervision.get(experiment_id)
         if held is not None and held.runner is not None and held.runner.state.status is not held.status:
-            await held.runner.turn_over()  # clients know of a stop as soon as it is committed
+            await held.runner.turn_over()  # clients see a stop as soon as it is committed
         await self._notes.settled()
-        entry = await self._at_rest.take(
-            experiment_id, held=None if held is None else held.status or "", wish=wish
-        )
+        status = None if held is None else held.status or ""
+        entry = await self._at_rest.take(experiment_id, held=status, wish=wish)
         await self._supervision.release(experiment_id)
         return entry
 

@@ -333,14 +333,14 @@ def change_machines(facts: Sequence[f.Fact]) -> Builder:
     return build
 
 
-def stop_experiment(*, detach: bool) -> Builder:
+def stop_experiment(*, detach: bool, save: bool = False) -> Builder:
     def build(state: ExperimentState) -> Sequence[f.Fact]:
         runs_on = state.detached and not detach and bool(state.trials)
         if state.status is f.ExperimentStatus.VIEWED or (
             state.status is f.ExperimentStatus.STOPPED and not runs_on
         ):
             return ()
-        return (f.ExperimentStopRequested(detach=detach),)
+        return (f.ExperimentStopRequested(detach=detach, save=save),)
 
     return build
 

@@ -134,14 +134,13 @@ class ExperimentRunner(TakesRequests):
         self._mailbox.put(Request(build, answer))
         return await answer
 
-    async def stop(self, *, detach: bool) -> list[str]:
-        """Stop the experiment, and return when all trials have ended.
+    async def stop(self, *, detach: bool, save: bool = False) -> list[str]:
+        """Stop the experiment, and return when all trials have ended. ``save``: they save their state first.
 
-        With ``detach``, all trials continue, and their ids are returned. Otherwise only the ids of trials on
-        silent machines are returned. A server ends these trials when the machines answer again. Raise
-        RequestRefused if the experiment is resumed meanwhile.
+        With ``detach``, return the ids of all trials, which continue. Otherwise return the ids of trials on
+        silent machines, which end later. Raise RequestRefused if the experiment is resumed meanwhile.
         """
-        await self.request(requests.stop_experiment(detach=detach))
+        await self.request(requests.stop_experiment(detach=detach, save=save))
         opened_at = self.state.opened_at
         while self.state.status in LIVE or self.search is not None or self._is_serving():
             if self.state.opened_at != opened_at:

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -198,24 +198,47 @@ async def test_what_cannot_be_copied_stays_on_its_host(site: Site) -> None:
     )
 
 
-async def test_a_copy_that_is_completed_when_its_trial_has_ended_is_removed(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    completing, go_on = asyncio.Event(), threading.Event()
-    loop, finish = asyncio.get_running_loop(), CheckpointStore.finish
+@dataclass
+class Gate:
+    """Gate before the end of each copy. ``reached``: a copy waits there. ``open``: it may go on."""
+
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    open: threading.Event = field(default_factory=threading.Event)
+
+
+@pytest.fixture
+async def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    found, loop, finish = Gate(), asyncio.get_running_loop(), CheckpointStore.finish
 
     def slowly(store: CheckpointStore, *arguments: Any) -> KeptCopy:
-        loop.call_soon_threadsafe(completing.set)
-        assert go_on.wait(DEADLINE_S)
+        loop.call_soon_threadsafe(found.reached.set)
+        assert found.open.wait(DEADLINE_S)
         return finish(store, *arguments)
 
     monkeypatch.setattr(CheckpointStore, "finish", slowly)
+    return found
+
+
+async def test_a_copy_that_is_completed_when_its_trial_has_ended_is_removed(site: Site, gate: Gate) -> None:
     site.service.keep_checkpoint(TRIAL, await site.save())
-    await asyncio.wait_for(completing.wait(), DEADLINE_S)
+    await asyncio.wait_for(gate.reached.wait(), DEADLINE_S)
     site.service.keep_checkpoint(TRIAL, None)
-    go_on.set()
-    await site.core.close(detach=True)
+    gate.open.set()
+    await site.core.close(detach=False)
     assert not list(site.directory.glob("checkpoints/*/*"))
+
+
+async def test_a_copy_that_is_ordered_again_while_it_is_made_stays(site: Site, gate: Gate) -> None:
+    origin = await site.save()
+    site.service.keep_checkpoint(TRIAL, origin)
+    await asyncio.wait_for(gate.reached.wait(), DEADLINE_S)
+    site.service.keep_checkpoint(TRIAL, replace(origin, number=2))
+    site.service.keep_checkpoint(TRIAL, origin)
+    gate.open.set()
+    await site.core.seen(CheckpointKept, JOB)
+    site.service.keep_checkpoint(TRIAL, None)
+    await site.core.close(detach=False)
+    assert (site.directory / "checkpoints" / TRIAL / "1-1" / "manifest.json").exists()
 
 
 async def test_a_removed_machine_leaves_after_its_checkpoint_was_copied(site: Site) -> None:
