@@ -138,6 +138,10 @@ class AskService(TrainingService):
         """Return the open jobs that the request with this key has got, and whose place is committed."""
         return [job for job in self._got.get(key, {}).values() if job.id in self._committed]
 
+    def complete(self, key: str) -> bool:
+        """Return whether the places of all jobs that this request has got are committed."""
+        return len(self.granted(key)) == len(self._got.get(key, {}))
+
     def renew(self, job_ids: Iterable[str]) -> None:
         """Extend the leases of these jobs. Jobs that no program has are ignored."""
         loop = asyncio.get_running_loop()

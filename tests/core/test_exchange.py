@@ -204,6 +204,14 @@ async def test_the_limit_of_trials_ends_the_asking(asked: Lab) -> None:
         assert over.ended == "experiment exp is DONE: 2 of 2 trials"
 
 
+async def test_the_last_trial_is_given_before_the_asking_ends(asked: Lab) -> None:
+    """The experiment is DRAINING in the turn that creates its last trial, before the trial is committed."""
+    async with asked.runner(trial_concurrency=20, max_trial_number=20) as runner:
+        for number in range(20):
+            assert len(await ask(runner, f"key{number}")) == 1
+        assert (await exchange(runner, wanted=Wanted("more", 1))).ended is not None
+
+
 async def test_full_slots_give_what_there_is_and_then_wait(asked: Lab) -> None:
     async with asked.runner(trial_concurrency=2) as runner:
         first, second = await ask(runner, "a", 5)

@@ -107,7 +107,7 @@ async def exchange(
             await runner.request(record)
             gone += record.gone
         elif wanted is not None:
-            runner.post(_nothing)
+            await runner.request(_nothing)
         gone += [held for held in alive if _open_job(state, held) is None]
         if wanted is None:
             return Exchanged((), gone, None)
@@ -138,9 +138,9 @@ async def _granted(
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(hold_s):
             while len(jobs := service.granted(wanted.key)) < wanted.count:
-                if state.status not in _LIVE and not state.queued:
+                if state.status not in _LIVE and not state.queued and service.complete(wanted.key):
                     return jobs, None if jobs else _ended(state)
-                if jobs and state.free_slots <= 0:
+                if jobs and state.free_slots <= 0 and service.complete(wanted.key):
                     break
                 await runner.turn_over()
     return service.granted(wanted.key), None
@@ -222,5 +222,5 @@ def _ended(state: ExperimentState) -> str:
 
 
 def _nothing(state: ExperimentState) -> Sequence[f.Fact]:
-    """Return no facts. This item in the mailbox only causes the runner to plan again."""
+    """Return no facts. This request only causes the runner to plan again."""
     return ()
