@@ -230,9 +230,7 @@ class ExperimentRunner(TakesRequests):
     # ---- the loop -----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Process the mailbox until the runner is closed. Raise a StoreError (in a group) if a commit
-        fails.
-        """
+        """Process the mailbox until the runner is closed. Raise StoreError (in a group) if a commit fails."""
         end: BaseException = RunnerClosed()
         try:
             async with asyncio.TaskGroup() as group:
