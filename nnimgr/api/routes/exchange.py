@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter
+from fastapi.responses import Response
 
 from nnimgr.api import models
 from nnimgr.api.dependencies import ExperimentId, Live, NotFound, Parts, refusals
@@ -20,10 +21,10 @@ from training_services.base import TrialJobSpec
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
 
-@router.post("/exchange", responses=refusals(404, 409, 422, 503))
+@router.post("/exchange", response_model=models.Exchanged, responses=refusals(404, 409, 422, 503))
 async def exchange_trials(
     parts: Parts, experiment_id: ExperimentId, runner: Live, wanted: models.Exchange
-) -> models.Exchanged:
+) -> Response:
     """Report on trials that the program runs itself, and get further trials, in one request.
 
     Only for experiments with the platform `ask`. The answer comes when all is stored, and when the wanted
@@ -51,7 +52,8 @@ async def exchange_trials(
     gone: list[models.GoneTrial] = []
     if found.gone:
         gone = await asyncio.to_thread(_gone, parts.manager.reader(experiment_id), found.gone)
-    return models.Exchanged(trials=[_given(job) for job in found.jobs], gone=gone, ended=found.ended)
+    answer = models.Exchanged(trials=[_given(job) for job in found.jobs], gone=gone, ended=found.ended)
+    return Response(answer.model_dump_json(), media_type="application/json")
 
 
 def _held(trial: models.HeldTrial) -> core.Held:
