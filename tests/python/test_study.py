@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,24 @@ def test_the_server_is_killed_between_ask_and_tell(study: Study, port: int) -> N
     first, *others = study.results
     assert (first.id, first.value, first.curve()) == (trial.id, 0.25, [(0, 2.0), (1, 1.0)])
     assert first.attempt == 1 and [each.status for each in others] == ["SUCCEEDED"] * 2
+
+
+def test_a_waiting_ask_survives_a_server_that_leaves(port: int) -> None:
+    study = Study(SPACE, minimize=True, tuner="Random", at_once=1, server=port)
+    first = study.ask()
+    found: list[AskedTrial] = []
+    asking = threading.Thread(target=lambda: found.append(study.ask()))
+    asking.start()
+    until(lambda: "no program asks" not in study.run.now)
+    server = Home.find().server_running(port)
+    assert server is not None and server.pid is not None
+    os.kill(server.pid, signal.SIGTERM)
+    until(lambda: Home.find().server_running(port) not in (None, server))
+    first.tell(1.0)
+    asking.join(60)
+    assert [trial.number for trial in found] == [1]
+    found[0].tell(2.0)
+    assert [each.value for each in study.results] == [1.0, 2.0]
 
 
 def test_a_trial_is_stopped_by_others(port: int) -> None:
