@@ -33,6 +33,7 @@ PROGRAMS = {
     "latency": ("--reports", "100", "--stops", "6"),
     "slow_tuner": ("--reports", "100", "--requests", "60", "--pairs", "1"),
     "throughput": ("--trials", "60", "--pairs", "1"),
+    "preloaded": ("--trials", "60", "--pairs", "1"),
     "checkpoints": ("--saves", "5", "--pauses", "3"),
     "populations": ("--members", "4", "--steps", "4"),
     "ask_tell": ("--trials", "20", "--pairs", "100", "--batch", "20", "--runs", "1"),

@@ -16,6 +16,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks import proc, program
 from benchmarks.ground import Ground, Look, Loop, create, looks, own_cpu_s, popen_loop, server_pid
@@ -114,16 +115,27 @@ class Accounts:
 
 
 def our_rate(
-    own: Product, name: str, *, command: str, trials: int, concurrency: int
+    own: Product,
+    name: str,
+    *,
+    command: str,
+    trials: int,
+    concurrency: int,
+    code: str = TRIAL,
+    **config: Any,
 ) -> tuple[float, Parts | None]:
-    """Run one experiment and check its rows. Return (trials per second, CPU by part)."""
+    """Run one experiment and check its rows. Return (trials per second, CPU by part).
+
+    ``code``: the content of ``trial.py``. ``config``: further fields of the configuration.
+    """
     experiment = create(
         own,
         name,
-        TRIAL,
+        code,
         trialCommand=command,
         trialConcurrency=concurrency,
         maxTrialNumber=trials,
+        **config,
     )
     look = Look(own, experiment)
     accounts = Accounts(own, str(look.directory))

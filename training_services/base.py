@@ -70,6 +70,7 @@ __all__ = [
     "ExperimentContext",
     "FileListing",
     "FrameSkipped",
+    "Gang",
     "HostVanished",
     "JobEnded",
     "JobEvent",
@@ -101,6 +102,7 @@ __all__ = [
     "OwnNeeds",
     "ParametersWanted",
     "Place",
+    "Preload",
     "SILENT_AFTER",
     "ServiceError",
     "ServiceUnavailable",
@@ -259,6 +261,26 @@ class SharedFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Several worker processes that run the command of one trial on one host. ``processes``: their number, or
+    "cpu", "gpu" or "auto". ``max_restarts``: number of retries after a failure, which the workers are told.
+    """
+
+    processes: str
+    max_restarts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preload:
+    """Modules that a process on each host imports once. Trials are forked from it, and run the function or
+    class ``target`` (FILE:NAME) in place of the command.
+    """
+
+    modules: tuple[str, ...]
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentContext:
     """Description of the experiment for which a training service runs jobs.
 
@@ -283,6 +305,8 @@ class ExperimentContext:
     shared_folder: SharedFolder | None = None
     own_needs: OwnNeeds | None = None
     priority: int = 0  # jobs of an experiment with a higher priority get free resources first
+    preload: Preload | None = None
+    gang: Gang | None = None  # None: the command runs once
 
 
 class TrainingService(abc.ABC):

@@ -2,7 +2,9 @@
 
 ``<directory>`` is ``<the experiment's directory>/keeper``. With the option ``--foreground``, the log goes to
 standard output, not into a file in ``<directory>``. ``trial-keeper wrap ...`` runs as process 1 of a
-container (see ``trial_keeper.wrap``).
+container (see ``trial_keeper.wrap``). A keeper runs ``trial-keeper warm ...`` with the trials' interpreter
+(see ``trial_keeper.warm``). ``trial-keeper crew ...`` is the command of an attempt of several processes
+(see ``trial_keeper.crew``).
 
 This process forks the spawner, which in turn forks one shim per attempt. The spawner is forked before most
 imports, because every module that is loaded by then stays in the memory of every shim.
@@ -33,6 +35,15 @@ def main() -> NoReturn:
         from trial_keeper import wrap
 
         wrap.run(arguments[1], arguments[2], keep)
+    if len(arguments) == 3 and arguments[0] == "crew":
+        from trial_keeper import crew
+
+        crew.run(arguments[1], arguments[2])
+    if len(arguments) == 6 and arguments[0] == "warm":
+        from trial_keeper import warm
+
+        requests, failures, wake = map(int, arguments[1:4])
+        warm.run(requests, failures, wake, arguments[4].split(","))
     foreground = arguments[:1] == ["--foreground"]
     if len(arguments) != 1 + foreground or arguments[-1].startswith("-"):
         sys.stderr.write(

@@ -17,6 +17,7 @@ from trial_keeper.actions.loop import Loop, now
 from trial_keeper.actions.notices import Notices
 from trial_keeper.actions.opening import MARK, Directory
 from trial_keeper.actions.performer import Performer
+from trial_keeper.actions.request_pipe import RequestPipe
 from trial_keeper.actions.starts import Starts
 from trial_keeper.actions.usage_log import PAUSE_S as USAGE_PAUSE_S
 from trial_keeper.actions.usage_log import UsageLog
@@ -35,6 +36,7 @@ from trial_keeper.streams import Lines, Log
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from trial_keeper.actions.preloading import Preloading
     from trial_keeper.wire import GpuReading, HostCapacity
 
 SWITCH_INTERVAL_S = 0.0005  # the default of 5 ms would delay calls behind the loop
@@ -75,7 +77,10 @@ class Keeper:
         self._notices = Notices(pipes.wake, core)
         paths = Paths(os.path.dirname(directory), core.attempts)
         store = CodeStore(default_folder(), manager=MANAGER, boot_id=place.boot_id)
-        self._starts = Starts(place, core, loop, paths, interpreters, store, pipes.requests, pipes.spawner)
+        requests = RequestPipe(pipes.requests, pipes.spawner, loop)
+        self._starts = Starts(
+            place, core, loop, paths, interpreters, store, requests, self._make_preloading
+        )  # fmt: skip
         self._watches = Watches(directory, own, core, loop, paths, self._notices, self._log)
         survey = Survey(
             self._gpus_read, mark=MARK, pause_s=float(os.environ.get("NNIMGR_GPU_PAUSE_S", PAUSE_S))
@@ -137,8 +142,27 @@ class Keeper:
         if self._failures.ended:
             self._start_over()
         for line in lines:
-            job, _, status = line.partition(" ")
-            self._loop.perform(self._core.shim_failed(now(), job, _wait_status(int(status))))
+            self._report_failure(line)
+
+    def _report_failure(self, line: str) -> None:
+        job, _, status = line.partition(" ")
+        self._loop.perform(self._core.shim_failed(now(), job, _wait_status(int(status))))
+
+    def _make_preloading(self) -> Preloading:
+        from trial_keeper.actions.preloading import Preloading  # most keepers never need it
+
+        def failed(line: str) -> None:
+            self._on_wake()  # first the notices that a shim sent before it ended
+            self._report_failure(line)
+
+        return Preloading(
+            self._directory,
+            self._loop,
+            self._pipes.wake,
+            changed=lambda: self._loop.perform(self._starts.release()),
+            failed=failed,
+            ended=self._start_over,
+        )
 
     def _start_over(self) -> NoReturn:
         """Replace this process by a fresh keeper, because the spawner has ended.
@@ -161,7 +185,6 @@ def run(directory: str, pipes: Pipes) -> NoReturn:
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))  # safe: all state is in files
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each attempt needs a descriptor
-    os.set_blocking(pipes.requests, False)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     Keeper(directory, pipes).run()
 

@@ -36,7 +36,7 @@ LAST_WORDS = 4096  # bytes at the end of stderr to search for its last line
 SHOWN = 300  # longest shown part of the last line, in bytes
 NOT_CLAIMED = 255  # exit status (or an errno) of a shim that could not prepare and claim its attempt
 
-_RESET = [
+RESET = [  # signals that a command gets with their default action
     _signal.SIGHUP, _signal.SIGINT, _signal.SIGPIPE, _signal.SIGTERM, _signal.SIGCHLD, _signal.SIGXFSZ,
 ]  # fmt: skip
 
@@ -54,14 +54,16 @@ def main(
     wake: int,
     inherited: tuple[int, ...],
     subreaper: Callable[[], None],
+    kind: type[Shim],
 ) -> None:
     """Run one attempt in this process, which was just forked by the spawner, and exit. Never returns.
 
     ``fields``: the request for the attempt, see ``spawner``. ``wake``: descriptor of the pipe to the keeper.
+    ``kind``: class of the shim.
     """
     status = NOT_CLAIMED
     try:
-        shim = _Shim(fields, wake)
+        shim = kind(fields, wake)
         os.setsid()
         subreaper()
         shim.take_signals(inherited)
@@ -78,10 +80,7 @@ def main(
 
 
 def foresee(fields: list[bytes]) -> None:
-    """Import the module that this attempt's shim will need.
-
-    Call this before the fork, so that shims share it.
-    """
+    """Import the module that this attempt's shim will need, before the fork, so that shims share it."""
     if fields[_LEASE]:
         _deadline(fields[_LEASE])
 
@@ -96,7 +95,7 @@ def rehearse(directory: str, environ: dict[bytes, bytes]) -> None:
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     prefix = f"{directory}/own."
     fields = [b"", b"", directory.encode(), b":", b"/", b"", b"0", prefix.encode(), b"", b"A=b", b"BASH_ENV"]
-    shim = _Shim(fields, null)
+    shim = Shim(fields, null)
     try:
         shim.take_signals(())
         shim.run(dict(environ))
@@ -121,7 +120,9 @@ def _up() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class _Shim:
+class Shim:
+    """Shim of one attempt. ``fields``: the request, see ``spawner``. ``wake``: see ``main``."""
+
     __slots__ = (
         "_beat", "_boot", "_booted_at", "_cap", "_changes", "_claim", "_command", "_cwd", "_directory",
         "_dropped", "_flush_at", "_flush_pause", "_flushed", "_give_up_at", "_job", "_kill_at", "_lapsed",
@@ -161,10 +162,7 @@ class _Shim:
         self._poll = select.poll()
 
     def take_signals(self, inherited: tuple[int, ...]) -> None:
-        """Direct signals into a pipe, before the claim file names this process.
-
-        Close inherited descriptors.
-        """
+        """Close inherited descriptors. Direct signals into a pipe, before the claim names this process."""
         self._pulse, self._beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.set_wakeup_fd(self._beat, warn_on_full_buffer=False)
         for fd in inherited:
@@ -234,35 +232,37 @@ class _Shim:
     def _start(self, environ: dict[bytes, bytes]) -> None:
         if SHELL is None:
             raise ValueError(f"there is neither {' nor '.join(_SHELLS)} here to run the command")
-        for change in self._changes:
-            name, equals, value = change.partition(b"=")
-            if equals:
-                environ[name] = value
-            else:
-                environ.pop(name, None)
-        actions = []
-        ends = []
-        for number, stream in ((1, "stdout"), (2, "stderr")):
+        _change(environ, self._changes)
+        outputs = []
+        for stream in ("stdout", "stderr"):
             reader, writer = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(reader, False)
             log = self._logs[reader] = CappedLog(f"{self._directory}/{stream}", self._cap)
             self._poll.register(reader, select.POLLIN)
-            actions.append((os.POSIX_SPAWN_DUP2, writer, number))
-            ends.append(writer)
+            outputs.append(writer)
         self._stderr = log
         self._oom_kills = cgroup.oom_kills()
         here = os.open(".", os.O_PATH | os.O_CLOEXEC)  # the keeper's folder, whose path may change
         try:
             os.chdir(self._cwd)
-            self._main = os.posix_spawn(
-                SHELL, (SHELL, b"-c", self._command), environ,
-                file_actions=actions, setsid=True, setsigmask=[], setsigdef=_RESET,
-            )  # fmt: skip
+            self._main = self._execute(environ, outputs)
         finally:
             os.fchdir(here)
-            for end in (here, *ends):
-                os.close(end)
+            for fd in (here, *outputs):
+                os.close(fd)
         self._flush_at = time.monotonic() + self._flush_pause
+
+    def _execute(self, environ: dict[bytes, bytes], outputs: list[int]) -> int:
+        """Start the command in the current directory, and return its pid.
+
+        ``outputs``: descriptors of its standard output and standard error.
+        """
+        assert SHELL is not None
+        return os.posix_spawn(
+            SHELL, (SHELL, b"-c", self._command), environ,
+            file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(outputs, 1)],
+            setsid=True, setsigmask=[], setsigdef=RESET,
+        )  # fmt: skip
 
     def _watch(self) -> None:
         """Copy output and handle stops until all processes of the command have ended or cannot be killed."""
@@ -382,7 +382,7 @@ class _Shim:
         survivors = () if self._give_up_at is None else tuple(procs.descendants(os.getpid()))
         message = f"{self._dropped} bytes of output could not be written" if self._dropped else ""
         if code and not self._stopping:
-            message = message or self._last_words()
+            message = message or _last_words(self._stderr)
         killed = not self._stopping and _SIGKILL in (number, (code or 0) - 128)
         out_of_memory = killed and cgroup.oom_kills() > self._oom_kills
         if out_of_memory:
@@ -393,11 +393,6 @@ class _Shim:
                 signalled=self._stopping, lapsed=self._lapsed, out_of_memory=out_of_memory,
                 at=self._booted_at + _up(), survivors=survivors, message=message).line()
         )  # fmt: skip
-
-    def _last_words(self) -> str:
-        """Return the last line of the command's stderr; "" if stderr is empty."""
-        line = self._stderr.last_line(LAST_WORDS) if self._stderr is not None else b""
-        return line[:SHOWN].decode(errors="replace")
 
     def _append(self, line: bytes, *, later: bool = False) -> None:
         """Append a line to the claim file. On a full disk, retry here; with ``later``, ``_flush`` retries."""
@@ -421,6 +416,21 @@ class _Shim:
             os.write(self._wake, notice if len(notice) <= _LONGEST_NOTICE else self._job + b"\n")
         except OSError:  # no keeper reads: the next keeper looks at every attempt
             return
+
+
+def _change(environ: dict[bytes, bytes], changes: list[bytes]) -> None:
+    for change in changes:
+        name, equals, value = change.partition(b"=")
+        if equals:
+            environ[name] = value
+        else:
+            environ.pop(name, None)
+
+
+def _last_words(stderr: CappedLog | None) -> str:
+    """Return the last line of the command's stderr; "" if stderr is empty."""
+    line = stderr.last_line(LAST_WORDS) if stderr is not None else b""
+    return line[:SHOWN].decode(errors="replace")
 
 
 def _try(remove: Callable[[str], None], path: str) -> None:

@@ -47,11 +47,14 @@ def unpack(body: bytes) -> list[bytes]:
     return fields
 
 
-def run(requests: int, failures: int, wake: int, rehearsal: str) -> None:
+def run(
+    requests: int, failures: int, wake: int, rehearsal: str | None, kind: type[shim.Shim] = shim.Shim
+) -> None:
     """Fork a shim for each request that arrives in the pipe ``requests``, until the keeper closes the pipe.
 
     The spawner writes a line ``<job id> <wait status>`` to the pipe ``failures`` for each failed shim. Shims
-    write their notices to the pipe ``wake``. ``rehearsal``: path of a directory to create and remove.
+    write their notices to the pipe ``wake``. ``rehearsal``: path of a directory to create and remove; None:
+    do without a rehearsal. ``kind``: class of the shims.
     """
     subreaper = _subreaper()
     for number in (_signal.SIGHUP, _signal.SIGINT):
@@ -59,8 +62,9 @@ def run(requests: int, failures: int, wake: int, rehearsal: str) -> None:
     for number in (_signal.SIGCHLD, _signal.SIGTERM):  # before any fork: shims inherit the handlers
         _signal.signal(number, _ignore)
     environ = dict(os.environb)
-    for _ in range(REHEARSALS):
-        shim.rehearse(rehearsal, environ)
+    if rehearsal is not None:
+        for _ in range(REHEARSALS):
+            shim.rehearse(rehearsal, environ)
     pulse, beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     _signal.set_wakeup_fd(beat, warn_on_full_buffer=False)
     poll = select.poll()
@@ -86,7 +90,7 @@ def run(requests: int, failures: int, wake: int, rehearsal: str) -> None:
                 shim.foresee(fields)
                 pid = _fork(fields[0], failures)
                 if pid == 0:
-                    shim.main(fields, environ, wake, (requests, failures, pulse, beat), subreaper)
+                    shim.main(fields, environ, wake, (requests, failures, pulse, beat), subreaper, kind)
                 elif pid > 0:
                     shims[pid] = fields[0]
 

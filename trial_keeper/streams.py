@@ -9,11 +9,13 @@ LOG_BYTES = 5 << 20
 
 
 class Lines:
-    """Reader of complete lines from a pipe, which never blocks. ``ended``: the other end is closed."""
+    """Reader of complete lines from the pipe ``fd``, which never blocks. ``ended``: the other end is
+    closed.
+    """
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
-        self._fd = fd
+        self.fd = fd
         self._rest = b""
         self.ended = False
 
@@ -21,7 +23,7 @@ class Lines:
         """Return all complete lines that have arrived since the last call."""
         while True:
             try:
-                chunk = os.read(self._fd, 65536)
+                chunk = os.read(self.fd, 65536)
             except BlockingIOError:
                 break
             self._rest += chunk

@@ -74,6 +74,11 @@ Answer (200, JSON)::
              "lease": bool,        the attempt may run only under a lease; left out: no lease is needed
              "sought": bool,       the attempt was ordered earlier: only report its state; left out: start it
              "code": {"sha256": str, "size": bytes},   code archive; left out: the code is on the host
+             "gang": {"processes": str},   run the command as so many worker processes: a number, "cpu", "gpu"
+                                   or "auto" (``trial_keeper.crew``); left out: run it once
+             "preload": {"modules": [str], "target": str},   fork the attempt from a process that has imported
+                                   these modules, and run the function or class FILE:NAME ``target`` in it,
+                                   in place of ``command``; left out: run ``command``
              "origin": {"directory": str, "number": int, "step": int | null, "reports": int,
                         "kept": {"job": job_id, "number": int, "digest": str, "path": str | null}}}
                                    checkpoint from which the attempt continues, in the folder of an earlier
@@ -150,6 +155,17 @@ if TYPE_CHECKING:
         sha256: str
         size: int
 
+    class Gang(TypedDict):
+        """Number of worker processes of an attempt, as ``trial_keeper.crew`` takes it."""
+
+        processes: str
+
+    class Preload(TypedDict):
+        """Modules that the attempt's interpreter has imported before, and what it runs: FILE:NAME."""
+
+        modules: list[str]
+        target: str
+
     class KeptCopy(TypedDict):
         """Server's copy of a checkpoint. ``path``: its folder, on the server's own machine."""
 
@@ -189,6 +205,8 @@ if TYPE_CHECKING:
         lease: bool
         sought: bool
         code: CodeArchive | None
+        gang: Gang
+        preload: Preload
         origin: Origin
 
     class Started(TypedDict):

@@ -98,9 +98,10 @@ class Results(Wrapper[nnimgr.Results]):
 class Run(Wrapper[nnimgr.Run]):
     """Experiment that was started, as ``nnimgr.Run``, with methods to await::
 
-    run = await aio.Run.attach("my-search")
-    async for event in run.events():
-        print(event.kind)
+    async def follow(name: str) -> None:
+        run = await aio.Run.attach(name)
+        async for event in run.events():
+            print(event.kind)
     """
 
     name = read(nnimgr.Run.name)

@@ -87,9 +87,10 @@ class _Asking:
 class Study(Wrapper[nnimgr.Study]):
     """Search whose trials this program runs itself, as ``nnimgr.Study``::
 
-    study = await aio.Study.create({"x": space.uniform(-5, 5)}, minimize=True)
-    async with study.ask() as trial:
-        await trial.tell(await train(trial.params))
+    async def search() -> None:
+        study = await aio.Study.create({"x": space.uniform(-5, 5)}, minimize=True)
+        async with study.ask() as trial:
+            await trial.tell(await train(trial.params))
     """
 
     best = read(nnimgr.Study.best, Trial)

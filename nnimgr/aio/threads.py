@@ -103,7 +103,9 @@ class _Method(Generic[S, P, T]):
         self.of, self._returns = of, returns
         self.__doc__ = of.__doc__
 
-    def __get__(self, instance: Wrapper[S], owner: type[object]) -> Callable[P, _Awaited[T]]:
+    def __get__(self, instance: Wrapper[S] | None, owner: type[object]) -> Callable[P, _Awaited[T]]:
+        if instance is None:  # of the class, for example for its documentation
+            return self.of  # type: ignore[return-value]
         return function(functools.partial(self.of, instance.of), self._returns)
 
 
@@ -143,7 +145,9 @@ class _Own(Generic[S, R]):
         self.of = of
         self.__doc__ = of.__doc__
 
-    def __get__(self, instance: Wrapper[S], owner: type[object]) -> R:
+    def __get__(self, instance: Wrapper[S] | None, owner: type[object]) -> R:
+        if instance is None:  # of the class, for example for its documentation
+            return self  # type: ignore[return-value]
         return self.of(instance.of)
 
 

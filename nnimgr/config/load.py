@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nnimgr.builtins import meant
 from nnimgr.config.document import Document, KeyPath, number_hint_at, read_document
 from nnimgr.config.feasibility import Feasibility
+from nnimgr.config.gang import check_gang
 from nnimgr.config.goals import check_goals, warn_of_goal
 from nnimgr.config.memory import GrowingMemory
 from nnimgr.config.model import (
@@ -20,6 +21,7 @@ from nnimgr.config.model import (
 from nnimgr.config.parameter_sets import check_sets
 from nnimgr.config.parsing import Reading, check_references, match_key, parse, plain, validate
 from nnimgr.config.path_checks import directory_fault, file_fault, working_fault
+from nnimgr.config.preload import check_preload
 from nnimgr.config.problems import ConfigError, Problem, dotted
 from nnimgr.config.schedulers import check_scheduler, read_argument_file
 from nnimgr.config.service import (
@@ -106,6 +108,8 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     check_capacity(reading, config)
     check_checkpoints(reading, config)
     check_priority(reading, config)
+    check_preload(reading, config)
+    _check_gangs(reading, config)
     check_shared_storage(reading, config)
     _check_algorithms(reading, fields)
     check_goals(reading, fields)
@@ -126,6 +130,11 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
         raise ConfigError(sorted(problems, key=lambda problem: (str(problem.file), problem.line or 0)))
     warnings = [*document.warnings, *map(document.in_own_words, reading.warnings)]
     return Loaded(config, tuple(warnings), feasible, converted)
+
+
+def _check_gangs(reading: Reading, config: ExperimentConfig | None) -> None:
+    for member in config.members if config is not None else ():
+        check_gang(reading, member.config.gang, member.job_command, preloads=bool(member.config.preload))
 
 
 def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
@@ -161,6 +170,8 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     check_capacity(reading, config)
     check_checkpoints(reading, config)
     check_priority(reading, config)
+    check_preload(reading, config)
+    _check_gangs(reading, config)
     check_shared_storage(reading, config)
     _check_algorithms(reading, fields, interpreter=interpreter)
     check_goals(reading, fields)

@@ -27,6 +27,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from nnimgr.builtins import Builtin, built_in
+from nnimgr.config.gang import GangConfig
 from nnimgr.config.memory import GrowingMemory, TrialMemory
 from nnimgr.config.notification import NotificationConfig
 from nnimgr.config.stop_when import StopWhenConfig
@@ -34,7 +35,7 @@ from nnimgr.config.values import CpuNumber, Duration, GpuNumber, Positive, finit
 from nnimgr.goal import is_stated, optimize_mode, stated_goal
 from nnimgr.needs import FIELDS, is_expression, own_needs
 from nnimgr.rules.facts import Limits, OnFailure
-from training_services.base import SILENT_AFTER, OwnNeeds
+from training_services.base import SILENT_AFTER, Gang, OwnNeeds
 from training_services.platform import describe
 from training_services.units import (
     parse_cpu_number,
@@ -197,6 +198,8 @@ class ExperimentConfig(_Model):
     trial_cpu_number: CpuNumber | None = None
     trial_memory_size: TrialMemory | None = None
     priority: _Priority | None = None
+    preload: list[str] | None = None
+    gang: GangConfig | None = None
     max_experiment_duration: Duration | None = None
     max_trial_number: Positive | None = None
     max_trial_duration: Duration | None = None
@@ -312,6 +315,11 @@ class ExperimentConfig(_Model):
     def field_values(self) -> dict[str, Any]:
         """Return the values of all fields, by their names in a configuration file."""
         return {to_camel(name): getattr(self, name) for name in type(self).model_fields}
+
+    def gang_of_trials(self) -> Gang | None:
+        """Return the worker processes of each trial in the form that training services use."""
+        restarts = (self.max_retries or Retries()).user_error
+        return None if self.gang is None else Gang(processes=str(self.gang.processes), max_restarts=restarts)
 
     def limits(self) -> Limits:
         """Return the limits on trials, retries and durations in the form that the core uses."""

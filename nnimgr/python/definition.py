@@ -56,6 +56,8 @@ class Experiment:
         checkpoints: int | Mapping[str, Any] | None = None,
         retries: int | Mapping[str, Any] | None = None,
         stop: Mapping[str, Any] | None = None,
+        processes: int | str | None = None,
+        preload: Sequence[str] | None = None,
         name: str | None = None,
         seed: int | None = None,
         config: Mapping[str, Any] | None = None,
@@ -82,6 +84,8 @@ class Experiment:
             "checkpoints": {"keepLast": checkpoints} if isinstance(checkpoints, int) else checkpoints,
             "maxRetries": retries,
             "stopWhen": stop,
+            "gang": None if processes is None else {"processes": processes},
+            "preload": None if preload is None else list(preload),
         }
         given = {field: value for field, value in fields.items() if value is not None}
         is_local = given["trainingService"].get("platform") == "local"

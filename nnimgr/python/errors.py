@@ -30,8 +30,12 @@ ARGUMENTS: Mapping[str, str] = {
     "trainingService": "machines",
     "maxRetries": "retries",
     "stopWhen": "stop",
-    **{name: name for name in ("tuner", "assessor", "scheduler", "checkpoints", "duplicates", "value")},
+    **{
+        name: name
+        for name in ("tuner", "assessor", "scheduler", "checkpoints", "duplicates", "preload", "value")
+    },
 }
+_PARTS = {"checkpoints.keepLast": "checkpoints", "gang.processes": "processes", "gang": "processes"}
 _CAMEL = {field: argument for field, argument in ARGUMENTS.items() if not field.islower()}
 _FIELD = re.compile(rf"\b({'|'.join(_CAMEL)})\b", re.IGNORECASE)
 
@@ -80,8 +84,8 @@ def translated() -> Iterator[None]:
 
 def argument_of(field: str) -> str:
     """Return the place of a configuration's field in the arguments: ``tuner.name`` or ``space["lr"][0]``."""
-    if field == "checkpoints.keepLast":
-        return "checkpoints"
+    if field in _PARTS:
+        return _PARTS[field]
     first, dot, rest = field.partition(".")
     first, bracket, index = first.partition("[")
     argument = ARGUMENTS.get(first)

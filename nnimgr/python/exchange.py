@@ -23,6 +23,7 @@ __all__ = ["Exchange"]
 _TRIES = 6
 _PAUSE_S = 0.2  # pause before the second try, doubled for each further try
 _REFUSED, _UNAVAILABLE = 409, 503
+_MOST_AT_ONCE = 1000  # largest number of leases that one call renews
 
 
 class Exchange:
@@ -60,7 +61,10 @@ class Exchange:
     def _call(self, body: Any) -> Any:
         if self._pid != os.getpid():  # a process that was forked must not use the connections of its parent
             self._idle, self._pid = [], os.getpid()
-        session = self._idle.pop() if self._idle else Session.of(self._connection.client())
+        try:
+            session = self._idle.pop()
+        except IndexError:
+            session = Session.of(self._connection.client())
         with translated():
             answer = session.exchange("experiments", self._connection.id, "exchange", body=body)
         self._idle.append(session)
@@ -108,7 +112,9 @@ class _Leases:
                 self._running = None
                 return False
         with contextlib.suppress(Error):  # the next call of the program raises it, too
-            for gone in self._exchange.call(alive=[trial.held for trial in held])["gone"]:
-                if (trial := self.trials.get(gone["trialId"])) is not None:
-                    trial.take_end(gone)
+            for first in range(0, len(held), _MOST_AT_ONCE):
+                part = held[first : first + _MOST_AT_ONCE]
+                for gone in self._exchange.call(alive=[trial.held for trial in part])["gone"]:
+                    if (trial := self.trials.get(gone["trialId"])) is not None:
+                        trial.take_end(gone)
         return True

@@ -36,6 +36,8 @@ def tune(
     checkpoints: int | Mapping[str, Any] | None = None,
     retries: int | Mapping[str, Any] | None = None,
     stop: Mapping[str, Any] | None = None,
+    processes: int | str | None = None,
+    preload: Sequence[str] | None = None,
     name: str | None = None,
     seed: int | None = None,
     config: Mapping[str, Any] | None = None,
@@ -64,6 +66,10 @@ def tune(
     - ``machines``: machines over SSH, such as ``["alice@gpu1"]``, or a training service as in ``exp.yml``.
     - ``checkpoints``: number of checkpoints that are kept of each trial. ``retries``: of failed trials.
     - ``stop``: rules that end the experiment, as ``stopWhen`` in ``exp.yml``.
+    - ``processes``: number of worker processes of each trial, or "gpu", "cpu" or "auto" (see ``gang`` in
+      ``exp.yml``).
+    - ``preload``: modules that are imported once on each machine, such as ``["torch"]``. Trials start
+      faster then, because they are forked from that process.
     - ``name``: if an experiment with this name exists, it is continued instead of starting another one.
     - ``seed``: of the tuner. ``config``: further fields of ``exp.yml``. ``server``: port of the server.
     - ``show``: "live", "table" or "nothing"; "auto" is a live view in a terminal, and a table elsewhere.

@@ -43,6 +43,13 @@ def waits(p: dict[str, Any], trial: Trial) -> float:
     return 7.0
 
 
+def loaded(p: dict[str, Any]) -> int:
+    import sys
+
+    print("nothing else")
+    return int("colorsys" in sys.modules)
+
+
 def fails(p: dict[str, Any]) -> float:
     raise ValueError(f"no good: {p['x']}")
 

@@ -222,3 +222,11 @@ def test_a_definition_from_a_file_is_the_same_experiment(folder: Path, port: int
     (folder / "exp.yml").write_text("trialComand: true\n")
     with pytest.raises(nnimgr.ArgumentError, match=r"exp\.yml:1:1: trialComand: unknown field"):
         Experiment.from_yaml("exp.yml")
+
+
+def test_trials_are_forked_from_preloaded_modules(port: int) -> None:
+    results = tune(
+        "mine.py:loaded", SPACE, minimize=True, trials=2, preload=["colorsys"], server=port, show="nothing"
+    )
+    assert [trial.value for trial in results] == [1.0, 1.0]
+    assert all(trial.logs() == "nothing else\n" for trial in results)

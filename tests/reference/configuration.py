@@ -32,6 +32,7 @@ _VALIDATED = {  # function that validates a field -> the type as a user writes i
     "_gpu_number": "number or expression",
     "_cpu_number": "number or expression",
     "memory_size": "memory or expression",
+    "_processes": "whole number, `auto`, `cpu` or `gpu`",
     "_memory": "memory, expression or [GrowingMemory](#growingmemory)",
     "parse_gpu_number": "number",
     "parse_cpu_number": "number",

@@ -56,7 +56,7 @@ from trial_keeper.attempt import claim
 shim.SHELL = None
 folder = sys.argv[1].encode()
 fields = [b"e-a-1", b"boot", folder, b"true", b"/", b"{}", b"4096", folder + b"/", b""]
-attempt = shim._Shim(fields, 1)
+attempt = shim.Shim(fields, 1)
 attempt.take_signals(())
 attempt.run({})
 print(claim.read(sys.argv[1] + "/").failed[1])
@@ -89,7 +89,7 @@ command = (
     f"trap 'touch {folder}/ended; exit 3' TERM; head -c 200000 /dev/zero; kill -TERM $PPID; sleep 1000 & wait"
 )
 fields = ["e-a-1", "boot", folder, command, "/", "{}", "1000000", f"{folder}/", ""]
-attempt = shim._Shim([field.encode() for field in fields], os.open(os.devnull, os.O_WRONLY))
+attempt = shim.Shim([field.encode() for field in fields], os.open(os.devnull, os.O_WRONLY))
 attempt.take_signals(())
 attempt.run(dict(os.environb))
 found = claim.read(f"{folder}/")
@@ -122,7 +122,7 @@ with open(cgroup._events[0], "w") as file:
     file.write("oom_kill 3\\n")
 command = f"echo 'oom_kill {counts}' > {folder}.events; kill -KILL $$"
 fields = ["e-a-1", "boot", folder, command, "/", "{}", "1000000", f"{folder}/", ""]
-attempt = shim._Shim([field.encode() for field in fields], os.open(os.devnull, os.O_WRONLY))
+attempt = shim.Shim([field.encode() for field in fields], os.open(os.devnull, os.O_WRONLY))
 attempt.take_signals(())
 attempt.run(dict(os.environb))
 found = claim.read(f"{folder}/")

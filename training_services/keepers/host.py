@@ -19,6 +19,7 @@ from training_services.base import (
     FileListing,
     KeptCopy,
     Origin,
+    Preload,
     ServiceUnavailable,
     TrialJobSpec,
 )
@@ -258,6 +259,12 @@ def start_order(
     if storage is not None:
         output = f"{storage}/nni/{context.experiment_id}/trials/{job.trial_id}/nnioutput"
         environment |= {"NNI_OUTPUT_DIR": output, "NNIMGR_SHARED_STORAGE": storage}
+    if context.gang is not None:
+        environment |= {
+            "TORCHELASTIC_RUN_ID": job.trial_id,
+            "TORCHELASTIC_RESTART_COUNT": str(job.attempt - 1),
+            "TORCHELASTIC_MAX_RESTARTS": str(context.gang.max_restarts),
+        }
     return {
         "trial_id": job.trial_id,
         "attempt": job.attempt,
@@ -268,8 +275,14 @@ def start_order(
         "parameter": job.parameter_text,
         "log_cap": LOG_CAP,
         **({} if code is None else {"code": code.order}),
+        **({} if context.gang is None else {"gang": {"processes": context.gang.processes}}),
+        **({} if context.preload is None else {"preload": _preload(context.preload)}),
         **({} if job.origin is None else {"origin": _origin(job, job.origin, context, beside_server)}),
     }
+
+
+def _preload(preload: Preload) -> Mapping[str, Any]:
+    return {"modules": list(preload.modules), "target": preload.target}
 
 
 def _text_of(step: int | None) -> str | None:

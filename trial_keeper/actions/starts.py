@@ -1,14 +1,12 @@
-"""Starts attempts: waits until interpreter, code and checkpoint are ready, then requests a shim from the
-spawner.
+"""Starts attempts: waits until interpreter, code, checkpoint and preloaded modules are ready, then requests
+a shim from the spawner.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
+import sys
 
-from trial_keeper import spawner
 from trial_keeper.actions import lease_file
 from trial_keeper.actions.files import CHECKPOINTS
 from trial_keeper.actions.loop import now
@@ -16,21 +14,24 @@ from trial_keeper.actions.opening import MARK
 from trial_keeper.actions.watches import MANAGER
 from trial_keeper.code import copies
 from trial_keeper.code.copies import Copies
+from trial_keeper.machine.interpreter import program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable
+    from typing import Callable, Iterable
 
     from trial_keeper.actions.fetches import Fetches
     from trial_keeper.actions.files import Paths
     from trial_keeper.actions.loop import Loop
     from trial_keeper.actions.opening import Directory
+    from trial_keeper.actions.preloading import Preloading
+    from trial_keeper.actions.request_pipe import RequestPipe
     from trial_keeper.code.store import CodeStore
     from trial_keeper.core import effects as fx
     from trial_keeper.core.core import KeeperCore
     from trial_keeper.core.effects import Effect
     from trial_keeper.machine.interpreter import Interpreters
-    from trial_keeper.wire import Origin
+    from trial_keeper.wire import Origin, Start
 
 
 # Shell code that runs before a trial's command. The keeper does not check the shared storage itself, because
@@ -47,7 +48,7 @@ mkdir -p "$NNI_OUTPUT_DIR" || exit 74
 class Starts:
     """Starter of attempts. ``requests``: pipe to the spawner, which forks the shims.
 
-    ``pid``: process id of the spawner.
+    ``preloading``: returns the warm spawners when the first attempt needs one.
     """
 
     def __init__(
@@ -58,8 +59,8 @@ class Starts:
         paths: Paths,
         interpreters: Interpreters,
         store: CodeStore,
-        requests: int,
-        pid: int,
+        requests: RequestPipe,
+        preloading: Callable[[], Preloading],
     ) -> None:
         self._directory = directory
         self._core = core
@@ -67,9 +68,9 @@ class Starts:
         self._paths = paths
         self._interpreters = interpreters
         self._copies = Copies(directory.path, store, self._told)
-        self._fd = requests
-        self._spawner = pid
-        self._requests = b""  # bytes of requests that do not fit into the pipe yet
+        self._requests = requests
+        self._make_preloading = preloading
+        self._preloading: Preloading | None = None  # None: no attempt has preloaded modules
         self._waiting: list[fx.Spawn] = []
         # Attempts whose code has not been copied yet, or whose checkpoint has not been fetched yet.
         self._unready: dict[str, fx.Spawn] = {}
@@ -117,8 +118,36 @@ class Starts:
         if added is not None:
             present = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
             environment["PYTHONPATH"] = f"{present}:{added}" if present else added
-        self._ask(effect, directory, cwd, environment)
+        requests, command = self._requests, start["command"]
+        if start.get("gang") is not None:
+            command = _crew(start["gang"]["processes"], command)
+        if start.get("preload") is not None:
+            warm = self._warm(effect, environment)
+            if warm is None:
+                return self._core.delayed(now(), effect.job, _imports(start))
+            requests, command = warm
+        self._ask(effect, directory, cwd, environment, requests, command)
         return []
+
+    def _warm(self, effect: fx.Spawn, environment: dict[str, str | None]) -> tuple[RequestPipe, str] | None:
+        """Return where to request a shim for an attempt with preloaded modules, and the request's command.
+
+        Return None if the modules are not imported yet. If they cannot be imported, the command is one that
+        says so and fails.
+        """
+        start = effect.start
+        if self._preloading is None:
+            self._preloading = self._make_preloading()
+        interpreter = self._interpreters.interpreter(start["command"])
+        if interpreter is None:
+            return self._requests, start["command"]  # which fails, because there is no such program
+        spawner = self._preloading.spawner(interpreter, start["preload"]["modules"], environment)
+        if spawner.trouble is not None:
+            return self._requests, spawner.refusal()
+        if spawner.ready:
+            return spawner.requests, start["preload"]["target"]
+        self._waiting.append(effect)
+        return None
 
     def _resume_folder(self, effect: fx.Spawn, origin: Origin) -> str | None:
         """Return the folder of the checkpoint from which the attempt continues; None if it must be fetched.
@@ -159,31 +188,25 @@ class Starts:
         """Report to the loop that a checkpoint cannot be fetched. This runs in the thread that fetches."""
         self._loop.tell(lambda: self._core.origin_missing(now(), job, sentence))
 
-    def _ask(self, effect: fx.Spawn, directory: str, cwd: str, environment: dict[str, str | None]) -> None:
+    def _ask(
+        self,
+        effect: fx.Spawn,
+        directory: str,
+        cwd: str,
+        environment: dict[str, str | None],
+        requests: RequestPipe,
+        command: str,
+    ) -> None:
         start, lease = effect.start, effect.lease
-        needs_storage = environment.get("NNIMGR_SHARED_STORAGE") is not None
-        command = f"{_NEEDS_STORAGE}{start['command']}" if needs_storage else start["command"]
+        if environment.get("NNIMGR_SHARED_STORAGE") is not None:
+            command = f"{_NEEDS_STORAGE}{command}"
         changes = [name if value is None else f"{name}={value}" for name, value in environment.items()]
         fields = [
             effect.job, self._directory.boot_id, directory, command, cwd, start["parameter"],
             str(start["log_cap"]), self._paths.prefix(effect.job, start["directory"]),
             "" if lease is None else lease_file.path(self._directory.path, lease), *changes,
         ]  # fmt: skip
-        with contextlib.suppress(OSError):
-            os.kill(self._spawner, signal.SIGCONT)  # wake the spawner if somebody has suspended it
-        self._requests += spawner.pack(map(os.fsencode, fields))
-        self._write()
-
-    def _write(self) -> None:
-        try:
-            while self._requests:
-                self._requests = self._requests[os.write(self._fd, self._requests) :]
-        except BlockingIOError:
-            self._loop.on_writable(self._fd, self._write)
-            return
-        except BrokenPipeError:
-            self._requests = b""  # the spawner has ended; the end of the other pipe reports this
-        self._loop.forget(self._fd)
+        requests.send(fields)
 
     def _told(self, job: str, sentence: str | None) -> None:
         """Report to the loop why an attempt waits for its code or its checkpoint; None: it is ready.
@@ -196,7 +219,7 @@ class Starts:
             self._loop.tell(lambda: self._core.delayed(now(), job, sentence))
 
     def release(self) -> list[Effect]:
-        """Return the starts that waited for the check of an interpreter, so that the loop can retry them."""
+        """Return the starts that waited for an interpreter, so that the loop can retry them."""
         waiting, self._waiting = self._waiting, []
         return list(waiting)
 
@@ -210,3 +233,14 @@ class Starts:
     def close(self) -> None:
         """Release all resources, because the keeper exits."""
         self._copies.close()
+
+
+def _crew(processes: str, command: str) -> str:
+    """Return the shell command that runs a command as several processes."""
+    words = (sys.executable, "-S", "-E", program(), "crew", processes, command)
+    return "exec " + " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in words)
+
+
+def _imports(start: Start) -> str:
+    modules = start["preload"]["modules"]
+    return f"the start had to wait because the interpreter imports {', '.join(modules)} first"

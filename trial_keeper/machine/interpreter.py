@@ -62,26 +62,26 @@ class Interpreters:
         self._answers: dict[str | None, bool | None] = {None: True}
         self._found: dict[str, str | None] = {}
         for word in ("python", "python3"):
-            self._ask(self._interpreter(word))
+            self._ask(self.interpreter(word))
 
     def ready(self, command: str) -> bool:
         """Return whether the check of this command's interpreter has a result.
 
         Begin the check if necessary.
         """
-        interpreter = self._interpreter(command)
+        interpreter = self.interpreter(command)
         self._ask(interpreter)
         return self._answers[interpreter] is not None
 
     def trouble(self, command: str) -> str | None:
         """Return a sentence that explains why the command must still wait for its check; None: no problem."""
-        return self._troubles.get(self._interpreter(command))
+        return self._troubles.get(self.interpreter(command))
 
     def path_for(self, command: str) -> str | None:
         """Return the folder to add to this command's PYTHONPATH; None if its interpreter has ``nni``."""
-        return None if self._answers[self._interpreter(command)] else self._sdk
+        return None if self._answers[self.interpreter(command)] else self._sdk
 
-    def _interpreter(self, command: str) -> str | None:
+    def interpreter(self, command: str) -> str | None:
         """Return the path of the interpreter at the beginning of the command, or else that of ``python3``."""
         word = command.split(None, 1)[0] if command.strip() else ""
         if not _names_python(os.path.basename(word)):
@@ -119,6 +119,13 @@ class Interpreters:
             f"the start had to wait because {interpreter} did not report in time whether it can import nni"
         )
         self._changed()
+
+
+def program() -> str:
+    """Return the path to run this package with: its folder, or the zip file that contains it."""
+    folder = os.path.dirname(os.path.abspath(str(trial_keeper.__file__)))
+    archive = os.path.dirname(folder)
+    return archive if os.path.isfile(archive) else folder
 
 
 def lay_down(directory: str) -> None:

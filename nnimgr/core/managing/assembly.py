@@ -16,6 +16,7 @@ from nnimgr.config import ExperimentConfig, ReferenceUnresolved, resolve_secrets
 from nnimgr.config.machines import read_machines
 from nnimgr.config.model import AlgorithmConfig, Member
 from nnimgr.config.notification import NotificationConfig
+from nnimgr.config.preload import preload_of
 from nnimgr.config.secrets import reveal_secrets
 from nnimgr.config.shared_storage import shared_folder
 from nnimgr.core.managing.folder import Surroundings
@@ -224,6 +225,8 @@ def _context(
         shared_folder=shared_folder(config),
         own_needs=member.own_needs,
         priority=config.priority or 0,
+        preload=preload_of(member),
+        gang=config.gang_of_trials(),
         **({} if config.silence is None else {"silent_after": config.silence}),
     )
 
