@@ -37,6 +37,7 @@ PROGRAMS = {
     "preloaded": ("--trials", "60", "--pairs", "1"),
     "checkpoints": ("--saves", "5", "--pauses", "3"),
     "populations": ("--members", "4", "--steps", "4"),
+    "ask_tell": ("--trials", "20", "--pairs", "100", "--batch", "20", "--runs", "1"),
     "checkpoint_transfers": ("--size", "16777216"),
     "ingest": ("--reports", "5000", "--runs", "1"),
     "idle": ("--trials", "100", "--seconds", "5"),

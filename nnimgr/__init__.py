@@ -8,22 +8,30 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nnimgr.python import space as space
+    from nnimgr.python.asked import AskedTrial as AskedTrial
     from nnimgr.python.definition import Experiment as Experiment
     from nnimgr.python.errors import ArgumentError as ArgumentError
+    from nnimgr.python.errors import Ended as Ended
     from nnimgr.python.errors import Error as Error
+    from nnimgr.python.errors import LateResult as LateResult
     from nnimgr.python.errors import NoResult as NoResult
     from nnimgr.python.results import Results as Results
     from nnimgr.python.running import Run as Run
+    from nnimgr.python.study import Study as Study
     from nnimgr.python.trials import Trial as Trial
     from nnimgr.python.tuning import tune as tune
 
 __all__ = [
     "ArgumentError",
+    "AskedTrial",
+    "Ended",
     "Error",
     "Experiment",
+    "LateResult",
     "NoResult",
     "Results",
     "Run",
+    "Study",
     "Trial",
     "space",
     "tune",
@@ -33,11 +41,15 @@ __version__ = "0.2.0"
 
 _MODULES = {
     "ArgumentError": "errors",
+    "AskedTrial": "asked",
+    "Ended": "errors",
     "Error": "errors",
     "Experiment": "definition",
+    "LateResult": "errors",
     "NoResult": "errors",
     "Results": "results",
     "Run": "running",
+    "Study": "study",
     "Trial": "trials",
     "tune": "tuning",
 }

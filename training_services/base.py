@@ -440,6 +440,13 @@ class TrainingService(abc.ABC):
         """Return the experiment's machines, or () if the platform does not show individual machines."""
         return ()
 
+    @property
+    def wanted(self) -> int:
+        """Return the number of jobs for which programs wait. On the platform ``ask``, the core submits no
+        more jobs than this.
+        """
+        return 0
+
     def notices(self) -> Mapping[str, str]:
         """Return the platform's current problems: a short name of the affected part -> one sentence."""
         return {}

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from training_services.base import CheckpointReported, FrameSkipped, MetricReported, ParametersWanted
 
-__all__ = ["Event", "read_frame", "read_frames"]
+__all__ = ["Event", "number_in", "read_frame", "read_frames"]
 
 Event = MetricReported | FrameSkipped | ParametersWanted | CheckpointReported
 
@@ -125,16 +125,21 @@ def _value(frame: dict[str, object]) -> tuple[str, float | None]:
     else:
         value = text
         text = json.dumps(value)
+    return text, number_in(value)
+
+
+def number_in(value: object) -> float | None:
+    """Return the number in the value of a metric (``default`` of a mapping); None if there is none."""
     if type(value) is dict:
         value = value.get("default")
     if type(value) is float:
-        return text, value if math.isfinite(value) else None
+        return value if math.isfinite(value) else None
     if type(value) is int:
         try:
-            return text, float(value)
+            return float(value)
         except OverflowError:
-            return text, None
-    return text, None
+            return None
+    return None
 
 
 def _number(value: object, name: str) -> int:

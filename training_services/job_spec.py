@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from training_services.events import JobPlaced, SaveOrdered, StopOrdered, UpdateOrdered
 
-__all__ = ["KeptCopy", "Origin", "OwnNeeds", "TrialJobSpec", "origin_id"]
+__all__ = ["NO_COMMAND", "KeptCopy", "Origin", "OwnNeeds", "TrialJobSpec", "origin_id"]
+
+NO_COMMAND = "(none: programs ask for the trials)"  # trialCommand on a platform that runs no command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,11 +30,13 @@ class PlatformConfig(BaseModel):
     """Base class for the configurations of platforms. By default, a platform has none of the features below.
 
     ``shares_storage``: jobs can use ``sharedStorage``. ``beside_server``: jobs run on the server's machine,
-    so they cannot lose the connection to it.
+    so they cannot lose the connection to it. ``asked``: programs ask for the trials, so the
+    platform runs no command.
     """
 
     shares_storage: ClassVar[bool] = False
     beside_server: ClassVar[bool] = False
+    asked: ClassVar[bool] = False
 
     def sends_code(self) -> bool:
         """Return True if ``trialCodeDirectory`` is copied to the machines or pods that run the jobs."""

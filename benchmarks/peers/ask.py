@@ -47,7 +47,7 @@ class Peers:
         self.wanted = wanted
 
     def ask(self, kind: str, *, of: Sequence[str] = tuple(PEERS), **given: Any) -> Sequence[Answer]:
-        """Return these peers' results for ``kind``: noop, stream, latency, startup or population."""
+        """Return these peers' results for ``kind``: noop, stream, latency, startup, population or study."""
         if not self.wanted:
             return ()
         answers = []

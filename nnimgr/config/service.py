@@ -26,6 +26,7 @@ from nnimgr.config.parsing import Reading, match_key, parse, validate
 from nnimgr.config.path_checks import file_fault
 from nnimgr.config.problems import nearest
 from nnimgr.config.values import CpuNumber, GpuNumber
+from training_services.job_spec import NO_COMMAND
 from training_services.placement.needs import memory_text
 from training_services.platform import PlatformConfig, describe
 from trial_keeper.machine.capacity import capacity
@@ -82,8 +83,10 @@ class Service:
 
     @property
     def commands(self) -> list[str]:
-        """Trial commands that are written inside training services instead of at the top level."""
-        return [part.overrides["trialCommand"] for part in self.parts if "trialCommand" in part.overrides]
+        """Trial commands that are written inside training services, or for a platform without."""
+        written = [part.overrides.get("trialCommand") for part in self.parts]
+        asked = [NO_COMMAND for part in self.parts if describe(part.service).asked]
+        return [command for command in (*written, *asked) if command is not None]
 
     def places(self) -> Iterator[tuple[KeyPath, Part]]:
         """Yield each training service with its path in the configuration."""

@@ -20,7 +20,7 @@ from nnimgr.python.trainable import Trainable, Work, check_guard, refuse_inside_
 if TYPE_CHECKING:
     from nnimgr.python.running import Run
 
-__all__ = ["Experiment"]
+__all__ = ["Experiment", "algorithm_field", "goal_fields", "id_of", "plain_config", "plain_number"]
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
@@ -79,10 +79,10 @@ class Experiment:
             "trialGpuNumber": gpus,
             "trialCpuNumber": cpus,
             "trialMemorySize": memory,
-            **_goal(maximize, minimize),
-            "tuner": _algorithm(tuner, seed=seed),
-            "assessor": _algorithm(assessor),
-            "scheduler": _algorithm(scheduler),
+            **goal_fields(maximize, minimize),
+            "tuner": algorithm_field(tuner, seed=seed),
+            "assessor": algorithm_field(assessor),
+            "scheduler": algorithm_field(scheduler),
             "trainingService": _service(machines),
             "checkpoints": {"keepLast": checkpoints} if isinstance(checkpoints, int) else checkpoints,
             "maxRetries": retries,
@@ -90,12 +90,12 @@ class Experiment:
             "gang": None if processes is None else {"processes": processes},
             "preload": None if preload is None else list(preload),
             "confirmBest": {"top": confirm_best} if isinstance(confirm_best, int) else confirm_best,
-            "sinks": None if sinks is None else [_algorithm(each) for each in sinks],
+            "sinks": None if sinks is None else [algorithm_field(each) for each in sinks],
         }
         given = {field: value for field, value in fields.items() if value is not None}
         is_local = given["trainingService"].get("platform") == "local"
         given["trialCommand"] = self._work.command_for(sys.executable if is_local else "python3")
-        self._config: dict[str, Any] = _plain({**given, **(config or {})})
+        self._config: dict[str, Any] = plain_config({**given, **(config or {})})
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str]) -> Experiment:
@@ -142,10 +142,10 @@ class Experiment:
         if self._work is not None:
             check_guard(self._work)
             pickled = self._work.pickled
-        return start(self._config, _id_of(self.name), port=server, pickled=pickled)
+        return start(self._config, id_of(self.name), port=server, pickled=pickled)
 
 
-def _id_of(name: str | None) -> str | None:
+def id_of(name: str | None) -> str | None:
     """Return the id of the experiment with this name. So two programs cannot create two of them."""
     if name is None or _ID.fullmatch(name):
         return name
@@ -153,7 +153,7 @@ def _id_of(name: str | None) -> str | None:
     return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
 
 
-def _goal(maximize: Goal, minimize: Goal) -> dict[str, Any]:
+def goal_fields(maximize: Goal, minimize: Goal) -> dict[str, Any]:
     """Return the fields that say which results are better. Raise ArgumentError."""
     given = {"maximize": maximize, "minimize": minimize}
     chosen = {mode: goal for mode, goal in given.items() if goal not in (None, False)}
@@ -176,7 +176,9 @@ def _goal(maximize: Goal, minimize: Goal) -> dict[str, Any]:
     return {"objectives": objectives}
 
 
-def _algorithm(given: str | Mapping[str, Any] | None, *, seed: int | None = None) -> dict[str, Any] | None:
+def algorithm_field(
+    given: str | Mapping[str, Any] | None, *, seed: int | None = None
+) -> dict[str, Any] | None:
     if given is None:
         return None
     found: dict[str, Any] = {"name": given} if isinstance(given, str) else dict(given)
@@ -216,19 +218,19 @@ def _machine(given: str | Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _plain(config: dict[str, Any]) -> dict[str, Any]:
+def plain_config(config: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration with JSON values only. Numbers of numpy become plain. Raise ArgumentError."""
     found: dict[str, Any] = {}
     for field, value in config.items():
         try:
-            found[field] = json.loads(json.dumps(value, default=_number))
+            found[field] = json.loads(json.dumps(value, default=plain_number))
         except (TypeError, ValueError) as error:
             raise ArgumentError(f"{argument_of(field)}: {error}") from error
         _refuse_infinite(field, found[field])
     return found
 
 
-def _number(value: Any) -> Any:
+def plain_number(value: Any) -> Any:
     """Return a scalar of numpy as a number, and a path as text."""
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()

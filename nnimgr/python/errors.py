@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from nnimgr.client.errors import ClientError
 from nnimgr.home import HomeError
 
-__all__ = ["ArgumentError", "Error", "NoResult", "translated"]
+__all__ = ["ArgumentError", "Ended", "Error", "LateResult", "NoResult", "translated"]
 
 # field of a configuration -> the argument that sets it
 ARGUMENTS: Mapping[str, str] = {
@@ -33,7 +33,10 @@ ARGUMENTS: Mapping[str, str] = {
     "confirmBest": "confirm_best",
     **{
         name: name
-        for name in ("tuner", "assessor", "scheduler", "checkpoints", "duplicates", "preload", "sinks")
+        for name in (
+            *("tuner", "assessor", "scheduler", "checkpoints"),
+            *("duplicates", "preload", "sinks", "value"),
+        )
     },
 }
 _PARTS = {"checkpoints.keepLast": "checkpoints", "gang.processes": "processes", "gang": "processes"}
@@ -55,6 +58,14 @@ class ArgumentError(Error, ValueError):
 
 class NoResult(Error):
     """Error: no trial has a usable result, so there is no best trial."""
+
+
+class Ended(Error):
+    """Error: a study gives no more trials, because its experiment has ended."""
+
+
+class LateResult(Error):
+    """Error: a trial had ended before its result came, so the result is not recorded."""
 
 
 @contextlib.contextmanager

@@ -23,18 +23,27 @@ _NAMED = 3  # number of trials shown by id while a stop waits for them
 
 
 def happening(
-    state: ExperimentState, at: datetime, *, searching: bool, outstanding: int, service_trouble: str | None
+    state: ExperimentState,
+    at: datetime,
+    *,
+    searching: bool,
+    outstanding: int,
+    service_trouble: str | None,
+    wanted: int = 0,
 ) -> str:
     """Return one sentence about the activity of the experiment at the time ``at``.
 
     ``searching``: the tuner runs. ``outstanding``: number of parameter sets that were requested from the
     tuner and have not arrived. ``service_trouble``: reason why the training service is not open, else None.
+    ``wanted``: number of trials for which programs wait, if programs ask for the trials.
     """
     match state.status:
         case E.INITIALIZED:
             parts = ["it is being started"]
         case E.RUNNING:
             parts = [_progress(state, at), *_work(state), *_wishes(state, searching, outstanding)]
+            if state.asked and not wanted:
+                parts.append("no program asks for a trial")
         case E.DRAINING if state.stop_requested:
             parts = [_awaited(state)]
         case E.DRAINING:

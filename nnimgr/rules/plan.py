@@ -47,16 +47,17 @@ class Plan:
     wake_at: datetime | None  # time of the next limit or retry; None: nothing is scheduled
 
 
-def plan(state: ExperimentState, now: datetime, *, ahead: int = 0) -> Plan:
+def plan(state: ExperimentState, now: datetime, *, ahead: int = 0, wanted: int = 0) -> Plan:
     """Return the facts and commands that follow from the state at the time ``now``.
 
-    ``ahead``: number of suggestions to request in advance, beyond the free slots. If the plan has facts,
-    apply them and call ``plan`` again. The plan has commands only if no more facts follow.
+    ``ahead``: number of suggestions to request in advance, beyond the free slots. ``wanted``: number of jobs
+    for which programs wait, if programs ask for them. If the plan has facts, apply them and call ``plan``
+    again. The plan has commands only if no more facts follow.
     """
     consequences = tuple(_consequences(state, now))
     if consequences:
         return Plan(facts=consequences, commands=(), wake_at=None)
-    return Plan(facts=(), commands=tuple(_commands(state, now, ahead)), wake_at=_wake_at(state, now))
+    return Plan(facts=(), commands=tuple(_commands(state, now, ahead, wanted)), wake_at=_wake_at(state, now))
 
 
 def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
@@ -164,14 +165,14 @@ def _run_again(state: ExperimentState) -> Iterator[f.Fact]:
         )
 
 
-def _commands(state: ExperimentState, now: datetime, ahead: int) -> Iterator[Command]:
+def _commands(state: ExperimentState, now: datetime, ahead: int, wanted_jobs: int) -> Iterator[Command]:
     yield from _stops(state)
     yield from _saves(state)
     for trial_id in state.wanting:
         yield from _hand_over(state, state.trials[trial_id])
     if state.status not in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING) or state.stop_requested:
         return
-    free = state.free_slots
+    free = min(state.free_slots, wanted_jobs) if state.asked else state.free_slots
     waiting = len(state.queued)
     if free > 0:
         for trial_id in state.queued:

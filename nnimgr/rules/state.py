@@ -213,6 +213,12 @@ class ExperimentState:
         return objectives_of(self.config)
 
     @property
+    def asked(self) -> bool:
+        """Return whether programs ask for the trials and run them (platform ``ask``)."""
+        service = self.config.get("trainingService")
+        return isinstance(service, Mapping) and service.get("platform") == "ask"
+
+    @property
     def trial_command(self) -> str:
         """Return the command that trials run. A trialCommand in the training service's configuration has
         priority.

@@ -138,7 +138,7 @@ def _exited(
         return f.TrialEnded(
             trial_id=trial.id,
             status=f.TrialStatus.SUCCEEDED,
-            reason="exited with code 0" if fault is None else fault,
+            reason=_success(state) if fault is None else fault,
             stand_in=_stand_in(state, trial) if unusable else None,
         )
     reason = _sentence(state, end)
@@ -160,6 +160,10 @@ def _exited(
         reason += f"; it {'ran out of memory' if own else 'has failed'} {before + 1} times"
     message, _, _ = (end.message or "").partition(":")  # only the type of an exception, not its details
     return _failed(state, trial, reason, cause, failure=f"{end.exit_code}/{end.signal}/{message}")
+
+
+def _success(state: ExperimentState) -> str:
+    return "its program has told the result" if state.asked else "exited with code 0"
 
 
 def _memory_of_next(state: ExperimentState, trial: TrialState, cause: f.Cause) -> str:

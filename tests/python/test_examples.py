@@ -52,3 +52,9 @@ def test_the_first_program_of_the_tutorial_runs(folder: Path, port: int) -> None
     (folder / "train.py").write_text(code)
     done = subprocess.run([sys.executable, "train.py"], capture_output=True, text=True, check=True)
     assert "'layers': " in done.stdout.splitlines()[-1]
+
+
+def test_trials_are_asked_for_and_told(port: int) -> None:
+    said = ran("ask_tell.py")
+    assert "The best of 49 throws misses by " in said
+    assert Run.attach("throws").status == "STOPPED"

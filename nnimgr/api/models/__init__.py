@@ -57,6 +57,16 @@ from nnimgr.api.models.configs import (
     PlannedService,
     Validated,
 )
+from nnimgr.api.models.exchange import (
+    Exchange,
+    Exchanged,
+    GivenTrial,
+    GoneTrial,
+    HeldTrial,
+    TrialReport,
+    TrialTell,
+    WantedTrials,
+)
 from nnimgr.api.models.experiments import (
     BestTrial,
     ChangeLabels,
@@ -134,8 +144,13 @@ from nnimgr.api.models.usage import GpuUsage, Keeper, Keepers, Usage, UsageSampl
 
 __all__ = [
     "CheckpointName",
+    "Exchange",
+    "Exchanged",
     "Fork",
     "ForkTrial",
+    "GivenTrial",
+    "GoneTrial",
+    "HeldTrial",
     "Leg",
     "Lineage",
     "RunningTensorBoards",
@@ -144,6 +159,8 @@ __all__ = [
     "GpuUsage",
     "Keeper",
     "Keepers",
+    "TrialReport",
+    "TrialTell",
     "Usage",
     "UsageSample",
     "MOST_TAGS",
@@ -256,4 +273,5 @@ __all__ = [
     "Validated",
     "WaitingTrials",
     "sober",
+    "WantedTrials",
 ]

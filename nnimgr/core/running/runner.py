@@ -195,6 +195,7 @@ class ExperimentRunner(TakesRequests):
             searching=self.search is not None,
             outstanding=self.outstanding,
             service_trouble=self.session.trouble if self.session.service is None else None,
+            wanted=self.session.wanted,
         )
         restarts = self.search.restarts if self.search is not None else ()
         return "; ".join([doing, *restarts, *(wait.sentence for wait in self._waits().values())])
@@ -230,9 +231,7 @@ class ExperimentRunner(TakesRequests):
     # ---- the loop -----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Process the mailbox until the runner is closed. Raise a StoreError (in a group) if a commit
-        fails.
-        """
+        """Process the mailbox until the runner is closed. Raise StoreError (in a group) if a commit fails."""
         end: BaseException = RunnerClosed()
         try:
             async with asyncio.TaskGroup() as group:
@@ -255,8 +254,8 @@ class ExperimentRunner(TakesRequests):
         for item in items:
             self._fold_item(turn, item)
         for _ in range(TURNS_WITHOUT_END):
-            ahead = self.search.ahead(state.limits) if self.search is not None else 0
-            todo = plan(state, turn.at, ahead=ahead)
+            ahead = self.search.ahead(state) if self.search is not None else 0
+            todo = plan(state, turn.at, ahead=ahead, wanted=self.session.wanted)
             fresh = [*todo.facts, *self._queue(todo.commands, turn)]
             if not fresh:
                 break

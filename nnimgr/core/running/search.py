@@ -88,9 +88,12 @@ class Search:
 
     # ---- asking -------------------------------------------------------------------------------------------
 
-    def ahead(self, limits: f.Limits) -> int:
-        """Return the number of suggestions to request from the tuner in advance, beyond the free slots."""
-        return self._tuner.ahead(limits)
+    def ahead(self, state: ExperimentState) -> int:
+        """Return the number of suggestions to request from the tuner in advance, beyond the free slots.
+
+        If programs ask for the trials, there are none by default: nobody knows how many more will be wanted.
+        """
+        return (state.limits.suggestions_ahead or 0) if state.asked else self._tuner.ahead(state.limits)
 
     def ask(self, count: int, state: ExperimentState, *, urgent: bool) -> None:
         """Request suggestions from the tuner until ``count`` requests are pending. ``urgent``: a free slot

@@ -101,6 +101,11 @@ class ServiceSession:
         return self._dismissal is not None
 
     @property
+    def wanted(self) -> int:
+        """Return the number of jobs for which programs wait. Other platforms than ``ask`` have none."""
+        return 0 if self.service is None else self.service.wanted
+
+    @property
     def notices(self) -> Mapping[str, str]:
         """Return sentences about present problems of the training service, by subject."""
         found = {} if self.service is None else dict(self.service.notices())
@@ -122,8 +127,13 @@ class ServiceSession:
                 case SubmitJob():
                     spec = job_spec(self._state.trials[command.trial_id], command.job_id)
                     facts += _submit(service, spec, at)
+                    if self._state.asked:  # its program runs it from now on
+                        facts.append(f.JobStarted(job_id=spec.id, started_at=at))
                 case CancelJob():
                     answer = _cancel(service, command)
+                    if isinstance(answer, f.StopOrdered) and self._state.asked:
+                        facts += (answer, _given_up(answer, at))
+                        answer = None
                 case SaveJob():
                     facts += _save(service, command)
                 case UpdateJob():
@@ -199,7 +209,7 @@ class ServiceSession:
                 self._priority = _priority_of(self._state)
                 self._continues = service.capabilities.checkpoints
                 with self.opening.measured(self._state.id):
-                    await service.open(self._known_keepers())
+                    await service.open(_known_keepers(self._state, self._database))
                 break
             except ServiceUnavailable as error:
                 self.trouble = str(error)
@@ -259,7 +269,7 @@ class ServiceSession:
             with contextlib.suppress(ServiceUnavailable):
                 service = self._make_service(self._state)
                 with self.opening.measured(self._state.id):
-                    await service.open(self._known_keepers())
+                    await service.open(_known_keepers(self._state, self._database))
                 await service.close(detach=False)
                 async for events in service.events():  # events about keepers that have exited
                     for event in events:
@@ -296,41 +306,42 @@ class ServiceSession:
             known = 0 if job is None else job.base
         return known
 
-    def _known_keepers(self) -> KnownKeepers:
-        state = self._state
-        last: dict[str, int] = {}
-        for job in state.jobs.values():
-            if job.placed is not None:
-                keeper_id = job.placed.place.keeper_id
-                last[keeper_id] = max(last.get(keeper_id, 0), job.last_cmd)
-        return KnownKeepers(
-            db_id=self._database.db_id,
-            m_epoch=self._database.m_epoch,
-            restored=state.missing > 0,
-            copies=known_copies(state),
-            keepers=tuple(
-                KnownKeeper(
-                    keeper_id=keeper_id,
-                    token_sha256=keeper.token_sha256,
-                    instance=keeper.instance,
-                    retired=tuple(keeper.retired),
-                    boot_id=keeper.boot_id,
-                    silent=keeper.silent is not None,
-                    last_cmd=max(last.get(keeper_id, 0), keeper.acked_cmd),
-                )
-                for keeper_id, keeper in state.keepers.items()
-            ),
-            machines=tuple(
-                KnownMachine(
-                    keeper_id=keeper_id,
-                    added=machine.added,
-                    draining=machine.draining,
-                    removing=machine.removing,
-                    gone=machine.gone,
-                )
-                for keeper_id, machine in state.machines.items()
-            ),
-        )
+
+def _known_keepers(state: ExperimentState, database: Database) -> KnownKeepers:
+    """Return the keepers and machines in the experiment's state, and the identity of its database."""
+    last: dict[str, int] = {}
+    for job in state.jobs.values():
+        if job.placed is not None:
+            keeper_id = job.placed.place.keeper_id
+            last[keeper_id] = max(last.get(keeper_id, 0), job.last_cmd)
+    return KnownKeepers(
+        db_id=database.db_id,
+        m_epoch=database.m_epoch,
+        restored=state.missing > 0,
+        copies=known_copies(state),
+        keepers=tuple(
+            KnownKeeper(
+                keeper_id=keeper_id,
+                token_sha256=keeper.token_sha256,
+                instance=keeper.instance,
+                retired=tuple(keeper.retired),
+                boot_id=keeper.boot_id,
+                silent=keeper.silent is not None,
+                last_cmd=max(last.get(keeper_id, 0), keeper.acked_cmd),
+            )
+            for keeper_id, keeper in state.keepers.items()
+        ),
+        machines=tuple(
+            KnownMachine(
+                keeper_id=keeper_id,
+                added=machine.added,
+                draining=machine.draining,
+                removing=machine.removing,
+                gone=machine.gone,
+            )
+            for keeper_id, machine in state.machines.items()
+        ),
+    )
 
 
 def _priority_of(state: ExperimentState) -> int:
@@ -351,6 +362,19 @@ def _save(service: TrainingService, command: SaveJob) -> Sequence[f.Fact]:
         return ()
     note = "a user wants the trial to save its state, but on this platform trials are not asked to save"
     return (order,) if order.cmd_seq is not None else (order, f.JobNoted(job_id=order.job_id, note=note))
+
+
+def _given_up(stop: f.StopOrdered, at: datetime) -> f.JobEnded:
+    """Return the end of a job that a program runs. It ends with its stop: the program is only told."""
+    return f.JobEnded(
+        job_id=stop.job_id,
+        reason=f.EndReason.STOPPED,
+        exit_code=None,
+        signal=None,
+        metrics=0,
+        acked_cmd=stop.cmd_seq or 0,
+        ended_at=at,
+    )
 
 
 def _submit(service: TrainingService, job: TrialJobSpec, at: datetime) -> Sequence[f.Fact]:

@@ -1,0 +1,214 @@
+"""Trial that the program has asked for, and runs itself."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+from nnimgr.python.definition import plain_config, plain_number
+from nnimgr.python.errors import ArgumentError, Error, LateResult
+from nnimgr.python.exchange import Exchange
+
+__all__ = ["AskedTrial", "Value", "end_of", "result_of"]
+
+Value = float | Mapping[str, Any]
+"""Result of a trial: a number, or a mapping with a number for each objective and further metrics."""
+
+_LONGEST_ERROR = 2000
+_NO_RESULT = "the program left the trial without a result: it did not call trial.tell(value)"
+
+
+class AskedTrial:
+    """Trial that this program runs::
+
+        with study.ask() as trial:
+            trial.tell(train(trial.params))
+
+    An exception in the ``with`` block ends the trial as FAILED, with the exception as its reason, and Ctrl-C
+    cancels it. Without ``tell``, the last report is the result.
+
+    ``params``: the parameters. ``id``, ``number``: the trial's id, and its number from 0.
+    """
+
+    def __init__(self, exchange: Exchange, given: Mapping[str, Any]) -> None:
+        self._exchange = exchange
+        self.id = str(given["id"])
+        self.number = int(given["sequence"])
+        self.params: dict[str, Any] = given["parameters"]
+        self.attempt = int(given["attempt"])
+        self.ended = False
+        self._reports = 0
+        self._last: Any = None
+        self._end: Mapping[str, Any] | None = None  # how the trial has ended without this program
+        self._lock = threading.Lock()
+        exchange.hold(self)
+
+    def __repr__(self) -> str:
+        return f"<AskedTrial {self.number} ({self.id}){' ended' if self.ended else ''}: {self.params}>"
+
+    @property
+    def held(self) -> dict[str, Any]:
+        """The trial and its attempt, in the server's form."""
+        return {"trialId": self.id, "attempt": self.attempt}
+
+    @property
+    def reason(self) -> str:
+        """Why the trial has ended without this program: by its assessor, a user, a limit or its lease.
+
+        An empty text: it has not.
+        """
+        return "" if self._end is None else f"{self._end['status']}: {self._end['reason']}"
+
+    def report(self, /, value: Value | None = None, **metrics: float) -> None:
+        """Report an intermediate result: a number, a mapping, or ``trial.report(accuracy=0.9, loss=0.3)``.
+
+        It is stored when the call returns. The assessor gets it, and may stop the trial: see ``should_stop``.
+        """
+        result = result_of(value, metrics)
+        if isinstance(result, float) and not math.isfinite(result):
+            result = _json_name(result)
+        with self._lock:
+            report = {**self.held, "number": self._reports, "value": result}
+            answer = self._exchange.call(reports=[report])
+            self._reports += 1
+            self._last = result
+        for gone in answer["gone"]:
+            self.take_end(gone)
+
+    def should_stop(self) -> bool:
+        """Return whether the trial was stopped, by its assessor, by a user or by a limit.
+
+        The assessor works beside the program, so its decision may come one report later.
+        """
+        if self._end is None and not self.ended:
+            for gone in self._exchange.call(alive=[self.held])["gone"]:
+                self.take_end(gone)
+        return self._end is not None
+
+    def tell(self, /, value: Value | None = None, **metrics: float) -> None:
+        """End the trial with its result. It is stored when the call returns.
+
+        A result that is not a finite number ends the trial as FAILED. A trial that was stopped early keeps
+        that end. Raise LateResult if the trial has ended in another way, for example by its lease.
+        """
+        self._finish(end_of(result_of(value, metrics)))
+
+    def fail(self, reason: str) -> None:
+        """End the trial as FAILED. ``reason``: one sentence."""
+        self._finish({"error": reason.strip()[:_LONGEST_ERROR] or "failed without a reason"})
+
+    def cancel(self) -> None:
+        """Cancel the trial. The tuner does not learn from it."""
+        self._finish({"canceled": True})
+
+    def _finish(self, end: Mapping[str, Any]) -> None:
+        self.settle(end, self._exchange.call(tells=[{**self.held, **end}])["gone"])
+
+    def _end_without_result(self) -> dict[str, Any]:
+        """Return the end of a trial for which the program has told no result."""
+        if self._last is None:
+            return {"error": _NO_RESULT}
+        return end_of(float(self._last) if isinstance(self._last, str) else self._last)
+
+    def __enter__(self) -> AskedTrial:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.ended:
+            return
+        if error is None:
+            if self._end is None:
+                self._finish(self._end_without_result())
+            return
+        try:
+            if isinstance(error, Exception):
+                self.fail(_last_line(error))
+            else:
+                self.cancel()
+        except Error as also:
+            error.add_note(f"The end of trial {self.number} could not be recorded: {also}")
+
+    # ---- for the study ------------------------------------------------------------------------------------
+
+    def end_of_call(
+        self, function: Callable[..., Value | None], arguments: tuple[Any, ...]
+    ) -> dict[str, Any] | None:
+        """Call the user's function, and return how its trial ends; None if it has ended already."""
+        try:
+            value = function(*arguments)
+            if self.ended or self._end is not None:
+                return None
+            return self._end_without_result() if value is None else end_of(result_of(value, {}))
+        except Exception as error:
+            return None if self.ended else {"error": _last_line(error)}
+        except BaseException:
+            with contextlib.suppress(Error):
+                self.cancel()
+            raise
+
+    def take_end(self, gone: Mapping[str, Any]) -> None:
+        """Note that the trial has ended without this program."""
+        self._end = gone
+        self._exchange.release(self)
+
+    def settle(self, end: Mapping[str, Any], gone: list[Mapping[str, Any]]) -> None:
+        """Note the end that this program has told. ``gone``: the trials that had ended before.
+
+        Raise LateResult if this trial is one of them, and its recorded end is another one.
+        """
+        self.ended = True
+        self._exchange.release(self)
+        for each in gone:
+            if each["trialId"] != self.id:
+                continue
+            if "value" in end and each["status"] == "SUCCEEDED" and each["result"] == end["value"]:
+                return  # the first of two equal calls was recorded
+            if "value" not in end and each["status"] != "SUCCEEDED":
+                return
+            self._end = each
+            if each["status"] != "EARLY_STOPPED":
+                raise LateResult(
+                    f"Trial {self.number} ({self.id}) had ended before its result came, so the result is not "
+                    f"recorded. The trial is {self.reason}."
+                )
+
+
+def end_of(result: Any) -> dict[str, Any]:
+    """Return the end of a trial with this result, in the server's form."""
+    if isinstance(result, float) and not math.isfinite(result):
+        return {"error": f"its result is {result}, which is not a finite number"}
+    return {"value": result}
+
+
+def result_of(value: Any, metrics: Mapping[str, Any]) -> Any:
+    """Return a result as plain numbers. Raise ArgumentError if it is neither a number nor a mapping."""
+    if metrics:
+        first = value if isinstance(value, Mapping) else {} if value is None else {"default": value}
+        value = {**first, **metrics}
+    if isinstance(value, Mapping):
+        return plain_config({"value": dict(value)})["value"]
+    try:
+        number = plain_number(value) if not isinstance(value, int | float) else value
+    except TypeError:
+        number = None
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise ArgumentError(f"value: must be a number or a mapping with numbers, not {value!r}")
+    return float(number)
+
+
+def _last_line(error: Exception) -> str:
+    """Return the last line of the traceback of an error."""
+    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
+    return lines[-1][:_LONGEST_ERROR]
+
+
+def _json_name(number: float) -> str:
+    """Return how JSON texts of Python name a number that is not finite."""
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"

@@ -1,0 +1,241 @@
+"""Study: a search whose trials this program runs itself ("ask and tell")."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from nnimgr.home import Home
+from nnimgr.python import space as spaces
+from nnimgr.python.asked import AskedTrial, Value, end_of, result_of
+from nnimgr.python.connection import Connection
+from nnimgr.python.definition import algorithm_field, goal_fields, id_of, plain_config
+from nnimgr.python.errors import ArgumentError, Ended, Error, LateResult
+from nnimgr.python.exchange import Exchange
+from nnimgr.python.options import Goal, duration_of
+from nnimgr.python.results import Results
+from nnimgr.python.running import Run
+from training_services.job_spec import NO_COMMAND
+from training_services.units import parse_duration
+
+if TYPE_CHECKING:
+    from nnimgr.python.trials import Trial
+
+__all__ = ["Study"]
+
+_PLATFORM = "ask"
+
+
+class Study:
+    """Search whose trials this program runs itself::
+
+        study = Study({"x": space.uniform(-5, 5)}, minimize=True, name="parabola")
+        for _ in range(100):
+            with study.ask() as trial:
+                trial.tell(trial.params["x"] ** 2)
+        print(study.best_params)
+
+    The search is an experiment of the server, with the same tuners and the same dashboard as others. Several
+    programs can share it by its name. It continues when the program ends: see ``stop``.
+
+    - ``maximize``, ``minimize``, ``tuner``, ``assessor``, ``constraints``, ``initial``, ``trials``,
+      ``hours``, ``stop``, ``name``, ``seed``, ``config``, ``server``: as in ``tune``.
+    - ``at_once``: largest number of trials that all programs together run at a time.
+    - ``lease``: seconds after which a trial fails if its program has died or stands still. A thread renews
+      the leases of the program's trials.
+    - ``retries``: how often the parameters of such a trial are given to a program again. Default: never.
+
+    ``id``: the experiment's id. ``run``: the experiment.
+    """
+
+    def __init__(
+        self,
+        space: Mapping[str, Any],
+        *,
+        maximize: Goal = None,
+        minimize: Goal = None,
+        name: str | None = None,
+        tuner: str | Mapping[str, Any] = "TPE",
+        assessor: str | Mapping[str, Any] | None = None,
+        constraints: Sequence[str] | None = None,
+        initial: Sequence[Mapping[str, Any]] | None = None,
+        trials: int | None = None,
+        hours: float | None = None,
+        at_once: int = 1000,
+        lease: float = 60,
+        retries: int | Mapping[str, Any] = 0,
+        stop: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        config: Mapping[str, Any] | None = None,
+        server: int | None = None,
+    ) -> None:
+        from nnimgr.python.starting import start
+
+        fields: dict[str, Any] = {
+            "experimentName": name,
+            "searchSpace": spaces.plain(space),
+            "searchSpaceConstraints": None if constraints is None else list(constraints),
+            "initialParameters": None if initial is None else [dict(each) for each in initial],
+            "trialCommand": NO_COMMAND,
+            "trialCodeDirectory": str(Home.find().path),
+            "trialConcurrency": at_once,
+            "maxTrialNumber": trials,
+            "maxExperimentDuration": None if hours is None else duration_of(hours),
+            **goal_fields(maximize, minimize),
+            "tuner": algorithm_field(tuner, seed=seed),
+            "assessor": algorithm_field(assessor),
+            "trainingService": {"platform": _PLATFORM, "lease": f"{_whole('lease', lease)}s"},
+            "maxRetries": retries,
+            "stopWhen": stop,
+        }
+        given = {field: value for field, value in fields.items() if value is not None}
+        run = start(plain_config({**given, **(config or {})}), id_of(name), port=server, pickled=None)
+        self._set(run, lease_s=lease)
+
+    @classmethod
+    def attach(cls, word: str) -> Study:
+        """Return the study with this id, name or beginning of an id."""
+        found = cls.__new__(cls)
+        run = Run.attach(word)
+        service = Connection(Home.find(), run.id).get()["config"]["trainingService"]
+        if not isinstance(service, Mapping) or service.get("platform") != _PLATFORM:
+            raise Error(
+                f"Experiment {run.id} runs its trials itself, so a program cannot ask for them.",
+                hint=f"Attach to it with nnimgr.Run.attach({word!r})",
+            )
+        found._set(run, lease_s=parse_duration(service["lease"]).total_seconds())
+        return found
+
+    def _set(self, run: Run, *, lease_s: float) -> None:
+        self.run = run
+        self.id = run.id
+        self._exchange = Exchange(Connection(Home.find(), run.id), lease_s)
+
+    def __repr__(self) -> str:
+        return f"<Study {self.id}: {self.run.now}>"
+
+    @overload
+    def ask(self) -> AskedTrial: ...
+
+    @overload
+    def ask(self, count: int) -> list[AskedTrial]: ...
+
+    def ask(self, count: int | None = None) -> AskedTrial | list[AskedTrial]:
+        """Return a trial to run, or with ``count`` a list of trials, in one request.
+
+        The list has fewer trials if the study's limits allow no more. Wait while all ``at_once`` trials run.
+        Raise Ended if the study has ended.
+        """
+        if count is None:
+            return self._ask(1)[0]
+        return self._ask(_whole("count", count))
+
+    def tell(
+        self,
+        trial: AskedTrial | Sequence[AskedTrial],
+        value: Value | Sequence[Value],
+        *,
+        ask: int = 0,
+    ) -> list[AskedTrial]:
+        """End a trial with its result, or a list of trials with a list of results, in one request.
+
+        ``ask``: number of further trials to ask for in the same request, which are returned. They take the
+        results into account. The list is empty if the study has ended. Raise LateResult as
+        ``AskedTrial.tell`` does, after all other results were stored.
+        """
+        if isinstance(trial, AskedTrial):
+            pairs: list[tuple[AskedTrial, Any]] = [(trial, value)]
+        elif isinstance(value, Sequence) and len(value) == len(trial):
+            pairs = list(zip(trial, value, strict=True))
+        else:
+            raise ArgumentError("value: must be a list with one result for each trial")
+        ends = [(each, end_of(result_of(result, {}))) for each, result in pairs]
+        answer = self._call(ends, ask)
+        if answer.late is not None:
+            raise answer.late
+        return answer.trials
+
+    def optimize(self, function: Callable[..., Value | None], trials: int | None = None) -> None:
+        """Run trials, one after the other: call ``function(params)`` and tell what it returns.
+
+        A function with two parameters gets the trial as the second one, for reports. ``trials``: number of
+        trials that this call runs; None: until the study ends. A trial whose function raises an exception has
+        failed, and the next one follows. Raise Ended if the study is stopped or ends by an error.
+        """
+        takes_trial = len(inspect.signature(function).parameters) > 1
+        left = None if trials is None else _whole("trials", trials)
+        answer = self._call([], 1)
+        while answer.trials:
+            (trial,) = answer.trials
+            arguments = (trial.params, trial) if takes_trial else (trial.params,)
+            end = trial.end_of_call(function, arguments)
+            left = None if left is None else left - 1
+            answer = self._call([] if end is None else [(trial, end)], 0 if left == 0 else 1)
+        if answer.ended is not None and self.run.status in ("STOPPED", "ERROR"):
+            raise Ended(answer.ended)
+
+    @property
+    def results(self) -> Results:
+        """The present results, which are read when they are used."""
+        return self.run.results()
+
+    @property
+    def best(self) -> Trial:
+        """The trial with the best result. Raise NoResult."""
+        return self.results.best
+
+    @property
+    def best_params(self) -> Any:
+        """The parameters of the best trial. Raise NoResult."""
+        return self.results.best_params
+
+    @property
+    def best_value(self) -> float:
+        """The best result. Raise NoResult."""
+        return self.results.best_value
+
+    def stop(self) -> None:
+        """Stop the study for all programs. The same call of ``Study`` continues it."""
+        self.run.stop()
+
+    def _ask(self, count: int) -> list[AskedTrial]:
+        answer = self._call([], count)
+        if answer.ended is not None:
+            raise Ended(answer.ended, hint="To continue it with larger limits: study.run.update(trials=...)")
+        return answer.trials
+
+    def _call(self, ends: Sequence[tuple[AskedTrial, Mapping[str, Any]]], count: int) -> _Answer:
+        """Tell the ends of trials and ask for ``count`` further trials, in one request if possible.
+
+        The first request, and further ones while no parameter set comes, have the same key.
+        """
+        body: dict[str, Any] = {"tells": [{**trial.held, **end} for trial, end in ends]}
+        if count:
+            body["wanted"] = {"key": os.urandom(16).hex(), "count": count}
+        found = self._exchange.call(**body)
+        late = None
+        for trial, end in ends:
+            try:
+                trial.settle(end, found["gone"])
+            except LateResult as error:
+                late = error
+        while count and not found["trials"] and found["ended"] is None:
+            found = self._exchange.call(wanted=body["wanted"])
+        return _Answer([AskedTrial(self._exchange, each) for each in found["trials"]], late, found["ended"])
+
+
+class _Answer(NamedTuple):
+    """Trials that a call has got, the first result that came too late, and why there are no more trials."""
+
+    trials: list[AskedTrial]
+    late: LateResult | None
+    ended: str | None
+
+
+def _whole(name: str, value: float) -> int:
+    """Return a number from 1 up as a whole number. Raise ArgumentError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1 or value % 1:
+        raise ArgumentError(f"{name}: must be a whole number from 1 up, not {value!r}")
+    return int(value)

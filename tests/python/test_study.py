@@ -1,0 +1,224 @@
+"""Study against a real server: trials are asked for, run by the test, and told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnimgr import ArgumentError, AskedTrial, Ended, Error, LateResult, Run, Study, space, tune
+from nnimgr.home import Home
+from tests.python.test_running import until
+
+SPACE = {"x": space.uniform(-5, 5)}
+GRID = {"x": space.choice([0, 1, 2, 3])}
+
+ASKS_AND_WAITS = """
+from nnimgr import Study
+study = Study.attach("shared")
+trial = study.ask()
+print(trial.id, flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def study(port: int) -> Study:
+    return Study(SPACE, minimize=True, name="shared", tuner="Random", server=port)
+
+
+def square(parameters: dict[str, Any]) -> float:
+    return float(parameters["x"] ** 2)
+
+
+def test_trials_are_asked_for_and_told(study: Study) -> None:
+    with study.ask() as trial:
+        assert trial.number == 0 and -5 <= trial.params["x"] <= 5 and not trial.ended
+        trial.report(9.0)
+        trial.report(float("nan"))
+        assert not trial.should_stop() and trial.reason == ""
+        trial.tell(square(trial.params))
+        trial.tell(square(trial.params))  # a repetition changes nothing
+    second, third = study.ask(2)
+    assert study.tell([second, third], [1.0, 2.0]) == []
+    (fourth,) = study.tell(study.ask(), 3.0, ask=1)
+    fourth.tell({"default": 0.5, "loss": 7})
+    values = [each.value for each in study.results]
+    assert values == [square(trial.params), 1.0, 2.0, 3.0, 0.5]
+    assert study.best_value == min(value for value in values if value is not None)
+    assert study.best_params == study.best.parameters
+    assert study.results.trials[0].curve() == [(0, 9.0)] and study.results.trials[4].result["loss"] == 7
+    assert study.results.trials[0].reason == "its program has told the result"
+
+
+def test_ends_without_a_result_have_their_reasons(study: Study) -> None:
+    with pytest.raises(ValueError, match="no good"), study.ask():
+        raise ValueError("no good")
+    with pytest.raises(KeyboardInterrupt), study.ask():
+        raise KeyboardInterrupt
+    with study.ask():
+        pass
+    with study.ask() as trial:
+        trial.tell(float("inf"))
+    with study.ask() as trial:
+        trial.report(accuracy=0.5, default=2.0)
+    assert [(each.status, each.reason) for each in study.results] == [
+        ("FAILED", "ValueError: no good"),
+        ("USER_CANCELED", "a user stopped it"),
+        ("FAILED", "the program left the trial without a result: it did not call trial.tell(value)"),
+        ("FAILED", "its result is inf, which is not a finite number"),
+        ("SUCCEEDED", "its program has told the result"),
+    ]
+    assert study.best_value == 2.0
+    with pytest.raises(ArgumentError, match=r"value: must be a number or a mapping with numbers, not 'a'"):
+        study.tell(study.ask(), "a")  # type: ignore[arg-type]
+
+
+def test_a_function_is_optimized_to_the_limit(port: int) -> None:
+    study = Study(GRID, minimize=True, tuner="GridSearch", trials=4, server=port)
+    study.optimize(square, trials=3)
+    assert len(study.results) == 3
+
+    def unlucky(parameters: dict[str, Any], trial: AskedTrial) -> None:
+        trial.report(parameters["x"])
+        raise OSError("disk on fire")
+
+    study.optimize(unlucky)
+    assert [each.status for each in study.results] == ["SUCCEEDED"] * 3 + ["FAILED"]
+    assert study.results.errors[0].reason == "OSError: disk on fire"
+    with pytest.raises(Ended, match="is DONE: 4 of 4 trials"):
+        study.ask()
+    study.run.update(trials=5)
+    study.optimize(square)
+    assert study.run.status == "DONE" and study.best_params == {"x": 0}
+    study.stop()
+    with pytest.raises(Ended, match="STOPPED"):
+        study.optimize(square)
+
+
+def test_programs_share_a_study_by_its_name(study: Study, port: int) -> None:
+    same = Study(SPACE, minimize=True, name="shared", tuner="Random", server=port)
+    assert same.id == study.id == Study.attach("shared").id
+    first, second = study.ask(), same.ask()
+    assert (first.number, second.number) == (0, 1)
+    first.tell(1.0)
+    second.tell(0.5)
+    assert study.best_value == same.best_value == 0.5
+    with pytest.raises(ArgumentError, match="exists with another space"):
+        Study(GRID, minimize=True, name="shared", server=port)
+
+
+def test_a_program_that_is_killed_loses_only_its_trial(port: int) -> None:
+    study = Study(SPACE, minimize=True, name="shared", tuner="Random", lease=1, server=port)
+    program = subprocess.Popen(
+        [sys.executable, "-c", ASKS_AND_WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert program.stdout is not None
+    trial_id = program.stdout.readline().strip()
+    kept = study.ask()
+    program.kill()
+    program.communicate()
+    lost = until(lambda: next(iter(study.results.errors), None))
+    assert lost.id == trial_id
+    assert lost.reason.endswith("the program that had asked for it did not answer for 1 s (the lease)")
+    kept.tell(1.0)  # the thread has renewed its lease
+    assert study.best_value == 1.0
+
+
+def killed(port: int) -> None:
+    server = Home.find().server_running(port)
+    assert server is not None and server.pid is not None
+    os.kill(server.pid, signal.SIGKILL)
+    until(lambda: Home.find().server_running(port) is None)
+
+
+def test_the_server_is_killed_between_ask_and_tell(study: Study, port: int) -> None:
+    trial = study.ask()
+    trial.report(2.0)
+    killed(port)
+    trial.report(1.0)
+    killed(port)
+    trial.tell(0.25)
+    killed(port)
+    study.optimize(square, trials=2)
+    first, *others = study.results
+    assert (first.id, first.value, first.curve()) == (trial.id, 0.25, [(0, 2.0), (1, 1.0)])
+    assert first.attempt == 1 and [each.status for each in others] == ["SUCCEEDED"] * 2
+
+
+def test_a_waiting_ask_survives_a_server_that_leaves(port: int) -> None:
+    study = Study(SPACE, minimize=True, tuner="Random", at_once=1, server=port)
+    first = study.ask()
+    found: list[AskedTrial] = []
+    asking = threading.Thread(target=lambda: found.append(study.ask()))
+    asking.start()
+    until(lambda: "no program asks" not in study.run.now)
+    server = Home.find().server_running(port)
+    assert server is not None and server.pid is not None
+    os.kill(server.pid, signal.SIGTERM)
+    until(lambda: Home.find().server_running(port) not in (None, server))
+    first.tell(1.0)
+    asking.join(60)
+    assert [trial.number for trial in found] == [1]
+    found[0].tell(2.0)
+    assert [each.value for each in study.results] == [1.0, 2.0]
+
+
+def test_a_trial_is_stopped_by_others(port: int) -> None:
+    study = Study(
+        GRID,
+        maximize=True,
+        tuner="GridSearch",
+        assessor={"name": "Threshold", "classArgs": {"lower": 1}},
+        server=port,
+    )
+    with study.ask() as trial:
+        trial.report(0.0)
+        assert until(trial.should_stop)
+        trial.tell(7.0)  # its end stays as it is
+    assert trial.reason.startswith("EARLY_STOPPED: ")
+    canceled = study.ask()
+    study.run.trials[canceled.number].stop()
+    with pytest.raises(LateResult, match=r"Trial 1 .* is USER_CANCELED: a user stopped it"):
+        canceled.tell(1.0)
+    assert [each.value for each in study.results] == [None, None]
+
+
+def test_an_experiment_that_runs_its_trials_is_no_study(port: int) -> None:
+    tune("mine.py:square", GRID, minimize=True, trials=1, name="own", server=port, show="nothing")
+    with pytest.raises(Error, match=r"runs its trials itself.*\n.*nnimgr.Run.attach\('own'\)"):
+        Study.attach("own")
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: Study(SPACE), "maximize, minimize: give one of them"),
+        (lambda: Study(SPACE, minimize=True, lease=0.5), "lease: must be a whole number from 1 up, not 0.5"),
+    ],
+)
+def test_arguments_are_checked_before_anything_starts(
+    folder: Path, call: Callable[[], Study], sentence: str
+) -> None:
+    with pytest.raises(ArgumentError, match=sentence):
+        call()
+    assert not (folder.parent / "home").exists()
+
+
+def test_nnictl_shows_a_study(study: Study) -> None:
+    study.optimize(square, trials=2)
+    shown = subprocess.run(
+        [sys.executable, "-m", "nnimgr.cli.main", "trial", "ls", "shared"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert shown.count("SUCCEEDED") == 2
+    assert Run.attach("shared").now.startswith("0 of 1000 slots busy; no program asks for a trial")
