@@ -77,7 +77,7 @@ async function act(
   const path = { id: item.id };
   switch (action) {
     case "stop": {
-      const body = { detach: options.detach };
+      const body = { detach: options.detach, save: false };
       const stopped = await answerOf(api.POST("/api/v1/experiments/{id}/stop", { params: { path }, body }));
       const notes = [...stopped.left];
       if (stopped.stillRunning.length > 0)
