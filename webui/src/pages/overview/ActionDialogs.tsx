@@ -23,7 +23,9 @@ export function StopDialog({ id, profile, onClose, onDone }: DialogProps) {
     answerOf(api.POST("/api/v1/experiments/{id}/resume", { params: { path: { id } } })).finally(onDone);
   const stop = useMutation({
     mutationFn: () =>
-      answerOf(api.POST("/api/v1/experiments/{id}/stop", { params: { path: { id } }, body: { detach, save: false } })),
+      answerOf(
+        api.POST("/api/v1/experiments/{id}/stop", { params: { path: { id } }, body: { detach, save: false } }),
+      ),
     onSuccess: ({ stillRunning, left, serverLeaves }) => {
       const more = stillRunning.length === 0 ? [] : [text.stillRunning(stillRunning.length)];
       say(
