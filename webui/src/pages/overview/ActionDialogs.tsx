@@ -24,7 +24,10 @@ export function StopDialog({ id, profile, onClose, onDone }: DialogProps) {
   const stop = useMutation({
     mutationFn: () =>
       answerOf(
-        api.POST("/api/v1/experiments/{id}/stop", { params: { path: { id } }, body: { detach, save: false } }),
+        api.POST("/api/v1/experiments/{id}/stop", {
+          params: { path: { id } },
+          body: { detach, save: false },
+        }),
       ),
     onSuccess: ({ stillRunning, left, serverLeaves }) => {
       const more = stillRunning.length === 0 ? [] : [text.stillRunning(stillRunning.length)];
