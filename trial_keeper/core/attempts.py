@@ -53,16 +53,11 @@ class Attempts:
         self._stops = stops
         self._saves = saves
         self._seals = seals
-        self.ending: float | None = None  # attempts' grace in seconds; None: the host is not shutting down
+        self._ending: float | None = None  # attempts' grace in seconds; None: the host is not shutting down
         self.unprepared: str | None = None  # error that prevented the preparation of the latest attempt
 
-    def begin(self, now: float, ending: float | None) -> None:
-        """Order the claim file of each attempt that an earlier keeper left unfinished to be read.
-
-        ``ending``: seconds that attempts get to end, because the host is shutting down; None if it is not.
-        """
-        if ending is not None:
-            self.host_ends(now, ending)
+    def begin(self) -> None:
+        """Order the claim file of each attempt that an earlier keeper left unfinished to be read."""
         for attempt in self._held.live():
             if self._held.here(attempt):
                 for index, parameter in attempt.updates.items():
@@ -71,7 +66,7 @@ class Attempts:
 
     def host_ends(self, now: float, grace: float) -> None:
         """Stop all running attempts, and those that the server orders later, because the host shuts down."""
-        self.ending = grace
+        self._ending = grace
         self._stops.evict(now, grace)
 
     # -- commands
@@ -101,8 +96,8 @@ class Attempts:
     def _starter(self, job: str, seq: int, start: Start) -> Act:
         def begin(now: float) -> None:
             attempt = self._held.attempts[job] = Attempt(job, seq, start)
-            if self.ending is not None:
-                self._stops.evict(now, self.ending)
+            if self._ending is not None:
+                self._stops.evict(now, self._ending)
             elif self._held.here(attempt) and not self.is_sought(job):
                 self._spawn(job, start)
             else:  # ordered for an earlier boot, or started before: never start a second time
