@@ -303,7 +303,8 @@ def test_a_host_that_was_started_again_is_not_shutting_down(rig: Rig) -> None:
     assert not rig.link.ending
 
 
-def test_a_pod_that_replaces_another_one_is_refused_while_the_first_is_expected(rig: Rig) -> None:
+def test_a_pod_that_replaces_another_one_is_refused_while_the_first_is_expected() -> None:
+    rig = Rig()
     rig.header["instance"] = "uid-1.a"
     rig.sync(all=True)
     rig.header["instance"] = "uid-2.b"
