@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from trial_keeper.attempt.claim import Claim
+    from trial_keeper.attempt.ending import Ending
     from trial_keeper.core.commands import Decision
     from trial_keeper.core.held import Held
     from trial_keeper.core.lease import Lease
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from trial_keeper.core.reports import Reports
     from trial_keeper.core.saves import Saves
     from trial_keeper.core.seals import Seals
+    from trial_keeper.core.stay import Stay
     from trial_keeper.core.stops import Stops
     from trial_keeper.wire import Start
 
@@ -42,6 +44,7 @@ class Attempts:
         ledger: Ledger,
         reports: Reports,
         lease: Lease,
+        stay: Stay,
         stops: Stops,
         saves: Saves,
         seals: Seals,
@@ -49,6 +52,7 @@ class Attempts:
         self._held = held
         self._ledger = ledger
         self._reports = reports
+        self._stay = stay
         self._lease = lease
         self._stops = stops
         self._saves = saves
@@ -56,18 +60,25 @@ class Attempts:
         self._ending: float | None = None  # attempts' grace in seconds; None: the host is not shutting down
         self.unprepared: str | None = None  # error that prevented the preparation of the latest attempt
 
-    def begin(self) -> None:
-        """Order the claim file of each attempt that an earlier keeper left unfinished to be read."""
+    def begin(self, now: float, ending: Ending | None) -> None:
+        """Order the claim file of each attempt that an earlier keeper left unfinished to be read.
+
+        ``ending``: order to end that the host got before, because it shuts down, or None.
+        """
+        if ending is not None:
+            self.host_ends(now, ending)
         for attempt in self._held.live():
             if self._held.here(attempt):
                 for index, parameter in attempt.updates.items():
                     self._held.out.append(fx.Update(attempt.job, attempt.directory, index, parameter))
             self._held.look(attempt)
 
-    def host_ends(self, now: float, grace: float) -> None:
+    def host_ends(self, now: float, order: Ending) -> None:
         """Stop all running attempts, and those that the server orders later, because the host shuts down."""
-        self._ending = grace
-        self._stops.evict(now, grace)
+        self._ending = order.grace
+        self._stay.host_ends(order.until)
+        self._stops.evict(now, order.grace)
+        self._reports.urgent = True
 
     # -- commands
 

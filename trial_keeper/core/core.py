@@ -49,11 +49,12 @@ class KeeperCore:
         self._seals = Seals(self._held, self._ledger, self._reports)
         self._stops = Stops(self._held, self._ledger, self._reports, self._seals)
         self._saves = Saves(self._held, self._ledger, self._reports)
-        self._attempts = Attempts(
-            self._held, self._ledger, self._reports, self._lease, self._stops, self._saves, self._seals
-        )
-        self._commands = Commands(self._ledger, self._durable, self._attempts.decide)
         self._stay = Stay(identity, self._held, self._stops)
+        self._attempts = Attempts(
+            self._held, self._ledger, self._reports, self._lease, self._stay, self._stops, self._saves,
+            self._seals,
+        )  # fmt: skip
+        self._commands = Commands(self._ledger, self._durable, self._attempts.decide)
         self._exchange = Exchange(
             identity, self._durable, self._held, self._ledger, self._reports, self._lease, self._stay,
             self._status,
@@ -90,9 +91,7 @@ class KeeperCore:
     def begin(self, now: float) -> list[Effect]:
         """Order the claim file of every unfinished attempt to be read. This must be the first input."""
         self._stay.heard_at = now
-        if self._identity.ending is not None:
-            self._end(now, self._identity.ending)
-        self._attempts.begin()
+        self._attempts.begin(now, self._identity.ending)
         return self._pump(now)
 
     # -- journal
@@ -302,13 +301,8 @@ class KeeperCore:
     def host_ends(self, now: float, order: Ending) -> list[Effect]:
         """Stop all attempts, which count as lost, and exit in time, because the host shuts down."""
         if not self._stay.ending:
-            self._end(now, order)
+            self._attempts.host_ends(now, order)
         return self._pump(now)
-
-    def _end(self, now: float, order: Ending) -> None:
-        self._stay.host_ends(order.until)
-        self._attempts.host_ends(now, order.grace)
-        self._reports.urgent = True
 
     def tick(self, now: float) -> list[Effect]:
         """Do all work whose time has come, such as delayed effects, retries and the keeper's own exit."""
