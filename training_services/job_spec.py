@@ -24,6 +24,9 @@ class Origin:
 
     ``trial_id``: the other trial that has saved the checkpoint; None: it is the attempt's own trial.
     ``position`` is then the number of frames that the attempt's own trial has reported before.
+
+    ``size``: bytes of all files, as the trial has reported them; None: recorded by an earlier version. It is
+    not compared.
     """
 
     attempt: int
@@ -33,6 +36,7 @@ class Origin:
     position: int = 0
     reports: int = 0
     trial_id: str | None = None
+    size: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ metric of an attempt is one frame of its metrics file: a header, and a payload t
 Request body: one line of JSON, then the payloads of the reported frames, byte for byte as in the metrics
 files, in the order of ``attempts`` and, within an attempt, of its ``events``::
 
-    {"instance": str,            random name of the keeper's directory; a wiped disk gets a new one
+    {"instance": str,            random name of the keeper's directory; a wiped disk gets a new one. In a pod
+                                 it begins with the pod's uid and a dot
      "k_epoch": int,             number of times that the keeper was started
      "sync_no": int,             number of the call, from 1 in each k_epoch
      "boot_id": str,             id of the machine's present boot
@@ -31,6 +32,9 @@ files, in the order of ``attempts`` and, within an attempt, of its ``events``::
               "disk": int,        free MiB where the keeper works
               "version": str},    the keeper's version
                                  left out: unchanged (sent in each call with "all")
+     "ending": {"stays": bool},  the machine is about to shut down and takes no more attempts; "stays": by the
+                                 last answer that the keeper knows, it has to stay there ("stay" below)
+                                 left out: the machine stays up
      "attempts": {job_id: {
          "from": int,            number of the first frame of "events" in the metrics file
          "events": [int],        sizes in bytes of the payloads that follow this line, one for each frame
@@ -60,6 +64,8 @@ Answer (200, JSON)::
               [seq, "save", job_id, {"within": seconds}],
               [seq, "update", job_id, {"index": int, "parameter": str}], [seq, "nop", job_id, {}]],
      "leave": bool,              no attempt is left and none will come: exit
+     "stay": bool,               the server still has to copy files from this machine: if it is about to shut
+                                 down, the keeper does not exit yet
      "gpu": bool,                the experiment uses GPUs: report their state
      "reads": [[read_no, "file" | "list" | "checkpoint", directory, name, offset, follow, tail]],   what the
                                  keeper has to upload, see below
@@ -80,13 +86,14 @@ Answer (200, JSON)::
              "preload": {"modules": [str], "target": str},   fork the attempt from a process that has imported
                                    these modules, and run the function or class FILE:NAME ``target`` in it,
                                    in place of ``command``; left out: run ``command``
-             "origin": {"directory": str, "number": int, "step": int | null, "reports": int,
+             "origin": {"directory": str, "number": int, "step": int | null, "reports": int, "size": int,
                         "kept": {"job": job_id, "number": int, "digest": str, "path": str | null}}}
                                    checkpoint from which the attempt continues, in the folder of an earlier
-                                   attempt on this host; left out: it starts from the beginning. ``kept``:
-                                   the server's copy, to be used if this host lacks the folder; left out:
-                                   there is no copy. ``digest``: SHA-256 of the copy's manifest; ``path``: the
-                                   copy's folder on this host, if this is the server's machine
+                                   attempt on this host; left out: it starts from the beginning. ``size``:
+                                   bytes of all files; left out: unknown. ``kept``: the server's copy, to be
+                                   used if this host lacks the folder, or its files have another size; left
+                                   out: there is no copy. ``digest``: SHA-256 of the copy's manifest;
+                                   ``path``: the copy's folder on this host, if this is the server's machine
 
 The command "save" asks a running trial to save its state, and the trial runs on. A trial that does not look
 for such requests, or does not answer within this number of seconds, gets a note that says so.
@@ -94,9 +101,8 @@ for such requests, or does not answer within this number of seconds, gets a note
 In a stop, ``save`` means that the keeper asks the trial to save its state, and waits at most this number of
 seconds before it stops the attempt. It does not wait for a trial that does not look for such requests.
 
-If the checkpoint of
-``origin`` is missing, and the server's copy is missing or damaged, the command is not started, and the
-attempt ends with the reason CHECKPOINT_LOST.
+If the checkpoint of ``origin`` is missing or has another size, and the server's copy is missing or damaged,
+the command is not started, and the attempt ends with the reason CHECKPOINT_LOST.
 
 The keeper fetches the server's copy of a checkpoint in two parts: ``GET
 /keepers/v1/{experiment_id}/{keeper_id}/checkpoints/{job_id}/{number}/manifest`` answers with JSON:
@@ -142,8 +148,9 @@ send the latest token.
 Other answers: 401 wrong token, or the experiment is not open; 404 unknown call; 409 {"error", "reason": str};
 413 too large; 503 not open yet. The reasons are: "database": the keeper has applied an answer from another
 database; "fenced": the keeper has applied an answer from a later start of the experiment's runner; "turn":
-manager.json is newer than the token of a new keeper; "instance": another keeper has replaced this keeper,
-whose attempts count as lost.
+manager.json is newer than the token of a new keeper; "pod": the keeper's pod replaces another one, whose
+keeper the server still expects; "instance": another keeper has replaced this keeper, whose attempts count as
+lost.
 After "instance", the keeper stops its attempts and exits. After all other answers, it retries after a pause.
 """
 
@@ -189,6 +196,7 @@ if TYPE_CHECKING:
     class Origin(_Origin, total=False):
         """Checkpoint from which an attempt continues."""
 
+        size: int
         kept: KeptCopy
 
     class _Start(TypedDict):
@@ -263,6 +271,11 @@ if TYPE_CHECKING:
 
         version: str
 
+    class Ending(TypedDict):
+        """State of a keeper whose machine is about to shut down: whether it stays until files are copied."""
+
+        stays: bool
+
     class _ReportHeader(TypedDict):
         instance: str
         k_epoch: int
@@ -282,6 +295,7 @@ if TYPE_CHECKING:
 
         gpu: GpuReading
         host: HostCapacity
+        ending: Ending
 
     class Answer(TypedDict):
         """Answer of the server to a sync request, with all its fields."""
@@ -296,6 +310,7 @@ if TYPE_CHECKING:
         kill: list[str]
         cmds: list[tuple[int, str, str, Any]]
         leave: bool
+        stay: bool
         gpu: bool
         reads: list[tuple[int, str, str, str, int, bool, int | None]]
         prunes: list[tuple[str, int, list[int]]]
@@ -398,6 +413,7 @@ _EMPTY: dict[str, Any] = {
     "kill": [],
     "cmds": [],
     "leave": False,
+    "stay": False,
     "gpu": False,
     "reads": [],
     "prunes": [],

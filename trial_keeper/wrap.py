@@ -6,8 +6,10 @@ replaced at any time. The keeper is a child process, which logs to standard outp
 killed. Process 1 also reaps all orphans.
 
 SIGTERM means that the container is shutting down: the keeper finds the file ``ending``, stops its attempts
-with ``NNIMGR_POD_GRACE_S`` seconds of grace, reports to the server and exits. The container ends with its
-keeper, and has the exit status of its single attempt.
+with ``NNIMGR_POD_GRACE_S`` seconds of grace, reports to the server, and stays until the server has copied
+the checkpoints that it needs from here. The container is killed ``NNIMGR_POD_WHOLE_GRACE_S`` after SIGTERM,
+and the keeper exits shortly before. The container ends with its keeper, and has the exit status of its single
+attempt.
 """
 
 from __future__ import annotations
@@ -19,8 +21,7 @@ import signal
 import sys
 import time
 
-from trial_keeper.attempt import claim
-from trial_keeper.attempt.ending import DEFAULT_GRACE_S, ENDING
+from trial_keeper.attempt import claim, ending
 from trial_keeper.log import complain
 
 TYPE_CHECKING = False
@@ -129,7 +130,7 @@ class _Init:
         if not self._ended:
             self._ended = True
             complain("the container is being stopped")
-            os.rename(f"{self._directory}/{ENDING}.new", f"{self._directory}/{ENDING}")
+            ending.order(self._directory)
 
 
 def exit_status(work: str, *, ended: bool) -> int:
@@ -154,12 +155,12 @@ def exit_status(work: str, *, ended: bool) -> int:
 
 def _attempts(work: str) -> list[str]:
     """Return, for each attempt in the experiment's directory, the beginning of the paths of its files."""
-    folder, ending = f"{work}/{KEEPER}/{claim.FOLDER}", f".{claim.NAME}"
+    folder, suffix = f"{work}/{KEEPER}/{claim.FOLDER}", f".{claim.NAME}"
     try:
         names = os.listdir(folder)
     except OSError:
         return []
-    return [f"{folder}/{name[: -len(claim.NAME)]}" for name in names if name.endswith(ending)]
+    return [f"{folder}/{name[: -len(claim.NAME)]}" for name in names if name.endswith(suffix)]
 
 
 def _prepare(manager: str, work: str, directory: str) -> None:
@@ -168,9 +169,7 @@ def _prepare(manager: str, work: str, directory: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(link)
     os.symlink(f"{manager}/manager.json", link)
-    seconds = os.environ.get("NNIMGR_POD_GRACE_S") or str(DEFAULT_GRACE_S)
-    with open(f"{directory}/{ENDING}.new", "w", encoding="ascii") as file:
-        file.write(seconds)
+    ending.prepare(directory, os.environ)
 
 
 def _environment(work: str) -> dict[str, str]:

@@ -315,6 +315,7 @@ def _checkpoint(
             step=fact.step,
             position=job.recorded,
             reports=trial.intermediates,
+            size=fact.size,
         ),
         instance=place.instance,
         size=fact.size,

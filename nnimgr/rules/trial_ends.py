@@ -74,7 +74,7 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
         if refused is not None:
             return refused
     if trial.stranded and trial.target is None:
-        return _again(state, trial, "its checkpoint cannot be used any more", due_at=now)
+        return _again(state, trial, _unusable(state, trial), due_at=now)
     if job is not None and end is not None and end.reason is f.EndReason.EXITED and job.cause not in LOSSES:
         if not (job.left and end.exit_code == 0):
             return _exited(state, trial, end, job.cause, now)
@@ -96,6 +96,15 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
         return _again(state, trial, why, due_at=now)
     reason = end.message or "its command could not be started"
     return _failed(state, trial, reason, job.cause, failure=reason)
+
+
+def _unusable(state: ExperimentState, trial: TrialState) -> str:
+    """Return why the checkpoint that the trial waits for cannot be used any more."""
+    keeper_id = "" if trial.origin is None else trial.origin.origin.keeper_id
+    keeper = state.keepers.get(keeper_id)
+    if keeper is not None and keeper.vanished:
+        return f"its checkpoint was only on {keeper_id}, which has ended"
+    return "its checkpoint cannot be used any more"
 
 
 def _finished(job: JobState | None) -> bool:

@@ -188,7 +188,7 @@ class LegQueries(DatabaseReader):
         if not self._has_table(schema.legs):
             return None  # a database of an earlier version lacks the number of results before a checkpoint
         query = (
-            select(c.attempt, c.number, c.step, c.reports, j.keeper_id)
+            select(c.attempt, c.number, c.step, c.reports, c.size, j.keeper_id)
             .join_from(
                 schema.checkpoints,
                 schema.jobs,

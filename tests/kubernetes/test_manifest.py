@@ -64,7 +64,9 @@ spec:
         - {name: NNIMGR_EXPERIMENT, value: k3xp}
         - {name: NNIMGR_KEEPER, value: k3xp-abcde-1}
         - {name: NNIMGR_POD_GRACE_S, value: "5"}
+        - {name: NNIMGR_POD_WHOLE_GRACE_S, value: "15"}
         - {name: NNIMGR_KEEPER_UNREPORTED_S, value: "86400"}
+        - {name: NNIMGR_POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
         resources: {}
         securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
         volumeMounts:
@@ -161,9 +163,11 @@ containers:
   - {name: NNIMGR_EXPERIMENT, value: k3xp}
   - {name: NNIMGR_KEEPER, value: k3xp-pool-4zq9xw}
   - {name: NNIMGR_POD_GRACE_S, value: "5"}
+  - {name: NNIMGR_POD_WHOLE_GRACE_S, value: "15"}
   - {name: NNIMGR_KEEPER_UNREPORTED_S, value: "300"}
   - {name: NNIMGR_KEEPER_ORPHAN_S, value: "300"}
   - {name: NNIMGR_KEEPER_IDLE_S, value: "30"}
+  - {name: NNIMGR_POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
   - {name: MODE, valueFrom: {secretKeyRef: {name: nnimgr-k3xp, key: env.MODE}}}
   - {name: KEY, valueFrom: {secretKeyRef: {name: keys, key: api}}}
   - {name: LEVEL, valueFrom: {configMapKeyRef: {name: levels, key: level, optional: true}}}
@@ -348,8 +352,15 @@ def test_variables_of_a_template_come_beside_ours() -> None:
         f"{{image: a, podTemplate: {{spec: {{containers: [{{name: trial, env: [{variable}]}}]}}}}}}"
     )
     names = [variable["name"] for variable in pod(one(config))["containers"][0]["env"]]
-    own = ["EXPERIMENT", "KEEPER", "POD_GRACE_S", "KEEPER_UNREPORTED_S"]
+    own = ["EXPERIMENT", "KEEPER", "POD_GRACE_S", "POD_WHOLE_GRACE_S", "KEEPER_UNREPORTED_S", "POD_UID"]
     assert names == [*(f"NNIMGR_{name}" for name in own), "NODE"]
+
+
+def test_the_keeper_knows_the_grace_of_a_template() -> None:
+    config = configured("{image: a, podTemplate: {spec: {terminationGracePeriodSeconds: 120}}}")
+    made = pod(one(config))
+    assert made["terminationGracePeriodSeconds"] == 120
+    assert {"name": "NNIMGR_POD_WHOLE_GRACE_S", "value": "120"} in made["containers"][0]["env"]
 
 
 def test_the_owner_and_the_keeper_that_it_owns() -> None:

@@ -213,28 +213,15 @@ class Machine:
 
     def kill_sshd(self) -> None:
         """End it and its processes for logins; their commands notice, or run on."""
-        self.kill([process for process in self.processes() if process.command.startswith(("sshd", _sshd()))])
+        kill([process for process in self.processes() if process.command.startswith(("sshd", _sshd()))])
         self.log.rename(self.log.with_suffix(f".{time.monotonic_ns()}.log"))
 
     def kill_keepers(self) -> int:
         """kill -9 of the keepers that run; how many."""
-        return self.kill(self.keepers())
+        return kill(self.keepers())
 
     def keepers(self) -> list[Process]:
-        return [process for process in self.processes() if _holds_lock(process.pid)]
-
-    def kill(self, victims: Sequence[Process]) -> int:
-        """kill -9 of these, and wait until they are gone."""
-        handles = []
-        for process in victims:
-            with contextlib.suppress(ProcessLookupError):
-                handle = os.pidfd_open(process.pid)
-                handles.append(handle)
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-        for handle in handles:
-            select.select([handle], [], [], GONE_S)
-            os.close(handle)
-        return len(handles)
+        return [process for process in self.processes() if holds_lock(process.pid)]
 
     def power_off(self) -> None:
         """All that runs there is gone at once, and nobody was told."""
@@ -247,7 +234,7 @@ class Machine:
                 if pipe is not None:
                     pipe.close()
             self._inside = None
-        self.kill(self.processes())
+        kill(self.processes())
         if self.log.exists():
             self.log.rename(self.log.with_suffix(f".{time.monotonic_ns()}.log"))
 
@@ -334,6 +321,20 @@ class Machine:
         return fields | more
 
 
+def kill(victims: Sequence[Process]) -> int:
+    """kill -9 of these, and wait until they are gone. Return how many there were."""
+    handles = []
+    for process in victims:
+        with contextlib.suppress(ProcessLookupError):
+            handle = os.pidfd_open(process.pid)
+            handles.append(handle)
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+    for handle in handles:
+        select.select([handle], [], [], GONE_S)
+        os.close(handle)
+    return len(handles)
+
+
 _ACCOUNTS = ("passwd", "group", "shadow")
 
 
@@ -344,7 +345,7 @@ def _space(pid: int) -> str:
         return ""
 
 
-def _holds_lock(pid: int) -> bool:
+def holds_lock(pid: int) -> bool:
     """Whether this process has a keeper's lock open."""
     try:
         links = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]

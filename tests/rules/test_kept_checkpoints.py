@@ -177,6 +177,19 @@ def test_a_host_that_has_ended_leaves_only_copies() -> None:
     assert again.origin is not None and again.origin.step == 1
 
 
+def test_a_trial_that_waits_for_the_copy_from_a_host_that_has_ended_says_so() -> None:
+    saving = Saving()
+    saving.save(1)
+    saving.life.wait_reason = "waits until the trial's checkpoint has been copied"
+    saving.lose()
+    assert saving.trial.origin is not None
+    again = due(saving.life.take(f.HostVanished(keeper_id="local", reason="the pod was deleted")))
+    assert again.reason == (
+        "its checkpoint was only on local, which has ended; no host has a usable checkpoint of the trial any "
+        "more: it will start from the beginning"
+    )
+
+
 def test_the_copies_of_an_ended_trial_are_deleted_after_their_fact() -> None:
     saving = Saving()
     saving.save(1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.disk import Saved
+from tests.simulation.disk import SIZE, Saved
 from tests.simulation.kernel import Kernel
 from tests.simulation.network import Exchange
 from tests.simulation.witness import Witness
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 STEP_CRASH = 0.05  # probability before each step by which a copy becomes durable
 CUT = 0.15  # probability that an upload is cut off
 RETRY_S = 1.0
-SIZE = 40  # bytes of a checkpoint
 PIECE = 9
 
 Name = tuple[str, int]  # job and number of a checkpoint

@@ -12,6 +12,7 @@ from tests.simulation.kernel import Kernel
 
 if TYPE_CHECKING:
     from tests.simulation.copies import StoreDisk
+    from tests.simulation.host import Host
 
 CopyFact = f.CheckpointKept | f.CheckpointLost | f.MachineAdded | f.MachineRemoved | f.MachineGone
 
@@ -93,6 +94,32 @@ class CopyCheck:
                 if usable[-1].keeper_id == keeper_id and not self.is_copied(usable[-1]):
                     self._kernel.fail(f"{keeper_id} has left with {usable[-1]} of trial {trial_id}")
         self._left.add(keeper_id)
+
+    def left(self, host: Host, *, done: bool) -> None:
+        """Check that the checkpoints of the trials that ran last on this host are copied.
+
+        ``done``: the host shuts down, and its keeper has left because the server needs nothing more from
+        there. Otherwise there is nothing to check.
+        """
+        if not done:
+            return
+        self._kernel.counts["left in time"] += 1
+        unchecked = self._evidence.phased is not None or self._evidence.older or host.name in self._removing
+        if unchecked or not self.enabled:
+            return
+        for trial_id, trial in self._evidence.trials.items():
+            usable = [mark for mark in trial.curve.marks if self.is_usable(mark)]
+            if trial.ended is not None or not usable or self.is_copied(usable[-1]):
+                continue
+            mark = usable[-1]
+            here = (mark.keeper_id, mark.instance) == (host.name, host.instance)
+            if here and not self._has_run_since(trial_id, mark.attempt, trial.attempt):
+                self._kernel.fail(f"the keeper on {host.name} has left with {mark} of trial {trial_id}")
+
+    def _has_run_since(self, trial_id: str, attempt: int, last: int) -> bool:
+        """Return True if an attempt of the trial after this one has a place."""
+        jobs = (f"exp-{trial_id}-{number}" for number in range(attempt + 1, last + 1))
+        return any(job in self._evidence.attempts and self._evidence.attempts[job].place for job in jobs)
 
     def whole(self) -> None:
         """Check that all recorded copies are whole and durable, as after a power loss."""

@@ -13,6 +13,7 @@ from trial_keeper.attempt.claim import Claim, parse
 from trial_keeper.core import effects as fx
 
 PIECE = 700  # bytes per read: so few that every loop over pieces is tested
+SIZE = 40  # bytes of a checkpoint
 FLUSH_S = 8.0  # longest time in seconds for which the shim leaves metrics unflushed
 
 

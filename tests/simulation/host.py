@@ -12,6 +12,7 @@ from tests.simulation.kernel import Clock, Kernel
 from tests.simulation.network import Network
 from tests.simulation.shim import Shim
 from tests.simulation.witness import Witness
+from trial_keeper.attempt.ending import Ending
 from trial_keeper.core import effects as fx
 from trial_keeper.core import recovery
 
@@ -26,7 +27,7 @@ class Host:
         self.kernel, self.name, self.network, self.witness = kernel, name, network, witness
         self.clock = Clock(kernel)
         self.up = True
-        self.ending: float | None = None  # grace period after the machine was told to end
+        self.ending: Ending | None = None  # the order to end that the machine got
         self.cut = self.full = self.busy = False
         self.keeper: SimKeeper | None = None
         self.journal = Journal()
@@ -180,9 +181,10 @@ class Host:
         if not self.up or self.ending is not None:
             return
         self.kernel.fault("told to end", self.name)
-        self.ending = self.kernel.random.choice([0.5, 5.0])
-        boot_id = self.boot_id
-        self.kernel.at(self.ending + self.kernel.random.uniform(0.0, 10.0), self._vanish, boot_id)
+        grace = self.kernel.random.choice([0.5, 5.0])
+        whole = grace + self.kernel.random.uniform(0.0, 10.0)
+        self.ending = Ending(grace, self.boottime() + whole * self.clock.rate)
+        self.kernel.at(whole, self._vanish, self.boot_id)
         if self.keeper is not None:
             self.keeper.tell(self.keeper.core.host_ends, self.ending)
 

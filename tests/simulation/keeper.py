@@ -13,6 +13,7 @@ from tests.simulation.kernel import Violation
 from trial_keeper.attempt import claim
 from trial_keeper.core import core as product
 from trial_keeper.core import effects as fx
+from trial_keeper.core import stay
 from trial_keeper.core.identity import Identity
 from trial_keeper.core.records import Record
 
@@ -323,9 +324,9 @@ class SimKeeper:
 
     def _leave(self, effect: fx.Leave) -> list[fx.Effect]:
         self.kernel.say(self.host.name, "keeper leaves: %s", effect.reason)
-        if effect.clear:
-            for shim in self.host.shims:
-                shim.die()
+        self.host.witness.checkpoints.copies.left(self.host, done=effect.reason == stay.DONE)
+        for shim in self.host.shims if effect.clear else ():
+            shim.die()
         self.exit()
         return []
 

@@ -32,6 +32,7 @@ from tests.simulation.saves import Saver
 from training_services.base import TrialJobSpec
 from training_services.frames import read_frames
 from training_services.keepers import job as keepers_job
+from training_services.keepers.checkpoints import CheckpointsOfJobs
 from training_services.keepers.jobs import Jobs, StartOrder
 from training_services.keepers.keeping import Keeping
 from training_services.keepers.link import KeeperLink
@@ -387,6 +388,13 @@ def copies_deleted_before_the_fact() -> Iterator[None]:
 def machine_leaves_first() -> Iterator[None]:
     """A machine that is removed does not wait until its checkpoints are copied."""
     with patch.object(Keeping, "awaits", lambda self, keeper_id: False):
+        yield
+
+
+@planted
+def pod_leaves_first() -> Iterator[None]:
+    """A keeper whose host shuts down does not wait until its checkpoints are copied."""
+    with patch.object(CheckpointsOfJobs, "needs_files", lambda self, keeper_id: False):
         yield
 
 

@@ -6,10 +6,9 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_of_job
 from tests.simulation.copy_check import CopyCheck
 from tests.simulation.curve import Curve, Mark
+from tests.simulation.disk import SIZE
 from tests.simulation.evidence import Evidence
 from tests.simulation.kernel import Kernel
-
-SIZE = 10  # bytes of each checkpoint, as its trial reports them
 
 
 class RetentionCheck:

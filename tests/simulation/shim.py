@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.curve import link, shown
+from tests.simulation.disk import SIZE
 from tests.simulation.kernel import Kernel
 from tests.simulation.saves import Saver
 from trial_keeper.attempt import claim
@@ -102,7 +103,7 @@ class Output:
             "trial_job_id": self._trial_id,
             "sequence": number,
             "step": step,
-            "size": 10,
+            "size": SIZE,
             "files": 1,
             "asked": asked,
         }

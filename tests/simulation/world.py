@@ -14,6 +14,7 @@ from nnimgr.rules.state import ExperimentState
 from tests.simulation.chaos import Chaos
 from tests.simulation.copies import StoreDisk
 from tests.simulation.database import stored
+from tests.simulation.disk import SIZE
 from tests.simulation.dispatcher import Health
 from tests.simulation.host import Host
 from tests.simulation.kernel import Clock, Kernel
@@ -24,7 +25,7 @@ from tests.simulation.store import Store
 from tests.simulation.user import User
 from tests.simulation.witness import Witness
 
-LIMIT = 80  # bytes of all checkpoints in some lives; each has 10
+LIMIT = 8 * SIZE  # bytes of all checkpoints in some lives
 SETTLE_S = 900.0  # time after the last fault by which everything must have ended
 LATEST_FORK_S = 35.0  # time after which even the slowest shim has found its claim taken
 CONFIRMING = (1, 8)  # remainders of the seeds of lives with confirmBest

@@ -55,6 +55,9 @@ class Caller:
             raise Refused("fenced", sentence)
         if request.instance in self._retired:
             raise Refused("instance", "The directory of this keeper was replaced by another one.")
+        if self.instance is not None and _pod(self.instance) != _pod(request.instance):
+            # The cluster replaces a pod that is being deleted at once, although its keeper still reports.
+            raise Refused("pod", "The pod of this keeper replaces one that the server still expects.")
         if request.instance != self.instance and not newest:
             # A delayed call from a replaced directory must not count as a new directory.
             raise Refused("turn", "This is a new keeper, and it has read an outdated manager.json.")
@@ -113,3 +116,9 @@ class Caller:
             newest = request.sync_no > self._waited
             self._waited = max(self._waited, request.sync_no)
         return newest
+
+
+def _pod(instance: str) -> str:
+    """Return the uid of the pod in which a keeper's directory is; "" if it is in no pod."""
+    pod, dot, _ = instance.rpartition(".")
+    return pod if dot else ""

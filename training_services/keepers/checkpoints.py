@@ -80,6 +80,10 @@ class CheckpointsOfJobs(FilesOfJobs):
     def machines(self) -> Sequence[Machine]:
         return overview.machines(self._seats.values(), self._ledger)
 
+    def needs_files(self, keeper_id: str) -> bool:
+        """Return True while files on the host of this keeper are to be copied to the server."""
+        return self._keeping.awaits(keeper_id)
+
     def keep_checkpoint(self, trial_id: str, checkpoint: Origin | None) -> None:
         self._keeping.want(trial_id, checkpoint)
 
@@ -90,8 +94,8 @@ class CheckpointsOfJobs(FilesOfJobs):
     def _take_checkpoint_fact(self, fact: CheckpointFact) -> KeeperSeat | None:
         """Apply one committed fact. Return the seat of the keeper whose held calls may now be answered."""
         if isinstance(fact, CheckpointKept):
-            self._keeping.committed(fact)
             self._queue.copied((fact.job_id, fact.number), KeptCopy(digest=fact.digest, size=fact.size))
+            self._keeping.committed(fact)  # after it, the host may leave
         if isinstance(fact, SaveOrdered):
             seat = self._placed.get(fact.job_id)
             if seat is not None and fact.cmd_seq is not None:

@@ -299,6 +299,7 @@ def _origin(
         "number": origin.number,
         "step": origin.step,
         "reports": origin.reports,
+        **({} if origin.size is None else {"size": origin.size}),
         **({} if job.kept is None else {"kept": _kept(job, job.kept, context, beside_server)}),
     }
 

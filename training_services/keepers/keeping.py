@@ -16,7 +16,6 @@ from typing import Any
 from training_services.base import (
     CheckpointKeepBegun,
     CheckpointKept,
-    CheckpointLost,
     JobEvent,
     JobNoted,
     Origin,
@@ -27,6 +26,7 @@ from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers.host import attempt_folder
 from training_services.keepers.receiving import in_thread, receive_checkpoint
 from training_services.keepers.seat import KeeperSeat
+from training_services.keepers.wanted import NeededHosts, UncommittedCopies, Wanted
 from trial_keeper.actions.files import CHECKPOINTS
 
 __all__ = ["Keeping", "Transfers"]
@@ -44,24 +44,6 @@ class Transfers:
     """Limit of the transfers of all experiments of a server."""
 
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PER_SERVER))
-
-
-@dataclass(slots=True, eq=False)
-class _Wanted:
-    """Checkpoint to be copied. ``moved_at``: time of its order or last progress, on the loop's clock."""
-
-    job_id: str
-    origin: Origin
-    moved_at: float
-    trouble: str | None = None
-
-    @property
-    def name(self) -> tuple[str, int]:
-        return self.job_id, self.origin.number
-
-    def move(self) -> None:
-        """Record that the transfer makes progress."""
-        self.moved_at = asyncio.get_running_loop().time()
 
 
 class _Removals:
@@ -102,14 +84,15 @@ class Keeping:
     ) -> None:
         self._experiment_id, self._store, self._transfers = experiment_id, store, transfers
         self._seat, self._put, self._settled = seat, put, settled
-        self._wanted: dict[str, _Wanted] = {}  # by trial
+        self._wanted: dict[str, Wanted] = {}  # by trial
+        self._needed = NeededHosts()
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by trial
         self._slots: dict[str, asyncio.Semaphore] = {}  # by keeper
         self._news: dict[str, asyncio.Event] = {}  # by trial: wakes its task
         self._spared: dict[str, Origin] = {}  # by trial: checkpoint on the server's machine: not copied
         self._clearing: dict[str, asyncio.Task[None]] = {}  # by trial: removal of an unfinished transfer
         self._leaving: dict[str, float] = {}  # keeper of a host that leaves -> longest wait without progress
-        self._copied: dict[str, list[tuple[str, int]]] = {}  # by trial: copies whose facts are not committed
+        self._copied = UncommittedCopies()
         self._removals = _Removals(experiment_id)
 
     # ---- orders -------------------------------------------------------------------------------------------
@@ -130,13 +113,20 @@ class Keeping:
         known = self._wanted.get(trial_id)
         job_id, _ = origin_id(f"{self._experiment_id}-{trial_id}-0", trial_id, origin)
         name = job_id, origin.number
-        if (known is not None and known.name == name) or name in self._copied.get(trial_id, ()):
+        copied = self._copied.of(trial_id)
+        if (known is not None and known.name == name) or name in [each.name for each in copied]:
             return
+        for each in copied:
+            if each.age > (origin.attempt, origin.number):  # the trial has gone back: its host is of no use
+                self._release(each)
         seat = self._seat(origin.keeper_id)
         if seat is not None and seat.keeper_host.beside_server and seat.id not in self._leaving:
             self._spared[trial_id] = origin
             return
-        self._wanted[trial_id] = _Wanted(job_id, origin, asyncio.get_running_loop().time())
+        wanted = self._wanted[trial_id] = Wanted(job_id, origin, asyncio.get_running_loop().time())
+        self._needed.add(wanted)
+        if known is not None:
+            self._release(known)
         self._wake(trial_id)
 
     def committed(self, fact: CheckpointKept) -> None:
@@ -145,14 +135,9 @@ class Keeping:
         Facts are recorded in order. So earlier copies of the trial whose facts are not committed by now were
         not recorded, because nobody needs them.
         """
-        name = fact.job_id, fact.number
-        for trial_id, copies in list(self._copied.items()):
-            if name in copies:
-                later = copies[copies.index(name) + 1 :]
-                self._copied[trial_id] = copies[: copies.index(name)]
-                self._forget_copies(trial_id)
-                if later:
-                    self._copied[trial_id] = later
+        if copies := self._copied.take((fact.job_id, fact.number)):
+            self._forget(copies[:-1])
+            self._release(copies[-1])
 
     def remove(self, job_id: str, up_to: int, *, keep: Iterable[int]) -> None:
         """Remove the copies of the job's checkpoints up to a number, except those in ``keep``."""
@@ -184,13 +169,15 @@ class Keeping:
         self._leaving.pop(keeper_id, None)
 
     def awaits(self, keeper_id: str) -> bool:
-        """Return True if a checkpoint waits to be copied from the host."""
-        return any(wanted.origin.keeper_id == keeper_id for wanted in self._wanted.values())
+        """Return True if a checkpoint waits to be copied from the host, or its copy to be committed."""
+        return keeper_id in self._needed
 
-    def vanished(self, keeper_id: str) -> None:
-        """Give up the transfers from a host that no longer exists."""
+    def vanished(self, seat: KeeperSeat, reason: str) -> None:
+        """Report as lost what was not copied from a host that has ended for this reason."""
         for trial_id, wanted in list(self._wanted.items()):
-            if wanted.origin.keeper_id == keeper_id:
+            if wanted.origin.keeper_id == seat.id:
+                sentence = f"it was not copied to the server before {seat.host.name} ended: {reason}"
+                self._put([wanted.lost(sentence)])
                 self._drop(trial_id)
 
     async def drain(self, keeper_ids: Iterable[str]) -> None:
@@ -216,10 +203,7 @@ class Keeping:
     def notices(self) -> Mapping[str, str]:
         """Sentences about transfers that have failed and are tried again, by trial."""
         return {
-            f"checkpoint of {trial_id}": (
-                f"checkpoint {wanted.origin.number} of trial {trial_id} has not been copied to the server "
-                f"yet: {wanted.trouble}"
-            )
+            f"checkpoint of {trial_id}": wanted.notice(trial_id)
             for trial_id, wanted in self._wanted.items()
             if wanted.trouble is not None
         }
@@ -240,12 +224,8 @@ class Keeping:
             if task.cancelled():
                 return
             if (error := task.exception()) is not None:  # tried again when the keeper calls again
-                logger.error(
-                    "experiment %s: copies of trial %s have failed",
-                    self._experiment_id,
-                    trial_id,
-                    exc_info=error,
-                )
+                name = self._experiment_id
+                logger.error("experiment %s: copies of trial %s have failed", name, trial_id, exc_info=error)
             elif trial_id in self._wanted:
                 self._wake(trial_id)
 
@@ -259,9 +239,9 @@ class Keeping:
             task.cancel()
         if wanted is not None:
             self._clearing[trial_id] = self._removals.start(self._clear(trial_id, wanted, task))
-            self._tell_settled(wanted.origin.keeper_id)
+            self._release(wanted)
 
-    async def _clear(self, trial_id: str, wanted: _Wanted, task: asyncio.Task[None] | None) -> None:
+    async def _clear(self, trial_id: str, wanted: Wanted, task: asyncio.Task[None] | None) -> None:
         """Remove what the trial's dropped transfer has left, after its task has ended.
 
         A copy may be whole, if the task was canceled while a thread completed it. No fact has named it.
@@ -272,7 +252,7 @@ class Keeping:
         job_id, number = wanted.name
         await in_thread(self._store.remove, job_id, number, set(range(number)))
 
-    def _finish(self, trial_id: str, wanted: _Wanted, *events: JobEvent) -> None:
+    def _finish(self, trial_id: str, wanted: Wanted, *events: JobEvent) -> None:
         """Report the result of a transfer. A newer checkpoint of the trial may wait already.
 
         The same checkpoint may have been ordered again meanwhile, after an order for another one.
@@ -281,12 +261,16 @@ class Keeping:
         if ordered is not None and ordered.name == wanted.name:
             del self._wanted[trial_id]
         self._put(events)
-        self._tell_settled(wanted.origin.keeper_id)
+        if wanted not in self._copied.of(trial_id):  # else its host stays until the fact is committed
+            self._release(wanted)
 
-    def _tell_settled(self, keeper_id: str) -> None:
-        seat = self._seat(keeper_id)
-        if seat is not None and keeper_id in self._leaving and not self.awaits(keeper_id):
-            self._settled(seat)
+    def _release(self, wanted: Wanted) -> None:
+        """Let the host of the checkpoint leave, unless others are needed from there."""
+        seat = self._seat(wanted.origin.keeper_id)
+        if self._needed.discard(wanted) and seat is not None:
+            seat.desk.flush()
+            if seat.id in self._leaving:
+                self._settled(seat)
 
     async def _keep(self, trial_id: str) -> None:
         """Copy what is wanted of the trial, until nothing is."""
@@ -303,7 +287,7 @@ class Keeping:
                 self._give_up(trial_id, wanted, f"it could not be copied from {seat.host.name}: {why}")
                 continue
             news.clear()
-            trouble = seat.obstacle()
+            trouble = seat.absence()
             if trouble is None:
                 slots = self._slots.setdefault(keeper_id, asyncio.Semaphore(PER_KEEPER))
                 async with slots, self._transfers.slots:
@@ -325,33 +309,33 @@ class Keeping:
                     await news.wait()
             pause = min(2 * pause, longest)
 
-    def _time_left(self, wanted: _Wanted) -> float:
+    def _time_left(self, wanted: Wanted) -> float:
         """Return the seconds for which the host of the checkpoint waits without any progress."""
         limit = self._leaving.get(wanted.origin.keeper_id)
         if limit is None:
             return PAUSES_S[1]
         return max(0.0, wanted.moved_at + limit - asyncio.get_running_loop().time())
 
-    def _expired(self, wanted: _Wanted) -> str | None:
+    def _expired(self, wanted: Wanted) -> str | None:
         """Return why nothing was copied from a leaving host for too long, or None."""
         if wanted.origin.keeper_id not in self._leaving or self._time_left(wanted) > 0:
             return None
         return wanted.trouble or "other transfers have taken too long"
 
-    def _give_up(self, trial_id: str, wanted: _Wanted, reason: str) -> None:
-        job_id, number = wanted.name
-        lost = CheckpointLost(job_id=job_id, number=number, reason=reason, keeper_id=wanted.origin.keeper_id)
-        self._finish(trial_id, wanted, lost)
+    def _give_up(self, trial_id: str, wanted: Wanted, reason: str) -> None:
+        self._finish(trial_id, wanted, wanted.lost(reason))
 
-    async def _try(self, trial_id: str, wanted: _Wanted, seat: KeeperSeat) -> str | None:
+    async def _try(self, trial_id: str, wanted: Wanted, seat: KeeperSeat) -> str | None:
         """Copy the checkpoint and report the result. Return a sentence if it has to be tried again."""
         job_id, number = wanted.name
         self._put([CheckpointKeepBegun(job_id=job_id, number=number)])
         parts = (*attempt_folder(trial_id, wanted.origin.attempt), CHECKPOINTS, str(number))
         try:
-            kept = await receive_checkpoint(self._store, seat.desk, job_id, number, parts, moved=wanted.move)
+            kept = await receive_checkpoint(
+                self._store, seat.desk, job_id, number, parts, size=wanted.origin.size, moved=wanted.move
+            )
         except FileNotFoundError as error:
-            self._give_up(trial_id, wanted, f"its files on {seat.host.name} are missing: {error}")
+            self._give_up(trial_id, wanted, f"its files on {seat.host.name} are missing or damaged: {error}")
         except ValueError as error:
             sentence = f"it cannot be copied to the server: {error}"
             if seat.id in self._leaving:
@@ -364,12 +348,17 @@ class Keeping:
         except ServiceError as error:
             return str(error)
         else:
-            self._copied.setdefault(trial_id, []).append(wanted.name)
+            self._copied.add(trial_id, wanted)
             fact = CheckpointKept(job_id=job_id, number=number, digest=kept.digest, size=kept.size)
             self._finish(trial_id, wanted, fact)
         return None
 
     def _forget_copies(self, trial_id: str) -> None:
         """Remove the trial's copies whose facts were not recorded."""
-        for job_id, number in self._copied.pop(trial_id, ()):
+        self._forget(self._copied.pop(trial_id))
+
+    def _forget(self, copies: Iterable[Wanted]) -> None:
+        for wanted in copies:
+            job_id, number = wanted.name
             self.remove(job_id, number, keep=range(number))
+            self._release(wanted)

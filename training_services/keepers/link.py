@@ -51,8 +51,9 @@ class KeeperLink:
     """Server's side of the protocol with one keeper, from one start of the server to the next.
 
     ``status`` is the keeper's sentence about its own state; ``facts`` is its last report on its host. While
-    ``leaving`` is True, answers order the keeper to exit. ``verdict`` returns a sentence if the job on the
-    host has caused the end of the host, else None.
+    ``leaving`` is True, answers order the keeper to exit. ``ending`` is True if the host is about to shut
+    down. ``verdict`` returns a sentence if the job on the host has caused the end of the host, else None.
+    ``needed`` returns True while files on the host are to be copied to the server.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class KeeperLink:
         lease: timedelta | None = None,
         restored: bool = False,
         verdict: Callable[[], HostGone | None] = lambda: None,
+        needed: Callable[[], bool] = lambda: False,
     ) -> None:
         self.caller = Caller(known, db_id=db_id, m_epoch=m_epoch)
         self.commands = Commands(known.instance, last=known.last_cmd, restored=restored)
@@ -83,6 +85,9 @@ class KeeperLink:
         self.leaving = False
         # True: the keeper was ordered to exit; if it calls again, some of its attempts have not ended yet
         self.leave_told = False
+        self.ending = False
+        self._needed = needed
+        self._stay_told = False  # True: the last answer has asked the keeper to stay until files are copied
         self._reads_gpus = reads_gpus  # True: the keeper must read its host's GPUs
         self._lease_s = None if lease is None else lease.total_seconds()
         self._reads: dict[int, Sequence[Any]] = {}  # orders to send a file that are not carried out yet
@@ -160,6 +165,7 @@ class KeeperLink:
         self._take_acknowledgement(request, events)
         if caller.is_newest(request):
             self.status, gpus, facts = request.status, request.gpus, request.facts
+            self.ending = request.ending
             self.facts = facts or self.facts
             for job_id, attempt in request.attempts.items():
                 job = self.jobs.by_id.get(job_id)
@@ -226,6 +232,7 @@ class KeeperLink:
             (self.leaving and not self.leave_told)
             or self.commands.waiting(arrived=arrived)
             or bool(self._unsent)
+            or (self.ending and (request.stays or self._stay_told) and not self._needed())
             or self.jobs.untold >= MAX_UNTOLD
             or request.m_epoch_seen != self.caller.m_epoch
             or request.db_id_seen is None
@@ -251,6 +258,7 @@ class KeeperLink:
         self.jobs.untold = 0
         self._unsent.clear()
         prunes, self._prunes = self._prunes, {}
+        self._stay_told = self._needed()
         if not request.news:
             self.leave_told = self.leaving
         return {
@@ -264,6 +272,7 @@ class KeeperLink:
             "kill": kill,
             "cmds": self.commands.outgoing(jobs),
             "leave": self.leaving,
+            "stay": self._stay_told,
             "gpu": self._reads_gpus,
             "reads": list(self._reads.values()),
             "prunes": [(directory, *prune) for directory, prune in prunes.items()],

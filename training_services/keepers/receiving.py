@@ -48,13 +48,15 @@ async def receive_checkpoint(
     number: int,
     parts: Sequence[str],
     *,
+    size: int | None,
     moved: Callable[[], None],
 ) -> KeptCopy:
     """Receive the checkpoint, and return the durable copy. An interrupted transfer is continued.
 
-    ``parts``: path to the checkpoint's folder on the host. ``moved`` is called after each piece. Raises
-    FileNotFoundError if the checkpoint is missing on its host, ValueError if it can never be transferred,
-    and ServiceUnavailable.
+    ``parts``: path to the checkpoint's folder on the host. ``size``: bytes of all its files, as the trial has
+    reported them, or None. ``moved`` is called after each piece. Raises FileNotFoundError if the checkpoint
+    is missing on its host or has another size, ValueError if it can never be transferred, and
+    ServiceUnavailable.
     """
     incoming = await in_thread(store.resume, job_id, number)
     stream = ReadStream(desk.link.keeper_id)
@@ -62,6 +64,8 @@ async def receive_checkpoint(
         offset = 0 if incoming is None else incoming.offset
         async with aclosing(desk.checkpoint(parts, stream, offset=offset)) as pieces:
             entries, rest = await _list(pieces)
+            if size is not None and (found := contents.size_of(entries)) != size:
+                raise FileNotFoundError(f"they have {found:,} bytes in place of {size:,}")
             if incoming is None:
                 incoming = await in_thread(store.begin, job_id, number, entries)
             elif incoming.entries != entries:

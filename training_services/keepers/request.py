@@ -72,6 +72,8 @@ class Request(NamedTuple):
     attempts: Mapping[str, Attempt]
     gpus: GpuReading | None = None  # new GPU reading, if any
     facts: HostFacts | None = None
+    ending: bool = False  # the host is about to shut down
+    stays: bool = False  # the keeper knows that files are still to be copied from its host
 
     @property
     def news(self) -> bool:
@@ -85,6 +87,7 @@ def read_request(body: bytes) -> Request:
     """Parse the body of a keeper's call. Raises WireError for every kind of malformed body."""
     header, payloads = wire.decode_request(body)
     try:
+        ending = header.get("ending")
         return Request(
             instance=_text(header["instance"]),
             k_epoch=_natural(header["k_epoch"]),
@@ -102,6 +105,8 @@ def read_request(body: bytes) -> Request:
             },
             gpus=None if header.get("gpu") is None else _gpus(header["gpu"]),
             facts=None if header.get("host") is None else _facts(header["host"]),
+            ending=ending is not None,
+            stays=ending is not None and bool(ending["stays"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
         raise WireError(f"bad header: {error!r}") from error

@@ -49,6 +49,9 @@ class Platform(Protocol):
     def put(self, events: Sequence[JobEvent]) -> None:
         """Pass these events to the core."""
 
+    def needs_files(self, keeper_id: str) -> bool:
+        """Return True while files on the host of this keeper are to be copied to the server."""
+
     def reasons_changed(self) -> None:
         """Check again why jobs wait, and report reasons that have changed."""
 
@@ -80,6 +83,7 @@ class KeeperSeat:
         self.closing: dict[str, None] = {}  # jobs placed here that have ended
         self.ready = False  # True once the keeper has listed its attempts: jobs can be placed
         self._unwanted = False  # True while attempts run on the host that belong to no job
+        self._ending = False  # True: the host is about to shut down
         self.draining = False  # no more jobs are placed here
         self.removing = False  # the machine is removed when its jobs have ended
         self._platform = platform
@@ -150,9 +154,9 @@ class KeeperSeat:
         self._heard_at = asyncio.get_running_loop().time()
         self._last_word_at = datetime.now(UTC)
         self._upkeep.trouble = None
-        state = self.link.inventory.named, self.link.inventory.unwanted
-        news = self._silent or state != (self.ready, self._unwanted)
-        self.ready, self._unwanted = state
+        state = self.link.inventory.named, self.link.inventory.unwanted, self.link.ending
+        news = self._silent or state != (self.ready, self._unwanted, self._ending)
+        self.ready, self._unwanted, self._ending = state
         if self._silent:
             self._silent = False
             self._platform.put([KeeperHeard(keeper_id=self.id)])
@@ -165,10 +169,18 @@ class KeeperSeat:
 
     def obstacle(self) -> str | None:
         """Return a sentence that says why no job can start on this host now, or None."""
-        name = self.host.name
+        absence, name = self.absence(), self.host.name
+        if absence is not None:
+            return absence
+        if self.link.inventory.unwanted:
+            return f"waits until trials on {name} that count as lost have ended"
+        return f"waits: {name} is shutting down" if self._ending else None
+
+    def absence(self) -> str | None:
+        """Return a sentence that says why the keeper cannot be asked for anything now, or None."""
         if self.ready and not self._silent:
-            unwanted = self.link.inventory.unwanted
-            return f"waits until trials on {name} that count as lost have ended" if unwanted else None
+            return None
+        name = self.host.name
         sentence = f"waits until the agent (keeper) on {name} has started"
         return sentence if self.trouble is None else f"{sentence}: {self.trouble}"
 

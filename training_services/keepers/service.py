@@ -186,7 +186,7 @@ class KeeperService(CheckpointsOfJobs):
 
     def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
         jobs = seat.link.jobs
-        self._keeping.vanished(seat.id)
+        self._keeping.vanished(seat, str(gone))
         self._outbox.put([HostVanished(keeper_id=seat.id, reason=str(gone))])
         ended = jobs.fail(gone, datetime.now(UTC)) if gone.failed else jobs.give_up(str(gone), gone.cause)
         self._outbox.put(ended)

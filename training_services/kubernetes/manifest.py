@@ -263,7 +263,7 @@ def _pod(
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": _seconds(grace + _LAST_STEPS),
+        "terminationGracePeriodSeconds": _whole_grace(config, grace),
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
     }
     if config.service_account is not None:
@@ -350,16 +350,26 @@ def _environment(
         "NNIMGR_EXPERIMENT": belonging.experiment_id,
         "NNIMGR_KEEPER": keeper_id,
         "NNIMGR_POD_GRACE_S": str(_seconds(grace)),
+        "NNIMGR_POD_WHOLE_GRACE_S": str(_whole_grace(config, grace)),
         "NNIMGR_KEEPER_UNREPORTED_S": str(_seconds(config.orphaned or _UNREPORTED)),
     }
     if config.orphaned is not None:
         own["NNIMGR_KEEPER_ORPHAN_S"] = str(_seconds(config.orphaned))
     if config.reuse_mode:
         own["NNIMGR_KEEPER_IDLE_S"] = str(_seconds(config.idle))
+    uid = {"name": "NNIMGR_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
     return [
         *({"name": name, "value": value} for name, value in own.items()),
+        uid,
         *(_variable(name, value, belonging) for name, value in config.env.items()),
     ]
+
+
+def _whole_grace(config: KubernetesConfig, grace: timedelta) -> int:
+    """Return the seconds that a pod has from SIGTERM until it is killed. ``podTemplate`` may set them."""
+    own = (config.pod_template or {}).get("spec")
+    seconds = own.get("terminationGracePeriodSeconds") if isinstance(own, Mapping) else None
+    return seconds if isinstance(seconds, int) else _seconds(grace + _LAST_STEPS)
 
 
 def _variable(name: str, value: EnvironmentValue, belonging: Belonging) -> dict[str, Any]:

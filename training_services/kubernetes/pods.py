@@ -93,7 +93,10 @@ class PodQueue(abc.ABC):
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         if job.origin is not None and job.kept is None:
             self._uncopied[job.id] = job
-            reason = f"waits until the trial's checkpoint has been copied from pod {job.origin.keeper_id}"
+            keeper_id = job.origin.keeper_id
+            reason = f"waits until the trial's checkpoint has been copied from pod {keeper_id}"
+            if (seat := self._seats.get(keeper_id)) is not None and seat.link.ending:
+                reason += ", which is shutting down"
             return JobWaiting(job_id=job.id, reason=reason)
         return self._admit(job)
 

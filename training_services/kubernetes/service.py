@@ -279,6 +279,7 @@ class KubernetesService(KeeperService):
             del under_way[job_id]
             if not under_way and self._fetches.get(seat.id) is under_way:
                 del self._fetches[seat.id]
+                seat.desk.flush()
 
         task.add_done_callback(over)
 
@@ -295,6 +296,9 @@ class KubernetesService(KeeperService):
         except (TimeoutError, OSError, ServiceError) as error:
             experiment = self.context.experiment_id
             logger.warning("experiment %s: could not copy the logs of %s: %s", experiment, job_id, error)
+
+    def needs_files(self, keeper_id: str) -> bool:
+        return super().needs_files(keeper_id) or keeper_id in self._fetches
 
     async def _fetched(self, job_id: str) -> None:
         """Wait until the logs of the ended job have been copied to the server."""

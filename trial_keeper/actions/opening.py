@@ -61,7 +61,7 @@ class Directory:
             jitter=lambda: os.urandom(1)[0] / 255,
             lease=lease_file.find(self.path, self.boot_id),
             host=host,
-            ending=ending.grace(self.path),
+            ending=ending.read(self.path),
         )
         return Opened(identity, [] if damage else found.records)
 
@@ -85,7 +85,8 @@ class Directory:
         except FileNotFoundError:
             pass
         left = self.clear()
-        name = os.urandom(16).hex()
+        pod = os.environ.get("NNIMGR_POD_UID")
+        name = os.urandom(16).hex() if not pod else f"{pod}.{os.urandom(12).hex()}"
         journals.replace(path, name.encode("ascii"))
         return name, left
 

@@ -155,11 +155,12 @@ class Starts:
         Raises FileNotFoundError with a sentence.
         """
         folder = f"{self._paths.folder(origin['directory'])}/{CHECKPOINTS}/{origin['number']}"
-        if os.path.isdir(folder):
+        trouble = _damage(folder, origin)
+        if trouble is None:
             return folder
         kept = origin.get("kept")
         if kept is None:
-            raise FileNotFoundError(f"checkpoint {origin['number']} in {folder} is missing")
+            raise FileNotFoundError(f"checkpoint {origin['number']} in {folder} is {trouble}")
         if kept["path"] is not None:
             from trial_keeper.actions.fetches import beside_server  # most keepers never need it
 
@@ -244,3 +245,18 @@ def _crew(processes: str, command: str) -> str:
 def _imports(start: Start) -> str:
     modules = start["preload"]["modules"]
     return f"the start had to wait because the interpreter imports {', '.join(modules)} first"
+
+
+def _damage(folder: str, origin: Origin) -> str | None:
+    """Return what is wrong with a checkpoint's folder on this host, as the end of a sentence, or None."""
+    if not os.path.isdir(folder):
+        return "missing"
+    size = origin.get("size")
+    if size is not None:
+        from trial_keeper.checkpoints.contents import check_whole  # most keepers never need it
+
+        try:
+            check_whole(folder, size)
+        except OSError as error:
+            return f"damaged: {error}"
+    return None

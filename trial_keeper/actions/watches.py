@@ -197,6 +197,6 @@ class Watches:
 
     def _look_for_end(self) -> None:
         """Stop all attempts if the file ``ending`` shows that the keeper's container was ordered to end."""
-        grace = ending.grace(self._directory)
-        if grace is not None:
-            self._loop.perform(self._core.host_ends(now(), grace))
+        order = ending.read(self._directory)
+        if order is not None:
+            self._loop.perform(self._core.host_ends(now(), order))

@@ -149,6 +149,16 @@ def read_manifest(text: bytes) -> tuple[list[Entry], list[str]]:
     return entries, hashes
 
 
+def check_whole(folder: str, size: int) -> None:
+    """Raise FileNotFoundError if the files of the checkpoint in the folder have other bytes in all.
+
+    Less of them means that a disk has lost a part of them, or that somebody has changed them.
+    """
+    found = sum(os.lstat(f"{at}/{name}").st_size for at, _, names in os.walk(folder) for name in names)
+    if found != size:
+        raise FileNotFoundError(f"its files have {found:,} bytes in place of {size:,}")
+
+
 def check_sizes(folder: str, entries: Iterable[Entry]) -> None:
     """Raise FileNotFoundError if a file in the folder is missing or has another size than in the list."""
     for name, size in entries:

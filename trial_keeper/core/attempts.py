@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from trial_keeper.attempt.claim import Claim
+    from trial_keeper.attempt.ending import Ending
     from trial_keeper.core.commands import Decision
     from trial_keeper.core.held import Held
     from trial_keeper.core.lease import Lease
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from trial_keeper.core.reports import Reports
     from trial_keeper.core.saves import Saves
     from trial_keeper.core.seals import Seals
+    from trial_keeper.core.stay import Stay
     from trial_keeper.core.stops import Stops
     from trial_keeper.wire import Start
 
@@ -42,6 +44,7 @@ class Attempts:
         ledger: Ledger,
         reports: Reports,
         lease: Lease,
+        stay: Stay,
         stops: Stops,
         saves: Saves,
         seals: Seals,
@@ -49,17 +52,18 @@ class Attempts:
         self._held = held
         self._ledger = ledger
         self._reports = reports
+        self._stay = stay
         self._lease = lease
         self._stops = stops
         self._saves = saves
         self._seals = seals
-        self.ending: float | None = None  # attempts' grace in seconds; None: the host is not shutting down
+        self._ending: float | None = None  # attempts' grace in seconds; None: the host is not shutting down
         self.unprepared: str | None = None  # error that prevented the preparation of the latest attempt
 
-    def begin(self, now: float, ending: float | None) -> None:
+    def begin(self, now: float, ending: Ending | None) -> None:
         """Order the claim file of each attempt that an earlier keeper left unfinished to be read.
 
-        ``ending``: seconds that attempts get to end, because the host is shutting down; None if it is not.
+        ``ending``: order to end that the host got before, because it shuts down, or None.
         """
         if ending is not None:
             self.host_ends(now, ending)
@@ -69,10 +73,12 @@ class Attempts:
                     self._held.out.append(fx.Update(attempt.job, attempt.directory, index, parameter))
             self._held.look(attempt)
 
-    def host_ends(self, now: float, grace: float) -> None:
+    def host_ends(self, now: float, order: Ending) -> None:
         """Stop all running attempts, and those that the server orders later, because the host shuts down."""
-        self.ending = grace
-        self._stops.evict(now, grace)
+        self._ending = order.grace
+        self._stay.host_ends(order.until)
+        self._stops.evict(now, order.grace)
+        self._reports.urgent = True
 
     # -- commands
 
@@ -101,8 +107,8 @@ class Attempts:
     def _starter(self, job: str, seq: int, start: Start) -> Act:
         def begin(now: float) -> None:
             attempt = self._held.attempts[job] = Attempt(job, seq, start)
-            if self.ending is not None:
-                self._stops.evict(now, self.ending)
+            if self._ending is not None:
+                self._stops.evict(now, self._ending)
             elif self._held.here(attempt) and not self.is_sought(job):
                 self._spawn(job, start)
             else:  # ordered for an earlier boot, or started before: never start a second time

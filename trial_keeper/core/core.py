@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Iterable
 
     from trial_keeper.attempt.claim import Claim
+    from trial_keeper.attempt.ending import Ending
     from trial_keeper.core.attempt import Attempt
     from trial_keeper.core.effects import Channel, Effect
     from trial_keeper.core.identity import Identity
@@ -48,14 +49,16 @@ class KeeperCore:
         self._seals = Seals(self._held, self._ledger, self._reports)
         self._stops = Stops(self._held, self._ledger, self._reports, self._seals)
         self._saves = Saves(self._held, self._ledger, self._reports)
+        self._stay = Stay(identity, self._held, self._stops)
         self._attempts = Attempts(
-            self._held, self._ledger, self._reports, self._lease, self._stops, self._saves, self._seals
-        )
+            self._held, self._ledger, self._reports, self._lease, self._stay, self._stops, self._saves,
+            self._seals,
+        )  # fmt: skip
         self._commands = Commands(self._ledger, self._durable, self._attempts.decide)
         self._exchange = Exchange(
-            identity, self._durable, self._held, self._ledger, self._reports, self._lease, self._status
-        )
-        self._stay = Stay(identity, self._held, self._stops)
+            identity, self._durable, self._held, self._ledger, self._reports, self._lease, self._stay,
+            self._status,
+        )  # fmt: skip
 
     @property
     def attempts(self) -> dict[str, Attempt]:
@@ -226,7 +229,7 @@ class KeeperCore:
         if trouble is not None:
             return self.failed(now, channel, trouble)
         flight = self._exchange.answered(now, channel, answer)
-        self._stay.heard_at = now
+        self._stay.answered(now, stay=answer["stay"], ending=flight.ending)
         for job in answer["done"]:
             attempt = self._held.attempts.get(job)
             if attempt is not None and not attempt.live:
@@ -295,10 +298,10 @@ class KeeperCore:
 
     # -- time
 
-    def host_ends(self, now: float, grace: float) -> list[Effect]:
-        """Stop all attempts with ``grace`` seconds: the host shuts down, so the attempts count as lost."""
-        if self._attempts.ending is None:
-            self._attempts.host_ends(now, grace)
+    def host_ends(self, now: float, order: Ending) -> list[Effect]:
+        """Stop all attempts, which count as lost, and exit in time, because the host shuts down."""
+        if not self._stay.ending:
+            self._attempts.host_ends(now, order)
         return self._pump(now)
 
     def tick(self, now: float) -> list[Effect]:
@@ -323,7 +326,7 @@ class KeeperCore:
         """Start each call to the server that is due; return all effects that this input has caused."""
         if self._exchange.replaced and not self._held.attempts:
             self._stay.leave("another keeper has replaced this keeper, whose attempts have all ended")
-        if self._attempts.ending is not None:
+        if self._stay.ending:
             self._stay.wind_up(now)
         # Make no call while a command's record is being written: the call would not report that command yet.
         if not (self._stay.leaving or self._exchange.replaced or self._commands.writing):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trial_keeper.core.ledger import Ledger
     from trial_keeper.core.recovery import DurableState
     from trial_keeper.core.reports import Reports
+    from trial_keeper.core.stay import Stay
     from trial_keeper.wire import Answer, GpuReading, ReportHeader
 
 RETRY_S = 1.0
@@ -39,6 +40,7 @@ class Exchange:
         ledger: Ledger,
         reports: Reports,
         lease: Lease,
+        stay: Stay,
         status: Callable[[], str | None],
     ) -> None:
         self._identity = identity
@@ -47,6 +49,7 @@ class Exchange:
         self._ledger = ledger
         self._reports = reports
         self._lease = lease
+        self._stay = stay
         self._status = status
         self._backoff = Backoff(identity.jitter)
         self._flights: dict[Channel, Flight] = {}
@@ -199,6 +202,9 @@ class Exchange:
         }  # fmt: skip
         if flight.gpu is not None:
             header["gpu"] = flight.gpu
+        if self._stay.ending:
+            flight.ending = True
+            header["ending"] = {"stays": self._stay.copying}
         host = self._identity.host() if flight.whole else None
         if host is not None:
             header["host"] = host

@@ -7,6 +7,7 @@ from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from typing import Callable
 
+    from trial_keeper.attempt.ending import Ending
     from trial_keeper.wire import HostCapacity
 
 
@@ -20,7 +21,7 @@ class Identity(NamedTuple):
     itself at its start.
 
     ``host`` returns the resources of the machine (``host`` of ``trial_keeper.wire``), None if unknown.
-    ``ending``: the host is shutting down and gives attempts this grace in seconds; None: the host stays up.
+    ``ending``: order to end that the host got, because it shuts down; None: the host stays up.
     """
 
     instance: str
@@ -32,4 +33,4 @@ class Identity(NamedTuple):
     jitter: Callable[[], float] = lambda: 0.5
     lease: tuple[int, float] = (0, 0.0)  # number and end, from the lease file
     host: Callable[[], HostCapacity | None] = lambda: None
-    ending: float | None = None
+    ending: Ending | None = None

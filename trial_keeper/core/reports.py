@@ -14,7 +14,10 @@ _READS = 64  # most reads per report: a long search for the first unsent frame m
 
 
 class Flight:
-    """Content of one call to the server, which is sent again if the call fails."""
+    """Content of one call to the server, which is sent again if the call fails.
+
+    ``ending``: the call says that the host shuts down.
+    """
 
     def __init__(self) -> None:
         self.no = 0
@@ -24,6 +27,7 @@ class Flight:
         self.payloads: list[bytes] = []
         self.finals: list[str] = []
         self.gpu: GpuReading | None = None
+        self.ending = False
 
 
 class Reports:

@@ -13,12 +13,16 @@ if TYPE_CHECKING:
     from trial_keeper.core.stops import Stops
 
 LAST_WORDS_S = 5.0  # longest wait for the server to confirm the ends on a host that shuts down
+MARGIN_S = 5.0  # the keeper exits this long before all processes of a host that shuts down are killed
+DONE = "the host is about to shut down"
 
 
 class Stay:
     """Decides when the keeper exits, and when it stops attempts because the server does not answer.
 
     ``heard_at``: time of the server's last answer or, before the first answer, of the keeper's start.
+    ``copying``: by its last answer, the server still has to copy files from this host. ``ending``: the host
+    shuts down.
     """
 
     def __init__(self, identity: Identity, held: Held, stops: Stops) -> None:
@@ -27,13 +31,31 @@ class Stay:
         self._stops = stops
         self.heard_at: float | None = None
         self.leaving = False
-        self._leave_at: float | None = None
+        self.copying = False
+        self.ending = False
+        self._until = 0.0  # time at which a host that shuts down kills all its processes
+        self._said = False  # True: the log has that the keeper stays for copies
+        self._known = False  # True: the server has answered a call that said that the host shuts down
+        self._idle_since: float | None = None  # on a host that shuts down: time since which no attempt lives
 
     def leave(self, reason: str, *, clear: bool = False) -> None:
         """Order the keeper's exit, unless the exit is already ordered."""
         if not self.leaving:
             self.leaving = True
             self._held.out.append(fx.Leave(reason, clear))
+
+    def answered(self, now: float, *, stay: bool, ending: bool) -> None:
+        """Apply an answer of the server. ``stay``: the server still has to copy files from this host.
+
+        ``ending``: the answered call has said that the host shuts down.
+        """
+        self.heard_at = now
+        self._known = self._known or ending
+        self.copying = stay
+
+    def host_ends(self, until: float) -> None:
+        """Prepare the exit, because the host shuts down and kills all its processes at the time ``until``."""
+        self.ending, self._until = True, until
 
     def tick(self, now: float) -> None:
         """Stop all attempts, or order the keeper's exit, if the server has not answered for too long."""
@@ -51,21 +73,46 @@ class Stay:
     def wind_up(self, now: float) -> None:
         """Order the keeper's exit when its work is done, because its host shuts down.
 
-        The keeper exits after the server has confirmed the ends of all attempts, or LAST_WORDS_S after the
-        last end.
+        The keeper waits, for at most LAST_WORDS_S after the last end, until the server has confirmed the ends
+        of all attempts. Then it stays while the server copies files from here, until MARGIN_S before the host
+        kills all its processes.
         """
-        if not self._held.attempts:
-            self.leave("the host is about to shut down")
-        elif self._leave_at is None and not self._held.live():
-            self._leave_at = now + LAST_WORDS_S
-        elif self._leave_at is not None and now >= self._leave_at:
-            self.leave(
-                "the host is about to shut down, but the server has not received the ends of all trials"
-            )
+        if self._held.live():
+            return
+        if self._idle_since is None:
+            self._idle_since = now
+        if self._heard and not self.copying:
+            self.leave(DONE)
+        elif self._heard and not self._said:
+            self._said = True
+            left = max(0.0, self._until - MARGIN_S - now)
+            sentence = f"the server copies checkpoints from this host, and has {left:.0f} s for that"
+            self._held.out.append(fx.Say(sentence))
+        leave_at = self._leave_at()
+        if leave_at is None or now < leave_at:
+            return
+        if self._held.attempts:
+            self.leave(f"{DONE}, but the server has not received the ends of all trials")
+        elif not self._known:
+            self.leave(f"{DONE}, and the server does not answer")
+        else:
+            self.leave(f"{DONE}, before the server has copied all checkpoints that it needs from here")
+
+    @property
+    def _heard(self) -> bool:
+        """True if the server has confirmed all ends, and has answered since the host began to shut down."""
+        return self._known and not self._held.attempts
+
+    def _leave_at(self) -> float | None:
+        """Return the time at which the keeper exits, even if its work is not done, as its host shuts down."""
+        if self._idle_since is None or self._held.live():
+            return None
+        last_words = self._idle_since + LAST_WORDS_S
+        return max(last_words, self._until - MARGIN_S) if self._heard else last_words
 
     def times(self) -> Iterator[float]:
         """Yield the times at which ``tick`` or ``wind_up`` has work."""
-        for at in (self._idle_at(), self._orphaned_at(), self._leave_at):
+        for at in (self._idle_at(), self._orphaned_at(), self._leave_at()):
             if at is not None:
                 yield at
 

@@ -62,7 +62,15 @@ class Rig:
     def __init__(self, known: KnownKeeper | None = None, *, restored: bool = False) -> None:
         known = known or KnownKeeper(keeper_id="k", token_sha256="", instance=None, boot_id=None, last_cmd=0)
         self.backlog = Backlog()
-        self.link = KeeperLink(known, db_id="db", m_epoch=3, backlog=self.backlog, restored=restored)
+        self.needed = False  # files are to be copied from the host
+        self.link = KeeperLink(
+            known,
+            db_id="db",
+            m_epoch=3,
+            backlog=self.backlog,
+            restored=restored,
+            needed=lambda: self.needed,
+        )
         self.sync_no = 0
         self.header: dict[str, Any] = {
             "instance": "i1",

@@ -36,6 +36,8 @@ from training_services.base import (
 )
 from training_services.keepers.gone import HostGone
 from training_services.keepers.host import attempt_folder
+from training_services.keepers.link import Refused
+from training_services.keepers.request import Request
 from trial_keeper import wire
 
 JOB = "x-aaaaa-1"
@@ -245,3 +247,70 @@ def test_an_order_up_to_a_lower_number_does_not_lose_the_numbers_above(rig: Rig)
     rig.link.order_prune("trials/bbbbb", 5, (1, 4))
     rig.link.order_prune("trials/bbbbb", 3, (2,))
     assert rig.sync()[1]["prunes"] == [("trials/aaaaa", 5, ()), ("trials/bbbbb", 5, (2, 4))]
+
+
+# ---- a host that shuts down while its checkpoints are copied ----------------------------------------------
+
+
+def ending(rig: Rig, *, stays: bool = False, wait: bool = True) -> Request:
+    return rig.request(wait=wait, ending={"stays": stays})
+
+
+def test_a_keeper_hears_whether_its_host_is_still_needed(rig: Rig) -> None:
+    assert not rig.sync()[1]["stay"] and not rig.link.ending
+    rig.needed = True
+    assert rig.sync(ending={"stays": False})[1]["stay"] and rig.link.ending
+
+
+def test_a_waiting_keeper_hears_at_once_that_its_host_is_not_needed_any_more(rig: Rig) -> None:
+    rig.needed = True
+    waiting = rig.request(wait=True)  # sent before the host began to shut down
+    rig.sync(ending={"stays": False})
+    assert not rig.link.has_word(waiting, arrived=True)
+    rig.needed = False
+    assert rig.link.has_word(waiting, arrived=False)
+    assert not rig.link.answer(waiting)["stay"]
+    assert not rig.link.has_word(ending(rig), arrived=True)
+
+
+def test_a_waiting_call_that_was_overtaken_is_answered_as_well(rig: Rig) -> None:
+    rig.needed = True
+    waiting = ending(rig)  # sent before the keeper got the next answer
+    rig.sync(ending={"stays": False})
+    rig.needed = False
+    assert rig.link.has_word(waiting, arrived=False)
+
+
+def test_a_keeper_that_stays_without_need_is_answered_by_any_server(rig: Rig) -> None:
+    """The answer of an earlier server, or one that was overtaken, has asked it to stay."""
+    rig.sync(ending={"stays": True})
+    assert rig.link.has_word(ending(rig, stays=True), arrived=True)
+    rig.needed = True
+    assert not rig.link.has_word(ending(rig, stays=True), arrived=True)
+
+
+def test_a_host_that_stays_is_not_told_of_each_copy(rig: Rig) -> None:
+    rig.needed = True
+    rig.sync()
+    rig.needed = False
+    assert not rig.link.has_word(rig.request(wait=True), arrived=True)
+
+
+def test_a_host_that_was_started_again_is_not_shutting_down(rig: Rig) -> None:
+    rig.sync(ending={"stays": False})
+    rig.header["boot_id"] = "b2"
+    rig.sync(all=True)
+    assert not rig.link.ending
+
+
+def test_a_pod_that_replaces_another_one_is_refused_while_the_first_is_expected() -> None:
+    rig = Rig()
+    rig.header["instance"] = "uid-1.a"
+    rig.sync(all=True)
+    rig.header["instance"] = "uid-2.b"
+    with pytest.raises(Refused) as refused:
+        rig.sync(all=True)
+    assert refused.value.reason == "pod"
+    rig.header["instance"] = "uid-1.c"  # the first pod's directory was wiped
+    rig.sync(all=True)
+    assert rig.link.caller.instance == "uid-1.c"

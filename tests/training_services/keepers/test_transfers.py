@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,16 @@ import pytest
 
 from tests.training_services.hosting import serve
 from tests.training_services.machines.local_platform import CONTINUE, PRELUDE
-from tests.trial_keeper.harness import DEADLINE_S, oldest_python
+from tests.trial_keeper.harness import DEADLINE_S, oldest_python, wait_for
 from training_services.base import (
     CheckpointKept,
     CheckpointLost,
     CheckpointReported,
     EndReason,
     ExperimentContext,
+    HostVanished,
     JobEnded,
+    JobEvent,
     JobNoted,
     JobPlaced,
     KeptCopy,
@@ -34,6 +36,7 @@ from training_services.base import (
 )
 from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers import keeping
+from training_services.keepers.gone import HostGone
 from training_services.keepers.hub import KeeperHub
 from training_services.keepers.jobs import StartOrder
 from training_services.machines.local import LocalConfig, LocalKeeper
@@ -41,6 +44,7 @@ from training_services.machines.service import MachineService
 from training_services.placement.ledger import Host, HostLedger
 from training_services.testing import CoreDouble
 from training_services.tools import ServiceTools
+from trial_keeper.attempt import ending
 
 TRIAL, JOB = "aaaa1", "contract-aaaa1-1"
 
@@ -184,7 +188,44 @@ async def test_files_that_are_missing_on_their_host_are_lost(site: Site) -> None
     checkpoint.rename(checkpoint.with_name("away"))
     site.service.keep_checkpoint(TRIAL, origin)
     lost = await site.core.seen(CheckpointLost, JOB)
-    assert lost.keeper_id == origin.keeper_id and "are missing" in lost.reason
+    assert lost.keeper_id == origin.keeper_id and "are missing or damaged" in lost.reason
+
+
+async def test_files_that_were_cut_on_their_host_are_lost_and_not_copied(site: Site) -> None:
+    origin = replace(await site.save(), size=2)
+    file = site.folder(origin.keeper_id) / "checkpoints" / "1" / "value.bytes"
+    file.chmod(0o600)
+    file.write_text("1")
+    site.service.keep_checkpoint(TRIAL, origin)
+    lost = await site.core.seen(CheckpointLost, JOB)
+    assert lost.keeper_id == origin.keeper_id
+    assert lost.reason == (
+        f"its files on {origin.keeper_id} are missing or damaged: they have 1 bytes in place of 2"
+    )
+    assert not list(site.directory.glob("checkpoints/*/*"))
+
+
+async def test_an_attempt_does_not_start_from_files_that_were_cut(site: Site) -> None:
+    origin = replace(await site.save(), size=2)
+    file = site.folder(origin.keeper_id) / "checkpoints" / "1" / "value.bytes"
+    file.chmod(0o600)
+    file.write_text("1")
+    end = await site.go_on(origin, None)
+    assert end.reason is EndReason.CHECKPOINT_LOST and end.message is not None
+    assert end.message.endswith("is damaged: its files have 1 bytes in place of 2")
+    lost = await site.core.seen(CheckpointLost, JOB)
+    assert (lost.keeper_id, lost.reason) == (origin.keeper_id, end.message)
+
+
+async def test_an_attempt_uses_the_copy_in_place_of_files_that_were_cut(site: Site) -> None:
+    origin = replace(await site.save(), size=2)
+    kept = await site.keep(origin)
+    file = site.folder(origin.keeper_id) / "checkpoints" / "1" / "value.bytes"
+    file.chmod(0o600)
+    file.write_text("")
+    end = await site.go_on(origin, kept)
+    assert (end.reason, end.exit_code) == (EndReason.EXITED, 0)
+    assert [metric.value for metric in site.core.metrics(end.job_id)] == [2.0, 2.0]
 
 
 async def test_what_cannot_be_copied_stays_on_its_host(site: Site) -> None:
@@ -250,13 +291,83 @@ async def test_a_removed_machine_leaves_after_its_checkpoint_was_copied(site: Si
     assert kinds.index(CheckpointKept) < kinds.index(MachineGone)
 
 
+async def test_a_host_that_shuts_down_is_left_when_its_checkpoint_was_copied(site: Site, gate: Gate) -> None:
+    origin = await site.save()
+    seat = site.service._seats[origin.keeper_id]
+    site.service.keep_checkpoint(TRIAL, origin)
+    await asyncio.wait_for(gate.reached.wait(), DEADLINE_S)
+    directory = site.folder(origin.keeper_id).parents[1] / "keeper"
+    ending.prepare(str(directory), {"NNIMGR_POD_WHOLE_GRACE_S": "3600"})
+    ending.order(str(directory))
+    await asyncio.to_thread(wait_for, lambda: seat.link.ending, "the keeper, which says that it shuts down")
+    assert seat.obstacle() == f"waits: {origin.keeper_id} is shutting down" and seat.absence() is None
+    log = directory / "keeper.log"
+    assert site.service.needs_files(origin.keeper_id) and "leaves" not in log.read_text()
+    gate.open.set()
+    await site.core.seen(CheckpointKept, JOB)
+    await asyncio.to_thread(wait_for, lambda: "leaves: the host is about" in log.read_text(), "the keeper")
+    assert not site.service.needs_files(origin.keeper_id)
+    assert "the server copies checkpoints from this host" in log.read_text()
+
+
+async def uncommitted_copy(site: Site, origin: Origin, monkeypatch: pytest.MonkeyPatch) -> CheckpointKept:
+    """Copy the checkpoint, and return the fact about the copy, which the core does not get."""
+    made: asyncio.Future[CheckpointKept] = asyncio.get_running_loop().create_future()
+
+    def put(events: Sequence[JobEvent]) -> None:
+        for event in events:
+            if isinstance(event, CheckpointKept):
+                made.set_result(event)
+
+    monkeypatch.setattr(site.service._keeping, "_put", put)
+    site.service.keep_checkpoint(TRIAL, origin)
+    return await asyncio.wait_for(made, DEADLINE_S)
+
+
+async def test_a_host_is_needed_until_the_copy_of_its_checkpoint_is_committed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = await site.save()
+    kept = await uncommitted_copy(site, origin, monkeypatch)
+    assert site.service.needs_files(origin.keeper_id)
+    site.service.committed([kept])
+    assert not site.service.needs_files(origin.keeper_id)
+
+
+async def test_a_host_is_not_needed_for_a_copy_that_nobody_records(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = await site.save()
+    await uncommitted_copy(site, origin, monkeypatch)
+    site.service.keep_checkpoint(TRIAL, None)
+    await asyncio.sleep(0)
+    assert not site.service.needs_files(origin.keeper_id)
+
+
+async def test_what_was_not_copied_before_its_host_ended_is_lost_with_a_sentence(
+    site: Site, gate: Gate
+) -> None:
+    origin = await site.save()
+    site.service.keep_checkpoint(TRIAL, origin)
+    await asyncio.wait_for(gate.reached.wait(), DEADLINE_S)
+    site.service.host_gone(site.service._seats[origin.keeper_id], HostGone("the pod was deleted"))
+    gate.open.set()
+    lost = await site.core.seen(CheckpointLost, JOB)
+    assert lost.keeper_id == origin.keeper_id
+    assert lost.reason == (
+        f"it was not copied to the server before {origin.keeper_id} ended: the pod was deleted"
+    )
+    kinds = [type(fact) for fact in site.core.facts]
+    assert HostVanished in kinds and CheckpointKept not in kinds
+
+
 async def test_a_machine_that_does_not_answer_gives_its_checkpoint_up(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     origin = await site.save()
     monkeypatch.setattr(keeping.Keeping, "leave", _hasty(keeping.Keeping.leave))
     seat = site.service._seats[origin.keeper_id]
-    monkeypatch.setattr(seat, "obstacle", lambda: "the machine is silent")
+    monkeypatch.setattr(seat, "absence", lambda: "the machine is silent")
     site.service.keep_checkpoint(TRIAL, origin)
     site.core.commit(MachineRemoved(keeper_id=origin.keeper_id))
     lost = await site.core.seen(CheckpointLost, JOB)

@@ -10,6 +10,7 @@ from typing import Any
 from tests.trial_keeper.harness import frame
 from trial_keeper import wire
 from trial_keeper.attempt import claim, frames
+from trial_keeper.attempt.ending import Ending
 from trial_keeper.core import effects as fx
 from trial_keeper.core.core import KeeperCore
 from trial_keeper.core.effects import Channel
@@ -52,7 +53,7 @@ class Rig:
         self.left: str | None = None
         self.orphan_s: float | None = None
         self.unreported_s: float | None = None
-        self.ending: float | None = None  # the grace
+        self.ending: Ending | None = None
         self.lease = (0, 0.0)  # lease number and end
         self.leases: list[int | None] = []  # lease that each shim was given
         self._pids = itertools.count(100)
@@ -126,6 +127,11 @@ class Rig:
             number, self._flushable = self._flushable[-1], []
             self.run(self.core.flushed(self.now, number))
 
+    def shut_down(self, grace: float = 7.0, *, whole: float = 30.0) -> None:
+        """Begin to shut the host down. A keeper that is started again knows it, too."""
+        self.ending = self.ending or Ending(grace, self.now + whole)
+        self.run(self.core.host_ends(self.now, Ending(grace, self.now + whole)))
+
     def wait(self, seconds: float) -> None:
         """Let time pass, from deadline to deadline; the host is always a little late."""
         end = self.now + seconds
@@ -149,7 +155,7 @@ class Rig:
         del self.calls[channel]
         answer: Any = {
             "db_id": "db", "m_epoch": 1, "instance": "i", "all": False, "acks": {}, "rewind": {}, "done": [],
-            "kill": [], "cmds": [], "leave": False, "gpu": False, "reads": [], "prunes": [],
+            "kill": [], "cmds": [], "leave": False, "stay": False, "gpu": False, "reads": [], "prunes": [],
             "lease_s": None, **fields,
         }  # fmt: skip
         self.run(self.core.answered(self.now, channel, answer))

@@ -106,9 +106,8 @@ def test_an_attempt_that_the_server_does_not_know_saves_nothing(asked: Rig) -> N
 
 
 def test_a_host_that_ends_leaves_no_time_to_save(asked: Rig) -> None:
-    asked.run(asked.core.host_ends(asked.now, 3.0))
+    asked.shut_down(3.0)
     assert asked.signalled == [(JOB, 7.0)]
-    asked.ending = 3.0
     asked.start()
     asked.greet()
     asked.wait(1.0)

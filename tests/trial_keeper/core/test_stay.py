@@ -83,8 +83,8 @@ def test_on_a_host_that_ends_everything_is_stopped_and_counts_as_lost(rig: Rig) 
     rig.claim("exp-stopped-1")
     rig.claim("exp-over-1")
     rig.order(stop(5, "exp-stopped-1", 30.0))
-    rig.run(rig.core.host_ends(rig.now, 7.0))
-    rig.run(rig.core.host_ends(rig.now, 1.0))  # no news
+    rig.shut_down(7.0)
+    rig.shut_down(1.0)  # no news
     assert rig.signalled == [("exp-stopped-1", 30.0), (JOB, 7.0), ("exp-over-1", 7.0)]
     rig.write(JOB, b"last")
     rig.exit(JOB, 0, signalled=True)
@@ -108,7 +108,7 @@ def test_on_a_host_that_ends_everything_is_stopped_and_counts_as_lost(rig: Rig) 
 
 def test_what_is_to_start_on_a_host_that_ends_does_not(rig: Rig) -> None:
     running(rig)
-    rig.run(rig.core.host_ends(rig.now, 7.0))
+    rig.shut_down(7.0)
     rig.order(start(2, "e-b-1"))
     assert rig.spawned == [JOB]
     assert ends(rig) == {"e-b-1": ("host_lost", "its pod was stopped")}
@@ -116,9 +116,8 @@ def test_what_is_to_start_on_a_host_that_ends_does_not(rig: Rig) -> None:
 
 def test_a_keeper_started_anew_on_a_host_that_ends_goes_on_with_that(rig: Rig) -> None:
     running(rig)
-    rig.run(rig.core.host_ends(rig.now, 7.0))
+    rig.shut_down(7.0)
     rig.order(start(2, "e-b-1"))
-    rig.ending = 7.0
     rig.start()
     rig.greet()
     assert rig.signalled == [(JOB, 7.0), (JOB, 7.0)]
@@ -128,7 +127,7 @@ def test_a_keeper_started_anew_on_a_host_that_ends_goes_on_with_that(rig: Rig) -
 
 def test_a_host_that_ends_is_left_in_time_without_the_server(rig: Rig) -> None:
     running(rig)
-    rig.run(rig.core.host_ends(rig.now, 7.0))
+    rig.shut_down(7.0)
     rig.wait(6.0)
     rig.exit(JOB, None, signalled=True)
     ended_at = rig.now
@@ -140,9 +139,90 @@ def test_a_host_that_ends_is_left_in_time_without_the_server(rig: Rig) -> None:
     assert "has not received" in rig.left
 
 
-def test_an_idle_host_that_ends_is_left_at_once(rig: Rig) -> None:
-    rig.run(rig.core.host_ends(rig.now, 7.0))
+def leave_with_an_end(rig: Rig, *, stay: bool) -> None:
+    """Shut the host down, end its attempt, and let the server answer to the report of that end."""
+    running(rig)
+    rig.shut_down(7.0, whole=30.0)
+    assert rig.call()["ending"] == {"stays": False}
+    rig.answer()
+    rig.exit(JOB, None, signalled=True)
+    assert rig.call()["attempts"][JOB]["final"] is not None
+    rig.answer(done=[JOB], stay=stay)
+
+
+def test_an_idle_host_that_ends_is_left_when_the_server_needs_nothing_from_there(rig: Rig) -> None:
+    rig.answer(Channel.WAIT)  # this call did not say that the host ends
+    rig.shut_down()
+    assert rig.left is None and rig.call()["ending"] == {"stays": False}
+    rig.answer()
     assert rig.left == "the host is about to shut down"
+
+
+def test_an_idle_host_that_ends_is_left_soon_without_the_server(rig: Rig) -> None:
+    rig.shut_down()
+    rig.wait(4.9)
+    assert rig.left is None
+    rig.wait(0.2)
+    assert rig.left == "the host is about to shut down, and the server does not answer"
+
+
+def test_a_host_that_ends_is_left_when_its_checkpoints_are_copied(rig: Rig) -> None:
+    leave_with_an_end(rig, stay=True)
+    rig.wait(20.0)
+    assert rig.left is None
+    rig.answer(Channel.WAIT, stay=True)
+    assert rig.call(Channel.WAIT)["ending"] == {"stays": True}
+    rig.answer(Channel.WAIT)
+    assert rig.left == "the host is about to shut down"
+    assert "the server copies checkpoints from this host, and has 25 s for that" in rig.said
+
+
+def test_a_host_that_ends_is_left_at_once_if_nothing_is_to_be_copied(rig: Rig) -> None:
+    leave_with_an_end(rig, stay=False)
+    assert rig.left == "the host is about to shut down"
+
+
+def test_a_host_that_ends_is_left_before_its_time_is_used_up(rig: Rig) -> None:
+    leave_with_an_end(rig, stay=True)
+    rig.wait(24.9)
+    assert rig.left is None
+    rig.wait(0.2)
+    assert rig.left == (
+        "the host is about to shut down, before the server has copied all checkpoints that it needs from here"
+    )
+
+
+def test_a_server_that_is_gone_during_the_copies_does_not_hold_the_keeper_for_ever(rig: Rig) -> None:
+    leave_with_an_end(rig, stay=True)
+    for _ in range(24):
+        for channel in list(rig.calls):
+            rig.fail(channel)
+        rig.wait(1.0)
+    assert rig.left is None
+    rig.wait(1.1)
+    assert rig.left is not None and rig.core.deadline(rig.now) is None
+
+
+def test_a_keeper_started_anew_asks_whether_it_still_has_to_stay(rig: Rig) -> None:
+    leave_with_an_end(rig, stay=True)
+    rig.start()
+    assert rig.left is None and rig.call()["ending"] == {"stays": False}
+    rig.greet(stay=True)
+    rig.wait(10.0)
+    assert rig.left is None
+    rig.answer(Channel.WAIT)
+    assert rig.left == "the host is about to shut down"
+
+
+def test_an_order_to_exit_needs_no_copies(rig: Rig) -> None:
+    leave_with_an_end(rig, stay=True)
+    rig.answer(Channel.WAIT, leave=True, stay=True)
+    assert rig.left == "no attempt is left and none will come"
+
+
+def test_a_host_that_stays_does_not_wait_for_copies(rig: Rig) -> None:
+    rig.answer(Channel.WAIT, leave=True, stay=True)
+    assert rig.left is not None
 
 
 def test_a_replaced_keeper_ends_everything_and_leaves(rig: Rig) -> None:
