@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from nnimgr.cli.parsers.base import Parser, Verbs, add_group, add_id, add_verb, count
 
@@ -305,7 +306,24 @@ def _log(group: Verbs[Parser]) -> None:
 
 
 def _add_trial(verb: argparse.ArgumentParser, *, required: bool) -> None:
-    verb.add_argument("-T", "--trial_id", "--trial-id", required=required, metavar="TRIAL", help=_NAMED)
+    verb.add_argument(
+        "-T", "--trial_id", "--trial-id", action=_Once, required=required, metavar="TRIAL", help=_NAMED
+    )
+
+
+class _Once(argparse.Action):
+    """Option that may be given only once. Otherwise the last value would silently replace the others."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            raise argparse.ArgumentError(self, "is given twice, but this command takes one trial at a time")
+        setattr(namespace, self.dest, values)
 
 
 def _add_checkpoint(verb: argparse.ArgumentParser, what: str) -> None:
