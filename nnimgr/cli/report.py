@@ -56,17 +56,17 @@ def report(progress: Progress, client: Client, terminal: Terminal) -> None:
             terminal.say("\n".join(f"  {line}" for line in confirmed))
         if main:
             terminal.say(f"Best for several objectives: nnictl experiment pareto {profile['id']}")
-    terminal.say(f"Next: {_next(profile, failed)}")
+    terminal.say(f"Next: {_next(client, profile, failed)}")
 
 
-def _next(profile: Mapping[str, Any], failed: Mapping[str, Any] | None) -> str:
+def _next(client: Client, profile: Mapping[str, Any], failed: Mapping[str, Any] | None) -> str:
     """Return the command that most users need after an experiment with this end."""
     experiment_id = profile["id"]
     if profile["status"] not in ENDED:
         return f"nnictl top {experiment_id}"
-    if profile["status"] == "STOPPED" and failed is not None and failed["exitCode"] in _NO_COMMAND:
-        return "correct trialCommand, then: nnictl create --config FILE"
     if profile["status"] == "STOPPED":
+        if failed is not None and _has_no_command(client, experiment_id, failed["id"]):
+            return "correct trialCommand, then: nnictl create --config FILE"
         return f"nnictl resume {experiment_id}"
     if profile["status"] == "ERROR":
         return f"correct the error, then: nnictl resume {experiment_id}"
@@ -75,6 +75,14 @@ def _next(profile: Mapping[str, Any], failed: Mapping[str, Any] | None) -> str:
     if failed is not None:
         return "correct the trial, then: nnictl create --config FILE"
     return f"see why no trial has a usable result: nnictl trial ls {experiment_id}"
+
+
+def _has_no_command(client: Client, experiment_id: str, trial_id: str) -> bool:
+    """Return whether the trial has failed because the shell could not execute its command."""
+    with contextlib.suppress(ClientError):  # the server may have exited with its last experiment
+        jobs = client.get("experiments", experiment_id, "trials", trial_id)["jobs"]
+        return bool(jobs) and jobs[-1]["exitCode"] in _NO_COMMAND
+    return False
 
 
 def _items(parameters: Any) -> list[tuple[str, Any]]:

@@ -82,7 +82,10 @@ def _unnamed(fitting: Collection[IndexEntry], able: Collection[str], *, there_ar
             f"No experiment is named, and none is {' or '.join(able)}.",
             mend="See all: nnictl experiment list --all",
         )
-    return unnamed(list(fitting), "No experiment is named." if fitting else "There is no experiment yet.")
+    return unnamed(
+        list(fitting),
+        "Which experiment is meant? None is named." if fitting else "There is no experiment yet.",
+    )
 
 
 def _server_of(home: Home, entry: IndexEntry) -> ServerInfo | None:

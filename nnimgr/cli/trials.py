@@ -104,7 +104,7 @@ def _cause_lines(trials: list[dict[str, Any]], experiment_id: str) -> list[str]:
     """Return one line for each cause of failed trials or missing results, with the numbers of its trials.
 
     The newest trials come first. The last line is a command that prints the output of the latest
-    of these trials.
+    of these trials, a failed one if there is any.
     """
     by_cause: dict[tuple[str, str], list[int]] = {}
     for trial in reversed(trials):
@@ -117,7 +117,8 @@ def _cause_lines(trials: list[dict[str, Any]], experiment_id: str) -> list[str]:
     for (status, reason), numbers in list(by_cause.items())[:_MOST_CAUSES]:
         named = ", ".join(map(str, numbers[:_MOST_NAMED])) + (", ..." if len(numbers) > _MOST_NAMED else "")
         lines.append(f"{'Trials' if len(numbers) > 1 else 'Trial'} {named} {status}: {reason}")
-    last = max(numbers[0] for numbers in by_cause.values())
+    failed = [numbers[0] for (status, _), numbers in by_cause.items() if status.startswith("FAILED")]
+    last = max(failed or [numbers[0] for numbers in by_cause.values()])
     return [*lines, f"  See: nnictl log trial {experiment_id} -T {last} --file stderr"]
 
 

@@ -25,6 +25,7 @@ __all__ = ["Document", "KeyPath", "number_hint", "number_hint_at", "read_documen
 
 KeyPath = tuple[str | int, ...]
 
+_NO_COLON = "could not find expected ':'"  # problem of PyYAML in the line after the faulty one
 _MOST_BYTES = 16 << 20
 _MOST_NODES = 200_000
 _DEEPEST = 100
@@ -160,6 +161,8 @@ class _Reader:
             return None if node is None else self._value(loader, node, ())
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
+            if error.problem == _NO_COLON and error.context_mark is not None:
+                mark = error.context_mark  # the parser notices it only in the next line
             raise self._error(self._sentence(error), mark) from error
         except RecursionError as error:
             raise ConfigError([Problem(message="nested too deeply", file=self._file)]) from error
@@ -219,6 +222,8 @@ class _Reader:
     def _sentence(self, error: yaml.MarkedYAMLError) -> str:
         if error.problem and "'\\t'" in error.problem:
             return "YAML does not allow a tab here; use spaces"
+        if error.problem == _NO_COLON:
+            return "not YAML: after the field's name, ':' is missing"
         parts = [part for part in (error.context, error.problem) if part]
         return f"not YAML: {', '.join(parts)}"
 

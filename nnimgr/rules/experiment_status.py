@@ -70,7 +70,10 @@ def _failing(state: ExperimentState) -> str:
     if state.first_failure.startswith(_NO_COMMAND):
         remedy = "correct trialCommand, then start a new experiment: nnictl create --config FILE"
     else:
-        remedy = f"correct the trial's code, then continue: nnictl resume {state.id}"
+        remedy = (
+            f"correct the trial's code, then continue: nnictl resume {state.id}; "
+            "if trialCommand is wrong, start a new experiment: nnictl create --config FILE"
+        )
     return f"the first {state.first_failures} trials all failed alike: {state.first_failure_reason}; {remedy}"
 
 

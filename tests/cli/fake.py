@@ -80,6 +80,7 @@ def trial(trial_id: str, sequence: int, **changes: Any) -> dict[str, Any]:
         "latestText": None,
         "intermediates": 0,
         "logPath": f"/data/abc/trials/{trial_id}",
+        "jobs": [],
         "sets": None,
     }
     return found | changes

@@ -114,7 +114,7 @@ def test_who_can_be_taken_up(server: FakeServer, capsys: pytest.CaptureFixture[s
         assert main([verb, "--json"]) == 1
         printed = capsys.readouterr()
         first, *listed, mend, _ = printed.err.splitlines()
-        assert first == "ERROR: No experiment is named."
+        assert first == "ERROR: Which experiment is meant? None is named."
         assert [line.split()[0] for line in listed] == ids
         assert mend == f"  Name one, for example the latest: nnictl {verb} {ids[0]} --json"
     for experiment_id in ("e0", "e1", "e4"):

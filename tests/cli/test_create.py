@@ -367,7 +367,7 @@ def test_a_command_that_does_not_exist_is_corrected_in_a_new_experiment(
 ) -> None:
     def script(experiment: FakeExperiment) -> None:
         failed = trial("t0", 0, status="FAILED", reason="command not found: pyhton3 (exit code 127)")
-        experiment.trials.append({**failed, "exitCode": 127})
+        experiment.trials.append({**failed, "jobs": [{"exitCode": 127}]})
         experiment.profile["counts"] = {"FAILED": 1}
         server.emit(experiment, "ExperimentMoved", status="STOPPED", reason="all failed alike")
 

@@ -18,7 +18,7 @@ from nnimgr.config import (
 )
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
 from nnimgr.rules.facts import OnFailure
-from tests.config.loading import GOAL, MINIMAL, Load
+from tests.config.loading import GOAL, MINIMAL, Faults, Load
 
 
 def test_a_minimal_configuration_gets_nnis_defaults(load: Load, tmp_path: Path) -> None:
@@ -211,3 +211,9 @@ def test_a_lease_is_no_shorter_than_silence(
             make()
     else:
         assert make().lease_time == timedelta(seconds=seconds)
+
+
+def test_a_line_without_a_colon_is_named(faults: Faults) -> None:
+    assert faults("trialConcurrency: 1\ngoal maximize\ntuner: {name: Random}\n") == [
+        "exp.yml:2:1: not YAML: after the field's name, ':' is missing"
+    ]

@@ -37,7 +37,8 @@ def test_the_first_trials_that_fail_alike_stop_the_experiment() -> None:
     assert life.state.status is E.STOPPED
     assert life.state.reason == (
         f"the first 4 trials all failed alike: exited with code 1: {BROKEN}; correct the trial's code, then "
-        "continue: nnictl resume exp"
+        "continue: nnictl resume exp; if trialCommand is wrong, start a new experiment: nnictl create "
+        "--config FILE"
     )
     assert refold(life.log) == life.state
 

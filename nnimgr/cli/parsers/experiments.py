@@ -104,7 +104,7 @@ def _results(group: Verbs[Parser]) -> None:
         group,
         "import",
         "importing:import_trials",
-        "pass results to the tuner, which learns from them, or import trials of other programs",
+        "give results to the tuner, which learns, or import other programs' trials",
         about=(
             "With --filename, the tuner of a running experiment gets results. With --from,\n"
             "trials become a new, stopped experiment; with --to, a tuner gets their results."

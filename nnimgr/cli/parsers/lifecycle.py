@@ -41,7 +41,7 @@ def add(verbs: Verbs[Parser]) -> None:
         verbs,
         "top",
         "watch:top",
-        "watch an experiment, or all that run",
+        "watch an experiment; if several run and none is named, list them",
         examples=("nnictl top", "nnictl top ab12cd34", "nnictl top --time 10"),
     )
     add_id(top)
@@ -97,7 +97,11 @@ def _stop(verbs: Verbs[Parser]) -> None:
     )
     stop.add_argument("-a", "--all", action="store_true", help="stop all experiments")
     how = stop.add_mutually_exclusive_group()
-    how.add_argument("--detach", action="store_true", help="leave the trials running until a resume")
+    how.add_argument(
+        "--detach",
+        action="store_true",
+        help="end the experiment's work, but let its trials run on; a resume takes them over",
+    )
     how.add_argument(
         "--save", action="store_true", help="let trials that save checkpoints save once more before they end"
     )
@@ -123,7 +127,10 @@ def _add_brought(verb: argparse.ArgumentParser, default: str = "") -> None:
 
 def _add_foreground(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
-        "-f", "--foreground", action="store_true", help="watch until the end, then stop; Ctrl-C stops, too"
+        "-f",
+        "--foreground",
+        action="store_true",
+        help="show the progress until the experiment ends, then stop it; Ctrl-C stops it earlier",
     )
 
 
