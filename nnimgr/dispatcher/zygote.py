@@ -39,6 +39,7 @@ PRELOADED = (
     "nnimgr.schedulers.pb2",
     "nnimgr.schedulers.pbt",
     "nnimgr.schedulers.pbt_replay",
+    "nnimgr.schedulers.resources",
     "nnimgr.tuners.asha",
     "nnimgr.tuners.batch",
     "nnimgr.tuners.bohb",

@@ -113,8 +113,9 @@ async def test_a_schedulers_child_loads_only_its_own(
     host: Host, monkeypatch: pytest.MonkeyPatch, builtin: registry.Builtin
 ) -> None:
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
-    arguments = {"schedule": [{"reports": 2, "parameters": {}}]} if builtin.required else {}
-    child = await host("scheduler", name=builtin.name, class_args=arguments)
+    needed = {"schedule": [{"reports": 2, "parameters": {}}], "total": {"trialCpuNumber": 4}}
+    arguments = {name: needed[name] for name in builtin.required}
+    child = await host("scheduler", name=builtin.name, class_args=arguments, resources={"trialCpuNumber": 1})
     numbers = iter(range(1, 1000))
     for name in ("t0", "t1"):
         child.send(m.TrialCreated(number=next(numbers), trial_id=name, parameters='{"x": 0.5}'))
@@ -124,6 +125,7 @@ async def test_a_schedulers_child_loads_only_its_own(
             child.send(m.Metrics(items=(item,), numbers=(next(numbers),)))
             saved = {"attempt": 1, "checkpoint": step + 1, "reports": step + 1}
             child.send(m.CheckpointSaved(number=next(numbers), trial_id=name, **saved))
+    child.send(m.NoMoreTrials(number=next(numbers)))
     await child.expect(m.Decided)
     await child.child.close()
     assert loaded(child.log) <= OWN.get(builtin.name, set())

@@ -40,7 +40,8 @@ FIELDS = (
     "nniManagerIp, useAnnotation, debug, logLevel, experimentWorkingDirectory, tunerGpuIndices, goal, "
     "tuner, "
     "assessor, scheduler, trainingService, sharedStorage, suggestionsAhead, silentAfter, slotHeldFor, lease, "
-    "multiPhase, maxRetries, checkpoints, onFailure, failureValue, failFast, stopWhen, notify, objectives, "
+    "multiPhase, maxRetries, checkpoints, onFailure, failureValue, failFast, stopWhen, confirmBest, notify, "
+    "sinks, objectives, "
     "advisor"
 )
 
