@@ -82,7 +82,9 @@ class Results(Wrapper[nnimgr.Results]):
     errors = read(nnimgr.Results.errors, _all)
     top = method(nnimgr.Results.top, _all)
     curves = method(nnimgr.Results.curves)
+    confirmed = read(nnimgr.Results.confirmed)
     to_pandas = method(nnimgr.Results.to_pandas)
+    to_arrow = method(nnimgr.Results.to_arrow)
     get_best_result = method(nnimgr.Results.get_best_result, Trial)
     get_dataframe = method(nnimgr.Results.get_dataframe)
 

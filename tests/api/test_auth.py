@@ -41,6 +41,8 @@ def routes(app: FastAPI) -> Iterator[tuple[str, str]]:
                 machine="m",
                 keeper="k",
                 viewId=1,
+                attempt=1,
+                number=1,
                 task="t",
             )
             yield from ((method, path) for method in route.methods or ())
