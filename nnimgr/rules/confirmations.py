@@ -37,7 +37,7 @@ def about_confirmation(state: ExperimentState, fact: f.Fact, touched: Touched | 
 
     ``touched``: trials that the fact's turn has changed; None: the turn is not committed yet.
     """
-    if not state.confirmations and not state.confirming:
+    if state.limits.confirm_best is None:
         return False
     job_id = getattr(fact, "job_id", None)
     trial_id = getattr(fact, "trial_id", None) if job_id is None else trial_of_job(job_id)[0]

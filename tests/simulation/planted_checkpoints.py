@@ -84,19 +84,6 @@ def save_forgotten_by_a_new_keeper() -> Iterator[None]:
         yield
 
 
-@planted
-def save_order_forgotten_by_a_new_keeper() -> Iterator[None]:
-    """A keeper that was started again does not ask a trial to save its state, although that was ordered."""
-    restore = recovery._restore_attempt
-
-    def forgetful(attempt: Attempt, record: Any) -> None:
-        restore(attempt, record)
-        attempt.wish = None
-
-    with patch.object(recovery, "_restore_attempt", forgetful):
-        yield
-
-
 # ---- between the two --------------------------------------------------------------------------------------
 
 

@@ -11,10 +11,11 @@ from tests.simulation.world import World
 SEEDS = 400
 KINDS = 4  # kinds of lives, chosen by the seed (see World)
 FIRST = {  # first seed to try for bugs that few simulated lives show: saves five minutes
-    "abandoned_results_taken_over": 468,
+    "abandoned_results_taken_over": 116,
     "acknowledged_commands_forgotten": 104,
     "begins_without_a_lease": 273,
     "claims_not_remembered": 808,
+    "copies_of_abandoned_pins_forgotten": 1276,
     "gpus_not_rebuilt": 40,
     "identity_by_handle": 469,
     "late_answers_obeyed": 40_377,
@@ -24,6 +25,7 @@ FIRST = {  # first seed to try for bugs that few simulated lives show: saves fiv
     "leg_of_a_lost_checkpoint": 1501,
     "margin_forgotten": 161,
     "off_branch_taken": 150,
+    "resources_not_rebuilt": 692,
     "start_not_revoked": 137,
     "stop_never_journaled": 444,
     "terminal_overwritten": 204,
