@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from nnimgr.builtins import meant
 from nnimgr.config.document import Document, KeyPath, number_hint_at, read_document
 from nnimgr.config.feasibility import Feasibility
-from nnimgr.config.gang import check_gang
 from nnimgr.config.goals import check_goals, warn_of_goal
+from nnimgr.config.launch import check_launch
 from nnimgr.config.memory import GrowingMemory
 from nnimgr.config.model import (
     AlgorithmConfig,
@@ -21,7 +21,6 @@ from nnimgr.config.model import (
 from nnimgr.config.parameter_sets import check_sets
 from nnimgr.config.parsing import Reading, check_references, match_key, parse, plain, validate
 from nnimgr.config.path_checks import directory_fault, file_fault, working_fault
-from nnimgr.config.preload import check_preload
 from nnimgr.config.problems import ConfigError, Problem, dotted
 from nnimgr.config.resizing import check_resizing
 from nnimgr.config.schedulers import check_scheduler, read_argument_file
@@ -108,13 +107,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     config = _build(reading, fields, service)
     _check_directories(reading, fields, service)
     check_keys(reading, service)
-    check_capacity(reading, config)
-    check_checkpoints(reading, config)
-    check_priority(reading, config)
-    check_preload(reading, config)
-    _check_gangs(reading, config)
-    check_shared_storage(reading, config)
-    check_sinks(reading, config.sinks if config else None)
+    _check_fields(reading, config)
     _check_algorithms(reading, fields)
     check_goals(reading, fields)
     tuner = _algorithm(fields, "tuner")
@@ -136,9 +129,14 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     return Loaded(config, tuple(warnings), feasible, converted)
 
 
-def _check_gangs(reading: Reading, config: ExperimentConfig | None) -> None:
-    for member in config.members if config is not None else ():
-        check_gang(reading, member.config.gang, member.job_command, preloads=bool(member.config.preload))
+def _check_fields(reading: Reading, config: ExperimentConfig | None) -> None:
+    """Make the checks that need only the configuration itself."""
+    check_capacity(reading, config)
+    check_checkpoints(reading, config)
+    check_priority(reading, config)
+    check_launch(reading, config)
+    check_shared_storage(reading, config)
+    check_sinks(reading, config.sinks if config else None)
 
 
 def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:
@@ -171,13 +169,7 @@ def check_config(config: ExperimentConfig, *, interpreter: Interpreter | None = 
     service = Service(parts, several=config.platform == "hybrid")
     _check_directories(reading, fields, service)
     check_keys(reading, service)
-    check_capacity(reading, config)
-    check_checkpoints(reading, config)
-    check_priority(reading, config)
-    check_preload(reading, config)
-    _check_gangs(reading, config)
-    check_shared_storage(reading, config)
-    check_sinks(reading, config.sinks)
+    _check_fields(reading, config)
     _check_algorithms(reading, fields, interpreter=interpreter)
     check_goals(reading, fields)
     valid = _SearchSpace(value=config.search_space).check(reading, fields["tuner"], interpreter=interpreter)

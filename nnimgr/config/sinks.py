@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import model_validator
 
+from nnimgr.config.base import ConfigModel
 from nnimgr.config.parsing import Reading, check_references
 from nnimgr.config.path_checks import directory_fault
 from nnimgr.config.problems import nearest
@@ -18,10 +18,8 @@ from nnimgr.sinks.builtin import SINKS
 __all__ = ["SinkConfig", "check_sinks"]
 
 
-class SinkConfig(BaseModel):
+class SinkConfig(ConfigModel):
     """A built-in sink by ``name``, or a class of the user, as "module:Class"."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, alias_generator=to_camel)
 
     name: str | None = None
     class_name: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.config.loading import Faults, Load
-from tests.config.test_preload import FUNCTION, LOCAL
+from tests.config.test_launch import FUNCTION, LOCAL
 from training_services.base import Gang
 
 COMMAND = LOCAL + "trialCommand: python3 train.py\n"

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from nnimgr.config import ExperimentConfig, ReferenceUnresolved, resolve_secrets
+from nnimgr.config.launch import preload_of
 from nnimgr.config.machines import read_machines
 from nnimgr.config.model import AlgorithmConfig, Member
 from nnimgr.config.notification import NotificationConfig
-from nnimgr.config.preload import preload_of
 from nnimgr.config.secrets import reveal_secrets
 from nnimgr.config.shared_storage import shared_folder
 from nnimgr.core.managing.folder import Surroundings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnimgr.config.preload import preload_of
+from nnimgr.config.launch import preload_of
 from tests.config.loading import Faults, Load
 from training_services.base import Preload
 

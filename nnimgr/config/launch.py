@@ -1,0 +1,81 @@
+"""How the processes of trials are started: the fields ``preload`` and ``gang``."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+
+from nnimgr.config.model import ExperimentConfig, Member
+from nnimgr.config.parsing import Reading
+from training_services import registry
+from training_services.base import Preload
+
+__all__ = ["check_launch", "preload_of"]
+
+_PRELOAD, _GANG = ("preload",), ("gang",)
+_LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def check_launch(reading: Reading, config: ExperimentConfig | None) -> None:
+    """Report modules that cannot be preloaded, and a gang that cannot be used."""
+    if config is not None and config.preload:
+        _check_preload(reading, config, config.preload)
+    if config is not None and config.gang is not None:
+        _check_gang(reading, config)
+
+
+def _check_preload(reading: Reading, config: ExperimentConfig, modules: list[str]) -> None:
+    for number, module in enumerate(modules):
+        if _MODULE.fullmatch(module) is None:
+            reading.fault((*_PRELOAD, number), f'must be the name of a Python module, not "{module}"')
+    if config.shared_storage is not None:
+        reading.fault(_PRELOAD, "cannot be used together with sharedStorage")
+    for member in config.members:
+        if registry.hosts_class(member.platform) is None:
+            reading.fault(
+                _PRELOAD, f'cannot be used on the platform "{member.platform}": its trials share no process'
+            )
+        elif _target(member.job_command) is None:
+            reading.fault(
+                _PRELOAD,
+                "needs a Python function or class as the trial: trialCommand must be "
+                f'"python3 -m nni.run FILE.py:NAME", and nothing else, not "{member.job_command}"',
+            )
+
+
+def _check_gang(reading: Reading, config: ExperimentConfig) -> None:
+    """Report a gang together with ``preload``. Warn of a command that starts processes of its own."""
+    if config.preload:
+        reading.fault(_GANG, "cannot be used together with preload")
+    for member in config.members:
+        launcher = next((word for word in _words(member.job_command) if word in _LAUNCHERS), None)
+        if launcher is not None:
+            reading.warn(
+                _GANG,
+                f"each of the processes runs trialCommand, and {launcher} starts further processes: leave "
+                f"{launcher} out of trialCommand, or leave gang out",
+            )
+
+
+def preload_of(member: Member) -> Preload | None:
+    """Return the modules to import before the trials of this training service; None if there are none."""
+    modules = member.config.preload
+    target = _target(member.job_command) if modules else None
+    return None if not modules or target is None else Preload(modules=tuple(modules), target=target)
+
+
+def _target(command: str) -> str | None:
+    """Return FILE:NAME of the function or class that the command runs; None if it runs anything else."""
+    words = _words(command)
+    is_plain = len(words) == 4 and words[1:3] == ["-m", "nni.run"]
+    return words[3] if is_plain and os.path.basename(words[0]).startswith("python") else None
+
+
+def _words(command: str) -> list[str]:
+    """Return the words of a command; none if it is not a command that a shell can read."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
