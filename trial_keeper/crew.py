@@ -189,17 +189,13 @@ class _Crew:
                     self._kill_at = time.monotonic() + GRACE_S
 
     def _drain(self, fd: int) -> bool:
-        try:
-            chunk = os.read(fd, 65536)
-        except BlockingIOError:
-            return False
-        if chunk:
-            self._logs[fd].write(chunk)
-            return True
-        self._poll.unregister(fd)
-        os.close(fd)
-        del self._logs[fd]
-        return False
+        """Read a worker's output from this pipe once; return whether there was any."""
+        read = self._logs[fd].read_from(fd)
+        if read is None:
+            self._poll.unregister(fd)
+            os.close(fd)
+            del self._logs[fd]
+        return bool(read)
 
     def _signal(self, number: int) -> None:
         left = [worker.pid for worker in self._workers.values() if worker.status is None]

@@ -137,7 +137,6 @@ class Keeper:
         self._loop.perform(self._notices.read())
 
     def _on_failure(self) -> None:
-        self._on_wake()  # first the notices that a shim sent before it ended
         lines = self._failures.lines()
         if self._failures.ended:
             self._start_over()
@@ -145,22 +144,19 @@ class Keeper:
             self._report_failure(line)
 
     def _report_failure(self, line: str) -> None:
+        self._on_wake()  # first the notices that the shim sent before it ended
         job, _, status = line.partition(" ")
         self._loop.perform(self._core.shim_failed(now(), job, _wait_status(int(status))))
 
     def _make_preloading(self) -> Preloading:
         from trial_keeper.actions.preloading import Preloading  # most keepers never need it
 
-        def failed(line: str) -> None:
-            self._on_wake()  # first the notices that a shim sent before it ended
-            self._report_failure(line)
-
         return Preloading(
             self._directory,
             self._loop,
             self._pipes.wake,
             changed=lambda: self._loop.perform(self._starts.release()),
-            failed=failed,
+            failed=self._report_failure,
             ended=self._start_over,
         )
 

@@ -54,6 +54,20 @@ class CappedLog:
         except OSError:
             self.dropped += len(chunk)
 
+    def read_from(self, fd: int) -> bool | None:
+        """Append what the pipe ``fd``, which does not block, holds now. Return False if that is nothing.
+
+        Return None if the other end of the pipe is closed.
+        """
+        try:
+            chunk = os.read(fd, 65536)
+        except BlockingIOError:
+            return False
+        if chunk:
+            self.write(chunk)
+            return True
+        return None
+
     def last_line(self, limit: int) -> bytes:
         """Return the last non-empty line within the last ``limit`` bytes; never raises."""
         try:

@@ -299,16 +299,12 @@ class Shim:
                 self._status = status
 
     def _drain(self, fd: int) -> bool:
-        try:
-            chunk = os.read(fd, 65536)
-        except BlockingIOError:
-            return False
-        if chunk:
-            self._logs[fd].write(chunk)
-            return True
-        self._poll.unregister(fd)
-        self._close(fd)
-        return False
+        """Read the command's output from this pipe once; return whether there was any."""
+        read = self._logs[fd].read_from(fd)
+        if read is None:
+            self._poll.unregister(fd)
+            self._close(fd)
+        return bool(read)
 
     def _close(self, fd: int) -> None:
         os.close(fd)
