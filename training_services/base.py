@@ -118,10 +118,20 @@ __all__ = [
     "memory_text",
     "never_started",
     "origin_id",
+    "shown_bytes",
 ]
 
 SILENT_AFTER = timedelta(seconds=30)
 TRIAL_GRACE = timedelta(seconds=5)  # time between SIGTERM and SIGKILL when a trial is stopped
+
+
+def shown_bytes(number: float) -> str:
+    """Return a number of bytes as text with a unit, such as "1.5 GiB"."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if number < 1024:
+            return f"{number:.3g} {unit}" if number < 1000 else f"{number:.0f} {unit}"
+        number /= 1024
+    return f"{number:.1f} TiB"
 
 
 def memory_text(mib: float) -> str:

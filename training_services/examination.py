@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from training_services.base import ExperimentContext, ServiceError, TrainingService
+from training_services.base import ExperimentContext, ServiceError, TrainingService, shown_bytes
 from training_services.code import pack_code
-from training_services.findings import Check, Finding, Level, Needs, shown_bytes
+from training_services.findings import Check, Finding, Level, Needs
 from training_services.rehearsal import rehearse
 from training_services.tools import ServiceTools
 

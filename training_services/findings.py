@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Check", "Finding", "Level", "Needs", "judge", "shown_bytes"]
+from training_services.base import shown_bytes
+
+__all__ = ["Check", "Finding", "Level", "Needs", "judge"]
 
 # Free bytes on a disk: below the first, trials cannot run; below the second, a warning is shown.
 LEAST_BYTES, FEW_BYTES = 100 << 20, 2 << 30
@@ -143,15 +145,6 @@ def _gpus(reading: Mapping[str, Any], needs: Needs) -> tuple[Level, str]:
 
 def _count(number: int) -> str:
     return "no GPU" if number == 0 else "1 GPU" if number == 1 else f"{number} GPUs"
-
-
-def shown_bytes(number: float) -> str:
-    """Return a number of bytes as text with a unit, such as "1.5 GiB"."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if number < 1024:
-            return f"{number:.3g} {unit}"
-        number /= 1024
-    return f"{number:.1f} TiB"
 
 
 def _span(seconds: float) -> str:

@@ -31,7 +31,7 @@ from nnimgr.store.copies import copy_database
 from nnimgr.store.errors import StoreError
 from nnimgr.store.location import database_path
 from nnimgr.store.overview import stored_experiment
-from training_services.findings import shown_bytes
+from training_services.base import shown_bytes
 from training_services.private import make_private_folder
 
 __all__ = ["load", "save"]

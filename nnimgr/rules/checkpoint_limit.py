@@ -19,6 +19,7 @@ from nnimgr.rules.state import (
     job_id_of,
     trial_of_job,
 )
+from training_services.base import shown_bytes
 
 __all__ = ["delete_left", "excess_of", "is_deleted", "keep_to_limit", "leave_files", "recount"]
 
@@ -49,9 +50,9 @@ def excess_of(state: ExperimentState) -> str | None:
     if limit is None or state.held <= limit:
         return None
     return (
-        f"the checkpoints of the experiment hold {_text(state.held)}, more than checkpoints.limit "
-        f"({_text(limit)}), and nothing more can be deleted: the rest is pinned, or belongs to trials that "
-        "have not ended"
+        f"the checkpoints of the experiment hold {shown_bytes(state.held)}, more than checkpoints.limit "
+        f"({shown_bytes(limit)}), and nothing more can be deleted: the rest is pinned, or belongs to trials "
+        "that have not ended"
     )
 
 
@@ -104,11 +105,3 @@ def recount(state: ExperimentState, keeper_id: str) -> None:
 def _excess(state: ExperimentState) -> int:
     limit = state.limits.checkpoints_limit
     return 0 if limit is None else state.held - limit
-
-
-def _text(size: int) -> str:
-    """Return a number of bytes for a sentence."""
-    for unit, one in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= one:
-            return f"{size / one:.4g} {unit}"
-    return f"{size} bytes"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from training_services.base import shown_bytes
 from training_services.findings import Check, Finding, Level, Needs, judge
 
 GIB = 1 << 30
@@ -124,3 +125,11 @@ def test_gpus(needs: Needs, reading: dict[str, Any], level: Level, part: str) ->
     finding = find(Check.GPUS, needs=needs, gpus=reading)
     assert finding.level is level
     assert part in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 bytes"), (1010, "1010 bytes"), (1 << 20, "1 MiB"), (3 << 29, "1.5 GiB"), (1 << 50, "1024.0 TiB")],
+)
+def test_bytes_are_shown_without_exponents(number: int, text: str) -> None:
+    assert shown_bytes(number) == text
