@@ -121,6 +121,6 @@ def _deviation(values: Sequence[float]) -> float | None:
 
 
 def _finite(mean: float | None, distance: float) -> float | None:
-    """Return the number at this distance from the mean; None if there is no such finite number."""
+    """Return the number at this distance from the mean; None if there is none, or it is not finite."""
     found = math.nan if mean is None else mean + distance
     return found if math.isfinite(found) else None

@@ -22,7 +22,7 @@ from nnimgr.importing.trials import (
 )
 from nnimgr.rules.terms import TrialStatus
 
-__all__ = ["read_csv", "rows_of"]
+__all__ = ["check_columns", "read_csv", "rows_of"]
 
 _RESULTS = ("reward", "value", "default")
 _NAMES = ("trialJobId", "id", "trial", "number", "sequence")
@@ -42,14 +42,19 @@ def read_csv(source: str, wanted: Wanted) -> Foreigners:
     path = Path(source)
     columns, rows = rows_of(path)
     metrics = wanted.metrics or _metrics_in(path, columns)
-    missing = [name for name in (*metrics, *wanted.parameters) if not _column(name, columns)]
+    named = (*metrics, *wanted.parameters)
+    check_columns(path, [name for name in named if not _column(name, columns)], columns)
+    parameters = wanted.parameters or _parameters_in(path, columns, metrics)
+    trials = [_trial(path, line, row, metrics, parameters) for line, row in rows]
+    return Foreigners(title=f"the file {path.name}", trials=trials)
+
+
+def check_columns(path: Path, missing: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise SourceError if a column is missing."""
     if missing:
         raise SourceError(
             f"{path}, line 1: there is no column {missing[0]!r}; valid are {', '.join(columns)}"
         )
-    parameters = wanted.parameters or _parameters_in(path, columns, metrics)
-    trials = [_trial(path, line, row, metrics, parameters) for line, row in rows]
-    return Foreigners(title=f"the file {path.name}", trials=trials)
 
 
 def rows_of(path: Path) -> tuple[list[str], list[Row]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from nnimgr.importing.csv_files import rows_of
+from nnimgr.importing.csv_files import check_columns, rows_of
 from nnimgr.importing.trials import (
     Foreigners,
     ForeignTrial,
@@ -41,17 +41,14 @@ def read_wandb(source: str, wanted: Wanted) -> Foreigners:
 
 def _exported(path: Path, wanted: Wanted) -> Foreigners:
     columns, rows = rows_of(path)
-    listed = ", ".join(columns)
     for names, option in ((wanted.metrics, "--metric NAME"), (wanted.parameters, "--parameters NAME,NAME")):
         if not names:
             raise SourceError(
                 f"{path}: an exported table does not say which columns are parameters and which are metrics; "
-                f"the columns are {listed}",
+                f"the columns are {', '.join(columns)}",
                 hint=f"Name them: {{command}} {option}",
             )
-        missing = [name for name in names if name not in columns]
-        if missing:
-            raise SourceError(f"{path}, line 1: there is no column {missing[0]!r}; valid are {listed}")
+        check_columns(path, [name for name in names if name not in columns], columns)
     trials = [_exported_run(path, line, row, wanted) for line, row in rows]
     return Foreigners(title=f"the W&B table {path.name}", trials=trials)
 

@@ -84,9 +84,9 @@ async def remove(runner: ExperimentRunner, name: str, *, force: bool) -> Machine
 
 def _service(runner: ExperimentRunner) -> TrainingService:
     service = runner.session.service
-    if service is None and runner.state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.ERROR):
-        raise RequestRefused(f"the experiment is {runner.state.status} and uses no machines now")
     if service is None:
+        if runner.state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.ERROR):
+            raise RequestRefused(f"the experiment is {runner.state.status} and uses no machines now")
         trouble = f": {runner.session.trouble}" if runner.session.trouble else ""
         raise RequestRefused(f"the experiment's training service is not open{trouble}")
     if not service.capabilities.machines:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from nnimgr.core.running.requests import RequestRefused
-from nnimgr.core.running.runner import ExperimentRunner
+from nnimgr.core.running.runner import LIVE, ExperimentRunner
 from nnimgr.core.running.search import Search
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import ExperimentState, JobState, job_id_of
@@ -27,7 +27,7 @@ from training_services.frames import number_in
 __all__ = ["HOLD_S", "Exchanged", "Held", "Report", "Tell", "Wanted", "exchange"]
 
 HOLD_S = 20.0  # longest wait for trials; the program then asks again with the same key
-_LIVE = (f.ExperimentStatus.INITIALIZED, f.ExperimentStatus.RUNNING)
+_CREATES_TRIALS = LIVE - {f.ExperimentStatus.DRAINING}
 
 
 class Held(NamedTuple):
@@ -121,7 +121,7 @@ async def exchange(
 async def _service(runner: ExperimentRunner) -> AskService | None:
     """Wait until the training service is open, and return it. Return None if the experiment is over."""
     while not isinstance(service := runner.session.service, AskService):
-        if runner.state.status not in (*_LIVE, f.ExperimentStatus.DRAINING):
+        if runner.state.status not in LIVE:
             return None
         await runner.turn_over()
     return service
@@ -138,7 +138,7 @@ async def _granted(
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(hold_s):
             while len(jobs := service.granted(wanted.key)) < wanted.count:
-                if state.status not in _LIVE and not state.queued and service.complete(wanted.key):
+                if state.status not in _CREATES_TRIALS and not state.queued and service.complete(wanted.key):
                     return jobs, None if jobs else _ended(state)
                 if jobs and state.free_slots <= 0 and service.complete(wanted.key):
                     break
