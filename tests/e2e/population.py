@@ -134,8 +134,9 @@ class Population:
             chain, x = begins.get(step, (chain, x))
             chain = after(chain, step, x)
             assert int(float(row["text"])) == chain, (trial["trial_id"], step, begins)
-        assert expected == self.steps
-        chain, x = begins.get(expected, (chain, x))  # a leg from a donor's last state has only a final result
+        # A leg from a donor's last state has only a final result; the trial may have been steps behind.
+        assert expected == self.steps or self.steps in begins, (trial["trial_id"], expected, begins)
+        chain, x = begins.get(self.steps, (chain, x))
         assert (final["type"], int(float(final["text"]))) == ("FINAL", chain), (trial["trial_id"], begins)
         assert json.loads(trial["parameters"])["x"] == x
 
