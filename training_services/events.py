@@ -302,12 +302,14 @@ class JobLost:
     ignored.
 
     Either the loss is proven (a reboot, a deleted directory, a missing pod, an expired lease), or a user has
-    declared the machine lost.
+    declared the machine lost. ``unproven``: neither; the attempt was to be stopped and its end was waited for
+    too long, so it may still run, and no further attempt of the trial may follow.
     """
 
     job_id: str
     reason: str
     cause: Cause = Cause.INFRASTRUCTURE
+    unproven: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

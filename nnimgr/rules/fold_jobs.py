@@ -143,7 +143,7 @@ def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
 def _job_lost(state: ExperimentState, fact: f.JobLost, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     trial = trial_touched(state, job.trial_id, fact)
-    job.lost, job.cause, job.ended_at = fact.reason, fact.cause, r.at
+    job.lost, job.cause, job.ended_at, job.unproven = fact.reason, fact.cause, r.at, fact.unproven
     if job.started_at is not None and trial.running_since is not None:
         job.ended_at = job.started_at + (r.at - trial.running_since)  # by the clock of the host
     _close(state, job, trial, r)

@@ -36,9 +36,8 @@ def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
                 job_id=job.id, reason="a user declared the trial lost, while its machine was silent"
             )
         elif due is not None and due <= now:
-            yield f.JobLost(
-                job_id=job.id, reason=f"the trial may still run on its machine ({silence(state, trial)})"
-            )
+            reason = f"the trial may still run on its machine ({silence(state, trial)})"
+            yield f.JobLost(job_id=job.id, reason=reason, unproven=True)
         elif not trial.slot_lent and lent_at(state, trial) <= now:
             yield f.SlotLent(trial_id=trial_id)
 
@@ -57,6 +56,7 @@ def give_up_overdue(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
             yield f.JobLost(
                 job_id=job.id,
                 reason=f"the trial's end was not reported within {limit}; it may still run on its machine",
+                unproven=True,
             )
 
 

@@ -62,6 +62,8 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     """
     job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
     end = job.ended if job else None
+    if job is not None and job.unproven:
+        return _given_up(trial, job)
     if trial.next_leg is not None and trial.target in (None, f.StopKind.LEG) and not _finished(job):
         return leg_lost(state, trial) or _next_leg(trial, trial.next_leg, due_at=now)
     if trial.status is f.TrialStatus.PAUSED:
@@ -69,10 +71,8 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     never = end is not None and end.reason is f.EndReason.NEVER_STARTED
     if trial.target is f.StopKind.RESIZE and (job is None or job.placed is None or never):
         return _again(state, trial, trial.target_reason, due_at=now)
-    if never and trial.target is None and end is not None:
-        refused = resources_refused(trial, end.message or "the attempt could not be started")
-        if refused is not None:
-            return refused
+    if never and (refused := _refused(trial, end)) is not None:
+        return refused
     if trial.stranded and trial.target is None:
         return _again(state, trial, _unusable(state, trial), due_at=now)
     if job is not None and end is not None and end.reason is f.EndReason.EXITED and job.cause not in LOSSES:
@@ -96,6 +96,21 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
         return _again(state, trial, why, due_at=now)
     reason = end.message or "its command could not be started"
     return _failed(state, trial, reason, job.cause, failure=reason)
+
+
+def _given_up(trial: TrialState, job: JobState) -> f.TrialEnded:
+    """Return the end of a trial whose attempt may still run, so that no further attempt runs beside it."""
+    kind = trial.target if trial.target is not None and trial.target in _LAST_STATUS else f.StopKind.CUT
+    return _stopped(trial, kind, f"{trial.target_reason}; {job.lost}")
+
+
+def _refused(trial: TrialState, end: f.JobEnded | None) -> f.DecisionRefused | None:
+    """Return the fact by which a trial goes back to its previous resources, because its attempt with new ones
+    could never be started.
+    """
+    if trial.target is not None or end is None:
+        return None
+    return resources_refused(trial, end.message or "the attempt could not be started")
 
 
 def _unusable(state: ExperimentState, trial: TrialState) -> str:
@@ -338,12 +353,11 @@ def _interrupted(state: ExperimentState, trial: TrialState, target: f.StopKind, 
     """Return the pause or the end of a trial that was stopped.
 
     A trial that a stop of the experiment interrupts is paused if it can continue from a checkpoint after the
-    experiment's resume. It is not paused if its attempt may still run on a silent host.
+    experiment's resume.
     """
     leg = trial.next_leg
     point = recovery_point(state, trial) if leg is None else leg.checkpoint
     parked = target is f.StopKind.CUT and state.stop_requested and point is not None
-    parked = parked and trial.unknown_since is None
     if target is f.StopKind.PAUSE or parked:
         reason += f"; {where_it_continues(trial, point) if leg is None else continues_from(leg.checkpoint)}"
         by = trial.paused_by if target is f.StopKind.PAUSE else f.PausedBy.USER

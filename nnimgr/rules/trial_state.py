@@ -150,6 +150,7 @@ class JobState:
     )
     ended: JobEnded | None = None
     lost: str | None = None
+    unproven: bool = False  # True: the attempt counts as lost, but may still run
     cause: Cause | None = None  # of the attempt's failure or loss
     ended_at: datetime | None = None
 

@@ -9,6 +9,7 @@ import pytest
 from nnimgr.core.running import requests
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.rules import facts as f
+from nnimgr.rules.silent_hosts import STOP_LIMIT
 from tests.rules.driver import refold
 from tests.rules.saving import Saving
 
@@ -167,6 +168,25 @@ def test_a_stopped_experiment_parks_trials_with_checkpoints_and_its_resume_conti
     assert life.ended() == {life.trial(1): (S.SYS_CANCELED, "the experiment was stopped")}
     facts = life.take(f.ExperimentOpened(m_epoch=2, resumed=True))
     assert due(facts).trial_id == life.trial(0) and not saving.trial.parked
+    assert refold(life.log) == life.state
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_stopped_experiment_ends_a_trial_that_may_still_run(paused: bool) -> None:
+    """A resume would start another attempt beside it."""
+    saving = Saving(max_trial_number=1)
+    life = saving.life
+    saving.save(7)
+    if paused:
+        saving.pause()
+    life.take(f.ExperimentStopRequested())
+    facts = life.take(after=STOP_LIMIT)
+    assert next(fact for fact in facts if isinstance(fact, f.JobLost)).unproven
+    status, reason = life.ended()[life.trial(0)]
+    assert status is S.SYS_CANCELED
+    assert reason.endswith("the trial's end was not reported within 9 s; it may still run on its machine")
+    facts = life.take(f.ExperimentOpened(m_epoch=2, resumed=True))
+    assert not any(isinstance(fact, f.AttemptDue) for fact in facts)
     assert refold(life.log) == life.state
 
 
