@@ -425,11 +425,13 @@ class MachineRemoved:
 class MachineGone:
     """Fact: a removed machine is no longer used. It has no job of the experiment, and its keeper has ended.
 
-    ``note``: a sentence about steps of the removal that failed.
+    ``note``: a sentence about steps of the removal that failed. ``returns``: the machine was added again
+    during the removal, and a new keeper is started there.
     """
 
     keeper_id: str
     note: str | None = None
+    returns: bool = False
 
 
 MachineEvent = MachineAdded | MachineDrained | MachineRemoved | MachineGone

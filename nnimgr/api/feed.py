@@ -326,7 +326,8 @@ def _machine_removed(fact: f.MachineRemoved, names: Names) -> tuple[Severity, st
 
 def _machine_gone(fact: f.MachineGone, names: Names) -> tuple[Severity, str]:
     note = "" if fact.note is None else f", but {fact.note}"
-    return _WARNING if note else _INFO, f"{_host(fact.keeper_id)} is no longer used{note}"
+    end = "was removed, and is used again" if fact.returns else "is no longer used"
+    return _WARNING if note else _INFO, f"{_host(fact.keeper_id)} {end}{note}"
 
 
 def _host(keeper_id: str) -> str:

@@ -63,7 +63,7 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             return checkpoint_of(state, fact.job_id, fact.number) is not None
         case f.MachineGone():
             machine = state.machines.get(fact.keeper_id)
-            return machine is not None and machine.removing and not machine.gone
+            return machine is not None and (machine.removing or fact.returns) and not machine.gone
         case f.TunerExhausted():
             return not state.exhausted
         case f.AlgorithmRecovered():

@@ -323,7 +323,7 @@ def _machine_removed(state: ExperimentState, fact: f.MachineRemoved, r: f.Record
 
 @JOB_STEPS.of(f.MachineGone)
 def _machine_gone(state: ExperimentState, fact: f.MachineGone, r: f.Recorded) -> None:
-    state.machines[fact.keeper_id].gone = True
+    state.machines[fact.keeper_id].gone = not fact.returns
     if (keeper := state.keepers.get(fact.keeper_id)) is not None:
         keeper.silent = None  # no more messages are expected from this keeper
     give_up_host(state, fact.keeper_id)

@@ -305,6 +305,11 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         "warning",
         "The machine gpu1 is no longer used, but its folder is left.",
     ),
+    (
+        f.MachineGone(keeper_id="me_gpu1_22", returns=True),
+        "info",
+        "The machine gpu1 was removed, and is used again.",
+    ),
 ]
 
 

@@ -62,6 +62,18 @@ def test_nobody_waits_for_a_machine_that_does_not_speak() -> None:
     assert life.job(0) not in life.state.jobs
 
 
+def test_a_machine_that_was_added_again_while_it_was_removed_owes_nothing() -> None:
+    life = running()
+    life.take(f.MachineRemoved(keeper_id="local", force=True))
+    life.take(f.KeeperSilent(keeper_id="local", reason="no word for 30 s"))
+    life.take(f.MachineAdded(keeper_id="local"))
+    assert life.job(0) in life.state.jobs  # the former keeper has not acknowledged the stop
+    life.take(f.MachineGone(keeper_id="local", returns=True))
+    assert life.job(0) not in life.state.jobs
+    assert life.state.machines["local"] == MachineState()
+    assert life.state.keepers["local"].silent is None
+
+
 def test_a_machine_that_is_gone_is_remembered_until_it_comes_back() -> None:
     life = Life()
     assert not life.take(f.MachineGone(keeper_id="local"))

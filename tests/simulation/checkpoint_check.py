@@ -162,7 +162,7 @@ class CheckpointCheck:
                 return  # a pause or its end
             case _:
                 self.copies.fact(fact)
-                if isinstance(fact, f.MachineGone):
+                if isinstance(fact, f.MachineGone) and not fact.returns:
                     self._retention.gone(fact.keeper_id)
 
     def forget(self) -> None:

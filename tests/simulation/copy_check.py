@@ -41,6 +41,8 @@ class CopyCheck:
                 self._evidence.removed.add(fact.keeper_id)
             case f.MachineGone():
                 self._gone(fact.keeper_id)
+                if fact.returns:
+                    self._left.discard(fact.keeper_id)
             case f.MachineAdded():
                 self._left.discard(fact.keeper_id)
                 self._removing.discard(fact.keeper_id)

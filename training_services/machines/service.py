@@ -172,10 +172,10 @@ class MachineService(KeeperService):
             token = seat.desk.token_sha256
             self._hub.bar(self.context.experiment_id, seat.id, token_sha256=token)
         self._errands.finish(seat.id)
-        if (fact := self._returning.pop(seat.id, None)) is not None:
-            self._errands.spawn(seat.id, self._bring(fact))
-        else:
-            self._outbox.put([MachineGone(keeper_id=seat.id, note=note)])
+        added = self._returning.pop(seat.id, None)
+        self._outbox.put([MachineGone(keeper_id=seat.id, note=note, returns=added is not None)])
+        if added is not None:
+            self._errands.spawn(seat.id, self._bring(added))
 
     def notices(self) -> Mapping[str, str]:
         return {f"machine {name}": why for name, why in self._absent.items()} | {**super().notices()}

@@ -127,6 +127,23 @@ async def test_a_machine_that_cannot_be_reached_is_given_up(fleet: Growing) -> N
     await fleet.core.close(detach=True)
 
 
+async def test_a_machine_that_is_added_again_during_its_removal_is_reported_as_gone_and_back(
+    fleet: Growing,
+) -> None:
+    await fleet.open("worker-1", "worker-2")
+    machine = fleet.machines["worker-1"]
+    fleet.core.commit(MachineRemoved(keeper_id="worker-1"))
+    fleet.add("worker-1")  # the errand that removes the machine has not run yet
+    await fleet.core.until(lambda: fleet.gone("worker-1"))
+    (fact,) = [fact for fact in fleet.core.facts if isinstance(fact, MachineGone)]
+    assert fact == MachineGone(keeper_id="worker-1", returns=True)
+    assert machine.ended == 1
+    machine.told.clear()
+    await machine.speak(fleet.hub)
+    await fleet.core.until(lambda: fleet.status()["worker-1"] == "connected")
+    await fleet.core.close(detach=True)
+
+
 async def test_lost_jobs_of_a_machine_do_not_keep_it(fleet: Growing) -> None:
     await fleet.open("worker-1", "worker-2")
     job = fleet.core.submit("t0000")
