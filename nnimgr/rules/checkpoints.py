@@ -9,7 +9,7 @@ checkpoint until the first trial has one of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoint_limit import delete_left, recount
@@ -231,7 +231,8 @@ def prune_copies(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
 
     Those from which other trials continue, and pinned ones, stay.
     """
-    for job_id, numbers in state.unneeded_copies.items():
+    for job_id in state.unneeded_copies:
+        numbers = state.copies[job_id]
         trial_id, attempt = trial_of_job(job_id)
         named = borrowed(state, trial_id) | pinned(state, trial_id)
         up_to = max(numbers)
@@ -246,28 +247,22 @@ def leave_copies(state: ExperimentState, trial: TrialState) -> None:
 
     The files on hosts stay.
     """
-    for origin in _copied(state, trial):
-        if origin.trial_id is not None:
-            continue
-        job_id = job_id_of(state.id, trial.id, origin.attempt)
-        state.unneeded_copies.setdefault(job_id, []).append(origin.number)
+    jobs = (job_id_of(state.id, trial.id, attempt) for attempt in range(1, trial.attempt + 1))
+    state.unneeded_copies.update(dict.fromkeys(job_id for job_id in jobs if job_id in state.copies))
 
 
 def known_copies(state: ExperimentState) -> frozenset[tuple[str, int]]:
     """Return the job and the number of each checkpoint of which the server has a copy."""
-    live = (
-        (job_id_of(state.id, origin.trial_id or trial.id, origin.attempt), origin.number)
-        for trial in state.trials.values()
-        for origin in _copied(state, trial)
-    )
-    ended = ((job_id, number) for job_id, numbers in state.unneeded_copies.items() for number in numbers)
-    return frozenset((*live, *ended))
+    return frozenset((job_id, number) for job_id, numbers in state.copies.items() for number in numbers)
 
 
-def _copied(state: ExperimentState, trial: TrialState) -> list[f.Origin]:
-    coming = None if trial.next_leg is None else trial.next_leg.checkpoint
-    points = (*trial.checkpoints, trial.origin, coming, *state.pins.get(trial.id, ()))
-    return list(dict.fromkeys(each.origin for each in points if each is not None and each.kept is not None))
+def _forget_copies(state: ExperimentState, job_id: str, *, left: Callable[[int], bool]) -> None:
+    """Remove copies of the job's checkpoints from the state, except those for which ``left`` returns True."""
+    numbers = [number for number in state.copies.pop(job_id, ()) if left(number)]
+    if numbers:
+        state.copies[job_id] = numbers
+    else:
+        state.unneeded_copies.pop(job_id, None)
 
 
 def is_usable(state: ExperimentState, checkpoint: CheckpointState) -> bool:
@@ -364,10 +359,8 @@ def _save_ordered(state: ExperimentState, fact: f.SaveOrdered, r: f.Recorded) ->
 
 @CHECKPOINT_STEPS.of(f.CheckpointsPruned)
 def _pruned(state: ExperimentState, fact: f.CheckpointsPruned, r: f.Recorded) -> None:
+    _forget_copies(state, fact.job_id, left=lambda number: number > fact.up_to or number in fact.keep)
     if fact.keeper_id is None:
-        kept = [number for number in state.unneeded_copies.pop(fact.job_id, ()) if number in fact.keep]
-        if kept:
-            state.unneeded_copies[fact.job_id] = kept
         return
     trial_id, attempt = trial_of_job(fact.job_id)
     trial = state.trials.get(trial_id)
@@ -430,6 +423,8 @@ def _kept(state: ExperimentState, fact: f.CheckpointKept, r: f.Recorded) -> None
     for checkpoint in _records(state, trial, attempt, fact.number):
         checkpoint.kept = f.KeptCopy(digest=fact.digest, size=fact.size)
         trial.keeping = None
+    _forget_copies(state, fact.job_id, left=lambda number: number != fact.number)
+    state.copies.setdefault(fact.job_id, []).append(fact.number)
     retain(state, trial)
     reindex(state, trial)
 
@@ -438,6 +433,8 @@ def _kept(state: ExperimentState, fact: f.CheckpointKept, r: f.Recorded) -> None
 def _lost(state: ExperimentState, fact: f.CheckpointLost, r: f.Recorded) -> None:
     trial_id, attempt = trial_of_job(fact.job_id)
     trial = trial_touched(state, trial_id, fact)
+    if fact.keeper_id is None:
+        _forget_copies(state, fact.job_id, left=lambda number: number != fact.number)
     for checkpoint in _records(state, trial, attempt, fact.number):
         if fact.keeper_id is None:
             checkpoint.kept = None

@@ -37,7 +37,7 @@ from nnimgr.rules.trial_state import trial_of_job as trial_of_job
 
 FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
-SNAPSHOT_VERSION = 8  # increased with each change of the state's fields; older snapshots are not loaded
+SNAPSHOT_VERSION = 9  # increased with each change of the state's fields; older snapshots are not loaded
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,8 +168,10 @@ class ExperimentState:
     machines: dict[str, MachineState] = field(default_factory=dict)  # by keeper id
     interrupted: list[Interrupted] = field(default_factory=list)
     added: dict[str, AddedTrial] = field(default_factory=dict)  # by idempotency key, the newest keys only
-    # copies of ended trials' checkpoints on the server: job -> numbers of the checkpoints
-    unneeded_copies: dict[str, list[int]] = field(default_factory=dict)
+    # checkpoints of which the server has copies: job -> their numbers
+    copies: dict[str, list[int]] = field(default_factory=dict)
+    # jobs of ended trials whose copies are to be deleted, once no other trial and no user needs them
+    unneeded_copies: dict[str, None] = field(default_factory=dict)
     # checkpoints that users have pinned, by the trial that has saved them, which may have ended
     pins: dict[str, list[CheckpointState]] = field(default_factory=dict)
     # only with a limit of their bytes: checkpoints of ended trials on hosts, by job, those that ended first

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from nnimgr.core.running import service_session
 from nnimgr.rules import (
     checkpoint_limit,
     checkpoints,
@@ -23,7 +24,7 @@ from nnimgr.rules import (
 )
 from nnimgr.rules import facts as f
 from nnimgr.rules.indexes import reindex
-from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState
+from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState, job_id_of
 from nnimgr.store import writer
 from tests.simulation.copies import Incoming, SimStore
 from tests.simulation.disk import Files
@@ -420,10 +421,14 @@ def pinned_copies_deleted_at_the_end() -> Iterator[None]:
 @planted
 def copies_of_abandoned_pins_forgotten() -> Iterator[None]:
     """The opening removes copies of pinned checkpoints to which their trial cannot go back any more."""
-    copied = checkpoints._copied
 
-    def unpinned(state: ExperimentState, trial: TrialState) -> list[f.Origin]:
-        return copied(replace(state, pins={}), trial)
+    def unpinned(state: ExperimentState) -> frozenset[tuple[str, int]]:
+        pinned = {
+            (job_id_of(state.id, trial_id, attempt), number)
+            for trial_id in state.pins
+            for attempt, number in retention.pinned(state, trial_id)
+        }
+        return checkpoints.known_copies(state) - pinned
 
-    with patch.object(checkpoints, "_copied", unpinned):
+    with patch.object(service_session, "known_copies", unpinned):
         yield
