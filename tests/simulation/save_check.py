@@ -30,6 +30,9 @@ class SaveCheck:
         attempt = None if job is None else self._evidence.attempts[job]
         if job is None or attempt is None or self._evidence.older:
             return
+        held = None if host.keeper is None else host.keeper.core.attempts.get(job)
+        if held is not None and (held.evicted or held.orphaned or held.doomed):
+            return  # the keeper itself stops the attempt
         if self._evidence.runs(job) and attempt.stop is None and attempt.over is None:
             self._kernel.fail(f"the order {seq} of {host.name}, that {job} saves its state, was not sent")
 

@@ -202,6 +202,7 @@ def _experiment(
             "keepLast": kept,
             "keepBest": best,
             "saveWithin": f"{within}s",
+            "keep": "newest" if copying else "none",
             **({} if limit is None else {"limit": f"{limit}b"}),
         },
         "maxRetries": {"userError": retries},
