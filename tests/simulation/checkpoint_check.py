@@ -269,8 +269,9 @@ class CheckpointCheck:
         newest = next(reversed(heard or usable), None)
         origin = None
         if fact.origin is not None:
-            key = fact.origin.attempt, fact.origin.number
-            origin = next((mark for mark in usable if (mark.attempt, mark.number) == key), None)
+            key = fact.origin.trial_id or fact.trial_id, fact.origin.attempt, fact.origin.number
+            same = (mark for mark in usable if (mark.trial_id, mark.attempt, mark.number) == key)
+            origin = next(same, None)
             if origin is None:
                 self._kernel.fail(f"trial {fact.trial_id} continues from an unusable checkpoint: {fact}")
         silent = newest is not None and not heard
