@@ -57,6 +57,7 @@ from training_services.events import (
     UpdateOrdered,
     never_started,
 )
+from training_services.job_ids import experiment_of_job, job_id_of, trial_of_job
 from training_services.job_spec import KeptCopy, Origin, OwnNeeds, TrialJobSpec, origin_id
 
 __all__ = [
@@ -115,10 +116,13 @@ __all__ = [
     "TrialJobDetail",
     "TrialJobSpec",
     "UpdateOrdered",
+    "experiment_of_job",
+    "job_id_of",
     "memory_text",
     "never_started",
     "origin_id",
     "shown_bytes",
+    "trial_of_job",
 ]
 
 SILENT_AFTER = timedelta(seconds=30)

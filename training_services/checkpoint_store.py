@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from training_services.base import KeptCopy
+from training_services.job_ids import trial_of_job
 from training_services.private import make_private_folder
 from trial_keeper.checkpoints import contents
 from trial_keeper.checkpoints.contents import Entry
@@ -38,7 +39,7 @@ class CheckpointStore:
 
     def path(self, job_id: str, number: int) -> Path:
         """Return the folder of a copy, which may not exist."""
-        trial_id, attempt = _trial_of(job_id)
+        trial_id, attempt = trial_of_job(job_id)
         return self._folder / trial_id / f"{attempt}-{number}"
 
     def _part(self, job_id: str, number: int) -> Path:
@@ -55,7 +56,7 @@ class CheckpointStore:
 
     def begin(self, job_id: str, number: int, entries: Sequence[Entry]) -> Incoming:
         """Return an empty folder for the files of this checkpoint."""
-        make_private_folder(self._folder / _trial_of(job_id)[0])
+        make_private_folder(self._folder / trial_of_job(job_id)[0])
         part = str(self._part(job_id, number))
         remove(part)
         return Incoming(part, entries)
@@ -106,7 +107,7 @@ class CheckpointStore:
 
     def remove(self, job_id: str, up_to: int, keep: Collection[int]) -> None:
         """Remove the copies of the job's checkpoints up to a number, except those in ``keep``."""
-        _, attempt = _trial_of(job_id)
+        _, attempt = trial_of_job(job_id)
         parent = self.path(job_id, 0).parent
         for name, number in _numbers(parent, attempt):
             if number <= up_to and number not in keep:
@@ -134,12 +135,6 @@ class CheckpointStore:
             remove(str(gone))
             os.rename(path, gone)
         remove(str(gone if gone.exists() else path))
-
-
-def _trial_of(job_id: str) -> tuple[str, int]:
-    """Return the trial and the number of the attempt, which are parts of a job's id."""
-    _, trial_id, attempt = job_id.rsplit("-", 2)
-    return trial_id, int(attempt)
 
 
 def _numbers(folder: Path, attempt: int) -> Iterator[tuple[str, int]]:

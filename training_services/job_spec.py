@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from training_services.events import JobPlaced, SaveOrdered, StopOrdered, UpdateOrdered
+from training_services.job_ids import experiment_of_job, job_id_of
 
 __all__ = ["NO_COMMAND", "KeptCopy", "Origin", "OwnNeeds", "TrialJobSpec", "origin_id"]
 
@@ -88,8 +89,8 @@ def origin_id(job_id: str, trial_id: str, origin: Origin) -> tuple[str, int]:
 
     ``job_id``, ``trial_id``: the job that continues, and its trial.
     """
-    experiment_id, _, _ = job_id.rsplit("-", 2)
-    return f"{experiment_id}-{origin.trial_id or trial_id}-{origin.attempt}", origin.number
+    saved_by = job_id_of(experiment_of_job(job_id), origin.trial_id or trial_id, origin.attempt)
+    return saved_by, origin.number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,9 +31,9 @@ from nnimgr.rules.trial_state import NextLeg as NextLeg
 from nnimgr.rules.trial_state import ParameterSet as ParameterSet
 from nnimgr.rules.trial_state import Resizing as Resizing
 from nnimgr.rules.trial_state import TrialState as TrialState
-from nnimgr.rules.trial_state import job_id_of as job_id_of
 from nnimgr.rules.trial_state import next_attempt as next_attempt
-from nnimgr.rules.trial_state import trial_of_job as trial_of_job
+from training_services.base import job_id_of as job_id_of
+from training_services.base import trial_of_job as trial_of_job
 
 FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment

@@ -32,20 +32,8 @@ __all__ = [
     "ParameterSet",
     "Resizing",
     "TrialState",
-    "job_id_of",
     "next_attempt",
-    "trial_of_job",
 ]
-
-
-def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
-    return f"{experiment_id}-{trial_id}-{attempt}"
-
-
-def trial_of_job(job_id: str) -> tuple[str, int]:
-    """Return the trial's id and the attempt's number, which are parts of a job's id."""
-    _, trial_id, attempt = job_id.rsplit("-", 2)
-    return trial_id, int(attempt)
 
 
 class AddedTrial(NamedTuple):

@@ -19,6 +19,7 @@ from nnimgr.sink import (
     TrialStarted,
 )
 from nnimgr.store.sink_events import EventReader, EventRow, TrialRow
+from training_services.base import trial_of_job
 
 __all__ = ["EventSource"]
 
@@ -69,7 +70,7 @@ class EventSource:
 def _trial_of(row: EventRow) -> str | None:
     """Return the id of the event's trial. The fact JobStarted has it in the id of its job."""
     if row.kind == "JobStarted":
-        return str(json.loads(row.text)["job_id"]).rsplit("-", 2)[1]
+        return trial_of_job(json.loads(row.text)["job_id"])[0]
     return row.trial_id
 
 
@@ -86,7 +87,7 @@ def _event(row: EventRow, trials: dict[str, TrialRow]) -> Event | None:
         case "Suggested":
             return TrialCreated(**own, parameters=json.loads(fact["parameters"]))
         case "JobStarted":
-            return TrialStarted(**own, attempt=int(fact["job_id"].rsplit("-", 1)[1]))
+            return TrialStarted(**own, attempt=trial_of_job(fact["job_id"])[1])
         case "Metric":
             return Reported(**own, step=row.step or 0, value=row.value, result=_plain(row.text))
         case "AttemptDue":

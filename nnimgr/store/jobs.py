@@ -14,6 +14,7 @@ from nnimgr.rules.facts import Cause
 from nnimgr.store import schema
 from nnimgr.store.connections import DatabaseReader
 from nnimgr.store.rows import from_us
+from training_services.base import job_id_of
 
 __all__ = ["JobQueries", "JobRow"]
 
@@ -58,7 +59,7 @@ class JobQueries(DatabaseReader):
         if not attempts or not self._has_causes:
             return {}
         table = schema.jobs
-        ids = [f"{self._id}-{trial_id}-{attempt}" for trial_id, attempt in attempts.items()]
+        ids = [job_id_of(self._id, trial_id, attempt) for trial_id, attempt in attempts.items()]
         query = select(table.c.trial_id, table.c.cause).where(
             table.c.experiment_id == self._id, table.c.job_id.in_(ids), table.c.cause.is_not(None)
         )

@@ -31,6 +31,7 @@ from nnimgr.store.trial_metrics import MetricRow
 from nnimgr.store.views import ViewQueries
 from nnimgr.store.without_result import query_without_result
 from nnimgr.store.writer import load, read_page
+from training_services.base import job_id_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +221,7 @@ class ExperimentReader(
         A keeper is the agent beside the trials on one machine.
         """
         table = schema.jobs
-        ids = [f"{self._id}-{row.trial_id}-{row.attempt}" for row in rows if row.attempt]
+        ids = [job_id_of(self._id, row.trial_id, row.attempt) for row in rows if row.attempt]
         query = select(table.c.trial_id, table.c.keeper_id).where(
             table.c.experiment_id == self._id, table.c.job_id.in_(ids), table.c.keeper_id.is_not(None)
         )

@@ -23,6 +23,7 @@ from nnimgr.rules.state import (
     KeeperState,
     Touched,
     TrialState,
+    job_id_of,
     trial_of_job,
 )
 from nnimgr.store.older import completed
@@ -222,7 +223,7 @@ def read_metric(
     instant = from_us(at)
     assert instant is not None
     fact = f.MetricReported(
-        f"{experiment_id}-{trial_id}-{attempt}", position, kind, sequence, parameter_id, value, text
+        job_id_of(experiment_id, trial_id, attempt), position, kind, sequence, parameter_id, value, text
     )
     return f.Recorded(number, instant, fact)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from training_services.base import ExperimentContext, FileListing
+from training_services.job_ids import trial_of_job
 from training_services.keepers.host import attempt_folder
 from training_services.logs import folder_listing
 from training_services.placement.needs import Wants
@@ -110,8 +111,7 @@ class BatchPlatform(abc.ABC):
 
     def job_folder(self, job_id: str) -> tuple[str, ...]:
         """Return the path from ``folder`` to the directory of a job."""
-        _, trial_id, attempt = job_id.rsplit("-", 2)
-        return attempt_folder(trial_id, int(attempt))
+        return attempt_folder(*trial_of_job(job_id))
 
 
 def _piece(root: Path, parts: Sequence[str], path: str, offset: int) -> bytes:

@@ -19,6 +19,7 @@ from training_services.base import (
     SaveOrdered,
 )
 from training_services.checkpoint_store import CheckpointStore
+from training_services.job_ids import trial_of_job
 from training_services.keepers import overview
 from training_services.keepers.files import FilesOfJobs
 from training_services.keepers.host import attempt_folder
@@ -106,6 +107,6 @@ class CheckpointsOfJobs(FilesOfJobs):
         self._keeping.remove(fact.job_id, fact.up_to, keep=fact.keep)
         seat = self._seats.get(fact.keeper_id or "")
         if seat is not None:
-            _, trial_id, attempt = fact.job_id.rsplit("-", 2)
-            seat.link.order_prune("/".join(attempt_folder(trial_id, int(attempt))), fact.up_to, fact.keep)
+            folder = "/".join(attempt_folder(*trial_of_job(fact.job_id)))
+            seat.link.order_prune(folder, fact.up_to, fact.keep)
         return seat

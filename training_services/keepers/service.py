@@ -40,6 +40,7 @@ from training_services.base import (
     TrialJobSpec,
     UpdateOrdered,
 )
+from training_services.job_ids import trial_of_job
 from training_services.keepers.checkpoints import CheckpointFact, CheckpointsOfJobs
 from training_services.keepers.errands import Errands
 from training_services.keepers.host import HostGone, JobFiles, KeeperHost, attempt_folder
@@ -342,10 +343,9 @@ class KeeperService(CheckpointsOfJobs):
         seat = self._placed.get(job_id) or self._seats.get(keeper_id or "")
         if seat is None:
             raise FileNotFoundError(f"{job_id} has not run on a machine of this experiment")
-        _, trial_id, attempt = job_id.rsplit("-", 2)
         files = JobFiles(
             job_id=job_id,
-            parts=attempt_folder(trial_id, int(attempt)),
+            parts=attempt_folder(*trial_of_job(job_id)),
             keeper=seat.desk,
             is_open=partial(self._is_open, job_id),
             ended=partial(self._ends.wait, job_id),

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from training_services.base import ServiceUnavailable
+from training_services.job_ids import experiment_of_job, trial_of_job
 from training_services.kubernetes.client import CONFIG_MAPS, JOBS, PODS, SECRETS, ApiError, Resource
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import Belonging, archive_name, job, object_name, owner, secret
@@ -45,7 +46,7 @@ def first_job(
     ``job_id`` is the id of the experiment's first trial job. Ids that the cluster or the experiment's
     database will assign are replaced by placeholders.
     """
-    experiment_id, trial_id, attempt = job_id.rsplit("-", 2)
+    experiment_id = experiment_of_job(job_id)
     belonging = _belonging(experiment_id, namespace)
     keeper = (
         None
@@ -55,7 +56,7 @@ def first_job(
     if config.reuse_mode:
         keeper_id = object_name(f"{experiment_id}-pool-000000")
         return job(config, belonging, keeper_id=keeper_id, wants=wants, grace=grace, archive=keeper)
-    keeper_id, trial = object_name(job_id), (trial_id, int(attempt))
+    keeper_id, trial = object_name(job_id), trial_of_job(job_id)
     return job(config, belonging, keeper_id=keeper_id, wants=wants, grace=grace, trial=trial, archive=keeper)
 
 

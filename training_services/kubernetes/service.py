@@ -29,6 +29,7 @@ from training_services.base import (
     StopOrdered,
     TrialJobSpec,
 )
+from training_services.job_ids import trial_of_job
 from training_services.keepers.host import HostGone, KeeperHost, attempt_folder
 from training_services.keepers.hub import KeeperDesk
 from training_services.keepers.link import Received
@@ -357,8 +358,7 @@ def _pod(seat: KeeperSeat) -> PodHost:
 
 
 def _parts(job_id: str) -> tuple[str, ...]:
-    _, trial_id, attempt = job_id.rsplit("-", 2)
-    return attempt_folder(trial_id, int(attempt))
+    return attempt_folder(*trial_of_job(job_id))
 
 
 def _trial_of(keeper: KnownKeeper) -> tuple[str, int] | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from training_services.base import ExperimentContext, JobRejected, OwnNeeds, TrialJobSpec, memory_text
+from training_services.job_ids import experiment_of_job, trial_of_job
 
 __all__ = [
     "Capacity",
@@ -248,8 +249,8 @@ class Waits:
 
 
 def trial_text(job_id: str) -> str:
-    experiment_id, trial_id, _ = job_id.rsplit("-", 2)
-    return f"experiment {experiment_id} trial {trial_id}"
+    trial_id, _ = trial_of_job(job_id)
+    return f"experiment {experiment_of_job(job_id)} trial {trial_id}"
 
 
 def all_of(names: Sequence[str]) -> str:

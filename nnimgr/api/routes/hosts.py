@@ -12,7 +12,7 @@ from nnimgr.api.dependencies import Parts
 from nnimgr.core.managing.manager import NNIManager
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.rules.state import trial_of_job
-from training_services.base import Machine
+from training_services.base import Machine, experiment_of_job
 from training_services.placement.ledger import HostUse
 
 router = APIRouter(prefix="/api/v1", tags=["machines"])
@@ -71,7 +71,7 @@ def _host(manager: NNIManager, address: str, members: _Members) -> models.Host:
 
 def _trials(manager: NNIManager, use: HostUse) -> Iterator[models.HostTrial]:
     for job_id in use.jobs:
-        experiment_id = job_id.rsplit("-", 2)[0]
+        experiment_id = experiment_of_job(job_id)
         trial_id, attempt = trial_of_job(job_id)
         runner, held = manager.find(experiment_id), use.held.get(job_id)
         trial = runner.state.trials.get(trial_id) if runner is not None else None

@@ -13,7 +13,7 @@ from nnimgr.api.dependencies import ExperimentId, Live, Parts, refusals
 from nnimgr.config.machines import load_machines_text
 from nnimgr.core.managing import machines
 from nnimgr.core.running.runner import ExperimentRunner
-from training_services.base import Machine
+from training_services.base import Machine, trial_of_job
 
 router = APIRouter(prefix="/api/v1/experiments/{id}/machines", tags=["machines"])
 
@@ -71,7 +71,7 @@ def _machine(machine: Machine) -> models.Machine:
         status=machine.status,
         reason=machine.reason,
         since=machine.since,
-        trial_ids=[job_id.rsplit("-", 2)[1] for job_id in machine.job_ids],
+        trial_ids=[trial_of_job(job_id)[0] for job_id in machine.job_ids],
         cpus=machine.cpus,
         memory_mb=machine.memory,
         disk_free_mb=machine.disk,
