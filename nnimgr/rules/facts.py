@@ -252,8 +252,10 @@ class AttemptDue:
     ``cause``: cause of the previous attempt's failure or loss; None: it neither failed nor was lost.
     ``lost``, ``failed``: the retry counts as one after a loss, or as one after a user error. A trial has
     limited numbers of both. Any other retry counts for its cause alone. ``origin``: checkpoint from which the
-    new attempt continues; None: it starts from the beginning. ``rolled_back``: number of intermediate results
-    after the origin, which no longer count because the attempt reports them again.
+    new attempt continues; None: it starts from the beginning. ``previous``: number of the previous attempt,
+    from which the new one takes over the results up to the origin; 0 in logs of earlier versions.
+    ``rolled_back``: number of intermediate results after the origin, which no longer count because the
+    attempt reports them again.
 
     ``leg``: number of the leg that begins with the attempt, from 1; None: the present leg goes on.
     ``parameters``: JSON text of the new leg's parameters. ``resources``: all resources that differ from the
@@ -267,6 +269,7 @@ class AttemptDue:
     lost: bool = True
     failed: bool = False
     origin: Origin | None = None
+    previous: int = 0
     rolled_back: int = 0
     cause: Cause | None = None
     leg: int | None = None

@@ -142,6 +142,7 @@ def _next_leg(trial: TrialState, leg: NextLeg, *, due_at: datetime) -> f.Attempt
         reason=f"{leg.reason}; {continues_from(leg.checkpoint)}",
         lost=False,
         origin=origin,
+        previous=trial.attempt,
         rolled_back=max(0, trial.intermediates - origin.reports),
         leg=trial.leg + 1,
         parameters=leg.parameters,
@@ -331,6 +332,7 @@ def _again(
         failed=counted is f.Cause.USER_ERROR,
         cause=cause,
         origin=None if point is None else point.origin,
+        previous=trial.attempt,
         rolled_back=max(0, trial.intermediates - (0 if point is None else point.origin.reports)),
         resources=_next_resources(trial),
     )

@@ -91,8 +91,8 @@ class RecordDatabase:
         self._connection.execute(_METRIC, row)
 
     def continue_trial(self, trial_id: str, attempt: int, position: int) -> None:
-        """Let attempt ``attempt`` take over the trial's metrics before the frame ``position``."""
-        values = (attempt, self._id, trial_id, self._id, trial_id, 1, attempt, position, True, 0)
+        """Let attempt ``attempt`` take over the previous attempt's metrics before the frame ``position``."""
+        values = (attempt, self._id, trial_id, attempt - 1, position, True, 0)
         self._connection.execute(CONTINUED, values)
 
     def end_trial(self, end: f.TrialEnded, text: str | None, value: float | None) -> None:

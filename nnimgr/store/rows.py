@@ -177,13 +177,12 @@ def _checkpoint_row(key: str, at: datetime, fact: f.CheckpointReported) -> Row:
 def _continued_row(key: str, fact: f.AttemptDue, origin: f.Origin) -> Row:
     """Build the values of an UPDATE by which the new attempt takes over the metrics up to its checkpoint.
 
-    Attempts before the origin's attempt are on another branch, so their metrics stay with them. If the
-    origin is a checkpoint of another trial, the attempt takes over the results of the earlier legs, except
-    those whose numbers it reports itself.
+    The previous attempt has taken over all results that still count. If the origin is a checkpoint of another
+    trial, the new attempt takes over the results of the earlier legs, except those whose numbers it reports
+    itself.
     """
     own = origin.trial_id is None
-    branch = (key, fact.trial_id, origin.attempt if own else 0, fact.attempt)
-    return (fact.attempt, key, fact.trial_id, *branch, origin.position, own, origin.reports)
+    return (fact.attempt, key, fact.trial_id, fact.previous, origin.position, own, origin.reports)
 
 
 def _leg_row(key: str, number: int, at: datetime, fact: f.AttemptDue) -> Row:

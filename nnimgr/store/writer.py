@@ -91,8 +91,7 @@ _UNCOPIED = (
 )
 CONTINUED = (
     "UPDATE metrics SET ran_in = coalesce(ran_in, attempt), attempt = ? "
-    "WHERE experiment_id = ? AND trial_id = ? AND attempt = (SELECT max(attempt) FROM metrics "
-    "WHERE experiment_id = ? AND trial_id = ? AND attempt >= ? AND attempt < ?) AND position < ? "
+    "WHERE experiment_id = ? AND trial_id = ? AND attempt = ? AND position < ? "
     "AND (? OR (type = 'PERIODICAL' AND sequence < ?))"
 )
 _NOTE = "UPDATE trials SET note = ? WHERE experiment_id = ? AND trial_id = ?"

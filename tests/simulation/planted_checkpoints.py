@@ -280,7 +280,7 @@ def leg_of_a_lost_checkpoint() -> Iterator[None]:
 @planted
 def abandoned_results_taken_over() -> Iterator[None]:
     """Readers find results of an earlier attempt, which has not led to the origin, in an attempt's curve."""
-    with patch.object(writer, "CONTINUED", writer.CONTINUED.replace("attempt >= ?", "0 <= ?")):
+    with patch.object(writer, "CONTINUED", writer.CONTINUED.replace("attempt = ? AND", "attempt <= ? AND")):
         yield
 
 
