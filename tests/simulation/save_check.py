@@ -26,10 +26,13 @@ class SaveCheck:
 
     def ignored(self, host: Host, seq: int) -> None:
         """Check that a command without effect does not take the place of an order to save."""
-        job = self._evidence.saves.get((host.instance or "", seq))
+        saves, instance = self._evidence.saves, host.instance or ""
+        job = saves.get((instance, seq))
         attempt = None if job is None else self._evidence.attempts[job]
         if job is None or attempt is None or self._evidence.older:
             return
+        if any(saves[other] == job and other > (instance, seq) for other in saves if other[0] == instance):
+            return  # a later order takes its place
         held = None if host.keeper is None else host.keeper.core.attempts.get(job)
         if held is not None and (held.evicted or held.orphaned or held.doomed):
             return  # the keeper itself stops the attempt
