@@ -181,6 +181,7 @@ async def test_an_assessor_judges_reports(asked: Lab) -> None:
         await exchange(runner, reports=[Report(held, 1, -1.0)])
         await until(runner, lambda: not runner.state.trials)
         assert (await exchange(runner, alive=[held])).gone == [held]
+        await runner.committed_after(runner.state.number - 1)
         assert [status for status, _ in ends(asked)] == [S.EARLY_STOPPED]
 
 
