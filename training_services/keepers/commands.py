@@ -140,8 +140,8 @@ class Commands:
         """Return the committed commands that the keeper has not received, in order.
 
         A command without effect, such as the start of a lost job, is sent as "nop". But if the keeper has
-        carried out this start and then lost its own record of it, the start is sent again, so that the keeper
-        knows which attempt to stop.
+        carried out this start and then lost its own record of it, the start is sent again as "sought", so
+        that the keeper knows which attempt to stop, and starts nothing.
         """
         commands: list[Sequence[Any]] = []
         for seq in range(self.seen + 1, min(self._orders.committed, self.seen + MAX_COMMANDS) + 1):
@@ -149,6 +149,8 @@ class Commands:
             job = None if command is None else jobs.get(command.job_id)
             if command is None or job is None or self._is_void(seq, command, job):
                 commands.append((seq, "nop", command.job_id if command else "", {}))
+            elif command.kind == "start" and job.lost:
+                commands.append((seq, "start", command.job_id, {**command.body, "sought": True}))
             else:
                 commands.append((seq, command.kind, command.job_id, command.body))
             self._sent = max(self._sent, seq)

@@ -318,3 +318,14 @@ def test_a_withdrawn_start_never_leaves_though_its_number_was_acknowledged_and_f
     rig.acknowledge(0)  # the keeper was restarted after it had lost the end of its journal
     _, answer = rig.sync(k_epoch=2, all=True)
     assert [(seq, kind) for seq, kind, *_ in answer["cmds"]] == [(1, "nop")]
+
+
+def test_a_start_that_was_carried_out_and_forgotten_starts_nothing_once_its_job_is_lost(rig: Rig) -> None:
+    rig.commit(rig.link.jobs.order_start("x-aaaaa-1", "aaaaa", gpus=(), start=START))
+    rig.sync(wait=True)
+    rig.acknowledge(1)
+    rig.sync(wait=True)
+    rig.link.jobs.give_up("silent for too long")
+    rig.acknowledge(0)  # the keeper was restarted after it had lost the end of its journal
+    ((seq, kind, _, body),) = rig.sync(k_epoch=2, all=True)[1]["cmds"]
+    assert (seq, kind, body) == (1, "start", {**START, "boot_id": body["boot_id"], "sought": True})
