@@ -15,15 +15,17 @@ HANGS = "waits for the disk, which does not answer"
 
 async def test_a_disk_that_hangs_is_an_obstacle_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_check, "LIMIT_S", 0.001)
-    disk, answered = threading.Event(), asyncio.Event()
+    disk, begun, answered = threading.Event(), threading.Event(), asyncio.Event()
     looks: list[None] = []
 
     def look() -> None:
         looks.append(None)
+        begun.set()
         disk.wait()
 
     check = FileCheck(look, hangs=HANGS, answered=answered.set)
     assert [check.obstacle(), check.obstacle()] == [HANGS, HANGS]
+    assert begun.wait(10)
     assert len(looks) == 1  # not another thread for each question
     disk.set()
     await asyncio.wait_for(answered.wait(), 10)
