@@ -53,13 +53,14 @@ def token_digest(token: str) -> str:
 def with_turn(token: str, turn: str) -> str:
     """Return the token for ``manager.json``: the secret token, a dot, and ``turn``.
 
-    ``turn`` is the number of the write of this file. It shows whether a keeper has read the newest version.
+    ``turn`` is a text of its own for each write of this file. It shows whether a keeper has read the newest
+    version.
     """
     return f"{token}.{turn}"
 
 
 def split_turn(written: str) -> tuple[str, str]:
-    """Split a token from ``manager.json`` into the secret token and the number of the file's write."""
+    """Split a token from ``manager.json`` into the secret token and the text that names the file's write."""
     token, _, turn = written.partition(".")
     return token, turn
 
@@ -127,7 +128,7 @@ class KeeperDesk:
     wait_s: float = WAIT_S
     answered_at: float = 0.0  # time of the last answer, which restarts a lease; by the loop's clock
     open: bool = False  # True after all earlier jobs were submitted again: only then can reports be evaluated
-    turn: str = ""  # number of the last write of the keeper's manager.json, as text
+    turn: str = ""  # text that names the last write of the keeper's manager.json
     _told: asyncio.Event = field(
         default_factory=asyncio.Event
     )  # Event that is set after an answer has asked the keeper to exit.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -44,7 +45,6 @@ class Upkeep:
         self._host, self._desk, self._experiment_id = host, desk, experiment_id
         self._token, self._known = token, known
         self._on_trouble, self._on_gone = on_trouble, on_gone
-        self._written = 0  # number of writes of manager.json
         self._task: asyncio.Task[None] | None = None
         # all tasks that start or restart this keeper, including replaced ones that have not ended yet
         self._tasks: set[asyncio.Task[None]] = set()
@@ -120,8 +120,7 @@ class Upkeep:
         except (OSError, ServiceError) as error:
             return self._what_for("its machine cannot be reached", error)
         if not self._host.passing:
-            self._written += 1
-            self._desk.turn = f"{self._known.m_epoch}.{self._written}"
+            self._desk.turn = secrets.token_hex(8)
         try:
             await self._host.write_manager(self._manager(reach))  # fails if the disk is full
         except (OSError, ServiceError) as error:
