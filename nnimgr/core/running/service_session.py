@@ -290,8 +290,8 @@ class ServiceSession:
             if event.position != self._next_frame(event.job_id):
                 return
             self._door[event.job_id] = event.position + 1
-            search = self._search()
-            if search is not None and type(event) is f.MetricReported:
+            search, job = self._search(), self._state.jobs.get(event.job_id)
+            if search is not None and type(event) is f.MetricReported and job is not None and not job.closed:
                 if not about_confirmation(self._state, event):
                     search.judge(event)
         # Metrics and starts of jobs may wait for the trial's end, which often follows soon. This saves one
