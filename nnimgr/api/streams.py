@@ -143,13 +143,23 @@ async def whole(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> 
         raise ServiceUnavailable("the server is shutting down")
 
 
-async def until(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield the ``chunks`` of a stream until they end or the server shuts down (``closing``)."""
-    closed = asyncio.create_task(closing.wait(), name="stream:closing")
+async def until(
+    closing: asyncio.Event, chunks: AsyncGenerator[bytes, None], *, last_s: float = 0.0
+) -> AsyncGenerator[bytes, None]:
+    """Yield the ``chunks`` of a stream until they end or the server shuts down (``closing``).
+
+    ``last_s``: seconds after the beginning of the shutdown in which the stream may still end by itself.
+    """
+
+    async def over() -> None:
+        await closing.wait()
+        await asyncio.sleep(last_s)
+
+    closed = asyncio.create_task(over(), name="stream:closing")
     async with aclosing(chunks):
         step: asyncio.Task[bytes | None] | None = None
         try:
-            while not closing.is_set():
+            while not closed.done():
                 step = asyncio.create_task(_next(chunks), name="stream:next")
                 await asyncio.wait({step, closed}, return_when=asyncio.FIRST_COMPLETED)
                 chunk = step.result() if step.done() else None

@@ -19,7 +19,7 @@ from typing import Protocol
 from nnimgr.cli.overview import overview
 from nnimgr.cli.progress import Progress
 from nnimgr.cli.report import report
-from nnimgr.cli.selection import client_of, running_entries, select
+from nnimgr.cli.selection import client_of, entries_of, running_entries, select
 from nnimgr.cli.stop import stop_one
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.trials import all_trials
@@ -28,6 +28,8 @@ from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import ENDED, is_stopped, stop_experiment
 from nnimgr.client.servers import answering, connect, has_left
 from nnimgr.home import Home
+from nnimgr.store.errors import StoreError
+from nnimgr.store.overview import stored_end, stored_experiment
 
 __all__ = ["Screen", "follow", "foreground", "top"]
 
@@ -244,14 +246,18 @@ def follow(
 
 
 def _settle(progress: Progress, experiment_id: str) -> None:
-    """Set the final status of an experiment whose server has exited and cannot report it."""
-    if progress.status in ENDED:
+    """Take the end of an experiment from its folder, because its server has exited and cannot report it."""
+    stored = end = None
+    if (entry := entries_of(Home.find()).get(experiment_id)) is not None:
+        with contextlib.suppress(OSError, StoreError):
+            stored, end = stored_experiment(entry.directory), stored_end(entry.directory)
+    if stored is not None and end is not None:
+        told = {"status": end.status, "reason": end.reason, "counts": stored.counts, "now": ""}
+        progress.refresh({**progress.profile, **told})
+    elif progress.status in ENDED:
         progress.settle(progress.status, reason=progress.reason)
     else:
-        progress.settle(
-            "STOPPED",
-            reason="another command stopped or detached the experiment",
-        )
+        progress.settle("STOPPED", reason="its server has exited, and its folder cannot be read")
 
 
 def _show(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from nnimgr.api.streams import whole
+from nnimgr.api.streams import until, whole
 from tests.api.lab import EXPERIMENT, Lab
 from tests.api.streaming import opened
 from training_services.base import ServiceUnavailable
@@ -74,3 +74,22 @@ async def test_a_file_that_the_leaving_server_cannot_send_is_no_whole_file() -> 
     assert await anext(sent) == b"one"
     with pytest.raises(ServiceUnavailable, match="the server is shutting down"):
         await anext(sent)
+
+
+async def test_a_stream_may_have_time_to_end_after_the_server_has_begun_to_leave() -> None:
+    closing, done = asyncio.Event(), asyncio.Event()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"one"
+        closing.set()
+        await done.wait()
+        yield b"the end"
+
+    patient = until(closing, chunks(), last_s=3600.0)  # type: ignore[arg-type]
+    assert await anext(patient) == b"one"
+    rest = asyncio.ensure_future(anext(patient))
+    await asyncio.sleep(0)
+    done.set()
+    assert await rest == b"the end"
+    with pytest.raises(StopAsyncIteration):
+        await anext(patient)

@@ -34,6 +34,15 @@ tuner: {name: Random}
 assessor: {name: Medianstop}
 trainingService: {platform: local}
 """
+FAILING = """\
+searchSpace: {x: {_type: uniform, _value: [0, 1]}}
+trialCommand: exit 3
+trialConcurrency: 2
+maxTrialNumber: 10
+goal: minimize
+tuner: {name: Random}
+trainingService: {platform: local}
+"""
 
 
 def nnictl(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -68,6 +77,15 @@ def test_an_experiment_runs_without_any_extra(tmp_path: Path) -> None:
     done = nnictl(tmp_path, "create", "--config", "exp.yml", "--foreground", "--port", str(free_port()))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 SUCCEEDED" in done.stdout
+
+
+def test_the_foreground_tells_why_trials_that_all_fail_have_ended_the_experiment(tmp_path: Path) -> None:
+    """Its server leaves at the same moment."""
+    (tmp_path / "exp.yml").write_text(FAILING)
+    done = nnictl(tmp_path, "create", "--config", "exp.yml", "--foreground", "--port", str(free_port()))
+    assert done.returncode == 1
+    last = [line for line in done.stdout.splitlines() if "Experiment " in line][-1]
+    assert "Experiment STOPPED: the first" in last and "all failed alike: exited with code 3" in last
 
 
 @pytest.mark.parametrize("verb", [["create", "--dry-run"], ["create"], ["doctor"]], ids=" ".join)

@@ -12,6 +12,8 @@ from nnimgr.api.streams import changes_stream, event_stream, until
 
 router = APIRouter(prefix="/api/v1", tags=["events"])
 
+_LAST_EVENTS_S = 1.0  # time for the last events of an experiment while the server shuts down
+
 
 @router.get("/events", response_class=StreamingResponse, responses=streams("text/event-stream"))
 async def follow_changes(parts: Parts) -> StreamingResponse:
@@ -47,4 +49,6 @@ async def follow_events(
         find=lambda: parts.manager.find(experiment_id),
         after=after if last_event_id is None else last_event_id,
     )
-    return StreamingResponse(until(parts.shutdown.closing, chunks), media_type="text/event-stream")
+    # A server that leaves because its last experiment has ended tells the end first.
+    sent = until(parts.shutdown.closing, chunks, last_s=_LAST_EVENTS_S)
+    return StreamingResponse(sent, media_type="text/event-stream")
