@@ -78,6 +78,11 @@ def stop_one(
     answer = stop_experiment(client, experiment_id, detach=detach, save=save)
     if answer["serverLeaves"] and not has_left(server):
         terminal.warn(f"The server on port {client.port} takes long to exit.")
+    for shown in answer.get("tensorboards", ()):
+        terminal.info(
+            f"The server on port {client.port} stays, because TensorBoard shows experiment {shown}. To end "
+            f"TensorBoard: nnictl tensorboard stop {shown}"
+        )
     return list(answer["stillRunning"]), list(answer.get("left", ()))
 
 

@@ -290,7 +290,12 @@ class TensorBoards:
     @property
     def idle(self) -> bool:
         """True if no TensorBoard of the server runs."""
-        return not any(task.status.lives for task in self._tasks.values())
+        return not self.shown
+
+    @property
+    def shown(self) -> list[str]:
+        """Ids of the experiments that running TensorBoards show."""
+        return sorted({task.experiment_id for task in self._tasks.values() if task.status.lives})
 
     async def wait_idle(self) -> None:
         """Wait until no TensorBoard of the server runs."""

@@ -13,6 +13,7 @@ from nnimgr.core.running.requests import RequestRefused
 from nnimgr.core.running.runner import RunnerClosed
 from nnimgr.rules import facts as f
 from nnimgr.store.errors import StoreError
+from nnimgr.tensorboard.tasks import TensorBoards
 from tests.api.lab import EXPERIMENT, PORT, Lab
 from tests.api.stored_life import SPACE, several_sets
 
@@ -288,14 +289,24 @@ async def test_stop_says_whether_its_server_leaves_then(lab: Lab) -> None:
     assert (await lab.client.post(f"{EXPERIMENT}/stop")).json()["serverLeaves"]
 
 
+async def test_stop_says_which_tensorboards_keep_its_server(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.manager.runner, lab.parts.shutdown.until_idle = None, True
+    monkeypatch.setattr(TensorBoards, "shown", ["exp"])
+    stopped = (await lab.client.post(f"{EXPERIMENT}/stop")).json()
+    assert (stopped["serverLeaves"], stopped["tensorboards"]) == (False, ["exp"])
+
+
 async def test_stop_and_resume(lab: Lab) -> None:
     assert (await lab.client.post(f"{EXPERIMENT}/stop")).json() == {
         "stillRunning": [],
         "left": [],
         "serverLeaves": False,
+        "tensorboards": [],
     }
     detached = await lab.client.post(f"{EXPERIMENT}/stop", json={"detach": True})
-    assert detached.json() == {"stillRunning": ["abcde"], "left": [], "serverLeaves": False}
+    assert detached.json()["stillRunning"] == ["abcde"]
     assert lab.manager.stopped == [("exp", False), ("exp", True)]
     assert (await lab.client.post(f"{EXPERIMENT}/resume")).json() == {"id": "exp"}
     sent = {"environ": {"A": "b"}, "cwd": "/tmp", "python": "/p"}

@@ -152,6 +152,7 @@ class FakeServer:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
         self.closing = False
+        self.tensorboards: list[str] = []  # experiments whose TensorBoards keep the server after a stop
         self.leaves = False  # exit when an experiment is stopped, as the server does after its last one
         self.leaving = False
         self.needs_token = True
@@ -262,7 +263,8 @@ class FakeServer:
                     if found["status"] == "RUNNING":
                         self.emit(experiment, "TrialEnded", trialId=found["id"], **CANCELLED)
                 self.emit(experiment, "ExperimentMoved", status="STOPPED", reason="a user stopped it")
-                return {"stillRunning": experiment.still_running, "serverLeaves": False}
+                stopped = {"stillRunning": experiment.still_running, "serverLeaves": False}
+                return {**stopped, "tensorboards": self.tensorboards}
             case ("POST", ["resume"]):
                 experiment.profile["status"] = "RUNNING"
                 self.on_resume()

@@ -23,6 +23,19 @@ def test_nnis_words(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> N
     assert server.requests[-1] == ("POST", "experiments/abc/stop", {"detach": False})
 
 
+def test_a_server_that_stays_for_a_tensorboard(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    server.tensorboards = ["abc"]
+    assert main(["stop"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        f"INFO: The server on port {server.port} stays, because TensorBoard shows experiment abc. To end "
+        "TensorBoard: nnictl tensorboard stop abc",
+        "INFO: Stop experiment success.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "ids"),
     [

@@ -82,6 +82,9 @@ class Stopped(Model):
         default=[], description="one sentence about each thing that could not be ended on a machine"
     )
     server_leaves: bool = Field(description="true: the server exits, because this was its last experiment")
+    tensorboards: list[str] = Field(
+        default=[], description="experiments whose TensorBoards keep the server, which would exit otherwise"
+    )
 
 
 class Deleted(Done):

@@ -91,10 +91,13 @@ async def stop_experiment(
     """Stop the experiment and its trials. With ``detach``, its trials continue, and the answer lists them."""
     detach, save = (False, False) if how is None else (how.detach, how.save)
     still_running = await parts.manager.stop(experiment_id, detach=detach, save=save)
-    leaves = parts.shutdown.until_idle and parts.manager.idle
+    idle = parts.shutdown.until_idle and parts.manager.idle
+    shown = parts.tensorboards.shown if idle else []
     runner = parts.manager.find(experiment_id)
     left = [] if runner is None else list(runner.session.left)
-    return models.Stopped(still_running=still_running, left=left, server_leaves=leaves)
+    return models.Stopped(
+        still_running=still_running, left=left, server_leaves=idle and not shown, tensorboards=shown
+    )
 
 
 @router.post("/{id}/resume", responses=refusals(404, 409))

@@ -346,7 +346,7 @@ def _tensorboard(group: Verbs[Parser]) -> None:
         "tensorboard:start",
         "start TensorBoard over files in $NNI_OUTPUT_DIR/tensorboard",
         about="Browsers that are signed in show TensorBoard at the printed address.\n"
-        "TensorBoard ends with the server.",
+        "The server stays until its TensorBoards are stopped.",
         examples=(
             "nnictl tensorboard start",
             "nnictl tensorboard start ab12cd34 -T 12 -T 15",
