@@ -28,8 +28,6 @@ from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import ENDED, is_stopped, stop_experiment
 from nnimgr.client.servers import answering, connect, has_left
 from nnimgr.home import Home
-from nnimgr.store.errors import StoreError
-from nnimgr.store.overview import stored_end, stored_experiment
 
 __all__ = ["Screen", "follow", "foreground", "top"]
 
@@ -247,6 +245,9 @@ def follow(
 
 def _settle(progress: Progress, experiment_id: str) -> None:
     """Take the end of an experiment from its folder, because its server has exited and cannot report it."""
+    from nnimgr.store.errors import StoreError
+    from nnimgr.store.overview import stored_end, stored_experiment
+
     stored = end = None
     if (entry := entries_of(Home.find()).get(experiment_id)) is not None:
         with contextlib.suppress(OSError, StoreError):
