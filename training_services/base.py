@@ -28,6 +28,7 @@ from training_services.events import (
     CheckpointLost,
     CheckpointReported,
     CheckpointsPruned,
+    CheckpointStored,
     EndReason,
     FrameSkipped,
     HostVanished,
@@ -66,6 +67,7 @@ __all__ = [
     "CheckpointKept",
     "CheckpointLost",
     "CheckpointReported",
+    "CheckpointStored",
     "CheckpointsPruned",
     "EndReason",
     "ExperimentContext",
@@ -319,6 +321,7 @@ class ExperimentContext:
     priority: int = 0  # jobs of an experiment with a higher priority get free resources first
     preload: Preload | None = None
     gang: Gang | None = None  # None: the command runs once
+    checkpoint_storage: str | None = None  # URL of a storage that gets the server's copies of checkpoints
 
 
 class TrainingService(abc.ABC):
