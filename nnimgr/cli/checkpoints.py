@@ -33,6 +33,7 @@ _COLUMNS = (
     Column("SIZE", "right"),
     Column("ON ITS MACHINE", gives_way=True, least=8),
     Column("COPY", optional=True),
+    Column("STORED", optional=True),
     Column("PINNED", optional=True),
 )
 _STATES = {"saved": "kept"}
@@ -54,6 +55,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
             _size_text(each["size"]),
             _STATES.get(each["state"], each["state"]),
             "yes" if each["kept"] else "",
+            "yes" if each["stored"] else "",
             "yes" if each["pinned"] else "",
         )
         for each in trial["checkpoints"]

@@ -21,7 +21,15 @@ CONTENT = b"weights"
 
 def checkpoint(number: int, **changes: Any) -> dict[str, Any]:
     found = {"attempt": 1, "number": number, "step": 10 * number, "size": len(CONTENT), "files": 1}
-    return {**found, "at": CREATED_AT, "state": "saved", "kept": False, "pinned": False, **changes}
+    return {
+        **found,
+        "at": CREATED_AT,
+        "state": "saved",
+        "kept": False,
+        "stored": False,
+        "pinned": False,
+        **changes,
+    }
 
 
 @pytest.fixture
@@ -46,6 +54,14 @@ def test_checkpoints_are_listed(experiment: FakeExperiment, capsys: pytest.Captu
     assert lines[2][-2:] == ["kept", "yes"] and lines[3][-3:] == ["3.0", "GiB", "kept"]
     assert main(["trial", "checkpoint", "ls", "abc", "-T", "ta", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"checkpoints": experiment.trials[0]["checkpoints"]}
+
+
+def test_a_stored_copy_is_listed(experiment: FakeExperiment, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment.trials[0]["checkpoints"] = [checkpoint(1, kept=True, stored=True), checkpoint(2, kept=True)]
+    assert main(["trial", "checkpoint", "ls", "-T", "0"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0][-2:] == ["COPY", "STORED"]
+    assert (lines[1][-3:], lines[2][-2:]) == (["kept", "yes", "yes"], ["kept", "yes"])
 
 
 def test_a_trial_without_checkpoints(
