@@ -111,6 +111,8 @@ class ServiceSession:
         found = {} if self.service is None else dict(self.service.notices())
         if self.trouble is not None:
             found["service"] = self.trouble
+        if self.left:
+            found["left"] = f"something may be left: {'; '.join(self.left)}"
         return found
 
     # ---- called by the runner -----------------------------------------------------------------------------
