@@ -478,5 +478,5 @@ class TrainingService(abc.ABC):
         """Close the service. ``detach``: leave jobs and keepers running; otherwise end the keepers.
 
         Without ``detach``, all jobs have ended before the call. Return one sentence for each keeper that
-        could not be ended.
+        could not be ended, and one about copies of checkpoints that the storage lacks.
         """

@@ -20,7 +20,7 @@ __all__ = ["Found", "Interrupted", "Name", "StoredCopies"]
 
 Name = tuple[str, int]  # job that has saved the checkpoint, and the checkpoint's number
 
-_FOLDER = re.compile(r"([^/]+)/([1-9]\d*)-([1-9]\d*)/(.+)")
+_FOLDER = re.compile(r"([^/-]+)/([1-9]\d*)-([1-9]\d*)/(.+)", re.DOTALL)
 _PIECE = 1 << 20
 _LONGEST_MANIFEST = 32 << 20
 

@@ -101,9 +101,7 @@ class CheckpointsOfJobs(FilesOfJobs):
         await self._keeping.drain(hosts)
         if self._storing is None:
             return None
-        for (
-            name
-        ) in self._keeping.uncommitted.names():  # their facts are committed after the service has ended
+        for name in self._keeping.uncommitted.names():  # their facts are committed after the last call
             self._storing.add(name)
         return await self._storing.drain()
 

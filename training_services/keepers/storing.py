@@ -69,9 +69,15 @@ class Storing:
         self._start(self._open())
 
     def add(self, name: Name) -> None:
-        """Put this copy, which is on the server's disk, into the storage."""
+        """Put this copy, which is on the server's disk, into the storage.
+
+        It replaces a copy of the same checkpoint that the storage has, because that one was lost or damaged.
+        """
         job_id, number = name
         self._known.setdefault(job_id, set()).add(number)
+        if self._found is not None and name in self._found.begun:
+            self._found.whole.discard(name)
+            self._stale.add(name)
         self._order(name)
 
     def remove(self, job_id: str, up_to: int, *, keep: Collection[int]) -> None:
@@ -206,6 +212,7 @@ class Storing:
                 found.whole.discard(name)
                 await self._in_thread(self._copies.remove, name)
                 found.begun.discard(name)
+                self._stale.discard(name)
             return
         if name in found.whole:
             return
@@ -218,6 +225,7 @@ class Storing:
         except (FileNotFoundError, ValueError) as error:
             if self._wants(name):
                 reason = f"the server's copy is missing or damaged: {error}"
+                logger.warning("experiment %s: checkpoint %s: %s", self._experiment_id, name, reason)
                 self._put([CheckpointLost(job_id=name[0], number=name[1], reason=reason)])
             return
         found.whole.add(name)
@@ -244,7 +252,8 @@ class Storing:
         await asyncio.wait({task}, timeout=PROVIDE_S)
         if not task.done():
             return f"the server checks its copy, or fetches it from {self._url}"
-        self._providing.pop(name, None)
+        if self._providing.get(name) is task:
+            del self._providing[name]
         return "the server closes the experiment" if task.cancelled() else task.result()
 
     async def _provide(self, name: Name) -> str | None:

@@ -84,7 +84,7 @@ def test_a_copy_counts_if_the_server_has_lost_its_own(site: Site) -> None:
 
 
 def test_files_with_other_names_are_left_alone(site: Site) -> None:
-    for name in ("readme", "aaaaa/notes.txt", "aaaaa/1-3", "aaaaa/01-3/x", "aaaaa/1-x/x"):
+    for name in ("readme", "aaaaa/notes.txt", "aaaaa/1-3", "aaaaa/01-3/x", "aaaaa/1-x/x", "x-aaaaa/1-3/x"):
         site.files.content[name] = b"x"
     assert site.copies.find().begun == set()
 

@@ -191,6 +191,18 @@ async def test_a_copy_that_the_disk_has_lost_before_its_transfer_is_lost(site: S
     assert lost.reason.startswith("the server's copy is missing or damaged: ")
 
 
+async def test_a_lost_copy_that_was_made_again_replaces_the_stored_one(site: Site) -> None:
+    keep(site.store, 1)
+    server = site.server(1)
+    assert await server.drain() is None
+    site.files.content["aaaaa/1-1/files/a"] = b"wrong"
+    site.events.clear()
+    server.remove(JOB, 1, keep=[])  # the fact that the copy is lost
+    server.add((JOB, 1))
+    await site.event(is_stored(1))
+    assert site.files.content["aaaaa/1-1/files/a"] == b"first"
+
+
 async def test_the_end_waits_for_a_limited_time_and_says_what_is_missing(site: Site) -> None:
     for number in (1, 2):
         keep(site.store, number)
