@@ -87,7 +87,13 @@ def test_a_storage_needs_a_library(faults: Faults, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_storage_without_effect_is_reported(faults: Faults, tmp_path: Path) -> None:
+    asked = MINIMAL.replace("platform: local", "platform: ask").replace(
+        "trialCommand: python3 trial.py\n", ""
+    )
     storage = f"checkpoints: {{storage: 'file://{tmp_path}'}}\n"
     assert "trials with 'multiPhase' continue from no checkpoint, so leave the field out" in "\n".join(
         faults(f"{MINIMAL}multiPhase: true\n{storage}")
+    )
+    assert 'the platform "ask" makes no copies of checkpoints, so leave the field out' in "\n".join(
+        faults(f"{asked}{storage}")
     )

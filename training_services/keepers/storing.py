@@ -115,7 +115,7 @@ class Storing:
         if not self._troubles:
             return {}
         trouble = next(iter(self._troubles.values()))
-        sentence = f"checkpoints cannot be put into {self._url}, which is tried again: {trouble}"
+        sentence = f"a transfer of checkpoints to {self._url} has failed and is tried again: {trouble}"
         return {"checkpoints.storage": sentence}
 
     # ---- end ----------------------------------------------------------------------------------------------

@@ -114,9 +114,8 @@ async def test_failed_transfers_are_tried_again_and_shown(site: Site, quick: Non
     server = site.server()
     server.add((JOB, 1))
     await until(lambda: server.notices)
-    assert server.notices == {
-        "checkpoints.storage": f"checkpoints cannot be put into {URL}, which is tried again: Access Denied"
-    }
+    sentence = f"a transfer of checkpoints to {URL} has failed and is tried again: Access Denied"
+    assert server.notices == {"checkpoints.storage": sentence}
     site.files.broken = None
     await site.event(is_stored(1))
     assert await server.drain() is None and server.notices == {}
