@@ -13,8 +13,11 @@ import pytest
 from nnimgr.cli.main import main
 from nnimgr.index import Index
 from tests.cli.fake import CREATED_AT, FakeExperiment, FakeServer, trial
+from training_services.checkpoint_storage.copies import StoredCopies
+from training_services.checkpoint_storage.fsspec_files import FsspecFiles
 from training_services.checkpoint_store import CheckpointStore
 from trial_keeper.checkpoints.contents import Entry
+from trial_keeper.machine.disk import remove
 
 CONTENT = b"weights"
 
@@ -107,9 +110,9 @@ def test_a_checkpoint_is_fetched_from_its_machine(
     ]
 
 
-def test_a_checkpoint_is_fetched_from_the_servers_copy(
-    server: FakeServer, experiment: FakeExperiment, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+@pytest.fixture
+def store(server: FakeServer, experiment: FakeExperiment, tmp_path: Path) -> CheckpointStore:
+    """Return the server's copies, which have checkpoint 2."""
     experiment.trials[0]["checkpoints"][1]["kept"] = True
     index = Index(server.home)
     entry = index.get("abc")
@@ -120,6 +123,12 @@ def test_a_checkpoint_is_fetched_from_the_servers_copy(
     incoming = store.begin("abc-ta-1", 2, [Entry("value.bytes", len(CONTENT))])
     incoming.write(CONTENT)
     store.finish("abc-ta-1", 2, incoming, [hashlib.sha256(CONTENT).hexdigest()])
+    return store
+
+
+def test_a_checkpoint_is_fetched_from_the_servers_copy(
+    store: CheckpointStore, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     get = ["trial", "checkpoint", "get", "-T", "0", "--checkpoint", "1.2"]
     assert main([*get, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["folder"] == "ta-1.2"
@@ -130,3 +139,26 @@ def test_a_checkpoint_is_fetched_from_the_servers_copy(
     assert main([*get, "--output", "damaged"]) == 1
     assert "was not fetched: the hash of value.bytes is wrong" in capsys.readouterr().err
     assert not (tmp_path / "damaged").exists()
+
+
+def test_a_checkpoint_is_fetched_from_the_storage_if_the_servers_copy_is_lost(
+    store: CheckpointStore,
+    experiment: FakeExperiment,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    url = f"file://{tmp_path}"
+    StoredCopies("abc", FsspecFiles(url, "abc"), store).upload(("abc-ta-1", 2))
+    experiment.trials[0]["checkpoints"][1]["stored"] = True
+    experiment.profile["config"]["checkpoints"] = {"storage": url}
+    remove(str(store.path("abc-ta-1", 2)))
+    get = ["trial", "checkpoint", "get", "-T", "0", "--checkpoint", "1.2"]
+    assert main(get) == 0
+    assert f"ta-1.2 has checkpoint 1.2 of trial 0 (ta) from {url}: 1 file" in capsys.readouterr().out
+    assert (tmp_path / "ta-1.2" / "value.bytes").read_bytes() == CONTENT
+    (tmp_path / "abc" / "ta" / "1-2" / "files" / "value.bytes").write_bytes(b"another")
+    assert main([*get, "--output", "damaged"]) == 1
+    assert "was not fetched: the hash of value.bytes is wrong" in capsys.readouterr().err
+    experiment.profile["config"]["checkpoints"] = {"storage": f"{url}/away"}
+    assert main([*get, "--output", "damaged"]) == 1
+    assert "away does not exist; create it, or mount its disk." in capsys.readouterr().err

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from training_services.checkpoint_storage.files import StorageFiles
@@ -108,16 +108,13 @@ class StoredCopies:
         An interrupted transfer is continued. Raises FileNotFoundError if the storage has no such copy, and
         Damaged.
         """
-        try:
-            entries, hashes = contents.read_manifest(self._manifest(name))
-        except ValueError as error:
-            raise Damaged(str(error)) from error
+        entries, hashes = self.manifest(name)
         incoming = self._store.resume(*name)
         if incoming is None or incoming.entries != entries:
             incoming = self._store.begin(*name, entries)
         try:
             with contextlib.closing(incoming):
-                for piece in self._content(name, entries, incoming.offset):
+                for piece in self.content(name, entries, incoming.offset):
                     incoming.write(piece)
                 self._store.finish(*name, incoming, hashes)
         except Damaged:
@@ -130,7 +127,14 @@ class StoredCopies:
         self._files.remove_file(f"{folder}/{contents.MANIFEST}")
         self._files.remove_folder(folder)
 
-    def _content(self, name: Name, entries: list[contents.Entry], offset: int) -> Iterator[bytes]:
+    def manifest(self, name: Name) -> tuple[list[contents.Entry], list[str]]:
+        """Return the list of files of a copy, and their hashes. Raises FileNotFoundError, Damaged."""
+        try:
+            return contents.read_manifest(self._manifest(name))
+        except ValueError as error:
+            raise Damaged(str(error)) from error
+
+    def content(self, name: Name, entries: Sequence[contents.Entry], offset: int = 0) -> Iterator[bytes]:
         """Yield the contents of all files from a position on. Raises Damaged if a file has other bytes."""
         for entry in entries:
             if offset >= entry.size:
