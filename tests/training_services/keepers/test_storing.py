@@ -238,6 +238,18 @@ async def test_a_closed_server_does_not_finish_a_transfer(site: Site) -> None:
     assert not any("manifest" in name for name in site.files.content) and site.events == []
 
 
+async def test_a_driver_that_hangs_does_not_hold_up_the_end(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storing, "END_S", 0.01)
+    keep(site.store, 1)
+    site.files.gate.clear()
+    server = site.server(1)
+    await until(lambda: site.files.waiting)
+    await server.close()
+    assert not site.files.gate.is_set() and site.files.content == {}
+
+
 async def test_a_lost_copy_is_provided_again(site: Site) -> None:
     keep(site.store, 1)
     server = site.server(1)
