@@ -13,6 +13,7 @@ __all__ = ["fault_of", "need"]
 _NAMES = {"sklearn": "scikit-learn"}  # module -> library, where the names differ
 _EXTRAS = {
     **dict.fromkeys(("numpy", "scipy", "sklearn", "optuna", "cmaes"), "tuners"),
+    "fsspec": "storage",
     "smac": "smac",
     "tensorboard": "tensorboard",
     "mlflow": "mlflow",

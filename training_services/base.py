@@ -28,6 +28,7 @@ from training_services.events import (
     CheckpointLost,
     CheckpointReported,
     CheckpointsPruned,
+    CheckpointStored,
     EndReason,
     FrameSkipped,
     HostVanished,
@@ -67,6 +68,7 @@ __all__ = [
     "CheckpointKept",
     "CheckpointLost",
     "CheckpointReported",
+    "CheckpointStored",
     "CheckpointsPruned",
     "EndReason",
     "ExperimentContext",
@@ -323,6 +325,7 @@ class ExperimentContext:
     priority: int = 0  # jobs of an experiment with a higher priority get free resources first
     preload: Preload | None = None
     gang: Gang | None = None  # None: the command runs once
+    checkpoint_storage: str | None = None  # URL of a storage that gets the server's copies of checkpoints
 
 
 class TrainingService(abc.ABC):
@@ -479,5 +482,5 @@ class TrainingService(abc.ABC):
         """Close the service. ``detach``: leave jobs and keepers running; otherwise end the keepers.
 
         Without ``detach``, all jobs have ended before the call. Return one sentence for each keeper that
-        could not be ended.
+        could not be ended, and one about copies of checkpoints that the storage lacks.
         """

@@ -103,6 +103,19 @@ class CheckpointStore:
         contents.check_sizes(str(folder), entries)
         return StoredContent(folder, entries)
 
+    def check(self, job_id: str, number: int) -> None:
+        """Read a copy, and compare it with its manifest. Raises FileNotFoundError, and ValueError if it is
+        damaged.
+        """
+        entries, hashes = contents.read_manifest(self.manifest(job_id, number))
+        folder = self.path(job_id, number) / FILES
+        contents.check_sizes(str(folder), entries)
+        names = [entry.name for entry in entries if not entry.is_folder]
+        for name, wanted in zip(names, hashes, strict=True):
+            with open(folder / name, "rb", opener=_no_link) as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != wanted:
+                    raise ValueError(f"the hash of {name} is wrong")
+
     # ---- removing -----------------------------------------------------------------------------------------
 
     def remove(self, job_id: str, up_to: int, keep: Collection[int]) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "CheckpointKept",
     "CheckpointLost",
     "CheckpointReported",
+    "CheckpointStored",
     "CheckpointsPruned",
     "EndReason",
     "FrameSkipped",
@@ -208,6 +209,14 @@ class CheckpointKept:
     number: int
     digest: str
     size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointStored:
+    """Fact: the storage that users have named has the server's copy of the checkpoint, too."""
+
+    job_id: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -446,6 +455,7 @@ JobEvent = (
     | CheckpointReported
     | CheckpointKeepBegun
     | CheckpointKept
+    | CheckpointStored
     | CheckpointLost
     | CheckpointsPruned
     | UpdateOrdered

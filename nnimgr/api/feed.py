@@ -382,6 +382,7 @@ LEFT_OUT: frozenset[type[Any]] = frozenset(
         f.CheckpointReported,  # the page of the trial lists its checkpoints
         f.CheckpointKeepBegun,
         f.CheckpointKept,
+        f.CheckpointStored,
         f.CheckpointsPruned,
         f.HostVanished,  # the facts about its jobs have sentences
         f.ParametersWanted,  # FurtherSuggested has the sentence about the set

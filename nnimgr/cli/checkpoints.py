@@ -19,6 +19,9 @@ from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import awaited
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
+from training_services.checkpoint_storage.copies import Name, StoredCopies
+from training_services.checkpoint_storage.files import StorageError
+from training_services.checkpoint_storage.fsspec_files import FsspecFiles
 from training_services.checkpoint_store import CheckpointStore, Damaged, Incoming
 from trial_keeper.checkpoints import contents
 from trial_keeper.checkpoints.incoming import FILES
@@ -33,6 +36,7 @@ _COLUMNS = (
     Column("SIZE", "right"),
     Column("ON ITS MACHINE", gives_way=True, least=8),
     Column("COPY", optional=True),
+    Column("STORED", optional=True),
     Column("PINNED", optional=True),
 )
 _STATES = {"saved": "kept"}
@@ -54,6 +58,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
             _size_text(each["size"]),
             _STATES.get(each["state"], each["state"]),
             "yes" if each["kept"] else "",
+            "yes" if each["stored"] else "",
             "yes" if each["pinned"] else "",
         )
         for each in trial["checkpoints"]
@@ -90,7 +95,8 @@ def _pin(args: argparse.Namespace, terminal: Terminal, method: str, done: str) -
 def get(args: argparse.Namespace, terminal: Terminal) -> int:
     """Fetch the files of a checkpoint into a new folder: completely, or not at all.
 
-    They come from the server's copy if there is one, and else from the machine that has saved them.
+    They come from the server's copy if there is one, and else from the machine that has saved them. If the
+    server's copy is missing or damaged, they come from the storage.
     """
     client, entry = _to_read(args)
     trial = _detail(client, entry, args.trial_id)
@@ -103,11 +109,12 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
     part = target.with_name(f".{target.name}.part{os.getpid()}")
     try:
         if found["kept"]:
-            _copy(entry, trial["id"], found, part)
+            place = _copy(client, entry, trial["id"], found, part)
         else:
             _fetch(client, entry, trial, found, part)
+            place = "the machine that has saved it"
         (part / FILES).rename(target)
-    except Damaged as error:
+    except (Damaged, StorageError) as error:
         raise ClientError(f"Checkpoint {_name(found)} was not fetched: {error}.", mend="") from error
     except OSError as error:
         where = error.filename or part
@@ -115,7 +122,6 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
     finally:
         with contextlib.suppress(OSError):
             remove(str(part))
-    place = "the server's copy" if found["kept"] else "the machine that has saved it"
     terminal.info(
         f"{target} has checkpoint {_name(found)} of trial {trial['sequence']} ({trial['id']}) from {place}: "
         f"{found['files']} {'file' if found['files'] == 1 else 'files'}, {found['size']:,} bytes."
@@ -125,10 +131,28 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _copy(entry: IndexEntry, trial_id: str, found: Mapping[str, Any], part: Path) -> None:
-    """Copy the files of the server's copy, and compare them with the hashes in its manifest."""
+def _copy(client: Client, entry: IndexEntry, trial_id: str, found: Mapping[str, Any], part: Path) -> str:
+    """Copy the files of a copy, and compare them with the hashes in its manifest. Return where it was."""
     store = CheckpointStore(entry.directory)
     name = f"{entry.id}-{trial_id}-{found['attempt']}", int(found["number"])
+    try:
+        _copy_from_server(store, name, part)
+        return "the server's copy"
+    except (FileNotFoundError, Damaged):
+        if not found["stored"]:
+            raise
+    url = client.get("experiments", entry.id)["config"]["checkpoints"]["storage"]
+    stored = StoredCopies(entry.id, FsspecFiles(url, entry.id), store)
+    remove(str(part))
+    entries, hashes = stored.manifest(name)
+    with contextlib.closing(Incoming(str(part), entries)) as incoming:
+        for piece in stored.content(name, entries):
+            incoming.write(piece)
+        incoming.finish(hashes, durable=False)
+    return str(url)
+
+
+def _copy_from_server(store: CheckpointStore, name: Name, part: Path) -> None:
     try:
         entries, hashes = contents.read_manifest(store.manifest(*name))
         content = store.content(*name)

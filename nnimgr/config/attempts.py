@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, model_validator
 
 from nnimgr.config.base import ConfigModel
 from nnimgr.config.values import DiskSize, Duration, Natural, Positive
 from nnimgr.rules.terms import Limits
+from training_services.checkpoint_storage.url import check_url
 
 __all__ = ["USUAL", "Checkpoints", "Retries"]
 
@@ -30,4 +33,12 @@ class Checkpoints(ConfigModel):
     limit: DiskSize | None = None  # if they hold more, those of ended trials are deleted
     # which checkpoint of each trial is copied from its machine to the server: the newest, or none
     keep: Literal["newest", "none"] = "newest"
+    # URL of a storage that gets the server's copies, too
+    storage: Annotated[str, AfterValidator(check_url)] | None = None
     save_within: Duration = "30s"  # time that a trial has to save its state before it is paused
+
+    @model_validator(mode="after")
+    def _copied(self) -> Self:
+        if self.storage is not None and self.keep == "none":
+            raise ValueError("'storage' gets the server's copies, but 'keep: none' makes none; leave one out")
+        return self

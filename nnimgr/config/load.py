@@ -38,6 +38,7 @@ from nnimgr.config.service import (
 )
 from nnimgr.config.shared_storage import check_shared_storage
 from nnimgr.config.sinks import check_sinks, keep_references
+from nnimgr.config.storage import check_storage
 from nnimgr.config.trial_needs import check_needs
 from nnimgr.config.v1 import convert, is_v1
 from nnimgr.home import Home
@@ -133,6 +134,7 @@ def _check_fields(reading: Reading, config: ExperimentConfig | None) -> None:
     """Make the checks that need only the configuration itself."""
     check_capacity(reading, config)
     check_checkpoints(reading, config)
+    check_storage(reading, config)
     check_priority(reading, config)
     check_launch(reading, config)
     check_shared_storage(reading, config)

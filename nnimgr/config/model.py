@@ -334,6 +334,7 @@ class ExperimentConfig(ConfigModel):
             checkpoints_best=checkpoints.keep_best,
             checkpoints_limit=None if checkpoints.limit is None else parse_bytes(checkpoints.limit),
             keeps_copies=checkpoints.keep == "newest",
+            stores_copies=checkpoints.storage is not None,
             save_within=parse_duration(checkpoints.save_within),
             slot_held_for=_timedelta(self.slot_held_for) or USUAL.slot_held_for,
         )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoint_limit import delete_left, recount
 from nnimgr.rules.indexes import reindex
-from nnimgr.rules.retention import best_checkpoints, borrowed, loans, pinned
+from nnimgr.rules.retention import best_checkpoints, borrowed, loans, needed_copies, pinned
 from nnimgr.rules.state import (
     CheckpointState,
     ExperimentState,
@@ -258,10 +258,11 @@ def known_copies(state: ExperimentState) -> frozenset[tuple[str, int]]:
 
 def _forget_copies(state: ExperimentState, job_id: str, *, left: Callable[[int], bool]) -> None:
     """Remove copies of the job's checkpoints from the state, except those for which ``left`` returns True."""
-    numbers = [number for number in state.copies.pop(job_id, ()) if left(number)]
-    if numbers:
-        state.copies[job_id] = numbers
-    else:
+    for copies in (state.copies, state.stored):
+        numbers = [number for number in copies.pop(job_id, ()) if left(number)]
+        if numbers:
+            copies[job_id] = numbers
+    if job_id not in state.copies:
         state.unneeded_copies.pop(job_id, None)
 
 
@@ -325,18 +326,17 @@ def retain(state: ExperimentState, trial: TrialState) -> None:
     """Mark checkpoints for deletion that nobody needs.
 
     Needed are the newest ones, those with the best results, those that users have pinned, the one that the
-    trial continued from, those from which other trials continue, the newest one of which the server has a
-    copy, and the one that is being copied.
+    trial continued from, those from which other trials continue, those whose copies are needed, and the one
+    that is being copied.
     """
     origin = None if trial.origin is None else trial.origin.origin
-    copied = next((each.origin for each in reversed(trial.checkpoints) if each.kept is not None), None)
     named = borrowed(state, trial.id) | pinned(state, trial.id)
-    best = best_checkpoints(state, trial.checkpoints)
+    stay = [*needed_copies(state, trial), *best_checkpoints(state, trial.checkpoints)]
     others = [each.origin for each in trial.checkpoints if each.origin != origin]
     excess = [
         each
         for each in others[: -state.limits.checkpoints_kept]
-        if each not in (copied, trial.keeping, *best) and (each.attempt, each.number) not in named
+        if each not in (trial.keeping, *stay) and (each.attempt, each.number) not in named
     ]
     trial.pruned += excess
     trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
@@ -427,6 +427,16 @@ def _kept(state: ExperimentState, fact: f.CheckpointKept, r: f.Recorded) -> None
     state.copies.setdefault(fact.job_id, []).append(fact.number)
     retain(state, trial)
     reindex(state, trial)
+
+
+@CHECKPOINT_STEPS.of(f.CheckpointStored)
+def _stored(state: ExperimentState, fact: f.CheckpointStored, r: f.Recorded) -> None:
+    state.stored.setdefault(fact.job_id, []).append(fact.number)
+    trial_id, _ = trial_of_job(fact.job_id)
+    if trial_id in state.trials:  # the checkpoint of an ended trial is pinned
+        trial = trial_touched(state, trial_id, fact)
+        retain(state, trial)
+        reindex(state, trial)
 
 
 @CHECKPOINT_STEPS.of(f.CheckpointLost)

@@ -59,8 +59,8 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             return keeper is not None and (keeper.silent is None) == isinstance(fact, f.KeeperSilent)
         case f.KeeperBound() | f.KeeperGone() | f.HostVanished():
             return fact.keeper_id in state.keepers
-        case f.CheckpointKeepBegun() | f.CheckpointKept() | f.CheckpointLost():
-            return checkpoint_of(state, fact.job_id, fact.number) is not None
+        case f.CheckpointKeepBegun() | f.CheckpointKept() | f.CheckpointStored() | f.CheckpointLost():
+            return _concerns_checkpoint(state, fact)
         case f.MachineGone():
             machine = state.machines.get(fact.keeper_id)
             return machine is not None and (machine.removing or fact.returns) and not machine.gone
@@ -82,6 +82,16 @@ def measured(state: ExperimentState, fact: f.Fact) -> f.Fact:
         return fact
     value = main_value(fact.text, fact.value, objectives, final=fact.type == f.MetricType.FINAL)
     return fact._replace(value=value)
+
+
+def _concerns_checkpoint(
+    state: ExperimentState,
+    fact: f.CheckpointKeepBegun | f.CheckpointKept | f.CheckpointStored | f.CheckpointLost,
+) -> bool:
+    if not isinstance(fact, f.CheckpointStored):
+        return checkpoint_of(state, fact.job_id, fact.number) is not None
+    is_copied = fact.number in state.copies.get(fact.job_id, ())
+    return is_copied and fact.number not in state.stored.get(fact.job_id, ())
 
 
 def _placeable(state: ExperimentState, fact: f.JobPlaced | f.JobWaiting) -> bool:

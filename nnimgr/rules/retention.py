@@ -6,9 +6,18 @@ import math
 from collections.abc import Iterator, Sequence
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState
+from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState, job_id_of
 
-__all__ = ["best_checkpoints", "borrowed", "has_files", "held_by", "loans", "on_hosts", "pinned"]
+__all__ = [
+    "best_checkpoints",
+    "borrowed",
+    "has_files",
+    "held_by",
+    "loans",
+    "needed_copies",
+    "on_hosts",
+    "pinned",
+]
 
 
 def pinned(state: ExperimentState, trial_id: str) -> set[tuple[int, int]]:
@@ -52,6 +61,25 @@ def best_checkpoints(state: ExperimentState, checkpoints: Sequence[CheckpointSta
     ]
     ranked.sort(key=lambda entry: entry[:2])
     return [origin for _, _, origin in ranked[:most]]
+
+
+def needed_copies(state: ExperimentState, trial: TrialState) -> list[f.Origin]:
+    """Return the checkpoints whose copies are needed: the newest one of which the server has a copy.
+
+    With a storage, also the newest one that the storage has, and the one that it gets next. So the storage
+    always has a copy, however long a transfer takes.
+    """
+    copied = [each.origin for each in trial.checkpoints if each.kept is not None]
+    needed = copied[-1:]
+    if state.limits.stores_copies:
+        stored = [
+            index
+            for index, each in enumerate(copied)
+            if each.number in state.stored.get(job_id_of(state.id, trial.id, each.attempt), ())
+        ]
+        newest = stored[-1] if stored else -1
+        needed += copied[max(newest, 0) : newest + 2]
+    return needed
 
 
 def has_files(state: ExperimentState, keeper_id: str, instance: str) -> bool:

@@ -170,6 +170,8 @@ class ExperimentState:
     added: dict[str, AddedTrial] = field(default_factory=dict)  # by idempotency key, the newest keys only
     # checkpoints of which the server has copies: job -> their numbers
     copies: dict[str, list[int]] = field(default_factory=dict)
+    # those of these checkpoints that the storage has, too: job -> their numbers
+    stored: dict[str, list[int]] = field(default_factory=dict)
     # jobs of ended trials whose copies are to be deleted, once no other trial and no user needs them
     unneeded_copies: dict[str, None] = field(default_factory=dict)
     # checkpoints that users have pinned, by the trial that has saved them, which may have ended

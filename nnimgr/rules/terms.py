@@ -237,6 +237,7 @@ class Limits:
     failure_value: float | Mapping[str, float] | None = None  # result for VALUE, or one per objective
     slot_held_for: timedelta = timedelta(minutes=10)  # then the slot of a silent trial is lent
     keeps_copies: bool = True  # the newest checkpoint of each trial is copied from its host to the server
+    stores_copies: bool = False  # the server puts its copies of checkpoints into a storage, too
     checkpoints_kept: int = 2  # newest checkpoints of each trial whose files are kept, at least 1
     checkpoints_best: int = 0  # checkpoints of each trial with the best results whose files are kept, too
     checkpoints_limit: int | None = None  # bytes; then checkpoints of ended trials are deleted

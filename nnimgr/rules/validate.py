@@ -28,6 +28,8 @@ def validate(state: ExperimentState) -> None:
         assert state.counts.get(status) == number, f"{number} trials are {status}, counts say otherwise"
     for status, number in state.counts.items():
         assert number > 0 and (status in live or status.terminal), f"counts[{status}] is {number}"
+    for job_id, numbers in state.stored.items():
+        assert set(numbers) <= set(state.copies.get(job_id, ())), f"the storage has copies of {job_id}"
     held = sum(held_by(state, trial) for trial in state.trials.values())
     assert state.held == held + sum(left.size for left in state.left.values()), "bytes of checkpoints"
     for name, holds in INDEXES.items():

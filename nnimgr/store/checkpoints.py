@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from nnimgr.rules.facts import CheckpointPinned
+from nnimgr.rules.facts import CheckpointLost, CheckpointPinned, CheckpointStored, Fact
 from nnimgr.rules.state import trial_of_job
 from nnimgr.store import schema
 from nnimgr.store.connections import DatabaseReader
@@ -22,7 +22,7 @@ __all__ = ["CheckpointQueries", "CheckpointRow"]
 class CheckpointRow:
     """Checkpoint ``number`` of an attempt. ``state``: "saved", "deleted", "lost", or "unusable" for attempts.
 
-    ``kept``: the server has a copy. ``pinned``: a user has pinned it.
+    ``kept``: the server has a copy. ``stored``: the storage has it, too. ``pinned``: a user has pinned it.
     """
 
     attempt: int
@@ -33,6 +33,7 @@ class CheckpointRow:
     at: datetime
     state: str
     kept: bool = False
+    stored: bool = False
     pinned: bool = False
 
 
@@ -50,13 +51,14 @@ class CheckpointQueries(DatabaseReader):
             .where(t.experiment_id == self._id, t.trial_id == trial_id)
             .order_by(t.attempt, t.number)
         )
-        copies, pins = self._copies(trial_id), self._pins(trial_id)
+        copies, stored, pins = self._copies(trial_id), self._stored(trial_id), self._pins(trial_id)
 
         def read(row: Mapping[str, Any]) -> CheckpointRow:
             name = row["attempt"], row["number"]
             at, is_kept = from_us(row["at"]), name in copies
             is_pinned = name in pins and (is_kept or row["state"] == "saved")
-            return CheckpointRow(**{**row, "at": at, "kept": is_kept, "pinned": is_pinned})
+            found = {"at": at, "kept": is_kept, "stored": is_kept and name in stored, "pinned": is_pinned}
+            return CheckpointRow(**{**row, **found})
 
         return self._rows(query, read)
 
@@ -69,16 +71,31 @@ class CheckpointQueries(DatabaseReader):
         query = select(t.attempt, t.number).where(t.experiment_id == self._id, t.trial_id == trial_id)
         return set(self._rows(query, lambda row: (row["attempt"], row["number"])))
 
+    def _stored(self, trial_id: str) -> set[tuple[int, int]]:
+        """Return attempt and number of each checkpoint of the trial whose copy was put into the storage."""
+        stored = set[tuple[int, int]]()
+        for fact in self._facts_of(trial_id, CheckpointStored, CheckpointLost):
+            if isinstance(fact, CheckpointStored):
+                stored.add((trial_of_job(fact.job_id)[1], fact.number))
+            elif isinstance(fact, CheckpointLost) and fact.keeper_id is None:
+                stored.discard((trial_of_job(fact.job_id)[1], fact.number))
+        return stored
+
     def _pins(self, trial_id: str) -> set[tuple[int, int]]:
         """Return attempt and number of each checkpoint of the trial that a user has pinned."""
-        c = schema.facts.c
-        query = (
-            select(c.kind, c.payload)
-            .where(c.experiment_id == self._id, c.trial_id == trial_id, c.kind == CheckpointPinned.__name__)
-            .order_by(c.number)
-        )
         pinned: dict[tuple[int, int], bool] = {}
-        for fact in self._rows(query, lambda row: read_fact(row["kind"], row["payload"])):
+        for fact in self._facts_of(trial_id, CheckpointPinned):
             if isinstance(fact, CheckpointPinned):
                 pinned[trial_of_job(fact.job_id)[1], fact.number] = fact.pinned
         return {name for name, is_pinned in pinned.items() if is_pinned}
+
+    def _facts_of(self, trial_id: str, *kinds: type[Fact]) -> list[Fact]:
+        """Return the trial's facts of these kinds, in their order."""
+        c = schema.facts.c
+        names = [kind.__name__ for kind in kinds]
+        query = (
+            select(c.kind, c.payload)
+            .where(c.experiment_id == self._id, c.trial_id == trial_id, c.kind.in_(names))
+            .order_by(c.number)
+        )
+        return self._rows(query, lambda row: read_fact(row["kind"], row["payload"]))

@@ -184,6 +184,7 @@ async def test_checkpoints(finished: Lab) -> None:
             "at": None,
             "state": "saved",
             "kept": False,
+            "stored": False,
             "pinned": False,
         }
     ]

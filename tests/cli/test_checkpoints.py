@@ -13,15 +13,26 @@ import pytest
 from nnimgr.cli.main import main
 from nnimgr.index import Index
 from tests.cli.fake import CREATED_AT, FakeExperiment, FakeServer, trial
+from training_services.checkpoint_storage.copies import StoredCopies
+from training_services.checkpoint_storage.fsspec_files import FsspecFiles
 from training_services.checkpoint_store import CheckpointStore
 from trial_keeper.checkpoints.contents import Entry
+from trial_keeper.machine.disk import remove
 
 CONTENT = b"weights"
 
 
 def checkpoint(number: int, **changes: Any) -> dict[str, Any]:
     found = {"attempt": 1, "number": number, "step": 10 * number, "size": len(CONTENT), "files": 1}
-    return {**found, "at": CREATED_AT, "state": "saved", "kept": False, "pinned": False, **changes}
+    return {
+        **found,
+        "at": CREATED_AT,
+        "state": "saved",
+        "kept": False,
+        "stored": False,
+        "pinned": False,
+        **changes,
+    }
 
 
 @pytest.fixture
@@ -46,6 +57,14 @@ def test_checkpoints_are_listed(experiment: FakeExperiment, capsys: pytest.Captu
     assert lines[2][-2:] == ["kept", "yes"] and lines[3][-3:] == ["3.0", "GiB", "kept"]
     assert main(["trial", "checkpoint", "ls", "abc", "-T", "ta", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"checkpoints": experiment.trials[0]["checkpoints"]}
+
+
+def test_a_stored_copy_is_listed(experiment: FakeExperiment, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment.trials[0]["checkpoints"] = [checkpoint(1, kept=True, stored=True), checkpoint(2, kept=True)]
+    assert main(["trial", "checkpoint", "ls", "-T", "0"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0][-2:] == ["COPY", "STORED"]
+    assert (lines[1][-3:], lines[2][-2:]) == (["kept", "yes", "yes"], ["kept", "yes"])
 
 
 def test_a_trial_without_checkpoints(
@@ -91,9 +110,9 @@ def test_a_checkpoint_is_fetched_from_its_machine(
     ]
 
 
-def test_a_checkpoint_is_fetched_from_the_servers_copy(
-    server: FakeServer, experiment: FakeExperiment, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+@pytest.fixture
+def store(server: FakeServer, experiment: FakeExperiment, tmp_path: Path) -> CheckpointStore:
+    """Return the server's copies, which have checkpoint 2."""
     experiment.trials[0]["checkpoints"][1]["kept"] = True
     index = Index(server.home)
     entry = index.get("abc")
@@ -104,6 +123,12 @@ def test_a_checkpoint_is_fetched_from_the_servers_copy(
     incoming = store.begin("abc-ta-1", 2, [Entry("value.bytes", len(CONTENT))])
     incoming.write(CONTENT)
     store.finish("abc-ta-1", 2, incoming, [hashlib.sha256(CONTENT).hexdigest()])
+    return store
+
+
+def test_a_checkpoint_is_fetched_from_the_servers_copy(
+    store: CheckpointStore, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     get = ["trial", "checkpoint", "get", "-T", "0", "--checkpoint", "1.2"]
     assert main([*get, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["folder"] == "ta-1.2"
@@ -114,3 +139,26 @@ def test_a_checkpoint_is_fetched_from_the_servers_copy(
     assert main([*get, "--output", "damaged"]) == 1
     assert "was not fetched: the hash of value.bytes is wrong" in capsys.readouterr().err
     assert not (tmp_path / "damaged").exists()
+
+
+def test_a_checkpoint_is_fetched_from_the_storage_if_the_servers_copy_is_lost(
+    store: CheckpointStore,
+    experiment: FakeExperiment,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    url = f"file://{tmp_path}"
+    StoredCopies("abc", FsspecFiles(url, "abc"), store).upload(("abc-ta-1", 2))
+    experiment.trials[0]["checkpoints"][1]["stored"] = True
+    experiment.profile["config"]["checkpoints"] = {"storage": url}
+    remove(str(store.path("abc-ta-1", 2)))
+    get = ["trial", "checkpoint", "get", "-T", "0", "--checkpoint", "1.2"]
+    assert main(get) == 0
+    assert f"ta-1.2 has checkpoint 1.2 of trial 0 (ta) from {url}: 1 file" in capsys.readouterr().out
+    assert (tmp_path / "ta-1.2" / "value.bytes").read_bytes() == CONTENT
+    (tmp_path / "abc" / "ta" / "1-2" / "files" / "value.bytes").write_bytes(b"another")
+    assert main([*get, "--output", "damaged"]) == 1
+    assert "was not fetched: the hash of value.bytes is wrong" in capsys.readouterr().err
+    experiment.profile["config"]["checkpoints"] = {"storage": f"{url}/away"}
+    assert main([*get, "--output", "damaged"]) == 1
+    assert "away does not exist; create it, or mount its disk." in capsys.readouterr().err

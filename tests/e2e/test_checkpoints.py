@@ -11,6 +11,7 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -135,14 +136,7 @@ class Saving(Victim):
             ).fetchall()
             assert len(trials) == TRIALS
             for trial_id, attempt, parameters, status in trials:
-                rows = database.execute(
-                    "SELECT type, sequence, value FROM metrics WHERE trial_id = ? AND attempt = ? "
-                    "ORDER BY position",
-                    (trial_id, attempt),
-                ).fetchall()
-                states = chain(json.loads(parameters)["seed"])
-                wanted = [("PERIODICAL", number, float(value)) for number, value in enumerate(states)]
-                assert rows == [*wanted, ("FINAL", 0, float(states[-1]))], (trial_id, attempt)
+                check_curve(database, trial_id, attempt, parameters)
                 assert status == "SUCCEEDED"
                 saved = database.execute(
                     "SELECT attempt, number FROM checkpoints WHERE trial_id = ? AND state = 'saved'",
@@ -155,6 +149,17 @@ class Saving(Victim):
     def checkpoint(self, trial_id: str, attempt: int, number: int) -> Path:
         folder = self.folder / "trials" / trial_id
         return (folder if attempt == 1 else folder / f"attempt-{attempt}") / "checkpoints" / str(number)
+
+
+def check_curve(database: sqlite3.Connection, trial_id: str, attempt: int, parameters: str) -> None:
+    """Compare the shown curve of a trial with an uninterrupted run."""
+    rows = database.execute(
+        "SELECT type, sequence, value FROM metrics WHERE trial_id = ? AND attempt = ? ORDER BY position",
+        (trial_id, attempt),
+    ).fetchall()
+    states = chain(json.loads(parameters)["seed"])
+    wanted = [("PERIODICAL", number, float(value)) for number, value in enumerate(states)]
+    assert rows == [*wanted, ("FINAL", 0, float(states[-1]))], (trial_id, attempt)
 
 
 @contextlib.contextmanager

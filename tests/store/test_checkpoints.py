@@ -109,6 +109,21 @@ async def test_checkpoints_are_listed(tmp_path: Path, writer: ExperimentWriter) 
     ]
 
 
+async def test_stored_copies_are_listed(tmp_path: Path, writer: ExperimentWriter) -> None:
+    saving = Saving(StoredLife, stores_copies=True)
+    stored = [f.CheckpointStored(job_id=saving.job_id, number=number) for number in (1, 2)]
+    for number in (1, 2):
+        saving.save(number)
+        saving.keep(number)
+        saving.life.take(stored[number - 1])
+    saving.life.take(f.CheckpointLost(job_id=saving.job_id, number=2, reason="it is damaged"))
+    saving.keep(2)
+    await store(saving, writer)
+    with contextlib.closing(ExperimentReader(tmp_path)) as reader:
+        rows = reader.checkpoints(saving.life.trial(0))
+    assert [(row.kept, row.stored) for row in rows] == [(True, True), (True, False)]
+
+
 async def test_a_database_of_the_version_before_is_read_and_then_migrated(
     tmp_path: Path, writer: ExperimentWriter
 ) -> None:

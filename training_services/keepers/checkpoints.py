@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,14 @@ from training_services.base import (
     CheckpointKept,
     CheckpointLost,
     CheckpointsPruned,
+    CheckpointStored,
     ExperimentContext,
     KeptCopy,
     Machine,
     Origin,
     SaveOrdered,
 )
+from training_services.checkpoint_storage.fsspec_files import FsspecFiles
 from training_services.checkpoint_store import CheckpointStore
 from training_services.job_ids import trial_of_job
 from training_services.keepers import overview
@@ -25,6 +27,7 @@ from training_services.keepers.files import FilesOfJobs
 from training_services.keepers.host import attempt_folder
 from training_services.keepers.keeping import Keeping, Transfers
 from training_services.keepers.seat import KeeperSeat
+from training_services.keepers.storing import Storing
 from training_services.outbox import Outbox
 from training_services.placement.ledger import HostLedger
 
@@ -34,7 +37,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointFact", "CheckpointsOfJobs"]
 
-CheckpointFact = CheckpointKeepBegun | CheckpointKept | CheckpointLost | CheckpointsPruned | SaveOrdered
+CheckpointFact = (
+    CheckpointKeepBegun | CheckpointKept | CheckpointStored | CheckpointLost | CheckpointsPruned | SaveOrdered
+)
 
 
 class CheckpointsOfJobs(FilesOfJobs):
@@ -49,6 +54,7 @@ class CheckpointsOfJobs(FilesOfJobs):
         self.copies = self._make_store()
         self._outbox = Outbox()
         self._seats: dict[str, KeeperSeat] = {}
+        self._storing = self._make_storing()
         self._keeping = Keeping(
             context.experiment_id,
             self.copies,
@@ -56,11 +62,21 @@ class CheckpointsOfJobs(FilesOfJobs):
             seat=self._seats.get,
             put=self._outbox.put,
             settled=lambda seat: self._vacated(seat),
+            stores=self._storing is not None,
         )
 
     def _make_store(self) -> CheckpointStore:
         """Return the store for copies of checkpoints. The constructor calls this once."""
         return CheckpointStore(self.context.directory)
+
+    def _make_storing(self) -> Storing | None:
+        """Return the transfers to the storage, or None without one. The constructor calls this once."""
+        url = self.context.checkpoint_storage
+        if url is None:
+            return None
+        experiment_id = self.context.experiment_id
+        files = FsspecFiles(url, experiment_id)
+        return Storing(experiment_id, files, self.copies, url=url, put=self._outbox.put)
 
     @abc.abstractmethod
     def _vacated(self, seat: KeeperSeat) -> None:
@@ -70,13 +86,37 @@ class CheckpointsOfJobs(FilesOfJobs):
         when the service opens the seat.
         """
 
-    async def _copy_last(self) -> None:
-        """Wait for copies of checkpoints from hosts whose files are removed when the experiment stops."""
+    def _begin_copies(self, known: Collection[tuple[str, int]]) -> None:
+        """Start to copy checkpoints. ``known``: the copies that the facts name."""
+        self._keeping.begin(known)
+        if self._storing is not None:
+            self._storing.begin(known)
+
+    async def _copy_last(self) -> str | None:
+        """Wait for copies of checkpoints from hosts whose files are removed when the experiment stops.
+
+        With a storage, wait for copies from all hosts, and until the storage has them. Return a sentence
+        about what it lacks, or None.
+        """
         hosts = [seat.id for seat in self._seats.values() if not seat.keeper_host.keeps_files]
         await self._keeping.drain(hosts)
+        if self._storing is None:
+            return None
+        for name in self._keeping.uncommitted.names():  # their facts are committed after the last call
+            self._storing.add(name)
+        return await self._storing.drain()
+
+    async def _close_copies(self) -> None:
+        await self._keeping.close()
+        if self._storing is not None:
+            await self._storing.close()
+
+    async def provide_copy(self, job_id: str, number: int) -> str | None:
+        return None if self._storing is None else await self._storing.provide(job_id, number)
 
     def notices(self) -> Mapping[str, str]:
-        return {**overview.notices(self._seats.values(), self._ledger), **self._keeping.notices}
+        stored = {} if self._storing is None else self._storing.notices
+        return {**overview.notices(self._seats.values(), self._ledger), **self._keeping.notices, **stored}
 
     def machines(self) -> Sequence[Machine]:
         return overview.machines(self._seats.values(), self._ledger)
@@ -97,6 +137,10 @@ class CheckpointsOfJobs(FilesOfJobs):
         if isinstance(fact, CheckpointKept):
             self._queue.copied((fact.job_id, fact.number), KeptCopy(digest=fact.digest, size=fact.size))
             self._keeping.committed(fact)  # after it, the host may leave
+            if self._storing is not None:
+                self._storing.add((fact.job_id, fact.number))
+        if isinstance(fact, CheckpointLost) and fact.keeper_id is None and self._storing is not None:
+            self._storing.remove(fact.job_id, fact.number, keep=range(fact.number))
         if isinstance(fact, SaveOrdered):
             seat = self._placed.get(fact.job_id)
             if seat is not None and fact.cmd_seq is not None:
@@ -104,6 +148,8 @@ class CheckpointsOfJobs(FilesOfJobs):
             return seat
         if not isinstance(fact, CheckpointsPruned):
             return None
+        if self._storing is not None:
+            self._storing.remove(fact.job_id, fact.up_to, keep=fact.keep)
         self._keeping.remove(fact.job_id, fact.up_to, keep=fact.keep)
         seat = self._seats.get(fact.keeper_id or "")
         if seat is not None:

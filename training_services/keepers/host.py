@@ -309,7 +309,9 @@ def _kept(
 ) -> Mapping[str, Any]:
     assert job.origin_id is not None
     job_id, number = job.origin_id
-    path = str(CheckpointStore(context.directory).path(job_id, number)) if beside_server else None
+    # With a storage, the keeper asks the server, which fetches a missing copy from the storage.
+    reads = beside_server and context.checkpoint_storage is None
+    path = str(CheckpointStore(context.directory).path(job_id, number)) if reads else None
     return {"job": job_id, "number": number, "digest": kept.digest, "path": path}
 
 

@@ -181,6 +181,9 @@ async def _send_checkpoint(
         return _no(HTTPStatus.NOT_FOUND, "No such address.")
     try:
         if what == "manifest":
+            waits = None if desk.provide is None else await desk.provide(job_id, int(number))
+            if waits is not None:
+                return _no(HTTPStatus.SERVICE_UNAVAILABLE, f"{waits}.")
             manifest = await asyncio.to_thread(desk.copies.manifest, job_id, int(number))
             await _send_from(io.BytesIO(manifest), len(manifest), scope, receive, send)
             return None

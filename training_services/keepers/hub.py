@@ -15,7 +15,7 @@ import json
 import logging
 import math
 import secrets
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -116,7 +116,8 @@ class KeeperDesk:
     ``deliver`` receives the desk and the result of each request. A waiting call is held for at most
     ``wait_s`` seconds, so that a keeper with nothing to report still calls often enough. ``archive`` returns
     the path of the archive of trial code with a given hash; the file may not exist. ``copies``: the server's
-    copies of checkpoints.
+    copies of checkpoints. ``provide`` is called with the name of a copy before the keeper gets it. It returns
+    a sentence if the keeper has to ask again later.
     """
 
     link: KeeperLink
@@ -125,6 +126,7 @@ class KeeperDesk:
     deliver: Callable[[KeeperDesk, Received], None]
     archive: Callable[[str], Path]
     copies: CheckpointStore
+    provide: Callable[[str, int], Awaitable[str | None]] | None = None
     wait_s: float = WAIT_S
     answered_at: float = 0.0  # time of the last answer, which restarts a lease; by the loop's clock
     open: bool = False  # True after all earlier jobs were submitted again: only then can reports be evaluated

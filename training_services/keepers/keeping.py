@@ -1,7 +1,8 @@
 """Copies the newest checkpoint of each trial from its host to the server, in the background.
 
 A copy is needed before its host is: then the trial continues elsewhere. So nothing is copied from the
-server's own machine, which is lost only together with the copies, unless the experiment stops using it.
+server's own machine, which is lost only together with the copies, unless the experiment stops using it, or
+puts its copies into a storage.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Keeping:
 
     ``seat`` returns the seat of a keeper, or None if the experiment has no such host any more. ``put`` passes
     events to the core. ``settled`` is called when nothing waits to be copied from a leaving host any more.
+    ``stores``: the copies are put into a storage. ``uncommitted``: copies whose facts are not committed yet.
     """
 
     def __init__(
@@ -81,9 +83,10 @@ class Keeping:
         seat: Callable[[str], KeeperSeat | None],
         put: Callable[[Sequence[JobEvent]], None],
         settled: Callable[[KeeperSeat], None],
+        stores: bool = False,
     ) -> None:
         self._experiment_id, self._store, self._transfers = experiment_id, store, transfers
-        self._seat, self._put, self._settled = seat, put, settled
+        self._seat, self._put, self._settled, self._stores = seat, put, settled, stores
         self._wanted: dict[str, Wanted] = {}  # by trial
         self._needed = NeededHosts()
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by trial
@@ -92,7 +95,7 @@ class Keeping:
         self._spared: dict[str, Origin] = {}  # by trial: checkpoint on the server's machine: not copied
         self._clearing: dict[str, asyncio.Task[None]] = {}  # by trial: removal of an unfinished transfer
         self._leaving: dict[str, float] = {}  # keeper of a host that leaves -> longest wait without progress
-        self._copied = UncommittedCopies()
+        self.uncommitted = UncommittedCopies()
         self._removals = _Removals(experiment_id)
 
     # ---- orders -------------------------------------------------------------------------------------------
@@ -108,19 +111,20 @@ class Keeping:
         if origin is None:
             self._drop(trial_id)
             # The fact about a copy may be part of the same commit, which ``committed`` reports next.
-            asyncio.get_running_loop().call_soon(self._forget_copies, trial_id)
+            asyncio.get_running_loop().call_soon(lambda: self._forget(self.uncommitted.pop(trial_id)))
             return
         known = self._wanted.get(trial_id)
         job_id, _ = origin_id(f"{self._experiment_id}-{trial_id}-0", trial_id, origin)
         name = job_id, origin.number
-        copied = self._copied.of(trial_id)
+        copied = self.uncommitted.of(trial_id)
         if (known is not None and known.name == name) or name in [each.name for each in copied]:
             return
         for each in copied:
             if each.age > (origin.attempt, origin.number):  # the trial has gone back: its host is of no use
                 self._release(each)
         seat = self._seat(origin.keeper_id)
-        if seat is not None and seat.keeper_host.beside_server and seat.id not in self._leaving:
+        beside = seat is not None and seat.keeper_host.beside_server and not self._stores
+        if beside and origin.keeper_id not in self._leaving:
             self._spared[trial_id] = origin
             return
         wanted = self._wanted[trial_id] = Wanted(job_id, origin, asyncio.get_running_loop().time())
@@ -135,7 +139,7 @@ class Keeping:
         Facts are recorded in order. So earlier copies of the trial whose facts are not committed by now were
         not recorded, because nobody needs them.
         """
-        if copies := self._copied.take((fact.job_id, fact.number)):
+        if copies := self.uncommitted.take((fact.job_id, fact.number)):
             self._forget(copies[:-1])
             self._release(copies[-1])
 
@@ -191,6 +195,8 @@ class Keeping:
             if wanted.origin.keeper_id in hosts and trial_id in self._tasks
         ]:
             await asyncio.wait(tasks)
+        if self._stores and self._tasks:  # what other hosts have is put into the storage, too
+            await asyncio.wait(list(self._tasks.values()), timeout=LAST_S)
 
     async def close(self) -> None:
         """End all transfers. Interrupted ones continue when the experiment is opened again."""
@@ -261,7 +267,7 @@ class Keeping:
         if ordered is not None and ordered.name == wanted.name:
             del self._wanted[trial_id]
         self._put(events)
-        if wanted not in self._copied.of(trial_id):  # else its host stays until the fact is committed
+        if wanted not in self.uncommitted.of(trial_id):  # else its host stays until the fact is committed
             self._release(wanted)
 
     def _release(self, wanted: Wanted) -> None:
@@ -348,16 +354,13 @@ class Keeping:
         except ServiceError as error:
             return str(error)
         else:
-            self._copied.add(trial_id, wanted)
+            self.uncommitted.add(trial_id, wanted)
             fact = CheckpointKept(job_id=job_id, number=number, digest=kept.digest, size=kept.size)
             self._finish(trial_id, wanted, fact)
         return None
 
-    def _forget_copies(self, trial_id: str) -> None:
-        """Remove the trial's copies whose facts were not recorded."""
-        self._forget(self._copied.pop(trial_id))
-
     def _forget(self, copies: Iterable[Wanted]) -> None:
+        """Remove copies whose facts were not recorded."""
         for wanted in copies:
             job_id, number = wanted.name
             self.remove(job_id, number, keep=range(number))

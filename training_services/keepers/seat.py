@@ -52,6 +52,11 @@ class Platform(Protocol):
     def needs_files(self, keeper_id: str) -> bool:
         """Return True while files on the host of this keeper are to be copied to the server."""
 
+    async def provide_copy(self, job_id: str, number: int) -> str | None:
+        """Make sure that the server's disk has a copy of a checkpoint, if possible. Return a sentence if the
+        keeper has to ask again later.
+        """
+
     def reasons_changed(self) -> None:
         """Check again why jobs wait, and report reasons that have changed."""
 

@@ -57,6 +57,7 @@ async def make_seat(
         deliver=deliver,
         archive=partial(archive_path, context.directory),
         copies=platform.copies,
+        provide=platform.provide_copy,
         wait_s=_longest_call(context, host),
     )
     silent = record is not None and record.silent

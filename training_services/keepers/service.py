@@ -124,7 +124,7 @@ class KeeperService(CheckpointsOfJobs):
     def adopted(self) -> None:
         self._ledger.rebuilt(self.context.experiment_id)
         self._adopted = True
-        self._keeping.begin(self._known.copies)
+        self._begin_copies(self._known.copies)
         for seat in self._seats.values():
             seat.open()
             self._vacated(seat)
@@ -132,8 +132,7 @@ class KeeperService(CheckpointsOfJobs):
     async def close(self, *, detach: bool) -> Sequence[str]:
         left: Sequence[str | None] = ()
         self._queue.close()
-        if not detach:
-            await self._copy_last()
+        unstored = None if detach else await self._copy_last()
         self._adopted = False  # from now on, no host is removed because it is no longer needed
         await self._errands.close()
         if detach:
@@ -144,12 +143,12 @@ class KeeperService(CheckpointsOfJobs):
             for seat, sentence in zip(self._seats.values(), left, strict=True):
                 if sentence is None:
                     self._parted(seat)
-        await self._keeping.close()
+        await self._close_copies()
         for seat in self._seats.values():
             self._hub.remove(self.context.experiment_id, seat.desk)
         await asyncio.gather(*(seat.keeper_host.close() for seat in self._seats.values()))
         self._outbox.close()
-        return [sentence for sentence in left if sentence is not None]
+        return [sentence for sentence in (unstored, *left) if sentence is not None]
 
     # ---- orders -------------------------------------------------------------------------------------------
 

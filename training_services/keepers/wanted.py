@@ -78,6 +78,10 @@ class UncommittedCopies:
     def add(self, trial_id: str, wanted: Wanted) -> None:
         self._copies.setdefault(trial_id, []).append(wanted)
 
+    def names(self) -> list[tuple[str, int]]:
+        """Return the names of all copies."""
+        return [copy.name for copies in self._copies.values() for copy in copies]
+
     def of(self, trial_id: str) -> list[Wanted]:
         return self._copies.get(trial_id, [])
 

@@ -79,7 +79,9 @@ class Stopped(Model):
         description="trials that continue (with detach), or may still run on silent machines"
     )
     left: list[str] = Field(
-        default=[], description="one sentence about each thing that could not be ended on a machine"
+        default=[],
+        description="one sentence about each thing that could not be ended on a machine, and about "
+        "checkpoints that the storage lacks",
     )
     server_leaves: bool = Field(description="true: the server exits, because this was its last experiment")
     tensorboards: list[str] = Field(

@@ -145,6 +145,7 @@ class Checkpoint(Model):
         "files; or unusable, because no attempt can continue from a checkpoint on this platform"
     )
     kept: bool = Field(description="the server has a copy, from which attempts can continue on any host")
+    stored: bool = Field(description="the storage that checkpoints.storage names has the copy, too")
     pinned: bool = Field(description="a user has pinned it, so that it is not deleted")
 
 

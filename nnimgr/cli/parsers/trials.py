@@ -171,8 +171,9 @@ def _checkpoints(group: Verbs[Parser]) -> None:
         "get",
         "checkpoints:get",
         "fetch the files of a checkpoint into a folder",
-        about="They come from the server's copy, whose hashes are checked, or else from the\n"
-        "machine that has saved them.",
+        about="They come from the server's copy, whose hashes are checked, or from the\n"
+        "storage if that copy is damaged. Without a copy they come from the machine\n"
+        "that has saved them.",
         examples=(
             "nnictl trial checkpoint get -T 12",
             "nnictl trial checkpoint get -T 12 --checkpoint 1.8 --output best",

@@ -254,6 +254,7 @@ def _context(
         priority=config.priority or 0,
         preload=preload_of(member),
         gang=config.gang_of_trials(),
+        checkpoint_storage=None if config.checkpoints is None else config.checkpoints.storage,
         **({} if config.silence is None else {"silent_after": config.silence}),
     )
 

@@ -63,7 +63,7 @@ class ServiceSession:
     ``service``: the open service, after all open jobs were submitted to it; else None. ``closing``: a service
     that is being closed and may still report output of jobs. ``trouble``: the error that prevents opening a
     service. ``opening``: the wait for a service to open. ``left``: sentences about files or processes that
-    the last service may have left on machines.
+    the last service may have left on machines, and about copies that it could not put into the storage.
     """
 
     def __init__(
@@ -111,6 +111,8 @@ class ServiceSession:
         found = {} if self.service is None else dict(self.service.notices())
         if self.trouble is not None:
             found["service"] = self.trouble
+        if self.left:
+            found["left"] = f"something may be left: {'; '.join(self.left)}"
         return found
 
     # ---- called by the runner -----------------------------------------------------------------------------

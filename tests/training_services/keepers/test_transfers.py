@@ -71,7 +71,7 @@ class FarKeeper(LocalKeeper):
 class Site:
     """Experiment on two machines. ``core`` has opened its service."""
 
-    def __init__(self, directory: Path, tools: ServiceTools) -> None:
+    def __init__(self, directory: Path, tools: ServiceTools, **more: Any) -> None:
         self.directory = directory / "exp"
         self.context = ExperimentContext(
             experiment_id="contract",
@@ -81,6 +81,7 @@ class Site:
             trial_gpu_number=None,
             python=oldest_python() or sys.executable,
             environ=dict(os.environ),
+            **more,
         )
         (directory / "trial.sh").write_text(PRELUDE + CONTINUE)
         self.hosts = [FarKeeper(name, self.context, tools) for name in ("far1", "far2")]

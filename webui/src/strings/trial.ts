@@ -97,6 +97,7 @@ export const trial = {
     } as Readonly<Record<string, string>>,
     copy: "On the server",
     kept: "copied",
+    stored: "copied, and in the storage",
   },
 
   parameters: {

@@ -95,7 +95,7 @@ export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
                     {checkpoint.pinned ? <span className="soft">{text.pinned}</span> : null}
                   </span>
                 </td>
-                <td>{checkpoint.kept ? text.kept : strings.common.notAvailable}</td>
+                <td>{copyOf(checkpoint)}</td>
               </tr>
             ))}
           </tbody>
@@ -115,6 +115,11 @@ export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
 
 const forkLabel = ({ step, attempt, number }: Checkpoint) =>
   step === null ? text.forkFromNumber(attempt, number) : text.forkFrom(formatNumber(step));
+
+function copyOf({ kept, stored }: Checkpoint): string {
+  if (stored) return text.stored;
+  return kept ? text.kept : strings.common.notAvailable;
+}
 
 const pinLabel = ({ pinned, attempt, number }: Checkpoint) =>
   pinned ? text.unpinNumber(attempt, number) : text.pinNumber(attempt, number);

@@ -11,6 +11,7 @@ const SAVED: Schemas["Checkpoint"] = {
   at: "2026-01-05T08:00:00Z",
   state: "saved",
   kept: false,
+  stored: false,
   pinned: false,
 };
 const trialWith = (...checkpoints: Schemas["Checkpoint"][]) =>

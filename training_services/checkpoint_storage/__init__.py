@@ -1,0 +1,1 @@
+"""Copies of checkpoints in a storage that users have named by a URL (``checkpoints.storage``)."""
