@@ -52,6 +52,7 @@ from training_services.events import (
     MetricReported,
     ParametersWanted,
     Place,
+    PreemptionWanted,
     SaveOrdered,
     StopOrdered,
     UpdateOrdered,
@@ -103,6 +104,7 @@ __all__ = [
     "OwnNeeds",
     "ParametersWanted",
     "Place",
+    "PreemptionWanted",
     "Preload",
     "SILENT_AFTER",
     "ServiceError",
@@ -317,6 +319,7 @@ class ExperimentContext:
     shared_folder: SharedFolder | None = None
     own_needs: OwnNeeds | None = None
     priority: int = 0  # jobs of an experiment with a higher priority get free resources first
+    preemptible: bool = False  # running jobs may be stopped for waiting jobs of a higher priority
     preload: Preload | None = None
     gang: Gang | None = None  # None: the command runs once
 
