@@ -53,6 +53,7 @@ from training_services.events import (
     MetricReported,
     ParametersWanted,
     Place,
+    PreemptionWanted,
     SaveOrdered,
     StopOrdered,
     UpdateOrdered,
@@ -106,6 +107,7 @@ __all__ = [
     "OwnNeeds",
     "ParametersWanted",
     "Place",
+    "PreemptionWanted",
     "Preload",
     "SILENT_AFTER",
     "ServiceError",
@@ -323,6 +325,7 @@ class ExperimentContext:
     shared_folder: SharedFolder | None = None
     own_needs: OwnNeeds | None = None
     priority: int = 0  # jobs of an experiment with a higher priority get free resources first
+    preemptible: bool = False  # running jobs may be stopped for waiting jobs of a higher priority
     preload: Preload | None = None
     gang: Gang | None = None  # None: the command runs once
     checkpoint_storage: str | None = None  # URL of a storage that gets the server's copies of checkpoints

@@ -43,6 +43,7 @@ __all__ = [
     "MetricReported",
     "ParametersWanted",
     "Place",
+    "PreemptionWanted",
     "SaveOrdered",
     "StopOrdered",
     "UpdateOrdered",
@@ -67,7 +68,9 @@ class Cause(StrEnum):
 
     USER_ERROR = "user_error"  # the command failed, or could not be executed
     OUT_OF_MEMORY = "out_of_memory"  # the kernel or the platform killed the command for lack of memory
-    PREEMPTED = "preempted"  # the platform ended the host, because it needed the resources or the machine
+    # the platform ended the host, because it needed the resources or the machine, or the attempt was stopped
+    # for an experiment with a higher priority
+    PREEMPTED = "preempted"
     INFRASTRUCTURE = "infrastructure"  # the host, its keeper or the attempt's files were lost
     TIMEOUT = "timeout"  # the attempt exceeded a time limit of the platform
 
@@ -330,6 +333,18 @@ class JobNoted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionWanted:
+    """Fact: the job has to stop, because a waiting job of another experiment needs its resources.
+
+    ``by``: that experiment, which has a higher priority. The job's trial continues later with another
+    attempt.
+    """
+
+    job_id: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperEnrolled:
     """Fact: a keeper may call with the token that has this SHA-256 (hex).
 
@@ -464,6 +479,7 @@ JobEvent = (
     | JobEnded
     | JobLost
     | JobNoted
+    | PreemptionWanted
     | KeeperEnrolled
     | KeeperBound
     | KeeperAcknowledged

@@ -286,6 +286,12 @@ def _job_noted(fact: f.JobNoted, names: Names) -> tuple[Severity, str]:
     return _WARNING, f"{names.attempt(fact.job_id)}: {fact.note}"
 
 
+def _preemption_wanted(fact: f.PreemptionWanted, names: Names) -> tuple[Severity, str]:
+    trial = names.attempt(fact.job_id)
+    why = f"trials of experiment {fact.by}, which has a higher priority, need its resources"
+    return _INFO, f"{trial} will be stopped, and continues later: {why}"
+
+
 def _checkpoint_lost(fact: f.CheckpointLost, names: Names) -> tuple[Severity, str]:
     what = "the server's copy of checkpoint" if fact.keeper_id is None else "checkpoint"
     return _WARNING, f"{names.attempt(fact.job_id)}: {what} {fact.number} is lost: {fact.reason}"
@@ -365,6 +371,7 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
     f.JobStarted: _started,
     f.FrameSkipped: _skipped,
     f.JobNoted: _job_noted,
+    f.PreemptionWanted: _preemption_wanted,
     f.CheckpointLost: _checkpoint_lost,
     f.CheckpointPinned: _pinned,
     f.KeeperBound: _bound,

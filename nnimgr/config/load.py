@@ -33,6 +33,7 @@ from nnimgr.config.service import (
     check_gpus,
     check_growth,
     check_keys,
+    check_preemptible,
     check_priority,
     read_service,
 )
@@ -136,6 +137,7 @@ def _check_fields(reading: Reading, config: ExperimentConfig | None) -> None:
     check_checkpoints(reading, config)
     check_storage(reading, config)
     check_priority(reading, config)
+    check_preemptible(reading, config)
     check_launch(reading, config)
     check_shared_storage(reading, config)
     check_sinks(reading, config.sinks if config else None)

@@ -177,6 +177,7 @@ class ExperimentConfig(ConfigModel):
     trial_cpu_number: CpuNumber | None = None
     trial_memory_size: TrialMemory | None = None
     priority: _Priority | None = None
+    preemptible: bool | None = None
     preload: list[str] | None = None
     gang: GangConfig | None = None
     max_experiment_duration: Duration | None = None

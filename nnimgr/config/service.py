@@ -40,6 +40,7 @@ __all__ = [
     "check_gpus",
     "check_growth",
     "check_keys",
+    "check_preemptible",
     "check_priority",
     "read_service",
 ]
@@ -323,6 +324,40 @@ def check_priority(reading: Reading, config: ExperimentConfig | None) -> None:
     reading.warn(
         ("priority",), f'no effect: the platform "{config.platform}" has a queue of its own{instead}'
     )
+
+
+def check_preemptible(reading: Reading, config: ExperimentConfig | None) -> None:
+    """Report ``preemptible`` where trials cannot be stopped for other experiments, and warn where none is."""
+    from training_services import registry
+
+    if config is None or not config.preemptible:
+        return
+    path = ("preemptible",)
+    if registry.hosts_class(config.members[0].platform) is None:
+        instead = "leave preemptible out"
+        if config.platform == "kubernetes":
+            instead += ", and give priorityClass: the cluster ends pods of a lower class for others"
+        reading.fault(
+            path, f'not possible on the platform "{config.platform}", which has a queue of its own: {instead}'
+        )
+    elif config.multi_phase:
+        reading.fault(
+            path,
+            "not possible together with multiPhase, whose trials do not continue from checkpoints: leave one "
+            "of them out",
+        )
+    elif not any(_reserves(member) for member in config.members):
+        reading.warn(
+            path,
+            "no effect: the trials reserve nothing that other trials could need; give trialGpuNumber, "
+            "trialCpuNumber or trialMemorySize",
+        )
+
+
+def _reserves(member: Member) -> bool:
+    """Return True if trials on this training service may reserve GPUs, CPUs or memory."""
+    own = member.own_needs is not None
+    return own or bool(member.job_gpu_number or member.job_cpu_number or member.job_memory_size)
 
 
 def check_capacity(reading: Reading, config: ExperimentConfig | None) -> None:

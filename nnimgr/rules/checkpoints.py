@@ -107,17 +107,17 @@ def continues_from(point: CheckpointState) -> str:
 def saves_first(state: ExperimentState, trial: TrialState) -> bool:
     """Return whether the trial is asked to save its state before it is stopped, because it will continue.
 
-    A stop that the scheduler has decided does not wait for this if all results are covered by a checkpoint
-    already. A stop of the experiment asks only trials that have saved before.
+    A stop that no user wants does not wait for this if all results are covered by a checkpoint already. A
+    stop of the experiment asks only trials that have saved before.
     """
     last = trial.checkpoints[-1] if trial.checkpoints else trial.origin
     if trial.target is f.StopKind.CUT and state.stop_requested:
         return state.stop_saves and last is not None
-    if trial.target not in (f.StopKind.PAUSE, f.StopKind.RESIZE):
+    if trial.target not in (f.StopKind.PAUSE, f.StopKind.RESIZE, f.StopKind.PREEMPT):
         return False
     covered = last is not None and last.origin.reports >= trial.intermediates
-    by_scheduler = trial.target is f.StopKind.RESIZE or trial.paused_by is f.PausedBy.SCHEDULER
-    return not (covered and by_scheduler)
+    by_user = trial.target is f.StopKind.PAUSE and trial.paused_by is f.PausedBy.USER
+    return by_user or not covered
 
 
 def continue_from(trial: TrialState, origin: f.Origin | None) -> None:

@@ -51,7 +51,7 @@ def _refusal(state: ExperimentState, trial: TrialState | None, decision: f.Decid
         return "a user has paused the trial"
     match decision.kind:
         case f.DecisionKind.PAUSE:
-            if trial.target is not None:
+            if trial.target not in (None, f.StopKind.PREEMPT):
                 return f"the trial is already being interrupted: {trial.target_reason}"
             if not trial.checkpoints and trial.origin is None:
                 return "the trial has saved no checkpoint, from which it could continue later"

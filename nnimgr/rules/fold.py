@@ -41,11 +41,11 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             return job is not None and not job.closed
         case f.JobPlaced() | f.JobWaiting():
             return _placeable(state, fact)
+        case f.PreemptionWanted():
+            return _preemptible(state, fact.job_id)
         case f.Verdict():
             trial = state.trials.get(fact.trial_id)
-            if trial is None or fact.attempt not in (0, trial.attempt):
-                return False
-            return not trial.is_to_end
+            return trial is not None and fact.attempt in (0, trial.attempt) and not trial.is_to_end
         case f.StopRequested() | f.ResumeRequested() | f.SaveRequested():
             return fact.trial_id in state.trials
         case f.LossDeclared():
@@ -105,6 +105,17 @@ def _placeable(state: ExperimentState, fact: f.JobPlaced | f.JobWaiting) -> bool
     if job.closed or job.placed is not None or job.stop is not None:
         return False
     return isinstance(fact, f.JobPlaced) or fact.reason != job.waiting
+
+
+def _preemptible(state: ExperimentState, job_id: str) -> bool:
+    """Return whether to stop the job for another experiment. Leave a job alone that is to stop anyway, or
+    whose host is silent.
+    """
+    job = state.jobs.get(job_id)
+    if job is None or job.closed or job.placed is None or job.stop is not None or state.limits.multi_phase:
+        return False
+    trial = state.trials[job.trial_id]
+    return trial.target is None and trial.unknown_since is None
 
 
 def apply(state: ExperimentState, recorded: f.Recorded) -> None:

@@ -19,7 +19,15 @@ from nnimgr.rules.state import (
     trial_of_job,
 )
 from nnimgr.rules.steps import Steps
-from nnimgr.rules.transitions import job_touched, meter_trial_time, move, note, stopping_reason, trial_touched
+from nnimgr.rules.transitions import (
+    job_touched,
+    meter_trial_time,
+    move,
+    note,
+    preemption_reason,
+    stopping_reason,
+    trial_touched,
+)
 
 JOB_STEPS = Steps()
 
@@ -48,6 +56,7 @@ def _attach(state: ExperimentState, job_id: str, fact: f.Fact) -> tuple[TrialSta
 def _placed(state: ExperimentState, fact: f.JobPlaced, r: f.Recorded) -> None:
     trial, job = _attach(state, fact.job_id, fact)
     job.placed, job.waiting, job.placed_at = fact, None, r.at
+    trial.preempted_by = None
     trial.reason = "is being started"
     reindex(state, trial)
 
@@ -56,6 +65,8 @@ def _placed(state: ExperimentState, fact: f.JobPlaced, r: f.Recorded) -> None:
 def _waiting(state: ExperimentState, fact: f.JobWaiting, r: f.Recorded) -> None:
     trial, job = _attach(state, fact.job_id, fact)
     job.waiting = trial.reason = fact.reason
+    if trial.preempted_by is not None:
+        trial.reason = f"{preemption_reason(trial)}; {fact.reason}"
     reindex(state, trial)
 
 
@@ -127,6 +138,8 @@ def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
     job = job_touched(state, fact.job_id)
     trial = trial_touched(state, job.trial_id, fact)
     job.ended, job.cause = fact, cause_of(fact, stopped=job.stop is not None)
+    if trial.target is f.StopKind.PREEMPT and _gave_way(job, fact):
+        job.cause = f.Cause.PREEMPTED
     if fact.reason is f.EndReason.CHECKPOINT_LOST:
         drop_origin(state, trial, "" if job.placed is None else job.placed.place.keeper_id)
     job.ended_at = max(fact.ended_at, job.started_at or fact.ended_at)  # a host's clock can be set back
@@ -137,6 +150,23 @@ def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
     if fact.message and not failed:  # for a failed trial, the message is already part of the reason
         trial.note = fact.message
     _close(state, job, trial, r)
+
+
+def _gave_way(job: JobState, end: f.JobEnded) -> bool:
+    """Return whether a job that was stopped for another experiment has ended because of this."""
+    if end.reason is f.EndReason.EXITED:
+        return job.left and end.exit_code == 0
+    return end.reason in (f.EndReason.STOPPED, f.EndReason.NEVER_STARTED)
+
+
+@JOB_STEPS.of(f.PreemptionWanted)
+def _preemption_wanted(state: ExperimentState, fact: f.PreemptionWanted, r: f.Recorded) -> None:
+    trial = trial_touched(state, state.jobs[fact.job_id].trial_id, fact)
+    trial.target, trial.preempted_by = f.StopKind.PREEMPT, fact.by
+    trial.target_reason = (
+        f"trials of experiment {fact.by}, which has a higher priority, need the trial's resources"
+    )
+    reindex(state, trial)
 
 
 @JOB_STEPS.of(f.JobLost)

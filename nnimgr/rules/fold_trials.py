@@ -243,7 +243,9 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
     if fact.resources is not None and (coming := trial.next_resources) is not None:
         trial.previous_resources = replace(coming, resources=trial.resources)
         trial.resources, trial.next_resources = dict(fact.resources), None
-    if trial.target is f.StopKind.RESIZE:
+    if trial.target is not f.StopKind.PREEMPT:
+        trial.preempted_by = None
+    if trial.target in (f.StopKind.RESIZE, f.StopKind.PREEMPT):
         trial.target, trial.target_reason = None, ""
     if fact.leg is not None and trial.next_leg is not None and fact.origin is not None:
         trial.leg, trial.parameters = fact.leg, fact.parameters or trial.parameters

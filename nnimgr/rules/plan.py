@@ -127,7 +127,7 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     if time_is_up(state, now):
         for trial_id in state.queued:
             trial = state.trials[trial_id]
-            if trial.target is None:
+            if trial.target is None and trial.preempted_by is None:  # a preempted trial has begun in time
                 yield _cancelled(trial, "the experiment exceeded maxExperimentDuration")
 
 

@@ -123,6 +123,7 @@ class StopKind(StrEnum):
     PAUSE = "pause"  # PAUSED: the attempt ends, but not the trial
     LEG = "leg"  # WAITING: the trial continues with its next leg, see nnimgr.rules.legs
     RESIZE = "resize"  # WAITING: the trial continues with other resources
+    PREEMPT = "preempt"  # WAITING: an experiment with a higher priority needs the trial's resources
 
 
 class SuggestionSource(StrEnum):

@@ -18,6 +18,7 @@ TRANSITIONS: Mapping[type[f.Fact], frozenset[f.TrialStatus]] = {
     f.JobLost: frozenset({W, R, U}),
     f.ResultReused: frozenset({W}),  # the end of the trial follows
     f.Decided: frozenset({W, R, P, U}),  # status unchanged
+    f.PreemptionWanted: frozenset({W, R}),  # status unchanged
     f.AttemptDue: frozenset({W, R, P, U}),  # becomes WAITING
     f.TrialPaused: frozenset({W, R, P, U}),  # becomes PAUSED
     f.TrialEnded: frozenset({W, R, P, U}),  # becomes the fact's status
@@ -78,7 +79,14 @@ def stopping_reason(trial: TrialState) -> str:
         return f"is being stopped, and continues from another checkpoint: {trial.target_reason}"
     if trial.target is f.StopKind.RESIZE:
         return f"is being stopped, may save its state first, and continues: {trial.target_reason}"
+    if trial.target is f.StopKind.PREEMPT:
+        return f"is being stopped, may save its state first, and continues later: {trial.target_reason}"
     return f"is being stopped: {trial.target_reason}"
+
+
+def preemption_reason(trial: TrialState) -> str:
+    """Return for whom the trial's last attempt was stopped."""
+    return f"was stopped for trials of experiment {trial.preempted_by}, which has a higher priority"
 
 
 def note(state: ExperimentState, trial_id: str, note: str) -> None:

@@ -23,6 +23,7 @@ from nnimgr.rules.state import (
     TrialState,
     next_attempt,
 )
+from nnimgr.rules.transitions import preemption_reason
 from training_services.base import memory_text
 
 REMOVED = "its machine was removed by force"
@@ -37,6 +38,7 @@ _LAST_STATUS = {
     f.StopKind.SYSTEM: f.TrialStatus.SYS_CANCELED,
     f.StopKind.CUT: f.TrialStatus.SYS_CANCELED,
 }
+_STAYS = (None, f.StopKind.RESIZE, f.StopKind.PREEMPT)  # targets of trials that get another attempt at once
 _SHELL_SAYS = {126: "command cannot be executed", 127: "command not found"}
 _NAMED_BY_THE_SHELL = re.compile(r"(?:^|: )([^:]+): [^:]+$")  # sh: 1: NAME: not found
 _SAID_BY_OLDER_KEEPERS = "the last line of its stderr: "
@@ -68,9 +70,9 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
         return leg_lost(state, trial) or _next_leg(trial, trial.next_leg, due_at=now)
     if trial.status is f.TrialStatus.PAUSED:
         return _again(state, trial, "its pause has ended", due_at=now)
+    if (interrupted := _interrupted_for(trial, job)) is not None:
+        return _again(state, trial, interrupted, due_at=now)
     never = end is not None and end.reason is f.EndReason.NEVER_STARTED
-    if trial.target is f.StopKind.RESIZE and (job is None or job.placed is None or never):
-        return _again(state, trial, trial.target_reason, due_at=now)
     if never and (refused := _refused(trial, end)) is not None:
         return refused
     if trial.stranded and trial.target is None:
@@ -78,7 +80,7 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     if job is not None and end is not None and end.reason is f.EndReason.EXITED and job.cause not in LOSSES:
         if not (job.left and end.exit_code == 0):
             return _exited(state, trial, end, job.cause, now)
-    if trial.target is not None and trial.target is not f.StopKind.RESIZE:
+    if trial.target not in _STAYS:
         reason = trial.target_reason
         if job is not None and job.lost is not None:
             reason += f"; {job.lost}"
@@ -96,6 +98,22 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
         return _again(state, trial, why, due_at=now)
     reason = end.message or "its command could not be started"
     return _failed(state, trial, reason, job.cause, failure=reason)
+
+
+def _interrupted_for(trial: TrialState, job: JobState | None) -> str | None:
+    """Return why the trial gets another attempt, if the last one was stopped for another experiment, or did
+    not begin because the trial gets other resources.
+    """
+    end = job.ended if job else None
+    if trial.preempted_by is not None and trial.target in (None, f.StopKind.PREEMPT):
+        if job is not None and end is not None and job.cause is f.Cause.PREEMPTED:
+            has_saved = trial.checkpoints or trial.origin is not None
+            begins_again = "" if has_saved else f"; {where_it_continues(trial, None)}"
+            return f"it {preemption_reason(trial)}{begins_again}"
+    never = end is not None and end.reason is f.EndReason.NEVER_STARTED
+    if trial.target is f.StopKind.RESIZE and (job is None or job.placed is None or never):
+        return trial.target_reason
+    return None
 
 
 def _given_up(trial: TrialState, job: JobState) -> f.TrialEnded:
@@ -169,7 +187,7 @@ def _exited(
     reason = _sentence(state, end)
     before, most = retries(state.limits, trial, cause)
     again = most is None or before < most
-    if again and trial.target in (None, f.StopKind.RESIZE) and not time_is_up(state, now):
+    if again and trial.target in _STAYS and not time_is_up(state, now):
         reason += _memory_of_next(state, trial, cause)
         return _again(state, trial, reason, due_at=now + _pause(before), cause=cause)
     if again and trial.target is f.StopKind.PAUSE:

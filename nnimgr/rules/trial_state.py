@@ -196,6 +196,8 @@ class TrialState:
     closed_job: str | None = None  # job of an ended attempt, until the next step is decided
     target: StopKind | None = None
     target_reason: str = ""
+    # the experiment for which the last attempt was stopped, until the next one gets a place
+    preempted_by: str | None = None
     running_since: datetime | None = None  # start by the server's clock, for maxTrialDuration
     ran: timedelta = timedelta(0)  # running time of the attempts from which the present one continues
     unknown_since: datetime | None = None
@@ -237,10 +239,11 @@ class TrialState:
 
     @property
     def is_to_end(self) -> bool:
-        """Return whether the trial is to end. A pause, the next leg or other resources only end its
-        attempt.
+        """Return whether the trial is to end. A pause, the next leg, other resources or a preemption only end
+        its attempt.
         """
-        return self.target not in (None, StopKind.PAUSE, StopKind.LEG, StopKind.RESIZE)
+        continues = (StopKind.PAUSE, StopKind.LEG, StopKind.RESIZE, StopKind.PREEMPT)
+        return self.target not in (None, *continues)
 
 
 def next_attempt(trial: TrialState) -> int:

@@ -259,6 +259,12 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     ),
     (f.JobNoted(job_id=JOB, note="its log is capped"), "warning", "Trial #3 (abcde): its log is capped."),
     (
+        f.PreemptionWanted(job_id=JOB, by="other"),
+        "info",
+        "Trial #3 (abcde) will be stopped, and continues later: trials of experiment other, which has a "
+        "higher priority, need its resources.",
+    ),
+    (
         f.CheckpointLost(job_id=JOB, number=2, reason="its hash is wrong"),
         "warning",
         "Trial #3 (abcde): the server's copy of checkpoint 2 is lost: its hash is wrong.",

@@ -204,6 +204,31 @@ def test_a_priority_without_effect_is_a_warning(tmp_path: Path) -> None:
     )
 
 
+def test_preemptible_is_refused_where_trials_cannot_be_stopped_for_others(tmp_path: Path) -> None:
+    found = load(tmp_path, "preemptible: true\ntrialCpuNumber: 1\n")
+    assert (found.preemptible, found.canonical()["preemptible"]) == (True, True)
+    assert faults(tmp_path, "preemptible: true\n", service=PODS % "") == [
+        'exp.yml:8:1: preemptible: not possible on the platform "kubernetes", which has a queue of its own: '
+        "leave preemptible out, and give priorityClass: the cluster ends pods of a lower class for others"
+    ]
+    assert faults(tmp_path, "preemptible: true\n", service="trainingService: {platform: ask}\n")[0].endswith(
+        'not possible on the platform "ask", which has a queue of its own: leave preemptible out'
+    )
+    assert faults(tmp_path, "trialCpuNumber: 1\nmultiPhase: true\npreemptible: true\n") == [
+        "exp.yml:10:1: preemptible: not possible together with multiPhase, whose trials do not continue from "
+        "checkpoints: leave one of them out"
+    ]
+
+
+def test_preemptible_without_effect_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "exp.yml").write_text(GOAL + SPACE + RANDOM + LOCAL + "preemptible: true\n")
+    (warning,) = load_config(tmp_path / "exp.yml", environ={"HOME": str(tmp_path)}).warnings
+    assert str(warning).endswith(
+        "preemptible: no effect: the trials reserve nothing that other trials could need; give "
+        "trialGpuNumber, trialCpuNumber or trialMemorySize"
+    )
+
+
 def test_errors_in_constraints_come_first(tmp_path: Path) -> None:
     text = 'trialGpuNumber: "{{ layrs }}"\nsearchSpaceConstraints: ["layrs > 1"]\n'
     (found,) = faults(tmp_path, text)

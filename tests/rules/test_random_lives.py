@@ -110,6 +110,8 @@ def step(life: Life, draw: random.Random, *, stopping: bool) -> None:
         event = f.KeeperHeard(keeper_id="local")
     elif choice < 0.97 and life.state.limits.multi_phase:
         event = f.ParametersWanted(job_id=job_id, position=position, index=draw.choice([0, 1, 1, 1, 2, 3]))
+    elif choice < 0.972:
+        event = f.PreemptionWanted(job_id=job_id, by="other")
     elif choice < 0.98:
         event = f.ResumeRequested(trial_id=trial_id)
     else:

@@ -94,6 +94,8 @@ class LogCheck:
                 self._wished(fact)
             case f.AttemptDue():
                 self._due(fact)
+            case f.PreemptionWanted():
+                self._kernel.counts["preempted"] += 1
             case f.TrialEnded() | f.TrialPaused():
                 self._decided(fact)
             case f.ExperimentMoved(status=f.ExperimentStatus.ERROR):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -95,6 +96,15 @@ class SimService(MachineService):
     ) -> None:
         self._store = store
         super().__init__(context, tools, [SimKeeperHost(host, context, tools) for host in hosts])
+
+    def preempt(self, chance: random.Random) -> str | None:
+        """Have one of the running jobs stopped for another experiment, as the ledger does. Return the job."""
+        jobs = [job_id for seat in self._seats.values() for job_id in sorted(seat.jobs)]
+        jobs = [job_id for job_id in jobs if self._can_stop(job_id)]
+        job_id = chance.choice(jobs) if jobs else None
+        if job_id is not None:
+            self._want_preemption(job_id, "rival")
+        return job_id
 
     def _make_store(self) -> CheckpointStore:
         return self._store

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.kernel import Violation
 from tests.simulation.planted import PLANTED
 from tests.simulation.runs import run
-from tests.simulation.world import CERTAIN, World
+from tests.simulation.world import CERTAIN, PREEMPTED, World
 
 CHUNK = 20
 SAVING = 20  # first of four lives with checkpoints
@@ -59,6 +59,13 @@ def test_lives_with_checkpoints_meet_all_that_can_happen_to_them() -> None:
         *("exploit", "leg"),
     )
     assert all(counts[kind] for kind in kinds), counts
+
+
+def test_trials_are_stopped_for_another_experiment() -> None:
+    for seed in (PREEMPTED + 17, PREEMPTED + 85):  # trials that save nothing, and trials that save
+        world = World(seed)
+        world.run()
+        assert world.kernel.counts["preempted"]
 
 
 def test_seeds_differ() -> None:

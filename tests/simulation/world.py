@@ -20,6 +20,7 @@ from tests.simulation.host import Host
 from tests.simulation.kernel import Clock, Kernel
 from tests.simulation.limits import narrow
 from tests.simulation.network import Network
+from tests.simulation.rival import Rival
 from tests.simulation.server import Server
 from tests.simulation.store import Store
 from tests.simulation.user import User
@@ -30,6 +31,7 @@ SETTLE_S = 900.0  # time after the last fault by which everything must have ende
 LATEST_FORK_S = 35.0  # time after which even the slowest shim has found its claim taken
 CONFIRMING = (1, 8)  # remainders of the seeds of lives with confirmBest
 RESIZING = 10  # remainder of the seeds of lives whose scheduler may change resources
+PREEMPTED = 7  # remainder of the seeds of lives whose trials are stopped for another experiment
 CERTAIN = ("server crash", "keeper crash", "lost message", "doubled message")
 
 
@@ -80,6 +82,8 @@ class World:
         if seed % 11 == RESIZING:
             limits = replace(self.created.limits, resizable=("trialCpuNumber",))
             self.created = replace(self.created, limits=limits)
+        if seed % 17 == PREEMPTED:
+            Rival(self)
         self._servers: list[Server] = []
         self.user = User(self)
         network.greeted = self.user.keeper_greets

@@ -159,20 +159,22 @@ class FakeMachine(KeeperHost):
 class Fleet:
     """One experiment on fake machines."""
 
-    def __init__(self, directory: Path, *machines: FakeMachine, **context: Any) -> None:
+    def __init__(
+        self, directory: Path, *machines: FakeMachine, experiment_id: str = "contract", **context: Any
+    ) -> None:
         self.hub = KeeperHub()
         self.tools = ServiceTools(hub=self.hub, ledger=HostLedger())
         self.machines = {machine.keeper_id: machine for machine in machines}
         fields: dict[str, Any] = {"trial_gpu_number": None, "environ": {}, **context}
         self.context = ExperimentContext(
-            experiment_id="contract",
+            experiment_id=experiment_id,
             directory=directory,
             trial_command="true",
             trial_code_directory=directory,
             python="python",
             **fields,
         )
-        self.core = CoreDouble()
+        self.core = CoreDouble(experiment_id)
 
     def make(self) -> MachineService:
         return MachineService(self.context, self.tools, list(self.machines.values()))

@@ -32,9 +32,12 @@ class Placements:
         self._seats[job_id] = seat
         seat.jobs.add(job_id)
 
-    def release(self, job_id: str, seat: KeeperSeat) -> None:
-        """Free the place of an ended job on the seat, and give it to a waiting job."""
-        if self._queue.release(job_id, seat):
+    def release(self, job_id: str, seat: KeeperSeat, *, heard: bool = True) -> None:
+        """Free the place of an ended job on the seat, and give it to a waiting job.
+
+        ``heard``: the core has heard of the end.
+        """
+        if self._queue.release(job_id, seat, heard=heard):
             self._queue.left(seat)
 
     def release_all(self) -> None:

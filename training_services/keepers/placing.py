@@ -61,8 +61,11 @@ class JobPlacing(Protocol):
     def hold(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
         """Record that the job was placed on the seat before the server's restart."""
 
-    def release(self, job_id: str, seat: KeeperSeat) -> bool:
-        """Free the resources that an ended job holds on the seat. Return False if it held no resources."""
+    def release(self, job_id: str, seat: KeeperSeat, *, heard: bool = True) -> bool:
+        """Free the resources that an ended job holds on the seat. Return False if it held no resources.
+
+        ``heard``: the core has heard of the end. Call it again with this if it had not.
+        """
 
     def told(self, seat: KeeperSeat, capacity: Capacity | None, gpus: GpuReading | None) -> None:
         """Record the host's capacity and GPUs, as its keeper reports them. None: not part of this report."""

@@ -168,6 +168,11 @@ class KeeperSeat:
         return news
 
     @property
+    def silent(self) -> bool:
+        """True if the keeper has not called for too long."""
+        return self._silent
+
+    @property
     def arriving(self) -> bool:
         """True as long as the server does not know whether the keeper can be reached."""
         return not self.ready and self.trouble is None and not self._silent

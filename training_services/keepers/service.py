@@ -318,7 +318,7 @@ class KeeperService(CheckpointsOfJobs):
         news = seat.heard()
         self._outbox.put(received.events)
         for job_id in received.ended:
-            self._placed.release(job_id, seat)
+            self._placed.release(job_id, seat, heard=False)
             self._ends.came(job_id)
         facts = received.facts
         self._queue.told(seat, None if facts is None else facts.capacity, received.gpus)

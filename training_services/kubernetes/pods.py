@@ -149,7 +149,7 @@ class PodQueue(abc.ABC):
     def hold(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
         self._busy[seat] = job.id
 
-    def release(self, job_id: str, seat: KeeperSeat) -> bool:
+    def release(self, job_id: str, seat: KeeperSeat, *, heard: bool = True) -> bool:
         if self._busy.get(seat) != job_id:
             return False
         del self._busy[seat]

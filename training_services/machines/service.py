@@ -7,25 +7,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from training_services.base import (
     Capabilities,
     ExperimentContext,
     JobEvent,
+    JobPlaced,
     KnownKeepers,
     MachineAdded,
     MachineDrained,
     MachineEvent,
     MachineGone,
     MachineRemoved,
+    PreemptionWanted,
     ServiceError,
     ServiceUnavailable,
+    StopOrdered,
+    TrialJobSpec,
 )
 from training_services.keepers.host import KeeperHost
 from training_services.keepers.placing import JobPlacing
 from training_services.keepers.seat import KeeperSeat
 from training_services.keepers.service import KeeperService
+from training_services.placement.preemption import Preemptible
 from training_services.placement.queue import JobQueue
 from training_services.tools import ServiceTools
 
@@ -61,9 +67,36 @@ class MachineService(KeeperService):
     async def open(self, known: KnownKeepers) -> None:
         await super().open(known)
         self._ledger.prioritise(self.context.experiment_id, self.context.priority)
+        if self.context.preemptible:
+            jobs = Preemptible(can_stop=self._can_stop, stop=self._want_preemption)
+            self._ledger.preempt(self.context.experiment_id, jobs)
+
+    def _can_stop(self, job_id: str) -> bool:
+        seat = self._placed.get(job_id)
+        return seat is not None and not seat.silent and seat.link.jobs.is_open(job_id)
+
+    def _want_preemption(self, job_id: str, by: str) -> None:
+        self._outbox.put([PreemptionWanted(job_id=job_id, by=by)])
 
     def prioritise(self, priority: int) -> None:
         self._ledger.prioritise(self.context.experiment_id, priority)
+
+    def _adopt(self, job: TrialJobSpec, placed: JobPlaced) -> None:
+        super()._adopt(job, placed)
+        if job.stop is not None:
+            self._is_stopping(job.id)
+
+    def cancel_trial_job(
+        self, job_id: str, *, grace: timedelta, save_within: timedelta | None = None
+    ) -> StopOrdered | None:
+        self._is_stopping(job_id)
+        return super().cancel_trial_job(job_id, grace=grace, save_within=save_within)
+
+    def _is_stopping(self, job_id: str) -> None:
+        """Record in the ledger that the job's resources become free soon."""
+        seat = self._placed.get(job_id)
+        if seat is not None:
+            self._ledger.preemption.stopping(seat.host.id, job_id)
 
     def _make_queue(self) -> JobPlacing:
         return JobQueue(

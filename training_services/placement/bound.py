@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from itertools import islice
+from typing import Protocol
 
 from training_services.base import (
     JobEvent,
@@ -16,9 +17,19 @@ from training_services.base import (
 )
 from training_services.placement.needs import Waits
 
-__all__ = ["BoundJobs"]
+__all__ = ["BoundJobs", "MakeRoom"]
 
 FIRST = 8  # waiting jobs of one seat to which a new reason is reported, which bounds the cost of an event
+
+
+class MakeRoom(Protocol):
+    """Has running jobs of other experiments stopped for the jobs of a line, if that is possible."""
+
+    def __call__(self, line: Hashable, waits: Waits, *, jobs: int) -> Waits:
+        """Return why the line's jobs wait, with the jobs that are being stopped for them.
+
+        ``waits``: why the machine has refused the first of these ``jobs``.
+        """
 
 
 class BoundJobs:
@@ -27,10 +38,11 @@ class BoundJobs:
     ``ask`` places a job on the seat of its keeper, or returns why the job waits there. It raises JobRejected.
     """
 
-    def __init__(self, ask: Callable[[TrialJobSpec, str], JobPlaced | Waits]) -> None:
-        self._ask = ask
+    def __init__(self, ask: Callable[[TrialJobSpec, str], JobPlaced | Waits], make_room: MakeRoom) -> None:
+        self._ask, self._make_room = ask, make_room
         self._lanes: dict[str, OrderedDict[str, TrialJobSpec]] = {}  # keeper id -> waiting jobs
         self._keepers: dict[str, str] = {}  # job id -> keeper id
+        self._refusals: dict[str, str] = {}  # keeper id -> why its machine has refused the first job
         self._told: dict[str, str] = {}  # last reason reported for each waiting job
 
     def __contains__(self, job_id: object) -> bool:
@@ -46,12 +58,14 @@ class BoundJobs:
         """Place the job on the keeper's seat, or queue it. Raises JobRejected if it never fits there."""
         lane = self._lanes.get(keeper_id, OrderedDict[str, TrialJobSpec]())
         if lane:
-            reason = self._told[next(iter(lane))]
+            waits = Waits(self._refusals[keeper_id])
         else:
             outcome = self._ask(job, keeper_id)
             if isinstance(outcome, JobPlaced):
                 return outcome
-            reason = outcome.reason
+            waits = outcome
+            self._refusals[keeper_id] = waits.reason
+        reason = self._make_room(keeper_id, waits, jobs=len(lane) + 1).reason
         self._lanes.setdefault(keeper_id, lane)[job.id] = job
         self._keepers[job.id], self._told[job.id] = keeper_id, reason
         return JobWaiting(job_id=job.id, reason=reason)
@@ -63,7 +77,7 @@ class BoundJobs:
         lane = self._lanes[keeper_id]
         del lane[job_id]
         if not lane:
-            del self._lanes[keeper_id]
+            del self._lanes[keeper_id], self._refusals[keeper_id]
         return keeper_id
 
     def release(self, name: tuple[str, int]) -> list[tuple[str, TrialJobSpec]]:
@@ -86,7 +100,9 @@ class BoundJobs:
                     events.append(never_started(job.id, str(rejection)))
                 else:
                     if isinstance(outcome, Waits):
-                        events += self._news(lane, outcome.reason)
+                        self._refusals[keeper_id] = outcome.reason
+                        waits = self._make_room(keeper_id, outcome, jobs=len(lane))
+                        events += self._news(lane, waits.reason)
                         break
                     events.append(outcome)
                 self.withdraw(job.id)

@@ -6,10 +6,11 @@ CPU or memory is given to a new job. The functions of ``fit`` decide whether a j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from training_services.placement.fit import behind_others, keep, place
+from training_services.placement.fit import behind_others, place
+from training_services.placement.machine import HostUse, Machine
 from training_services.placement.needs import (
     Capacity,
     Gpu,
@@ -20,9 +21,8 @@ from training_services.placement.needs import (
     Need,
     TooLarge,
     Waits,
-    all_of,
-    trial_text,
 )
+from training_services.placement.preemption import Preemptible, Preemption
 from training_services.placement.waiting import WaitingLines
 
 __all__ = [
@@ -46,62 +46,6 @@ _PARTS = 1_000_000
 Freed = Callable[[Collection[str] | None], None]
 
 
-@dataclass(slots=True)
-class _Machine:
-    """Resources of one machine, and the jobs that hold them."""
-
-    capacity: Capacity | None = None
-    # all jobs on the machine, also those that hold no GPU, CPU or memory
-    jobs: set[str] = field(default_factory=set)
-    # job -> the GPUs, CPUs and memory that it holds; only for jobs that hold any
-    held: dict[str, Holding] = field(default_factory=dict)
-    weights: dict[str, int] = field(default_factory=dict)  # job -> weight of its resources, in ``_PARTS``
-    # last GPU reading that each experiment's keeper has reported, the newest reading last
-    readings: dict[object, GpuReading] = field(default_factory=dict)
-    seen: set[int] = field(default_factory=set)  # indices of all GPUs that were ever read
-    # jobs that have ended, although the last GPU reading may still show their processes
-    ended: set[str] = field(default_factory=set)
-    ended_since: set[str] = field(default_factory=set)  # jobs that have ended since the last reading
-    left_since: set[int] = field(default_factory=set)  # GPUs that those ended jobs held
-
-    @property
-    def reading(self) -> GpuReading | None:
-        return next(reversed(self.readings.values()), None)
-
-    @property
-    def gone(self) -> set[int]:
-        reading = self.reading
-        if reading is None or reading.trouble is not None:
-            return set()
-        return self.seen - {gpu.index for gpu in reading.gpus}
-
-    def read(self, owner: object, reading: GpuReading) -> None:
-        self.readings.pop(owner, None)
-        self.readings[owner] = reading
-        self.seen.update(gpu.index for gpu in reading.gpus)
-        shown = {process.job_id for gpu in reading.gpus for process in gpu.processes}
-        self.ended = {job_id for job_id in self.ended if job_id in shown} | self.ended_since
-        self.ended_since, self.left_since = set(), set()
-
-    def release(self, holding: Holding) -> None:
-        if holding.gpus:
-            self.ended_since.add(holding.job_id)
-            self.left_since.update(holding.gpus)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostUse:
-    """Snapshot of a machine: its capacity, its last GPU reading and the jobs on it.
-
-    ``held`` has the resources of the jobs that hold GPUs, CPUs or memory, by job id.
-    """
-
-    capacity: Capacity | None
-    reading: GpuReading | None
-    jobs: frozenset[str]
-    held: Mapping[str, Holding]
-
-
 @dataclass(frozen=True, slots=True)
 class _Listener:
     experiment_id: str
@@ -122,7 +66,7 @@ class HostLedger:
     (``rebuilt``).
     """
 
-    _machines: dict[str, _Machine] = field(default_factory=dict)
+    _machines: dict[str, Machine] = field(default_factory=dict)
     _expected: dict[str, None] = field(default_factory=dict)  # experiments that are not rebuilt yet, in order
     _listeners: dict[object, _Listener] = field(default_factory=dict)
     _grants: dict[str, int] = field(default_factory=dict)  # experiment -> number of its last placement
@@ -132,6 +76,15 @@ class HostLedger:
     _lines: WaitingLines = field(default_factory=WaitingLines)
     _changes: list[tuple[str | None, ...]] = field(default_factory=list)  # changes not passed on to listeners
     _notifying: bool = False
+    preemption: Preemption = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.preemption = Preemption(
+            priority=lambda experiment_id: self._priorities.get(experiment_id, 0),
+            machine=self._machine,
+            waiting=self._lines.need_at,
+            held_before=self._held_before,
+        )
 
     def expect(self, experiment_ids: Iterable[str]) -> None:
         """Give no GPUs, CPUs or memory to new jobs until ``rebuilt`` was called for each of these
@@ -162,14 +115,29 @@ class HostLedger:
         for machine in self._machines.values():
             machine.readings.pop(owner, None)
         if listener is not None:
-            self._priorities.pop(listener.experiment_id, None)
-            self.withdraw(listener.experiment_id)
+            name = listener.experiment_id
+            self._priorities.pop(name, None)
+            changed = self.preemption.close(name)
+            changed += [host_id for host_id, machine in self._machines.items() if machine.leave_all(name)]
+            self.withdraw(name)
+            if changed:
+                self._notify(*changed)
 
     def prioritise(self, experiment_id: str, priority: int) -> None:
         """Set the priority of the experiment. Free resources are given to the highest priority first."""
         if self._priorities.get(experiment_id, 0) != priority:
             self._priorities[experiment_id] = priority
             self._notify(None)
+
+    def preempt(self, experiment_id: str, jobs: Preemptible) -> None:
+        """Allow that running jobs of the experiment are stopped for experiments with a higher priority."""
+        self.preemption.allow(experiment_id, jobs)
+        self._notify(None)
+
+    def reachable(self, experiment_id: str, host_id: str) -> None:
+        """Record that the experiment's keeper on the machine calls, so that its jobs there can be stopped."""
+        if self.preemption.allows(experiment_id):
+            self._notify(host_id)
 
     # ---- state of the machines ----------------------------------------------------------------------------
 
@@ -199,33 +167,16 @@ class HostLedger:
 
     def use(self, host_id: str) -> HostUse:
         """Return a snapshot of the machine's resources and of the jobs of all experiments on it."""
-        machine = self._machines.get(host_id) or _Machine()
-        return HostUse(
-            capacity=machine.capacity,
-            reading=machine.reading,
-            jobs=frozenset(machine.jobs),
-            held=dict(machine.held),
-        )
+        return (self._machines.get(host_id) or Machine()).use()
 
     def load(self, host_id: str) -> float:
         """Return the number of jobs per CPU on the machine, over all experiments."""
         machine = self._machines.get(host_id)
-        if machine is None:
-            return 0.0
-        return len(machine.jobs) / (1.0 if machine.capacity is None else machine.capacity.cpus)
+        return 0.0 if machine is None else machine.load
 
     def trouble(self, host: Host) -> str | None:
         """Return a sentence that says what is wrong with the machine's GPUs, or None if they work."""
-        machine = self._machine(host.id)
-        reading = machine.reading
-        if reading is not None and reading.trouble is not None:
-            return f"the GPUs of {host.name} cannot be read: {reading.trouble}"
-        if not machine.gone:
-            return None
-        names = all_of([f"GPU {index}" for index in sorted(machine.gone)])
-        users = [trial_text(job.job_id) for job in machine.held.values() if machine.gone & set(job.gpus)]
-        of = f" (used by {all_of(users)})" if users else ""
-        return f"{names} of {host.name} {'has' if len(machine.gone) == 1 else 'have'} vanished{of}"
+        return self._machine(host.id).trouble(host)
 
     # ---- placement of jobs on machines --------------------------------------------------------------------
 
@@ -243,44 +194,37 @@ class HostLedger:
             return ()
         if self._expected:
             self.check(need, host)
-            what = "which GPUs" if need.gpus else "how much"
-            reason = (
-                f"waits until experiment {', '.join(self._expected)} has reported {what} it holds "
-                f"(to see why it has not: nnictl experiment show {next(iter(self._expected))}; "
-                f"to continue without it: nnictl stop {next(iter(self._expected))} --detach)"
-            )
+            reason = _not_rebuilt(need, list(self._expected))
             return Waits(reason, behind_others(need, host))
-        machine = self._machine(host.id)
-        held, over = list(machine.held.values()), machine.ended | machine.ended_since
-        for wishes in self._lines.ahead(need, host.id, self._turn):
-            if (kept := self._keep(wishes, held)) is not None:
-                held.append(kept)
-        chosen = place(
-            need, host, machine.reading, held,
-            capacity=machine.capacity, over=over, left=machine.left_since, gone=machine.gone,
-        )  # fmt: skip
+        machine, held = self._machine(host.id), self._held_before(need, host)
+        chosen = machine.place(need, host, held)
         if isinstance(chosen, Waits):
-            keepable = self._keep([(need, host)], held) is not None
+            keepable = machine.keep(need, host, held) is not None
+            self.preemption.refused((need.experiment_id, need.line), host.id, keepable=keepable)
             if self._lines.wait(need, host, keepable=keepable):
                 self._notify(host.id)
             return chosen
         self._lines.leave((need.experiment_id, need.line), host.id)
+        self.preemption.placed((need.experiment_id, need.line), host.id)
         self.hold(need, host, chosen)
         self._granted += 1
         self._grants[need.experiment_id] = self._granted
         return chosen
 
-    def _keep(self, wishes: Iterable[tuple[Need, Host]], held: Sequence[Holding]) -> Holding | None:
-        """Return the resources to keep for the first of these needs whose resources can be kept, or None."""
-        for need, host in wishes:
-            machine = self._machine(host.id)
-            kept = keep(
-                need, host, machine.reading, held,
-                capacity=machine.capacity, over=machine.ended | machine.ended_since, left=machine.left_since,
-            )  # fmt: skip
-            if kept is not None:
-                return kept
-        return None
+    def _held_before(self, need: Need, host: Host, leaving: Collection[Holding] = ()) -> list[Holding]:
+        """Return what jobs hold on the machine, and what is kept there for jobs whose turn is before this
+        one.
+
+        ``leaving``: what jobs hold that count as ended already.
+        """
+        machine, over = self._machine(host.id), {each.job_id for each in leaving}
+        held = [each for each in machine.held.values() if each.job_id not in over]
+        held += [each for each in machine.leaving.values() if self._is_higher(each, need.experiment_id)]
+        for wishes in self._lines.ahead(need, host.id, self._turn):
+            found = (machine.keep(*wish, held, leaving=leaving) for wish in wishes)
+            if (kept := next(filter(None, found), None)) is not None:
+                held.append(kept)
+        return held
 
     def pass_on(
         self, experiment_id: str, job_id: str | None, *, line: Hashable = 0, arrival: int = 0
@@ -291,6 +235,8 @@ class HostLedger:
         be called at once, so the caller's own queue must be in a consistent state.
         """
         head = None if job_id is None else (arrival, job_id)
+        if head is None:
+            self.preemption.satisfied((experiment_id, line))
         changed = self._lines.pass_on((experiment_id, line), head)
         if changed:
             self._notify(*changed)
@@ -315,12 +261,15 @@ class HostLedger:
         ``host_id`` None: on all machines. Listeners of waiting experiments are called at once, so the
         caller's own queue must be in a consistent state.
         """
-        gone = self._lines.withdraw(self._lines.of(experiment_id), host_id=host_id)
+        lines = self._lines.of(experiment_id)
+        self.preemption.withdraw(lines, host_id=host_id)
+        gone = self._lines.withdraw(lines, host_id=host_id)
         if gone:
             self._notify(*gone)
 
     def forget(self, experiment_id: str, line: Hashable) -> None:
         """Forget a line of equal jobs of which none waits."""
+        self.preemption.withdraw([(experiment_id, line)])
         self._lines.withdraw([(experiment_id, line)])
 
     def hold(self, need: Need, host: Host, gpus: tuple[int, ...]) -> None:
@@ -336,12 +285,19 @@ class HostLedger:
             weight = machine.weights[need.job_id] = round(_PARTS * holding.weight(machine.capacity))
             self._holds[need.experiment_id] = self._holds.get(need.experiment_id, 0) + weight - before
 
-    def release(self, host_id: str, job_id: str) -> bool:
-        """Free all resources of an ended job on the machine. Return False if the job was not there."""
+    def release(self, host_id: str, job_id: str, *, heard: bool = True) -> bool:
+        """Free all resources of an ended job on the machine. Return False if the job was not there.
+
+        ``heard``: the core has heard of the end. Before, the job's experiment may still submit another job,
+        so experiments with a lower priority do not get the resources yet.
+        """
         machine = self._machine(host_id)
         if job_id not in machine.jobs:
+            if machine.leaving.pop(job_id, None) is not None:
+                self._notify(host_id)
             return False
         machine.jobs.discard(job_id)
+        self.preemption.ended(host_id, job_id)
         holding = machine.held.pop(job_id, None)
         if holding is None:
             return True
@@ -350,11 +306,16 @@ class HostLedger:
         if not self._holds[name]:
             del self._holds[name]
         machine.release(holding)
+        if not heard and any(self._is_higher(holding, each) for each in self._lines.experiments_at(host_id)):
+            machine.leaving[job_id] = holding
         self._notify(host_id)
         return True
 
-    def _machine(self, host_id: str) -> _Machine:
-        return self._machines.setdefault(host_id, _Machine())
+    def _is_higher(self, holding: Holding, experiment_id: str) -> bool:
+        return self._priorities.get(holding.experiment_id, 0) > self._priorities.get(experiment_id, 0)
+
+    def _machine(self, host_id: str) -> Machine:
+        return self._machines.setdefault(host_id, Machine())
 
     def _turn(self, experiment_id: str) -> tuple[int, int, int]:
         """Return a key for sorting experiments by whose turn is next.
@@ -392,3 +353,15 @@ class HostLedger:
     def _call_listeners(self, changed: Collection[str] | None) -> None:
         for listener in sorted(self._listeners.values(), key=lambda each: self._turn(each.experiment_id)):
             listener.freed(changed)
+
+
+def _not_rebuilt(need: Need, expected: Sequence[str]) -> str:
+    """Return why no resources are given to the job before these experiments have submitted their jobs
+    again.
+    """
+    return (
+        f"waits until experiment {', '.join(expected)} has reported "
+        f"{'which GPUs' if need.gpus else 'how much'} it holds "
+        f"(to see why it has not: nnictl experiment show {expected[0]}; "
+        f"to continue without it: nnictl stop {expected[0]} --detach)"
+    )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Generic
 
@@ -23,7 +24,7 @@ from training_services.base import (
     TrialJobSpec,
     never_started,
 )
-from training_services.placement.bound import BoundJobs
+from training_services.placement.bound import BoundJobs, MakeRoom
 from training_services.placement.choice import S
 from training_services.placement.ledger import HostLedger
 from training_services.placement.lines import FIRST, JobLines, WaitingJob
@@ -61,7 +62,8 @@ class JobQueue(Generic[S]):
         self._jobs: JobLines[S] = JobLines(
             lambda seat: ledger.load(seat.host.id), lambda line: ledger.forget(experiment_id, line)
         )
-        self._bound = BoundJobs(self._ask_bound)
+        self._make_room: MakeRoom = partial(ledger.preemption.make_room, experiment_id)
+        self._bound = BoundJobs(self._ask_bound, self._make_room)
         self._told: dict[str, str] = {}  # last reason reported for each waiting job
         self._seats: dict[S, None] = {}  # seats that take jobs
         self._on: dict[str, list[S]] = {}  # host -> seats on it that take jobs
@@ -114,6 +116,7 @@ class JobQueue(Generic[S]):
             self._jobs.offer(seat)
         self._offer(self._shares.arrive(seat))
         self.place(tell_all=True)
+        self._ledger.reachable(self._experiment_id, seat.host.id)
 
     def reasons_changed(self) -> None:
         """Offer all seats to the waiting jobs again, because reasons for waiting may have changed."""
@@ -157,6 +160,7 @@ class JobQueue(Generic[S]):
             self._ledger.placed_at_once(self._experiment_id, line=line.number)
             return outcome
         self._jobs.push(new)
+        outcome = self._make_room(line.number, outcome, jobs=len(line.jobs))
         reason = self._told[job.id] = outcome.told(first=len(line.jobs) <= FIRST)
         if len(line.jobs) == 1:
             self._ledger.pass_on(self._experiment_id, job.id, line=line.number, arrival=new.arrival)
@@ -233,6 +237,7 @@ class JobQueue(Generic[S]):
             else:
                 if isinstance(outcome, Waits):
                     refused.add(line.number)
+                    outcome = self._make_room(line.number, outcome, jobs=len(line.jobs))
                     self._put(line.news(outcome, self._told, everyone=self._tell_all))
                     continue
                 event = outcome
@@ -284,12 +289,9 @@ class JobQueue(Generic[S]):
             return placed
         return choice.verdict()
 
-    def _seat(self, keeper_id: str) -> S | None:
-        return next((seat for seat in self._seats if seat.id == keeper_id), None)
-
     def _ask_bound(self, job: TrialJobSpec, keeper_id: str) -> JobPlaced | Waits:
         """Place a job that continues from a checkpoint, or return why it waits. Raises JobRejected."""
-        seat = self._seat(keeper_id)
+        seat = _seat_of(keeper_id, self._seats)
         if seat is None:
             return Waits(COPIED_FIRST)
         if (obstacle := self._obstacles.find(seat)) is not None:
@@ -325,9 +327,9 @@ class JobQueue(Generic[S]):
         need = seat.wants.of_job(job).need(self._experiment_id, job.id)
         self._ledger.hold(need, seat.host, gpus)
 
-    def release(self, job_id: str, seat: S) -> bool:
-        """Free the resources of an ended job on the seat. Return False if the job was not there."""
-        return self._ledger.release(seat.host.id, job_id)
+    def release(self, job_id: str, seat: S, *, heard: bool = True) -> bool:
+        """Free the resources of an ended job (see ``HostLedger.release``)."""
+        return self._ledger.release(seat.host.id, job_id, heard=heard)
 
     def told(self, seat: S, capacity: Capacity | None, gpus: GpuReading | None) -> None:
         """Record the machine's capacity and GPUs, as its keeper reports them.
@@ -345,5 +347,9 @@ def _seat_of_origin(job: WaitingJob[S], seats: Iterable[S]) -> S | None:
     origin = job.spec.origin
     if origin is None:
         return None
-    seat = next((seat for seat in seats if seat.id == origin.keeper_id), None)
+    seat = _seat_of(origin.keeper_id, seats)
     return seat if seat is not None and job.line.choice.offers(seat) else None
+
+
+def _seat_of(keeper_id: str, seats: Iterable[S]) -> S | None:
+    return next((seat for seat in seats if seat.id == keeper_id), None)

@@ -116,6 +116,14 @@ class WaitingLines:
             gone |= {each: None for each in at if self.leave(key, each)}
         return list(gone)
 
+    def experiments_at(self, host_id: str) -> set[str]:
+        """Return the experiments with lines that wait for the machine."""
+        return {experiment_id for experiment_id, _ in self._here.get(host_id, ())}
+
+    def need_at(self, key: Key, host_id: str) -> tuple[Need, Host] | None:
+        """Return what the line needs on the machine; None if it does not wait there."""
+        return self._here.get(host_id, {}).get(key)
+
     def of(self, experiment_id: str) -> list[Key]:
         return list(self._of.get(experiment_id, ()))
 

@@ -63,6 +63,7 @@ class _Kept:
 class CoreDouble:
     """Replacement for the core: commits events in order, and submits its jobs again to a reopened service."""
 
+    experiment_id: str = "contract"
     facts: list[JobEvent] = field(default_factory=list)  # all committed facts, in order
     taken: list[JobEvent] = field(default_factory=list)  # events taken since the service was opened
     commits: bool = True  # False: events that are taken are never committed
@@ -169,7 +170,7 @@ class CoreDouble:
         self, trial_id: str, *, attempt: int = 1, origin: Origin | None = None, parameters: str = "{}"
     ) -> TrialJobSpec:
         return TrialJobSpec(
-            id=f"contract-{trial_id}-{attempt}",
+            id=f"{self.experiment_id}-{trial_id}-{attempt}",
             trial_id=trial_id,
             attempt=attempt,
             sequence=0,

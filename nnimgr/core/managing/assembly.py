@@ -252,6 +252,7 @@ def _context(
         shared_folder=shared_folder(config),
         own_needs=member.own_needs,
         priority=config.priority or 0,
+        preemptible=bool(config.preemptible),
         preload=preload_of(member),
         gang=config.gang_of_trials(),
         checkpoint_storage=None if config.checkpoints is None else config.checkpoints.storage,

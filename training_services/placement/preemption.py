@@ -1,0 +1,300 @@
+"""Preemption: running jobs are stopped for waiting jobs of experiments with a higher priority.
+
+Only jobs of experiments that allow it are stopped, and no more of them than necessary. The records are only
+in memory. After a restart of the server they are computed again, from the jobs that were ordered to stop
+before it and from the waiting jobs.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import NamedTuple
+
+from training_services.base import JobRejected
+from training_services.placement.machine import Machine
+from training_services.placement.needs import Holding, Host, Need, Waits, all_of
+from training_services.placement.waiting import Key
+
+__all__ = ["Preemptible", "Preemption"]
+
+MOST_COMPARED = 8  # machines that are compared for one waiting job, which bounds the cost
+MOST_AT_ONCE = 32  # waiting jobs for which one event makes room; more follows when the stopped jobs end
+
+
+class Preemptible(NamedTuple):
+    """Running jobs of an experiment that may be stopped for other experiments.
+
+    ``can_stop(job_id)`` returns False if the job has ended or its keeper is silent. ``stop(job_id, by)`` has
+    the job stopped for a waiting job of the experiment ``by``.
+    """
+
+    can_stop: Callable[[str], bool]
+    stop: Callable[[str, str], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Order:
+    """Room on a machine that is being made for one waiting job of a line.
+
+    ``awaited``: jobs whose ends make the room. ``preempted``: experiments whose jobs are being stopped there.
+    """
+
+    key: Key
+    host_id: str
+    awaited: set[str]
+    preempted: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Orders:
+    """Orders for the waiting jobs of one line, oldest first, with their numbers on each machine."""
+
+    all: dict[_Order, None] = field(default_factory=dict)
+    at: Counter[str] = field(default_factory=Counter)
+
+    def add(self, order: _Order) -> None:
+        self.all[order] = None
+        self.at[order.host_id] += 1
+
+    def remove(self, order: _Order) -> None:
+        if order in self.all:
+            del self.all[order]
+            self.at[order.host_id] -= 1
+
+
+class Preemption:
+    """Table of the room that is being made for lines of waiting jobs. A line is a ``Key`` of WaitingLines.
+
+    ``priority`` returns the priority of an experiment, ``machine`` the machine with this id, and ``waiting``
+    what a line needs on a machine where it waits. ``held_before`` returns what is held on a machine and kept
+    for jobs whose turn comes before a job, without what some jobs hold that count as ended.
+    """
+
+    def __init__(
+        self,
+        *,
+        priority: Callable[[str], int],
+        machine: Callable[[str], Machine],
+        waiting: Callable[[Key, str], tuple[Need, Host] | None],
+        held_before: Callable[[Need, Host, Collection[Holding]], list[Holding]],
+    ) -> None:
+        self._priority, self._machine = priority, machine
+        self._waiting, self._held_before = waiting, held_before
+        self._preemptible: dict[str, Preemptible] = {}  # by experiment
+        # machine -> its jobs that were ordered to stop -> the job's experiment if it was preempted, else None
+        self._stopping: dict[str, dict[str, str | None]] = {}
+        self._orders: dict[Key, _Orders] = {}
+        self._awaiting: dict[str, list[_Order]] = {}  # job -> orders that wait for its end
+        # line -> machines that have refused it, and where jobs of a lower priority can end (ordered sets)
+        self._possible: dict[Key, dict[str, None]] = {}
+
+    def allow(self, experiment_id: str, jobs: Preemptible) -> None:
+        """Allow that jobs of the experiment are stopped."""
+        self._preemptible[experiment_id] = jobs
+
+    def allows(self, experiment_id: str) -> bool:
+        """Return True if jobs of the experiment may be stopped."""
+        return experiment_id in self._preemptible
+
+    def close(self, experiment_id: str) -> list[str]:
+        """Stop no more jobs of the experiment, and wait for none, because its service is closed.
+
+        Return the machines where jobs were waited for.
+        """
+        found: list[str] = []
+        self._preemptible.pop(experiment_id, None)
+        for host_id, stopping in list(self._stopping.items()):
+            held = self._machine(host_id).held
+            jobs = [each for each in stopping if each in held and held[each].experiment_id == experiment_id]
+            found += [host_id] if any(job_id in self._awaiting for job_id in jobs) else []
+            for job_id in jobs:  # the next service of the experiment names those whose stops are committed
+                self.ended(host_id, job_id)
+        return found
+
+    # ---- what happens to jobs -----------------------------------------------------------------------------
+
+    def refused(self, key: Key, host_id: str, *, keepable: bool) -> None:
+        """Record that the machine has no place for the line. ``keepable``: the end of trials would change
+        this.
+        """
+        possible = self._possible.setdefault(key, {})
+        possible.pop(host_id, None)
+        if keepable and (self._preempted(key, host_id) or self._lower(key, host_id)):
+            possible[host_id] = None
+        if not possible:
+            del self._possible[key]
+
+    def placed(self, key: Key, host_id: str) -> None:
+        """Record that a job of the line has got a place on the machine."""
+        self._discard(key, host_id)
+
+    def satisfied(self, key: Key) -> None:
+        """Record that no job of the line waits any more."""
+        self._orders.pop(key, None)
+
+    def withdraw(self, keys: Iterable[Key], *, host_id: str | None = None) -> None:
+        """Record that the lines wait no more for this machine; None: for any machine."""
+        for key in keys:
+            if host_id is None:
+                self._possible.pop(key, None)
+                self._orders.pop(key, None)
+            else:
+                self._discard(key, host_id)
+                for order in list(self._orders_of(key).all):
+                    if order.host_id == host_id:
+                        self._drop(order)
+
+    def stopping(self, host_id: str, job_id: str) -> None:
+        """Record that the job was ordered to stop."""
+        if job_id in self._machine(host_id).jobs:
+            self._stopping.setdefault(host_id, {}).setdefault(job_id, None)
+
+    def ended(self, host_id: str, job_id: str) -> None:
+        """Record that the job has ended."""
+        stopping = self._stopping.get(host_id)
+        if stopping is not None and job_id in stopping:
+            del stopping[job_id]
+            if not stopping:
+                del self._stopping[host_id]
+        self._free(job_id)
+
+    def _free(self, job_id: str) -> None:
+        for order in self._awaiting.pop(job_id, ()):
+            order.awaited.discard(job_id)
+            if not order.awaited:  # the room is there, and is given to the line if nobody has it before
+                self._drop(order)
+
+    def _discard(self, key: Key, host_id: str) -> None:
+        possible = self._possible.get(key)
+        if possible is not None and host_id in possible:
+            del possible[host_id]
+            if not possible:
+                del self._possible[key]
+
+    def _orders_of(self, key: Key) -> _Orders:
+        return self._orders.get(key) or _Orders()
+
+    def _drop(self, order: _Order) -> None:
+        orders = self._orders_of(order.key)
+        orders.remove(order)
+        if not orders.all:
+            self._orders.pop(order.key, None)
+
+    # ---- making room --------------------------------------------------------------------------------------
+
+    def make_room(self, experiment_id: str, line: Hashable, waits: Waits, *, jobs: int) -> Waits:
+        """Have jobs stopped until there is or will be room for this number of waiting jobs of the line, if
+        that is possible.
+
+        ``waits``: why no machine takes the first of these jobs. Return the same, with the experiments whose
+        trials are being stopped.
+        """
+        key = experiment_id, line
+        if key not in self._possible and key not in self._orders:
+            return waits
+        orders = self._orders.setdefault(key, _Orders())
+        while len(orders.all) > jobs:
+            orders.remove(next(reversed(orders.all)))
+        most = min(jobs, len(orders.all) + MOST_AT_ONCE)
+        while len(orders.all) < most and (order := self._order(key)) is not None:
+            orders.add(order)
+        first = next(iter(orders.all), None)
+        if first is None:
+            del self._orders[key]
+        if first is None or not first.preempted:
+            return waits
+        told = f"trials of experiment {all_of(first.preempted)} are being stopped to make room"
+        return replace(waits, reason=f"{waits.reason}; {told}")
+
+    def _order(self, key: Key) -> _Order | None:
+        """Make room for one more job of the line, on the machine where this stops the least important jobs.
+
+        Return None if no machine can have room, or if one has it already.
+        """
+        best: tuple[tuple[float, int], str, list[Holding]] | None = None
+        for host_id in list(islice(self._possible.get(key, ()), MOST_COMPARED)):
+            victims = self._victims(key, host_id)
+            if victims is None:
+                self._discard(key, host_id)
+                continue
+            highest = max((self._priority(each.experiment_id) for each in victims), default=-math.inf)
+            rank = highest, len(victims)
+            if best is None or rank < best[0]:
+                best = rank, host_id, victims
+        if best is None:
+            return None
+        _, host_id, victims = best
+        stopping = self._stopping.setdefault(host_id, {})
+        for each in victims:
+            stopping[each.job_id] = each.experiment_id
+            self._preemptible[each.experiment_id].stop(each.job_id, key[0])
+        awaited = [each.job_id for each in victims] or list(stopping)
+        if not awaited:
+            del self._stopping[host_id]
+            return None  # the room is there, and is given to the line at its next turn
+        order = _Order(key, host_id, set(awaited), self._preempted(key, host_id))
+        for job_id in awaited:
+            self._awaiting.setdefault(job_id, []).append(order)
+        return order
+
+    def _victims(self, key: Key, host_id: str) -> list[Holding] | None:
+        """Return the jobs to stop on the machine for one more job of the line; None if it would not fit then.
+
+        The list is empty if the job fits when the jobs that are being stopped have ended.
+        """
+        wish = self._waiting(key, host_id)
+        if wish is None:
+            return None
+        need, host = wish
+        machine, stopping = self._machine(host_id), self._stopping.get(host_id, {})
+        leaving = [machine.held[job_id] for job_id in stopping if job_id in machine.held]
+        held = self._held_before(need, host, leaving)
+        for _ in range(self._orders_of(key).at[host_id]):
+            if (kept := machine.keep(need, host, held, leaving=leaving)) is not None:
+                held.append(kept)
+
+        def fits(victims: list[Holding]) -> bool:
+            gone = {each.job_id for each in victims}
+            rest = [each for each in held if each.job_id not in gone]
+            try:
+                return not isinstance(machine.place(need, host, rest, leaving=[*leaving, *victims]), Waits)
+            except JobRejected:  # the machine has become smaller
+                return False
+
+        lower = self._lower(key, host_id)
+        if not fits(lower):
+            return None
+        number = bisect_left(range(len(lower)), True, key=lambda count: fits(lower[:count]))
+        victims = lower[:number]
+        for each in reversed(victims):
+            if fits(rest := [other for other in victims if other is not each]):
+                victims = rest
+        return victims
+
+    def _preempted(self, key: Key, host_id: str) -> tuple[str, ...]:
+        """Return the experiments of a lower priority whose jobs on the machine are being preempted."""
+        priority, names = self._priority(key[0]), dict.fromkeys(self._stopping.get(host_id, {}).values())
+        return tuple(name for name in names if name is not None and self._priority(name) < priority)
+
+    def _lower(self, key: Key, host_id: str) -> list[Holding]:
+        """Return what jobs on the machine hold that can be stopped for the line: the job of the lowest
+        priority first, and among equals the one that was placed last.
+        """
+        priority = self._priority(key[0])
+        lower = {name for name in self._preemptible if self._priority(name) < priority}
+        if not lower:
+            return []
+        stopping = self._stopping.get(host_id, {})
+        found = [
+            each
+            for each in reversed(self._machine(host_id).held.values())
+            if each.experiment_id in lower
+            and each.job_id not in stopping
+            and self._preemptible[each.experiment_id].can_stop(each.job_id)
+        ]
+        return sorted(found, key=lambda each: self._priority(each.experiment_id))
