@@ -15,7 +15,7 @@ from tests.simulation.runs import run
 from tests.simulation.world import CERTAIN, PREEMPTED, World
 
 CHUNK = 20
-SAVING = 20  # first of four lives with checkpoints
+SAVING = 60  # first of four lives with checkpoints
 
 
 @pytest.mark.parametrize("first", range(0, 200, CHUNK))
