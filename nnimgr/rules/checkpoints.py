@@ -55,13 +55,14 @@ def recovery_point(state: ExperimentState, trial: TrialState) -> CheckpointState
     """Return the newest checkpoint of the trial that can be used; None if there is none.
 
     A checkpoint that is only on a silent host counts only if the server has no copy of any other, because it
-    is unknown when the host answers again. It does not count if the attempt on that host is given up.
+    is unknown when the host answers again. It does not count if the attempt on that host is given up. A
+    checkpoint of another trial does not count once the trial has its own: it may be deleted then.
     """
     if state.limits.multi_phase:
         return None
-    first = [trial.origin] if trial.origin is not None and borrows(trial.origin) else []
+    lent = [trial.origin] if trial.origin is not None and borrows(trial.origin) else []
     silent = None
-    for checkpoint in reversed([*first, *trial.checkpoints]):
+    for checkpoint in reversed(trial.checkpoints or lent):
         if not is_usable(state, checkpoint):
             continue
         if checkpoint.kept is not None or state.keepers[checkpoint.origin.keeper_id].silent is None:
