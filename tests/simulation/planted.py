@@ -313,7 +313,10 @@ def boot_of_the_sending() -> Iterator[None]:
 @planted
 def withdrawn_start_sent() -> Iterator[None]:
     """A start that was given up before it was sent is sent nevertheless."""
-    with patch.object(Commands, "_is_void", lambda self, seq, command, job: False):
+    with (
+        patch.object(Commands, "_is_void", lambda self, seq, command, job: False),
+        patch.object(Commands, "_body", lambda self, command, job: command.body),
+    ):
         yield
 
 
@@ -323,7 +326,10 @@ def withdrawn_start_sent() -> Iterator[None]:
 @planted
 def start_not_revoked() -> Iterator[None]:
     """A start that has not left yet leaves, though its attempt was given up by its lease."""
-    with patch.object(Commands, "_is_void", lambda self, seq, command, job: command.withdrawn):
+    with (
+        patch.object(Commands, "_is_void", lambda self, seq, command, job: command.withdrawn),
+        patch.object(Commands, "_body", lambda self, command, job: command.body),
+    ):
         yield
 
 

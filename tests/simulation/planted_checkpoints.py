@@ -280,7 +280,11 @@ def leg_of_a_lost_checkpoint() -> Iterator[None]:
 @planted
 def abandoned_results_taken_over() -> Iterator[None]:
     """Readers find results of an earlier attempt, which has not led to the origin, in an attempt's curve."""
-    with patch.object(writer, "CONTINUED", writer.CONTINUED.replace("attempt = ? AND", "attempt <= ? AND")):
+    newest = (
+        "attempt = (SELECT max(attempt) FROM metrics AS other WHERE other.trial_id = metrics.trial_id "
+        "AND other.attempt <= ?) AND"
+    )
+    with patch.object(writer, "CONTINUED", writer.CONTINUED.replace("attempt = ? AND", newest)):
         yield
 
 

@@ -149,12 +149,16 @@ class Commands:
             job = None if command is None else jobs.get(command.job_id)
             if command is None or job is None or self._is_void(seq, command, job):
                 commands.append((seq, "nop", command.job_id if command else "", {}))
-            elif command.kind == "start" and job.lost:
-                commands.append((seq, "start", command.job_id, {**command.body, "sought": True}))
             else:
-                commands.append((seq, command.kind, command.job_id, command.body))
+                commands.append((seq, command.kind, command.job_id, self._body(command, job)))
             self._sent = max(self._sent, seq)
         return commands
+
+    def _body(self, command: Command, job: Job) -> Mapping[str, Any]:
+        """Return the body of the command. The start of a lost job starts nothing."""
+        if command.kind == "start" and job.lost:
+            return {**command.body, "sought": True}
+        return command.body
 
     def _is_void(self, seq: int, command: Command, job: Job) -> bool:
         """Return True if the command no longer has an effect, so that it is sent as "nop".
