@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from nnimgr.cli.failures import failure_lines
 from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.summary import failure_lines
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.trials import all_trials, file_sentence, trial_named
 from nnimgr.client.calls import Client
@@ -115,9 +115,19 @@ def _copy(
             f"This is attempt {trial['attempt']} of trial {trial['sequence']} ({trial['id']}), the latest. "
             f"See the first: nnictl log trial {entry.id} -T {trial['sequence']} --file {name} --attempt 1"
         )
-    if not args.file and terminal.for_people and trial["status"] == "FAILED":
-        terminal.warn("\n".join(failure_lines(trial, entry.id)))
+    if not args.file and terminal.for_people:
+        _say_what_went_wrong(trial, entry, terminal)
     return 0
+
+
+def _say_what_went_wrong(trial: Mapping[str, Any], entry: IndexEntry, terminal: Terminal) -> None:
+    """Warn if the trial has failed or has no usable result. Name the command that prints its stderr."""
+    number = f"{trial['sequence']} ({trial['id']})"
+    if trial["status"] == "FAILED":
+        reason, command = failure_lines(trial, entry.id)
+        terminal.warn(f"{reason}\n{command}" if "--file" in command else reason)
+    elif trial.get("noResult"):
+        terminal.warn(f"Trial {number} {trial['status']} without a usable result. Reason: {trial['reason']}")
 
 
 def _server_log(home: Home, entry: IndexEntry) -> list[Path]:

@@ -8,8 +8,9 @@ from typing import Any, TextIO
 __all__ = ["fitted", "terminal_width"]
 
 _NARROWEST = 20
-# Commands inside sentences, and commands as whole lines, which are not broken at line ends.
-_COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl .*$|^ *nnictl .*$'
+# Commands inside sentences, and commands as whole lines, which are not broken at line ends. A line that
+# begins with a command and "error:" is a message of this command.
+_COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl [^;]*|^ *nnictl (?!.*: error: ).*$'
 _NO_BREAK = "\x00"
 
 

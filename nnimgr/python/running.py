@@ -138,7 +138,7 @@ class Run:
             )
         if terminal is not None:
             with translated():
-                report(progress, client, terminal)
+                report(progress, client, terminal, again="start this program again")
         return self.results()
 
     def stop(self, *, detach: bool = False, save: bool = False) -> None:

@@ -294,7 +294,7 @@ def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
         "Experiment DONE: all 2 trials were created",
         "Trials: 1 SUCCEEDED, 1 FAILED",
         "Trial 1 (tb) FAILED: exited with code 3",
-        "  See: nnictl log trial abc -T 1 --file stderr",
+        "  See: nnictl log trial abc -T 1",
         "Best trial: 0 (ta) with 0.5, goal: maximize",
         "  x: 1",
         "Next: nnictl experiment export abc -t csv -f results.csv",
@@ -312,7 +312,7 @@ def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
                 "Trial 0 (t0) FAILED: exited with code 1: ValueError: boom",
                 "  See: nnictl log trial abc -T 0 --file stderr",
                 "No trial has a usable result.",
-                "Next: correct the trial, then: nnictl create --config FILE",
+                "Next: correct the trial's code, then: nnictl create --config FILE",
             ],
         ),
         (

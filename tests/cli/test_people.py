@@ -81,7 +81,7 @@ def test_trials(busy: FakeServer) -> None:
         "Best: 0.987654, trial 1 (k0001), 1 min ago",
         "~: the latest intermediate result of a trial without a final result",
     ]
-    assert seen.lines[9].startswith("Trial 2 FAILED: ")
+    assert seen.lines[9].startswith("FAILED, trial no. 2: ")
     assert seen.lines[-1] == "  See: nnictl log trial abcdefgh -T 2 --file stderr"
     found = json.loads(in_a_pipe("trial", "ls").text)
     assert [each["trialJobId"] for each in found] == ["k0000", "k0001", "k0002", "k0003"]
@@ -95,9 +95,28 @@ def test_failures_are_listed_by_cause(server: FakeServer) -> None:
         trial("tc", 2, **failed, cause="out_of_memory"),
     ]
     assert in_a_terminal("trial", "ls", "abc").lines[-3:] == [
-        "Trials 2, 0 FAILED (out of memory): was killed by signal 9 (SIGKILL)",
-        "Trial 1 FAILED: was killed by signal 9 (SIGKILL)",
-        "  See: nnictl log trial abc -T 2 --file stderr",
+        "FAILED (out of memory), trials no. 2 and 0: was killed by signal 9 (SIGKILL)",
+        "  See: nnictl log trial abc -T 2",  # stderr is empty, or its last line would be the reason
+        "FAILED, trial no. 1: was killed by signal 9 (SIGKILL)",
+    ]
+
+
+def test_no_trial_that_has_failed_is_passed_over(server: FakeServer) -> None:
+    reason = "exited with code 1: "
+    failed = [trial(f"f{no}", no, status="FAILED", reason=f"{reason}{min(no, 11)}") for no in range(40)]
+    wrong = trial("w", 40, noResult=True, reason="no result")
+    server.add("abc").trials = [*failed, wrong]
+    lines = in_a_terminal("trial", "ls", "abc").lines
+    assert lines[-14:-10] == [
+        "SUCCEEDED, trial no. 40: no result",
+        "FAILED, trials no. 39, 38, 37, 36, 35, 34, 33, 32 and 21 more: exited with code",
+        "  1: 11",
+        "  See: nnictl log trial abc -T 39 --file stderr",
+    ]
+    assert lines[-3:] == [
+        "FAILED, trial no. 3: exited with code 1: 3",
+        "Failed or without a usable result, too: trials no. 2, 1 and 0",
+        "  See why: nnictl log trial abc -T 2",
     ]
 
 
@@ -233,7 +252,7 @@ def test_the_live_view(busy: FakeServer) -> None:
 
 
 def test_files(busy: FakeServer) -> None:
-    seen = in_a_terminal("trial", "files", "1")
+    seen = in_a_terminal("trial", "files", "-T", "1")
     assert seen.lines[0].split() == ["BYTES", "CHANGED", "FILE"]
     assert seen.lines[2].split()[-1] == "stdout"
 
