@@ -57,7 +57,7 @@ def report(
             terminal.say(f"  {name}: {value}")
         if confirmed := confirmed_lines(profile):
             terminal.say("Run again with other seeds, the best mean first:")
-            terminal.say("\n".join(f"  {line}" for line in confirmed))
+            terminal.say("\n".join(f"  {line}" for line in confirmed), indent="    ")
         if main:
             terminal.say(f"Best for several objectives: nnictl experiment pareto {profile['id']}")
     terminal.say(f"Next: {_next(client, profile, failed, again)}")

@@ -75,7 +75,7 @@ def test_help_that_was_not_understood(name: str, plain: str) -> None:
         ("help", 'did you mean "nnictl --help"?'),
         ("trial help", 'did you mean "nnictl trial --help"?'),
         ("create --confg exp.yml", 'there is no option --confg; did you mean "--config"?'),
-        ("trial get 3", "the following arguments are required: -T/--trial_id/--trial-id, --file\n"),
+        ("trial get 3", "the following arguments are required: -T/--trial_id, --file\n"),
     ],
 )
 def test_a_mistyped_word_gets_a_suggestion(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -229,6 +229,6 @@ def test_logs_of_trials(server: FakeServer, capfdbinary: pytest.CaptureFixture[b
 def test_two_trials_where_one_is_meant_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["trial", "stop", "-T", "0", "-T", "1"])
-    assert "-T/--trial_id/--trial-id: is given twice, but this command takes one trial at a time" in (
+    assert "-T/--trial_id: is given twice, but this command takes one trial at a time" in (
         " ".join(capsys.readouterr().err.split())
     )

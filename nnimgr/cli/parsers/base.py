@@ -38,6 +38,7 @@ _MISSING = "the following arguments are required: "  # beginning of a message of
 # Words of other programs -> the verb or the option.
 _OTHER_WORDS = {"run": "create", "start": "create"}
 _HELP = {"help": "--help"}
+_LEAST_BEGINNING = 3  # letters of the beginning of an experiment's id that is not taken for another value
 _SHORT = 3  # letters of a word in which one other letter makes another word: "ksh" is not meant as "zsh"
 
 
@@ -58,6 +59,8 @@ class Parser(argparse.ArgumentParser):
         if message.startswith(_MISSING):
             unknown = self._unknown_option()
             message = f"{message}{self._with_option(message)}" if unknown is None else self._unknown(unknown)
+        for action in self._actions:  # of an option with three spellings, two are enough
+            message = message.replace("/".join(action.option_strings), "/".join(action.option_strings[:2]))
         told = fitted(sys.stderr, f"{self.prog}: error: {message}")
         self.exit(2, f"{told}\n  See: {self.prog} --help\n")
 
@@ -151,7 +154,10 @@ def _is_experiment(word: str) -> bool:
         entries = Index(Home.find()).entries()
     except HomeError:
         return False
-    return any(key.startswith(word) or entry.name == word for key, entry in entries.items())
+    if word in entries or any(entry.name == word for entry in entries.values()):
+        return True
+    is_value = word.isdecimal() or len(word) < _LEAST_BEGINNING
+    return not is_value and any(key.startswith(word) for key in entries)
 
 
 def _verb_of_a_group(groups: Verbs[Parser], word: str) -> str | None:

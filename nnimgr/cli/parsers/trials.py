@@ -287,8 +287,9 @@ def _log(group: Verbs[Parser]) -> None:
         "trial",
         "logs:trial",
         "show what a trial has printed",
-        about="A terminal gets the log. A pipe gets the trial's id and path as NNI prints them,\n"
-        "unless --file, --tail, --follow or --path is given.",
+        about="A terminal gets the log of the trial that -T names; without -T, a table of the\n"
+        "trials' folders. A pipe gets ids and folders as NNI prints them, unless --file,\n"
+        "--tail, --follow or --path is given.",
         examples=(
             "nnictl log trial -T 12",
             "nnictl log trial -T 12 --follow",
