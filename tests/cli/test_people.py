@@ -219,6 +219,20 @@ def test_results(busy: FakeServer) -> None:
         assert json.loads(in_a_pipe(*words).text)[0]["trialJobId"] == "k0001"
 
 
+def test_results_that_are_not_usable_are_counted(busy: FakeServer) -> None:
+    experiment = busy.experiments["abcdefgh"]
+    word = {"trialId": "k0000", "sequence": 0, "value": None, "text": '"good"'}
+    experiment.export = [{**experiment.export[0], **word}, *experiment.export]
+    why = "1 of them is not usable (see why: nnictl trial ls abcdefgh)"
+    assert in_a_terminal("experiment", "export", columns=200).lines[-3] == f"2 results; {why}"
+    written = in_a_pipe("experiment", "export", "-f", "out.json")
+    assert written.text == f"INFO: 2 results were written to out.json; {why}\n"
+    experiment.export = []
+    assert in_a_terminal("experiment", "export", columns=200).lines == [
+        "No trial has a result. See the trials: nnictl trial ls abcdefgh"
+    ]
+
+
 def test_the_log_of_a_trial(busy: FakeServer) -> None:
     place = "/data/abc/trials/k0001\n"
     assert in_a_terminal("log", "trial", "-T", "1").text == "printed\n"
@@ -226,6 +240,9 @@ def test_the_log_of_a_trial(busy: FakeServer) -> None:
     assert in_a_pipe("log", "trial", "-T", "1", "--path").text == place
     assert in_a_pipe("log", "trial", "-T", "1").text == f"id:k0001 path:{place}"
     assert in_a_pipe("log", "trial", "-T", "1", "--file", "stdout").text == "printed\n"
+    folders = in_a_terminal("log", "trial")
+    assert folders.lines[0].split() == ["NO.", "ID", "FOLDER"]
+    assert folders.lines[-1] == "See what a trial has printed: nnictl log trial abcdefgh -T 3"
     failed = in_a_terminal("log", "trial", "-T", "2")
     assert failed.lines[0] == "printed" and failed.lines[1].startswith("WARNING: Trial 2 (k0002) FAILED: ")
     nothing = in_a_terminal("log", "trial", "-T", "1", "--file", "stderr")
@@ -242,6 +259,38 @@ def test_top_of_several(busy: FakeServer) -> None:
     assert seen.lines[4].split() == ["EXPERIMENT", "NO.", "TRIAL", "TIME", "LATEST", "PARAMETERS"]
     assert seen.lines[5].split()[:3] == ["abcdefgh", "3", "k0003"]
     assert seen.lines[-1].startswith("Watch one experiment: nnictl top abcdefgh")
+
+
+def test_top_of_several_that_have_ended(server: FakeServer) -> None:
+    for experiment_id in ("one", "two"):
+        server.add(experiment_id, status="DONE")
+    seen = in_a_terminal("top")
+    assert seen.code == 0 and [line.split()[0] for line in seen.lines[1:3]] == ["one", "two"]
+    assert seen.lines[-1] == "Watch one experiment: nnictl top one"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "trial foo",
+        "update concurrency abcdefgh",
+        "trial stop abcdefgh",
+        "trial retry abcdefgh",
+        "create exp.yml",
+        "top --port 99999",
+        "experiment export -t xml",
+    ],
+)
+def test_usage_errors_fit_the_terminal(busy: FakeServer, words: str) -> None:
+    seen = in_a_terminal(*words.split())
+    assert seen.code == 2 and seen.widest <= 80
+    assert [": error: " in line for line in in_a_pipe(*words.split()).lines[-2:]] == [True, False]
+
+
+def test_a_change_is_confirmed_in_plain_words(busy: FakeServer) -> None:
+    assert in_a_terminal("update", "trialnum", "--value", "70").lines[0] == "INFO: maxTrialNumber is now 70."
+    assert in_a_pipe("update", "trialnum", "--value", "70").lines[0] == "INFO: Update trialnum success!"
+    assert in_a_terminal("stop").lines[-1] == "INFO: Experiment abcdefgh is stopped."
 
 
 def test_the_live_view(busy: FakeServer) -> None:

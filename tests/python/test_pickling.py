@@ -104,7 +104,7 @@ def test_a_large_function_names_its_largest_objects() -> None:
 def test_what_cannot_be_pickled_is_named() -> None:
     lock, number = threading.Lock(), 1
     with pytest.raises(
-        ArgumentError, match=r"^trial: lambda cannot be pickled,\s+because of\s+lock: TypeError: "
+        ArgumentError, match=r"^trial: lambda cannot be pickled,\s+because\s+of\s+lock:\s+TypeError:\s"
     ):
         pickled(lambda p: lock.locked() + number)
 
