@@ -52,7 +52,7 @@ def cause_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list
             failed = found[0]["status"] == "FAILED"
             lines.append(f"  See: {_output_command(found[0], experiment_id, failed=failed)}")
     if hidden:
-        lines.append(f"Failed or without a usable result, too: {_numbers(hidden)}")
+        lines.append(f"Also failed or without a usable result: {_numbers(hidden)}")
         lines.append(f"  See why: nnictl log trial {experiment_id} -T {hidden[0]['sequence']}")
     return lines
 
@@ -73,9 +73,9 @@ def _cause(trial: Mapping[str, Any]) -> str:
 
 
 def _output_command(trial: Mapping[str, Any], experiment_id: str, *, failed: bool) -> str:
-    """Return the command that prints the output of a trial, where its last words are.
+    """Return the command that prints what a trial has written to stderr, or to stdout if stderr is empty.
 
-    The reason of a failure ends with the last line of stderr. Without this line, stderr is empty.
+    The reason of a failure ends with the last line of stderr, if there is one.
     """
     file = " --file stderr" if failed and ": " in trial["reason"] else ""
     return f"nnictl log trial {experiment_id} -T {trial['sequence']}{file}"

@@ -139,13 +139,12 @@ def _copy(
 
 
 def _say_what_went_wrong(trial: Mapping[str, Any], entry: IndexEntry, terminal: Terminal) -> None:
-    """Warn if the trial has failed or has no usable result. Name the command that prints its stderr."""
-    number = f"{trial['sequence']} ({trial['id']})"
+    """Warn if the trial has failed or has no usable result, with the command that prints its stderr."""
     if trial["status"] == "FAILED":
         reason, command = failure_lines(trial, entry.id)
         terminal.warn(f"{reason}\n{command}" if "--file" in command else reason)
     elif trial.get("noResult"):
-        terminal.warn(f"Trial {number} {trial['status']}: {trial['reason']}")
+        terminal.warn(f"Trial {trial['sequence']} ({trial['id']}) {trial['status']}: {trial['reason']}")
 
 
 def _server_log(home: Home, entry: IndexEntry) -> list[Path]:

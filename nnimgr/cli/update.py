@@ -224,4 +224,5 @@ def _confirmation(title: str, changes: Mapping[str, Any]) -> str:
     field, value = next(iter(changes.items()))
     if len(changes) == 1 and isinstance(value, int):
         return f"{field} is now {value}{' s' if field == 'maxExperimentDuration' else ''}."
-    return f"The {title} {'are' if title == 'constraints' else 'is'} changed."
+    subject = title if title == "stopWhen" else f"The {title}"
+    return f"{subject} {'are' if title == 'constraints' else 'is'} changed."

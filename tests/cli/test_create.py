@@ -362,20 +362,25 @@ def test_an_error_in_the_foreground_ends_with_1(
     assert "The tuner cannot be made.\nTraceback: ..." in printed
 
 
-def test_a_command_that_does_not_exist_is_corrected_in_a_new_experiment(
-    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("code", "following"),
+    [
+        (127, "correct trialCommand, then: nnictl create --config FILE"),
+        (1, "correct the trial's code, then: nnictl resume abc"),
+    ],
+)
+def test_what_failed_alike_is_corrected_first(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str], code: int, following: str
 ) -> None:
     def script(experiment: FakeExperiment) -> None:
-        failed = trial("t0", 0, status="FAILED", reason="command not found: pyhton3 (exit code 127)")
-        experiment.trials.append({**failed, "jobs": [{"exitCode": 127}]})
+        failed = trial("t0", 0, status="FAILED", reason=f"it failed (exit code {code})")
+        experiment.trials.append({**failed, "jobs": [{"exitCode": code}]})
         experiment.profile["counts"] = {"FAILED": 1}
         server.emit(experiment, "ExperimentMoved", status="STOPPED", reason="all failed alike")
 
     server.on_create = script
     assert create(server, "-f", "--id", "abc") == 1
-    assert capsys.readouterr().out.endswith(
-        "\nNext: correct trialCommand, then: nnictl create --config FILE\n"
-    )
+    assert capsys.readouterr().out.endswith(f"\nNext: {following}\n")
 
 
 def test_another_command_may_stop_what_is_watched(

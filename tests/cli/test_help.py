@@ -74,6 +74,7 @@ def test_help_that_was_not_understood(name: str, plain: str) -> None:
         ("completion ksh", "must be one of bash, zsh, fish, not 'ksh'\n"),
         ("help", 'did you mean "nnictl --help"?'),
         ("trial help", 'did you mean "nnictl trial --help"?'),
+        ("trial retry --faild", 'there is no option --faild; did you mean "--failed"?'),
         ("create --confg exp.yml", 'there is no option --confg; did you mean "--config"?'),
         ("trial get 3", "the following arguments are required: -T/--trial_id, --file\n"),
     ],

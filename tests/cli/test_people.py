@@ -104,19 +104,24 @@ def test_failures_are_listed_by_cause(server: FakeServer) -> None:
 def test_no_trial_that_has_failed_is_passed_over(server: FakeServer) -> None:
     reason = "exited with code 1: "
     failed = [trial(f"f{no}", no, status="FAILED", reason=f"{reason}{min(no, 11)}") for no in range(40)]
-    wrong = trial("w", 40, noResult=True, reason="no result")
+    wrong = trial("w", 40, noResult=True, reason="no result: never called")
     server.add("abc").trials = [*failed, wrong]
     lines = in_a_terminal("trial", "ls", "abc").lines
     assert lines[-14:-10] == [
-        "SUCCEEDED, trial no. 40: no result",
+        "SUCCEEDED, trial no. 40: no result: never called",
         "FAILED, trials no. 39, 38, 37, 36, 35, 34, 33, 32 and 21 more: exited with code",
         "  1: 11",
         "  See: nnictl log trial abc -T 39 --file stderr",
     ]
     assert lines[-3:] == [
         "FAILED, trial no. 3: exited with code 1: 3",
-        "Failed or without a usable result, too: trials no. 2, 1 and 0",
+        "Also failed or without a usable result: trials no. 2, 1 and 0",
         "  See why: nnictl log trial abc -T 2",
+    ]
+    server.experiments["abc"].logs = {"stdout": b"printed\n"}
+    assert in_a_terminal("log", "trial", "abc", "-T", "40").lines == [
+        "printed",
+        "WARNING: Trial 40 (w) SUCCEEDED: no result: never called",
     ]
 
 

@@ -34,10 +34,11 @@ _NNIS_ALONE = {
 
 
 _PROGRAM = "nnictl"
-_MISSING = "the following arguments are required: "  # beginning of a message of argparse
-# Words of other programs -> the verb or the option.
+# Beginnings of messages of argparse. It reports a missing argument before an option that does not exist.
+_MISSING = "the following arguments are required: "
+_ONE_OF = "one of the arguments "
+# Words of other programs -> the verb.
 _OTHER_WORDS = {"run": "create", "start": "create"}
-_HELP = {"help": "--help"}
 _LEAST_BEGINNING = 3  # letters of the beginning of an experiment's id that is not taken for another value
 _SHORT = 3  # letters of a word in which one other letter makes another word: "ksh" is not meant as "zsh"
 
@@ -56,7 +57,7 @@ class Parser(argparse.ArgumentParser):
             self.print_help(sys.stderr)
             self.exit(2, f"\n{self.prog}: error: a command is missing\n")
         self.print_usage(sys.stderr)
-        if message.startswith(_MISSING):
+        if message.startswith((_MISSING, _ONE_OF)):
             unknown = self._unknown_option()
             message = f"{message}{self._with_option(message)}" if unknown is None else self._unknown(unknown)
         for action in self._actions:  # of an option with three spellings, two are enough
@@ -119,7 +120,7 @@ class Parser(argparse.ArgumentParser):
                 self.error(
                     f"{self.prog} {value} is a command of NNI, but not of nnimgr. {_NNIS_ALONE[value]}"
                 )
-            near = _HELP.get(str(value)) or _verb_of_a_group(action, str(value)) or near
+            near = "--help" if value == "help" else _verb_of_a_group(action, str(value)) or near
             hint = f'; did you mean "{self.prog} {near}"?'
             if near is None:
                 hint = "" if self.prog == _PROGRAM else f"; its commands are: {', '.join(names)}"

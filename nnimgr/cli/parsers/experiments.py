@@ -106,7 +106,7 @@ def _results(group: Verbs[Parser]) -> None:
         "importing:import_trials",
         "import results into an experiment, or trials of another program",
         about=(
-            "--filename FILE: the tuner of a running experiment learns from the results in a\n"
+            "\n--filename FILE: the tuner of a running experiment learns from the results in a\n"
             'file that "experiment export" has written.\n\n'
             "--from KIND SOURCE: the trials of another program become a new experiment, which\n"
             "is stopped. With --to ID in addition, no experiment is created, but the tuner of\n"
