@@ -1,6 +1,7 @@
 """Checks of every machine of a configuration. They need no server and leave no files on the machines.
 
-A check connects to the machine, reads its properties, copies the trial code to it, and runs an empty trial.
+A check connects to the machine, reads its properties, copies the trial code to it, and runs a short test
+trial.
 """
 
 from __future__ import annotations

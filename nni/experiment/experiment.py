@@ -394,8 +394,8 @@ def _report_end(experiment_id: str, status: str, progress: Progress, *, printed:
 
     ``printed``: the status was printed before, and is not logged.
     """
+    from nnimgr.cli.failures import failure_lines
     from nnimgr.cli.progress import moved
-    from nnimgr.cli.summary import failure_lines
 
     level = logging.INFO if status == "DONE" else logging.WARNING
     if not printed:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["Command"]
 
-_PLACE = re.compile(r"\{prog\}|\{command(?: ([\w-]+))?\}(?= (--[\w-]+))?")
+_PLACE = re.compile(r"\{prog\}|\{command(?: ([\w-]+))?(?: without (--[\w-]+))?\}(?= (--[\w-]+))?")
 _ID = "id"  # name of the argument that names the experiment
 
 
@@ -38,14 +38,15 @@ class Command:
 
         An option that the text gives right after the command replaces the one that the user gave.
         """
-        return _PLACE.sub(lambda place: self._text(place[0], place[1], place[2]), mend)
+        return _PLACE.sub(lambda place: self._text(place[0], place[1], (place[2], place[3])), mend)
 
-    def _text(self, place: str, experiment_id: str | None, replaced: str | None) -> str:
+    def _text(self, place: str, experiment_id: str | None, left_out: Sequence[str | None]) -> str:
         if place == "{prog}":
             return self.prog
         arguments = list(self._arguments)
-        if replaced is not None:
-            self._remove_option(arguments, replaced)
+        for option in left_out:
+            if option is not None:
+                self._remove_option(arguments, option)
         if experiment_id is not None:
             arguments = self._about(arguments, experiment_id)
         return " ".join([self.prog, *map(shlex.quote, arguments)])

@@ -55,9 +55,14 @@ def doctor(args: argparse.Namespace, terminal: Terminal) -> int:
 async def _examine(config: ExperimentConfig, service: Any, terminal: Terminal) -> list[Finding]:
     from nnimgr.doctor import examine
 
-    findings = []
-    # Show no progress to programs, which read only the findings.
-    with waiting("checking the machines by running an empty trial on each" if terminal.err.isatty() else ""):
+    findings: list[Finding] = []
+
+    def sentence() -> str:
+        # Programs read only the findings. A person who has seen a finding knows that the check runs.
+        unseen = terminal.err.isatty() and not findings
+        return "checking the machines by running a short test trial on each" if unseen else ""
+
+    with waiting(sentence):
         async for finding in examine(config, service):
             findings.append(finding)
             terminal.say(f"{finding.level:<7} {finding.machine}: {finding.check}: {finding.sentence}")

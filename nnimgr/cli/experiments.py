@@ -8,15 +8,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nnimgr.cli.failures import failure_lines, last_failure
 from nnimgr.cli.progress import notice_lines, number, parameters_text
 from nnimgr.cli.selection import client_of, entries_of, experiment_line, select, status_of
 from nnimgr.cli.summary import (
     best_with_time,
     confirmed_lines,
     counts_text,
-    failure_lines,
     goal_of,
-    last_failure,
 )
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, confirmed, printable, shown_time
@@ -193,7 +192,7 @@ def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str
     """Return titles and texts of the lines about an experiment's state, its best result and its last failed
     trial.
     """
-    name = f"  {printable(profile['name'])}" if profile["name"] else ""
+    name = f"  {printable(profile['name'])}" if profile["name"] not in ("", profile["id"]) else ""
     why = profile["reason"] if profile["status"] in ENDED else profile.get("now") or profile["reason"]
     fields = [
         ("Experiment", f"{profile['id']}{name}"),
@@ -357,7 +356,8 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
         results.append({"id": entry.id, **({"left": left} if left else {})})
         for sentence in left:
             terminal.warn(f"Something was left: {sentence}.")
-        terminal.info(f"Delete experiment {entry.id} success.")
+        done = f"Experiment {entry.id} is deleted."
+        terminal.info(done if terminal.for_people else f"Delete experiment {entry.id} success.")
     if terminal.as_json:
         terminal.json({"deleted": results})
     return code

@@ -56,17 +56,9 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     query = {} if args.attempt is None else {"attempt": args.attempt}
-    try:
-        trial = trial_named(client, entry.id, args.trial_id)
-    except ClientError as error:
-        if args.id is None and args.trial_id in (entry.id, entry.name):  # two of the three words were given
-            raise ClientError(
-                f"The PATH of a file of trial {args.path} is missing.",
-                mend=f"See its files: nnictl trial files {args.trial_id} {args.path}",
-            ) from error
-        raise
+    trial = trial_named(client, entry.id, args.trial_id)
     of_attempt = "" if args.attempt is None else f" --attempt {args.attempt}"
-    files = f"nnictl trial files {entry.id} {trial['sequence']}{of_attempt}"
+    files = f"nnictl trial files {entry.id} -T {trial['sequence']}{of_attempt}"
     client.mends = {**client.mends, 404: f"See: {files}"}
     path = ("experiments", entry.id, "trials", trial["id"], "files", *args.path.split("/"))
     chunks = awaited(client.stream(*path, **query), file_sentence(entry, trial, args.path))

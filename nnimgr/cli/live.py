@@ -76,7 +76,7 @@ class LiveScreen:
 def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableType:
     """Build the live view of an experiment. ``since``: time since the server sent the experiment's state."""
     profile = progress.profile
-    name = f" {profile['name']}" if profile["name"] else ""
+    name = f" {profile['name']}" if profile["name"] not in ("", profile["id"]) else ""
     head = Text.assemble(
         ("Experiment ", "bold"),
         (f"{profile['id']}{name}  ", "bold cyan"),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from nnimgr.cli.failures import failure_lines
 from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.summary import failure_lines
+from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.trials import all_trials, file_sentence, trial_named
 from nnimgr.client.calls import Client
@@ -20,6 +21,8 @@ from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
 __all__ = ["stderr", "stdout", "trial"]
+
+_FOLDERS = (Column("NO.", "right"), Column("ID"), Column("FOLDER", gives_way=True, least=20))
 
 
 def stdout(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -44,7 +47,7 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
 
     A terminal gets the output. A pipe gets the path in NNI's format, or the output with ``--follow``,
     ``--file`` or ``--tail``. With ``--path``, both get the path alone. Without a trial, the paths of all
-    trials are shown. Without ``--attempt``, it is the latest attempt.
+    trials are shown, to a terminal as a table. Without ``--attempt``, it is the latest attempt.
     """
     home = Home.find()
     entry = select(home, args.id, port=args.port)
@@ -54,7 +57,11 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
         if wanted or args.attempt is not None:
             mend = f"For example: {{command {entry.id}}} -T 0"
             raise ClientError("Name the trial whose output you want.", mend=mend)
-        places = {each["id"]: each["logPath"] for each in all_trials(client, entry.id)}
+        trials = list(all_trials(client, entry.id))
+        if terminal.for_people and not args.path:
+            _show_folders(trials, entry, terminal)
+            return 0
+        places = {each["id"]: each["logPath"] for each in trials}
     else:
         shown = trial_named(client, entry.id, args.trial_id)
         if wanted or (terminal.for_people and not args.path):
@@ -63,8 +70,19 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json({"trials": [{"id": key, "path": value} for key, value in places.items()]})
     for trial_id, place in places.items():
-        terminal.say(place if args.path or terminal.for_people else f"id:{trial_id} path:{place}")
+        terminal.say(place if args.path else f"id:{trial_id} path:{place}")
     return 0
+
+
+def _show_folders(trials: Sequence[Mapping[str, Any]], entry: IndexEntry, terminal: Terminal) -> None:
+    """Print a table of the trials' folders, and the command that prints what a trial has printed."""
+    if not trials:
+        terminal.say(f"Experiment {entry.id} has no trials.")
+        return
+    show_table(
+        terminal, _FOLDERS, [(str(each["sequence"]), each["id"], each["logPath"] or "-") for each in trials]
+    )
+    terminal.say(f"See what a trial has printed: nnictl log trial {entry.id} -T {trials[-1]['sequence']}")
 
 
 def _folder(client: Client, entry: IndexEntry, trial: Mapping[str, Any], attempt: int | None) -> str:
@@ -115,9 +133,18 @@ def _copy(
             f"This is attempt {trial['attempt']} of trial {trial['sequence']} ({trial['id']}), the latest. "
             f"See the first: nnictl log trial {entry.id} -T {trial['sequence']} --file {name} --attempt 1"
         )
-    if not args.file and terminal.for_people and trial["status"] == "FAILED":
-        terminal.warn("\n".join(failure_lines(trial, entry.id)))
+    if not args.file and terminal.for_people:
+        _say_what_went_wrong(trial, entry, terminal)
     return 0
+
+
+def _say_what_went_wrong(trial: Mapping[str, Any], entry: IndexEntry, terminal: Terminal) -> None:
+    """Warn if the trial has failed or has no usable result, with the command that prints its stderr."""
+    if trial["status"] == "FAILED":
+        reason, command = failure_lines(trial, entry.id)
+        terminal.warn(f"{reason}\n{command}" if "--file" in command else reason)
+    elif trial.get("noResult"):
+        terminal.warn(f"Trial {trial['sequence']} ({trial['id']}) {trial['status']}: {trial['reason']}")
 
 
 def _server_log(home: Home, entry: IndexEntry) -> list[Path]:

@@ -33,7 +33,8 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     client, experiment_id = _client(args)
     client.mends = {
         **client.mends,
-        409: f"See what its machines have used, on its page Resources: nnictl webui url {experiment_id}",
+        409: "What its machines have used is on the page Resources of the dashboard: "
+        f"nnictl webui url {experiment_id}",
     }
     machines = client.get("experiments", experiment_id, "machines")["machines"]
     if terminal.as_json:

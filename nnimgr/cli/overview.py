@@ -1,4 +1,4 @@
-"""``nnictl top`` if several experiments run: a table of these experiments, refreshed repeatedly."""
+"""``nnictl top`` if several experiments are open: a table of them, refreshed repeatedly while they run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nnimgr.cli.progress import finished_trials, number, parameters_text
-from nnimgr.cli.selection import client_of, experiment_line, running_entries, status_of
+from nnimgr.cli.selection import (
+    client_of,
+    experiment_line,
+    opened_entries,
+    running_entries,
+    status_of,
+)
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.times import duration_text, when
 from nnimgr.cli.trials import all_trials
 from nnimgr.client.errors import ClientError
+from nnimgr.client.experiments import runs
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
@@ -43,15 +50,18 @@ _TRIALS = (
 def overview(args: argparse.Namespace, terminal: Terminal) -> int:
     """Show the running experiments and their trials every ``--time`` seconds, until no experiment runs.
 
-    If standard output is not a terminal, they are shown only once.
+    If standard output is not a terminal, they are shown only once. If no experiment runs, those that have
+    ended and are still open are shown once.
     """
     home = Home.find()
-    while entries := running_entries(home, port=args.port):
+    running = running_entries(home, port=args.port)
+    entries = running or opened_entries(home, port=args.port)
+    while entries:
         seen = [_look(home, entry) for entry in entries]
         if terminal.as_json:
             terminal.json({"experiments": seen})
             return 0
-        if terminal.live:
+        if terminal.live and running:
             terminal.out.write(_CLEAR)
         if terminal.for_people:
             _show(entries, seen, terminal)
@@ -59,9 +69,10 @@ def overview(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.say(
                 "\n".join(line for each in zip(entries, seen, strict=True) for line in _lines(*each))
             )
-        if not terminal.live:
+        if not terminal.live or not running:
             return 0
         time.sleep(args.time or _EVERY_S)
+        entries = running = running_entries(home, port=args.port)
     return 0
 
 
@@ -110,7 +121,9 @@ def _show(entries: list[IndexEntry], seen: list[dict[str, Any]], terminal: Termi
     for trouble in troubles:
         terminal.warn(trouble)
     terminal.say("")
-    terminal.say(f"Watch one experiment: nnictl top {entries[0].id}    End: Ctrl-C")
+    terminal.say(f"Watch one experiment: nnictl top {entries[0].id}")
+    if terminal.live and any(map(runs, entries)):
+        terminal.say("Leave: Ctrl-C")
 
 
 def _lines(entry: IndexEntry, found: dict[str, Any]) -> list[str]:

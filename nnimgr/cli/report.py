@@ -6,13 +6,12 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from nnimgr.cli.failures import failure_lines, last_failure
 from nnimgr.cli.progress import Progress, moved, number
 from nnimgr.cli.summary import (
     confirmed_lines,
     counts_text,
-    failure_lines,
     goal_of,
-    last_failure,
     main_objective,
 )
 from nnimgr.cli.terminal import Terminal
@@ -25,8 +24,13 @@ __all__ = ["report"]
 _NO_COMMAND = (126, 127)  # exit codes: the shell could not execute the command, or did not find it
 
 
-def report(progress: Progress, client: Client, terminal: Terminal) -> None:
-    """Print how the experiment ended: the number of trials by status, the best trial and the last failure."""
+def report(
+    progress: Progress, client: Client, terminal: Terminal, *, again: str = "nnictl create --config FILE"
+) -> None:
+    """Print how the experiment ended: the number of trials by status, the best trial and the last failure.
+
+    ``again``: how the user starts another experiment.
+    """
     profile = progress.profile
     sentence = moved(profile["status"], profile["reason"])
     if not progress.recent or progress.recent[-1] != sentence or terminal.live:
@@ -53,27 +57,29 @@ def report(progress: Progress, client: Client, terminal: Terminal) -> None:
             terminal.say(f"  {name}: {value}")
         if confirmed := confirmed_lines(profile):
             terminal.say("Run again with other seeds, the best mean first:")
-            terminal.say("\n".join(f"  {line}" for line in confirmed))
+            terminal.say("\n".join(f"  {line}" for line in confirmed), indent="    ")
         if main:
             terminal.say(f"Best for several objectives: nnictl experiment pareto {profile['id']}")
-    terminal.say(f"Next: {_next(client, profile, failed)}")
+    terminal.say(f"Next: {_next(client, profile, failed, again)}")
 
 
-def _next(client: Client, profile: Mapping[str, Any], failed: Mapping[str, Any] | None) -> str:
+def _next(client: Client, profile: Mapping[str, Any], failed: Mapping[str, Any] | None, again: str) -> str:
     """Return the command that most users need after an experiment with this end."""
     experiment_id = profile["id"]
     if profile["status"] not in ENDED:
         return f"nnictl top {experiment_id}"
     if profile["status"] == "STOPPED":
         if failed is not None and _has_no_command(client, experiment_id, failed["id"]):
-            return "correct trialCommand, then: nnictl create --config FILE"
+            return f"correct trialCommand, then: {again}"
+        if failed is not None and not profile["counts"].get("SUCCEEDED"):
+            return f"correct the trial's code, then: nnictl resume {experiment_id}"
         return f"nnictl resume {experiment_id}"
     if profile["status"] == "ERROR":
         return f"correct the error, then: nnictl resume {experiment_id}"
     if profile["bestTrial"] is not None:
         return f"nnictl experiment export {experiment_id} -t csv -f results.csv"
     if failed is not None:
-        return "correct the trial, then: nnictl create --config FILE"
+        return f"correct the trial's code, then: {again}"
     return f"see why no trial has a usable result: nnictl trial ls {experiment_id}"
 
 

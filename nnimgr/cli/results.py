@@ -71,7 +71,8 @@ def give_to_tuner(
             f"Use another tuner: nnictl update tuner {experiment_id} --filename FILE"
         )
     given = "1 result was" if len(records) == 1 else f"{len(records)} results were"
-    terminal.info(f"Import data success! {given} given to the tuner.")
+    nnis = "" if terminal.for_people else "Import data success! "
+    terminal.info(f"{nnis}{given} given to the tuner.")
     if terminal.as_json:
         terminal.json({"id": experiment_id, "records": len(records)})
 
@@ -85,21 +86,40 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
         trials = client.call("GET", "experiments", entry.id, "export", timeout_s=None)["trials"]
     metrics = _metrics(client, entry.id) if args.intermediate else None
     results = Counter(trial["trialId"] for trial in trials)
+    unusable = _unusable(client.get("experiments", entry.id), trials)
     if args.type is None and args.filename is None and terminal.for_people:
-        return _show(trials, entry.id, terminal)
+        return _show(trials, entry.id, terminal, unusable=unusable)
     rows = [_row(trial, metrics=metrics, several=results[trial["trialId"]] > 1) for trial in trials]
     text = _csv(rows) if args.type == "csv" else json.dumps(rows, indent=4)
     if args.filename is None:
         terminal.out.write(text if text.endswith("\n") else text + "\n")
         return 0
     _write(Path(args.filename), text)
-    terminal.info(f"{len(rows)} results were written to {args.filename}")
+    written = "1 result was" if len(rows) == 1 else f"{len(rows)} results were"
+    terminal.info(f"{written} written to {args.filename}{_addition(unusable, entry.id)}")
     if terminal.as_json:
         terminal.json({"file": os.path.abspath(args.filename), "trials": len(rows)})
     return 0
 
 
-def _show(trials: Sequence[Mapping[str, Any]], experiment_id: str, terminal: Terminal) -> int:
+def _unusable(profile: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many of the exported results are not usable, because they are not finite numbers.
+
+    A tuner of the user's own may use any result: then no trial counts as one without a usable result.
+    """
+    return sum(trial["value"] is None for trial in trials) if profile.get("withoutResult") else 0
+
+
+def _addition(unusable: int, experiment_id: str) -> str:
+    if not unusable:
+        return ""
+    them = "1 of them is" if unusable == 1 else f"{unusable} of them are"
+    return f"; {them} not usable (see why: nnictl trial ls {experiment_id})"
+
+
+def _show(
+    trials: Sequence[Mapping[str, Any]], experiment_id: str, terminal: Terminal, *, unusable: int
+) -> int:
     """Print the results as a table, and then the command that writes them to a file."""
     rows = [
         (
@@ -110,9 +130,13 @@ def _show(trials: Sequence[Mapping[str, Any]], experiment_id: str, terminal: Ter
         )
         for trial in trials
     ]
-    if rows:
-        show_table(terminal, _COLUMNS, rows)
-    terminal.say(f"{len(rows)} results. Write them to a file:")
+    if not rows:
+        terminal.say(f"No trial has a result. See the trials: nnictl trial ls {experiment_id}")
+        return 0
+    show_table(terminal, _COLUMNS, rows)
+    count = "1 result" if len(rows) == 1 else f"{len(rows)} results"
+    terminal.say(f"{count}{_addition(unusable, experiment_id)}")
+    terminal.say("Write them to a file:")
     terminal.say(f"  nnictl experiment export {experiment_id} -t csv -f results.csv")
     return 0
 

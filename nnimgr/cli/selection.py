@@ -28,6 +28,7 @@ __all__ = [
     "experiment_line",
     "named",
     "newest_first",
+    "opened_entries",
     "running_entries",
     "select",
     "status_of",
@@ -81,20 +82,29 @@ def select(home: Home, word: str | None, *, port: int | None = None, to_change: 
             mend=f"Name one of them: {{command {newest_first(chosen)[0].id}}}",
         )
     where = "" if port is None else f" on port {port}"
-    raise unnamed(list(entries.values()), f"There is no experiment running{where}.", to_change=to_change)
+    raise unnamed(
+        list(entries.values()),
+        f"There is no experiment running{where}.",
+        to_change=to_change,
+        without="" if port is None else " without --port",
+    )
 
 
-def unnamed(entries: Sequence[IndexEntry], sentence: str, *, to_change: bool = False) -> ClientError:
+def unnamed(
+    entries: Sequence[IndexEntry], sentence: str, *, to_change: bool = False, without: str = ""
+) -> ClientError:
     """Return the error for a command that names no experiment. It lists the experiments to choose from.
 
-    ``to_change``: the command works only after the experiment was resumed.
+    ``to_change``: the command works only after the experiment was resumed. ``without``: option that the
+    suggested command leaves out, such as " without --port".
     """
     if not entries:
         return ClientError(sentence, mend="Start one: nnictl create --config exp.yml")
     latest = newest_first(entries)[0].id
-    mend = f"Name one, for example the latest: {{command {latest}}}"
+    again = f"{{command {latest}{without}}}"
+    mend = f"Name one, for example the latest: {again}"
     if to_change:
-        mend = f"Resume one first, for example the latest: nnictl resume {latest} && {{command {latest}}}"
+        mend = f"Resume one first, for example the latest: nnictl resume {latest} && {again}"
     return ClientError(sentence, plain=candidates(entries), mend=f"{mend}\n  See all: {_LIST}")
 
 
@@ -157,6 +167,11 @@ def _short(name: str) -> str:
 def running_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
     """Return the running experiments, or only those of the port ``port``."""
     return [entry for entry in _opened(entries_of(home), port) if runs(entry)]
+
+
+def opened_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
+    """Return the experiments that are not stopped, or only those of the port ``port``."""
+    return _opened(entries_of(home), port)
 
 
 def _opened(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:

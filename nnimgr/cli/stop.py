@@ -47,7 +47,8 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
                 terminal.fail(error)
             continue
         results.append({"id": entry.id, "stillRunning": still, **({"left": left} if left else {})})
-        terminal.info("Stop experiment success.")
+        done = f"Experiment {entry.id} is stopped."
+        terminal.info(done if terminal.for_people else "Stop experiment success.")
         for sentence in left:
             terminal.warn(f"Something may be left. {sentence[:1].upper()}{sentence[1:]}.")
         if still and args.detach:
@@ -77,7 +78,10 @@ def stop_one(
     server = home.server_running(client.port)
     answer = stop_experiment(client, experiment_id, detach=detach, save=save)
     if answer["serverLeaves"] and not has_left(server):
-        terminal.warn(f"The server on port {client.port} takes long to exit.")
+        running = "" if server is None or server.pid is None else f" (process {server.pid})"
+        terminal.warn(
+            f"The experiment is stopped, but the server on port {client.port}{running} has not ended yet."
+        )
     for shown in answer.get("tensorboards", ()):
         terminal.info(
             f"The server on port {client.port} stays, because TensorBoard shows experiment {shown}. To end "
@@ -97,9 +101,14 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
         raise ClientError(
             '"nnictl stop all" is not a command.', mend="Stop all experiments: nnictl stop --all"
         )
+    if args.all and wanted is not None:
+        raise ClientError(
+            f"Name one experiment, or give --all: you gave both, {wanted!r} and --all.",
+            mend=f"Stop only this one: nnictl stop {shlex.quote(wanted)}\n  Stop all: nnictl stop --all",
+        )
     entries = entries_of(home)
     opened = [entry for entry in entries.values() if entry.status != "STOPPED"]
-    if args.all:
+    if args.all and args.port is None:
         return opened
     if wanted is None and args.port is None:
         if not opened:

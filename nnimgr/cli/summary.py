@@ -15,12 +15,9 @@ __all__ = [
     "LATEST",
     "best_line",
     "best_with_time",
-    "cause_suffix",
     "confirmed_lines",
     "counts_text",
-    "failure_lines",
     "goal_of",
-    "last_failure",
     "main_objective",
     "result_text",
 ]
@@ -102,29 +99,6 @@ def best_with_time(client: Client, profile: Mapping[str, Any]) -> str:
         best_id = profile["bestTrial"]["trialId"]
         ended_at = client.get("experiments", profile["id"], "trials", best_id)["endedAt"]
     return best_line(profile, ended_at=ended_at)
-
-
-def last_failure(client: Client, profile: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the trial that failed last, or None if no trial failed."""
-    if not profile["counts"].get("FAILED"):
-        return None
-    path = ("experiments", profile["id"], "trials")
-    found = client.get(*path, status=["FAILED"], sort="ended", order="desc", offset=0, limit=1)["trials"]
-    return dict(found[0]) if found else None
-
-
-def cause_suffix(trial: Mapping[str, Any]) -> str:
-    """Return the cause of a trial's failure for the text after its status; "" for a user error or none."""
-    cause = trial.get("cause")  # a server of an earlier version does not report it
-    return "" if cause in (None, "user_error") else f" ({cause.replace('_', ' ')})"
-
-
-def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
-    """Return a line that says why a trial failed, and a line with the command that prints its output."""
-    return [
-        f"Trial {trial['sequence']} ({trial['id']}) FAILED{cause_suffix(trial)}: {trial['reason']}",
-        f"  See: nnictl log trial {experiment_id} -T {trial['sequence']} --file stderr",
-    ]
 
 
 def result_text(trial: Mapping[str, Any]) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from nnimgr.cli.failures import cause_lines
 from nnimgr.cli.progress import parameters_text
 from nnimgr.cli.selection import client_of, select
-from nnimgr.cli.summary import LATEST, best_with_time, cause_suffix, counts_text, goal_of, result_text
+from nnimgr.cli.summary import LATEST, best_with_time, counts_text, goal_of, result_text
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, confirmed, shown_time
 from nnimgr.cli.times import duration_text
@@ -39,7 +40,6 @@ __all__ = [
 _PAGE = 1000
 _MOST_CANDIDATES = 10
 _MOST_DIGITS = 18
-_MOST_CAUSES, _MOST_NAMED = 5, 8  # largest number of causes, and of trials for each cause, to show
 _COLUMNS = (
     Column("NO.", "right"),
     Column("ID"),
@@ -96,30 +96,8 @@ def _show(trials: list[dict[str, Any]], client: Client, experiment_id: str, term
         terminal.say(f"Best: {best_with_time(client, profile)}")
     if any(row[3].startswith(LATEST) for row in rows):
         terminal.say(f"{LATEST}: the latest intermediate result of a trial without a final result")
-    for line in _cause_lines(trials, experiment_id):
+    for line in cause_lines(trials, experiment_id):
         terminal.say(line)
-
-
-def _cause_lines(trials: list[dict[str, Any]], experiment_id: str) -> list[str]:
-    """Return one line for each cause of failed trials or missing results, with the numbers of its trials.
-
-    The newest trials come first. The last line is a command that prints the output of the latest
-    of these trials, a failed one if there is any.
-    """
-    by_cause: dict[tuple[str, str], list[int]] = {}
-    for trial in reversed(trials):
-        if trial["status"] == "FAILED" or trial.get("noResult"):
-            status = f"{trial['status']}{cause_suffix(trial)}"
-            by_cause.setdefault((status, trial["reason"]), []).append(trial["sequence"])
-    if not by_cause:
-        return []
-    lines = []
-    for (status, reason), numbers in list(by_cause.items())[:_MOST_CAUSES]:
-        named = ", ".join(map(str, numbers[:_MOST_NAMED])) + (", ..." if len(numbers) > _MOST_NAMED else "")
-        lines.append(f"{'Trials' if len(numbers) > 1 else 'Trial'} {named} {status}: {reason}")
-    failed = [numbers[0] for (status, _), numbers in by_cause.items() if status.startswith("FAILED")]
-    last = max(failed or [numbers[0] for numbers in by_cause.values()])
-    return [*lines, f"  See: nnictl log trial {experiment_id} -T {last} --file stderr"]
 
 
 def _seconds(trial: Mapping[str, Any], now: datetime) -> float | None:

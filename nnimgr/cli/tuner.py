@@ -45,7 +45,7 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
         plain = [problem.plain() for problem in problems]
         mend = f"Correct {args.filename}, then repeat: {{command}}" if problems else error.mend
         raise ClientError(*lines, "Update tuner failed!", problems=plain, mend=mend) from error
-    terminal.info("Update tuner success!")
+    terminal.info("The tuner is replaced." if terminal.for_people else "Update tuner success!")
     terminal.info(_sentence(before, after))
     if terminal.as_json:
         terminal.json(

@@ -210,10 +210,19 @@ def _update(
         if error.problems and "filename" in args:
             mend = f"Correct {args.filename}, then repeat: {{command}}"
         raise ClientError(*lines, f"Update {title} failed!", problems=problems, mend=mend) from error
-    terminal.info(f"Update {title} success!")
+    terminal.info(_confirmation(title, changes) if terminal.for_people else f"Update {title} success!")
     follows = after_update(profile, title)
     if follows is not None:
         terminal.info(follows)
     if terminal.as_json:
         terminal.json({"id": entry.id, "changes": changes})
     return 0
+
+
+def _confirmation(title: str, changes: Mapping[str, Any]) -> str:
+    """Return a sentence for people that confirms a change. Pipes get NNI's sentence."""
+    field, value = next(iter(changes.items()))
+    if len(changes) == 1 and isinstance(value, int):
+        return f"{field} is now {value}{' s' if field == 'maxExperimentDuration' else ''}."
+    subject = title if title == "stopWhen" else f"The {title}"
+    return f"{subject} {'are' if title == 'constraints' else 'is'} changed."

@@ -13,8 +13,8 @@ class ClientError(RuntimeError):
 
     ``mend`` is the last line: a command that corrects the error. In it, "{prog}" is replaced by the current
     command without its arguments, such as "nnictl trial ls", "{command}" by this command with its arguments,
-    and "{command ID}" by the same about the experiment ID. None: the last line is the command's help. "":
-    there is no last line.
+    and "{command ID}" by the same about the experiment ID. "{command ID without --port}" leaves an option
+    out. None: the last line is the command's help. "": there is no last line.
     """
 
     def __init__(

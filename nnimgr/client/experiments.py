@@ -34,6 +34,8 @@ RESUMABLE = ("STOPPED", "DONE", "ERROR")
 # Statuses that do not change until a user acts.
 ENDED = frozenset({*RESUMABLE, "VIEWED"})
 _MOST_TRIES = 3
+# The experiment cannot be opened, for example because a server that is ending still has it open.
+_WHEN_MENDED = "When this is no longer so, repeat the command: {command}"
 
 
 def check_id(home: Home, wanted: str | None) -> str:
@@ -127,16 +129,17 @@ def resume_experiment(client: Client, entry: IndexEntry) -> None:
     """
     around = surroundings()
     body = {"environ": around["environ"], "python": around["python"]}
-    client.mends = {409: f"Watch it: nnictl top {entry.id}"}
+    refused = f"Watch it: nnictl top {entry.id}"
     if entry.status == "VIEWED":
-        client.mends = {409: f"End the view first: nnictl stop {entry.id} && {{command}}"}
+        refused = f"End the view first: nnictl stop {entry.id} && {{command}}"
+    client.mends = {409: refused, 503: _WHEN_MENDED}
     with waiting(f"waiting until the server has resumed experiment {entry.id}"):
         client.post("experiments", entry.id, "resume", body=body, timeout_s=None)
 
 
 def view_experiment(client: Client, experiment_id: str) -> None:
     """Let the server show a stopped experiment until a user stops it again. Raise ClientError."""
-    client.mends = {409: f"Stop it first: nnictl stop {experiment_id}"}
+    client.mends = {409: f"Stop it first: nnictl stop {experiment_id}", 503: _WHEN_MENDED}
     with waiting(f"waiting until the server has opened experiment {experiment_id}"):
         client.post("experiments", experiment_id, "view", timeout_s=None)
 

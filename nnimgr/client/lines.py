@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 from typing import Any, TextIO
 
-__all__ = ["fitted", "terminal_width"]
+__all__ = ["fitted", "terminal_width", "wrapped"]
 
 _NARROWEST = 20
-# Commands inside sentences, and commands as whole lines, which are not broken at line ends.
-_COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl .*$|^ *nnictl .*$'
+# Commands inside sentences, and commands as whole lines, which are not broken at line ends. A line that
+# begins with a command and "error:" is a message of this command.
+_COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl [^;]*|^ *nnictl (?!.*: error: ).*$'
 _NO_BREAK = "\x00"
 
 
@@ -20,8 +21,15 @@ def terminal_width() -> int:
 
 def fitted(stream: TextIO, text: str, *, indent: str = "  ") -> str:
     """Break long lines between words if the stream is a terminal. Commands are not broken."""
-    width = terminal_width()
-    if not stream.isatty() or all(len(line) <= width for line in text.splitlines()):
+    return wrapped(text, terminal_width(), indent=indent) if stream.isatty() else text
+
+
+def wrapped(text: str, width: int, *, indent: str = "  ") -> str:
+    """Break lines that are longer than ``width`` between words. Commands are not broken.
+
+    ``indent``: text before the second and later lines.
+    """
+    if all(len(line) <= width for line in text.splitlines()):
         return text
     import re
     import textwrap

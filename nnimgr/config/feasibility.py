@@ -161,12 +161,14 @@ def _refuse(found: Feasibility, trials: Sequence[_Trial]) -> None:
     index, worst = max(enumerate(trials), key=lambda pair: pair[1].failures)
     if worst.troubles == worst.sets:
         raise BadConstraint(index, f"has no value for any parameter set: {worst.trouble}")
-    which = f"the {found.sets:,} parameter sets" if found.listed else f"{found.sets:,} sets drawn at random"
+    which = f"the {found.sets:,} parameter sets" if found.listed else f"{found.sets:,} random parameter sets"
+    meet = "meet" if found.feasible > 1 else "meets"
+    example = f"{json.dumps(worst.example, ensure_ascii=False):.300}"
     raise BadConstraint(
         index,
-        f"{found.feasible or 'none'} of {which} meet all constraints ({_percent(found.share)}, and at least "
-        f"{_percent(_LEAST_SHARE)} must); {json.dumps(worst.example, ensure_ascii=False):.300}, for "
-        f"instance, does not: {worst.constraint.complaint(worst.example)}",
+        f"{found.feasible or 'none'} of {which} {meet} all constraints, but at least "
+        f"{_percent(_LEAST_SHARE)} must. For example, {example} does not: "
+        f"{worst.constraint.complaint(worst.example)}",
     )
 
 

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 from nnimgr.python import space as spaces
 from nnimgr.python.errors import ArgumentError, Error, argument_of
 from nnimgr.python.options import Goal, Ship, duration_of
-from nnimgr.python.trainable import Trainable, Work, check_guard, refuse_inside_a_trial, work_of
+from nnimgr.python.trainable import (
+    Trainable,
+    Work,
+    check_command,
+    check_guard,
+    refuse_inside_a_trial,
+    work_of,
+)
 
 if TYPE_CHECKING:
     from nnimgr.python.running import Run
@@ -94,6 +101,8 @@ class Experiment:
         }
         given = {field: value for field, value in fields.items() if value is not None}
         is_local = given["trainingService"].get("platform") == "local"
+        if is_local:
+            check_command(trial)
         given["trialCommand"] = self._work.command_for(sys.executable if is_local else "python3")
         self._config: dict[str, Any] = plain_config({**given, **(config or {})})
 
@@ -105,7 +114,7 @@ class Experiment:
         try:
             loaded = load_config(Path(path)).config
         except ConfigError as error:
-            raise ArgumentError(str(error)) from error
+            raise ArgumentError(str(error)) from None
         found = cls.__new__(cls)
         found.name = loaded.experiment_name
         found._work = None
@@ -225,7 +234,7 @@ def plain_config(config: dict[str, Any]) -> dict[str, Any]:
         try:
             found[field] = json.loads(json.dumps(value, default=plain_number))
         except (TypeError, ValueError) as error:
-            raise ArgumentError(f"{argument_of(field)}: {error}") from error
+            raise ArgumentError(f"{argument_of(field)}: {error}") from None
         _refuse_infinite(field, found[field])
     return found
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from nnimgr.client.errors import ClientError
+from nnimgr.client.lines import wrapped
 from nnimgr.home import HomeError
 
 __all__ = ["ArgumentError", "Ended", "Error", "LateResult", "NoResult", "translated"]
@@ -39,6 +40,7 @@ ARGUMENTS: Mapping[str, str] = {
         )
     },
 }
+_WIDTH = 88  # columns from which on a line of a message is broken
 _PARTS = {"checkpoints.keepLast": "checkpoints", "gang.processes": "processes", "gang": "processes"}
 _CAMEL = {field: argument for field, argument in ARGUMENTS.items() if not field.islower()}
 _FIELD = re.compile(rf"\b({'|'.join(_CAMEL)})\b", re.IGNORECASE)
@@ -53,7 +55,13 @@ class Error(RuntimeError):
 
 
 class ArgumentError(Error, ValueError):
-    """Error: an argument cannot be used. The message has a line for each problem."""
+    """Error: an argument cannot be used. The message has a line for each problem; long lines are broken."""
+
+    def __init__(self, sentence: str, *, hint: str = "") -> None:
+        if any(len(line) > _WIDTH for line in sentence.splitlines()):
+            title = f"{type(self).__module__}.{type(self).__qualname__}: "  # which a traceback shows first
+            sentence = wrapped(f"{title}{sentence}", _WIDTH).removeprefix(title)
+        super().__init__(sentence, hint=hint)
 
 
 class NoResult(Error):
@@ -80,7 +88,7 @@ def translated() -> Iterator[None]:
         raise Error(str(error)) from error
     except ClientError as error:
         if error.problems:
-            raise ArgumentError("\n".join(map(_line, error.problems))) from error
+            raise ArgumentError("\n".join(map(_line, error.problems))) from None
         mend = error.mend or ""
         sentence = "\n".join([*map(_with_arguments, error.lines), *([error.plain] if error.plain else [])])
         raise Error(sentence, hint="" if "{" in mend else mend) from error

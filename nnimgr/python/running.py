@@ -138,7 +138,8 @@ class Run:
             )
         if terminal is not None:
             with translated():
-                report(progress, client, terminal)
+                again = "start this program again"
+                report(progress, client, terminal, again=f"{again} with another name" if self.name else again)
         return self.results()
 
     def stop(self, *, detach: bool = False, save: bool = False) -> None:

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,7 @@ from nnimgr.python.options import SHIPS, Ship
 if TYPE_CHECKING:
     from nnimgr.python.pickling import Pickled
 
-__all__ = ["Trainable", "Work", "check_guard", "refuse_inside_a_trial", "work_of"]
+__all__ = ["Trainable", "Work", "check_command", "check_guard", "refuse_inside_a_trial", "work_of"]
 
 Trainable = str | Callable[..., Any]
 IMPORTING = "NNIMGR_IMPORTED_BY_TRIAL"  # set by nni.run while it imports the user's file
@@ -80,6 +81,18 @@ def work_of(trial: Trainable, *, ship: Ship = "path") -> Work:
     if found := _MODULE.fullmatch(trial):
         return _of_file(_file_of(found[1]), found[2])
     return Work(Path.cwd(), command=trial)
+
+
+def check_command(trial: Trainable) -> None:
+    """Raise ArgumentError if the trial is one word that is not a command of this machine.
+
+    Users who mean a function may pass its name instead.
+    """
+    if isinstance(trial, str) and trial.isidentifier() and shutil.which(trial) is None:
+        raise ArgumentError(
+            f"trial: {trial!r} is read as a command, and there is no such command. To run a function, pass "
+            f'the function itself ({trial}, without quotation marks), or "FILE.py:{trial}".'
+        )
 
 
 def refuse_inside_a_trial() -> None:
@@ -198,7 +211,7 @@ def _top_level(file: Path) -> tuple[set[str], list[str]]:
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError) as error:
-        raise ArgumentError(f"trial: {file} cannot be read: {error}") from error
+        raise ArgumentError(f"trial: {file} cannot be read: {error}") from None
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom | ast.Import):

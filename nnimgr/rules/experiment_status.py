@@ -36,7 +36,8 @@ def _wanted_status(
         if state.detached:
             placed = sum(job.placed is not None and not job.closed for job in state.jobs.values())
             verb = "continues" if placed == 1 else "continue"
-            return f.ExperimentStatus.STOPPED, None, f"{trial_count(placed)} {verb} without a server"
+            reason = f"{trial_count(placed)} {verb} without a server" if placed else _stopped(state)
+            return f.ExperimentStatus.STOPPED, None, reason
         if not _is_over(state):
             return f.ExperimentStatus.DRAINING, f.DrainReason.USER, "a user stops it"
         return f.ExperimentStatus.STOPPED, None, _stopped(state)
@@ -68,11 +69,11 @@ def _stopped(state: ExperimentState) -> str:
 
 def _failing(state: ExperimentState) -> str:
     if state.first_failure.startswith(_NO_COMMAND):
-        remedy = "correct trialCommand, then start a new experiment: nnictl create --config FILE"
+        remedy = "correct trialCommand, then start a new experiment"
     else:
         remedy = (
             f"correct the trial's code, then continue: nnictl resume {state.id}; "
-            "if trialCommand is wrong, start a new experiment: nnictl create --config FILE"
+            "if trialCommand is wrong, start a new experiment instead"
         )
     return f"the first {state.first_failures} trials all failed alike: {state.first_failure_reason}; {remedy}"
 

@@ -300,7 +300,7 @@ def silence(state: ExperimentState, trial: TrialState) -> str:
 
 def _ways_out(state: ExperimentState, trial: TrialState) -> str:
     """Return a sentence that lists the events which would end the trial's UNKNOWN status."""
-    lease, command = state.config.get("lease"), f"nnictl trial lost {trial.id} {state.id}"
+    lease, command = state.config.get("lease"), f"nnictl trial lost {state.id} -T {trial.id}"
     if lease is not None:
         return (
             f"the trial continues when its machine answers again; otherwise it ends when its lease ({lease}) "

@@ -25,6 +25,7 @@ from nnimgr.rules.state import ExperimentState, Touched
 from nnimgr.store import schema
 from nnimgr.store.errors import StoreError, StoreLocked
 from nnimgr.store.high_water import HighWater, HighWaterFile
+from nnimgr.store.holder import holder, write_holder
 from nnimgr.store.location import database_path
 from nnimgr.store.migrations import migrate
 from nnimgr.store.rows import (
@@ -182,8 +183,9 @@ class ExperimentWriter:
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
-            name = self.path.parent.parent.name
-            raise StoreLocked(f"experiment {name} is open in another server") from error
+            where = f"experiment {self.path.parent.parent.name} is open in another server"
+            raise StoreLocked(f"{where}{holder(self._lock)}") from error
+        write_holder(self._lock)
         self._mark = HighWaterFile(self.path.with_suffix(".mark"))
         os.close(open_private(self.path, os.O_RDWR | os.O_CREAT))  # SQLite gives its own files the same mode
         for beside in ("-wal", "-shm"):

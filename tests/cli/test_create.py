@@ -294,7 +294,7 @@ def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
         "Experiment DONE: all 2 trials were created",
         "Trials: 1 SUCCEEDED, 1 FAILED",
         "Trial 1 (tb) FAILED: exited with code 3",
-        "  See: nnictl log trial abc -T 1 --file stderr",
+        "  See: nnictl log trial abc -T 1",
         "Best trial: 0 (ta) with 0.5, goal: maximize",
         "  x: 1",
         "Next: nnictl experiment export abc -t csv -f results.csv",
@@ -312,7 +312,7 @@ def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
                 "Trial 0 (t0) FAILED: exited with code 1: ValueError: boom",
                 "  See: nnictl log trial abc -T 0 --file stderr",
                 "No trial has a usable result.",
-                "Next: correct the trial, then: nnictl create --config FILE",
+                "Next: correct the trial's code, then: nnictl create --config FILE",
             ],
         ),
         (
@@ -362,20 +362,25 @@ def test_an_error_in_the_foreground_ends_with_1(
     assert "The tuner cannot be made.\nTraceback: ..." in printed
 
 
-def test_a_command_that_does_not_exist_is_corrected_in_a_new_experiment(
-    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("code", "following"),
+    [
+        (127, "correct trialCommand, then: nnictl create --config FILE"),
+        (1, "correct the trial's code, then: nnictl resume abc"),
+    ],
+)
+def test_what_failed_alike_is_corrected_first(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str], code: int, following: str
 ) -> None:
     def script(experiment: FakeExperiment) -> None:
-        failed = trial("t0", 0, status="FAILED", reason="command not found: pyhton3 (exit code 127)")
-        experiment.trials.append({**failed, "jobs": [{"exitCode": 127}]})
+        failed = trial("t0", 0, status="FAILED", reason=f"it failed (exit code {code})")
+        experiment.trials.append({**failed, "jobs": [{"exitCode": code}]})
         experiment.profile["counts"] = {"FAILED": 1}
         server.emit(experiment, "ExperimentMoved", status="STOPPED", reason="all failed alike")
 
     server.on_create = script
     assert create(server, "-f", "--id", "abc") == 1
-    assert capsys.readouterr().out.endswith(
-        "\nNext: correct trialCommand, then: nnictl create --config FILE\n"
-    )
+    assert capsys.readouterr().out.endswith(f"\nNext: {following}\n")
 
 
 def test_another_command_may_stop_what_is_watched(

@@ -23,12 +23,12 @@ def experiment(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_files_are_listed(
     server: FakeServer, experiment: FakeExperiment, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["trial", "files", "ta"]) == 0
+    assert main(["trial", "files", "-T", "ta"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(None, 1)[0] for line in lines] == ["1", "300,003"]
     assert lines[0].endswith("  a\\x1b[2Jb") and lines[1].endswith("  model/best.bin")
     assert server.requests[-1][1] == "experiments/abc/trials/ta/files"
-    assert main(["trial", "files", "abc", "ta", "--json"]) == 0
+    assert main(["trial", "files", "abc", "-T", "ta", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["complete"] and found["files"][0]["modifiedAt"] == CREATED_AT
 
@@ -36,37 +36,30 @@ def test_files_are_listed(
 def test_a_file_is_fetched(
     experiment: FakeExperiment, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    assert main(["trial", "get", "ta", "model/best.bin"]) == 0
+    assert main(["trial", "get", "-T", "ta", "--file", "model/best.bin"]) == 0
     assert (tmp_path / "best.bin").read_bytes() == experiment.logs["model/best.bin"]
     assert b"best.bin has 300,003 bytes." in capfdbinary.readouterr().out
-    assert main(["trial", "get", "ta", "model/best.bin"]) == 1
+    assert main(["trial", "get", "-T", "ta", "--file", "model/best.bin"]) == 1
     assert b"There is a file best.bin here already" in capfdbinary.readouterr().err
-    assert main(["trial", "get", "abc", "ta", "model/best.bin", "-o", "best.bin", "--json"]) == 0
+    again = ["trial", "get", "abc", "-T", "ta", "--file", "model/best.bin", "-o", "best.bin", "--json"]
+    assert main(again) == 0
     assert json.loads(capfdbinary.readouterr().out)["size"] == 300_003
-    assert main(["trial", "get", "ta", "model/best.bin", "-o", "-"]) == 0
+    assert main(["trial", "get", "-T", "ta", "--file", "model/best.bin", "-o", "-"]) == 0
     assert capfdbinary.readouterr().out == experiment.logs["model/best.bin"]
-
-
-@pytest.mark.usefixtures("experiment")
-def test_a_missing_path_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trial", "get", "abc", "0"]) == 1
-    assert capsys.readouterr().err == (
-        "ERROR: The PATH of a file of trial 0 is missing.\n  See its files: nnictl trial files abc 0\n"
-    )
 
 
 def test_what_does_not_come_whole_is_not_left_behind(
     experiment: FakeExperiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     experiment.cut = True
-    assert main(["trial", "get", "ta", "model/best.bin"]) == 1
+    assert main(["trial", "get", "-T", "ta", "--file", "model/best.bin"]) == 1
     assert "is incomplete" in capsys.readouterr().err
-    assert main(["trial", "get", "ta", "nothing"]) == 1
+    assert main(["trial", "get", "-T", "ta", "--file", "nothing"]) == 1
     assert "has no file nothing" in capsys.readouterr().err
     (tmp_path / "folder").mkdir()
     experiment.cut = False
-    assert main(["trial", "get", "ta", "model/best.bin", "-o", "folder"]) == 1
+    assert main(["trial", "get", "-T", "ta", "--file", "model/best.bin", "-o", "folder"]) == 1
     assert "is a directory" in capsys.readouterr().err
-    assert main(["trial", "get", "ta", "model/best.bin", "-o", "no/such/folder"]) == 1
+    assert main(["trial", "get", "-T", "ta", "--file", "model/best.bin", "-o", "no/such/folder"]) == 1
     assert "cannot be written" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []

@@ -8,6 +8,8 @@ import pytest
 
 from nnimgr.cli.main import main
 from nnimgr.cli.parsers import nnictl_parser
+from nnimgr.index import Index
+from tests.cli.fake import FakeServer
 from tests.reference.commands import commands
 
 VERBS = {name: parser for name, parser, _ in commands(nnictl_parser())}
@@ -37,7 +39,7 @@ def test_help_fits_a_terminal_of_80_columns(name: str, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("name", "plain"),
     [
-        ("nnictl create", "with a/b at /a/b/api/v1/nni instead of /api/v1/nni"),
+        ("nnictl create", "with the prefix a/b, /api/v1/nni becomes /a/b/api/v1/nni"),
         (
             "nnictl log trial",
             "the path of the trial's folder instead of the log (without -T: of every trial)",
@@ -69,12 +71,36 @@ def test_help_that_was_not_understood(name: str, plain: str) -> None:
         ("experiment export -t cvs", "must be one of json, csv, not 'cvs'; did you mean \"csv\"?"),
         ("experiment list extra", "one argument too many: extra"),
         ("completion bsh", "must be one of bash, zsh, fish, not 'bsh'; did you mean \"bash\"?"),
+        ("completion ksh", "must be one of bash, zsh, fish, not 'ksh'\n"),
+        ("help", 'did you mean "nnictl --help"?'),
+        ("trial help", 'did you mean "nnictl trial --help"?'),
+        ("trial retry --faild", 'there is no option --faild; did you mean "--failed"?'),
+        ("create --confg exp.yml", 'there is no option --confg; did you mean "--config"?'),
+        ("trial get 3", "the following arguments are required: -T/--trial_id, --file\n"),
     ],
 )
 def test_a_mistyped_word_gets_a_suggestion(words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(words.split())
     assert caught.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("update concurrency abc", 'add it: "nnictl update concurrency abc --value VALUE"'),
+        ("trial stop syn", 'add it: "nnictl trial stop syn -T TRIAL"'),
+        ("trial files syn", 'add it: "nnictl trial files syn -T TRIAL"'),
+    ],
+)
+def test_an_experiment_is_not_taken_for_a_missing_value(
+    server: FakeServer, words: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abcdef")
+    Index(server.home).update("abcdef", name="syn")
+    with pytest.raises(SystemExit):
+        main(words.split())
     assert told in capsys.readouterr().err
 
 

@@ -81,7 +81,7 @@ def test_trials(busy: FakeServer) -> None:
         "Best: 0.987654, trial 1 (k0001), 1 min ago",
         "~: the latest intermediate result of a trial without a final result",
     ]
-    assert seen.lines[9].startswith("Trial 2 FAILED: ")
+    assert seen.lines[9].startswith("FAILED, trial no. 2: ")
     assert seen.lines[-1] == "  See: nnictl log trial abcdefgh -T 2 --file stderr"
     found = json.loads(in_a_pipe("trial", "ls").text)
     assert [each["trialJobId"] for each in found] == ["k0000", "k0001", "k0002", "k0003"]
@@ -95,9 +95,33 @@ def test_failures_are_listed_by_cause(server: FakeServer) -> None:
         trial("tc", 2, **failed, cause="out_of_memory"),
     ]
     assert in_a_terminal("trial", "ls", "abc").lines[-3:] == [
-        "Trials 2, 0 FAILED (out of memory): was killed by signal 9 (SIGKILL)",
-        "Trial 1 FAILED: was killed by signal 9 (SIGKILL)",
-        "  See: nnictl log trial abc -T 2 --file stderr",
+        "FAILED (out of memory), trials no. 2 and 0: was killed by signal 9 (SIGKILL)",
+        "  See: nnictl log trial abc -T 2",  # stderr is empty, or its last line would be the reason
+        "FAILED, trial no. 1: was killed by signal 9 (SIGKILL)",
+    ]
+
+
+def test_no_trial_that_has_failed_is_passed_over(server: FakeServer) -> None:
+    reason = "exited with code 1: "
+    failed = [trial(f"f{no}", no, status="FAILED", reason=f"{reason}{min(no, 11)}") for no in range(40)]
+    wrong = trial("w", 40, noResult=True, reason="no result: never called")
+    server.add("abc").trials = [*failed, wrong]
+    lines = in_a_terminal("trial", "ls", "abc").lines
+    assert lines[-14:-10] == [
+        "SUCCEEDED, trial no. 40: no result: never called",
+        "FAILED, trials no. 39, 38, 37, 36, 35, 34, 33, 32 and 21 more: exited with code",
+        "  1: 11",
+        "  See: nnictl log trial abc -T 39 --file stderr",
+    ]
+    assert lines[-3:] == [
+        "FAILED, trial no. 3: exited with code 1: 3",
+        "Also failed or without a usable result: trials no. 2, 1 and 0",
+        "  See why: nnictl log trial abc -T 2",
+    ]
+    server.experiments["abc"].logs = {"stdout": b"printed\n"}
+    assert in_a_terminal("log", "trial", "abc", "-T", "40").lines == [
+        "printed",
+        "WARNING: Trial 40 (w) SUCCEEDED: no result: never called",
     ]
 
 
@@ -200,6 +224,20 @@ def test_results(busy: FakeServer) -> None:
         assert json.loads(in_a_pipe(*words).text)[0]["trialJobId"] == "k0001"
 
 
+def test_results_that_are_not_usable_are_counted(busy: FakeServer) -> None:
+    experiment = busy.experiments["abcdefgh"]
+    word = {"trialId": "k0000", "sequence": 0, "value": None, "text": '"good"'}
+    experiment.export = [{**experiment.export[0], **word}, *experiment.export]
+    why = "1 of them is not usable (see why: nnictl trial ls abcdefgh)"
+    assert in_a_terminal("experiment", "export", columns=200).lines[-3] == f"2 results; {why}"
+    written = in_a_pipe("experiment", "export", "-f", "out.json")
+    assert written.text == f"INFO: 2 results were written to out.json; {why}\n"
+    experiment.export = []
+    assert in_a_terminal("experiment", "export", columns=200).lines == [
+        "No trial has a result. See the trials: nnictl trial ls abcdefgh"
+    ]
+
+
 def test_the_log_of_a_trial(busy: FakeServer) -> None:
     place = "/data/abc/trials/k0001\n"
     assert in_a_terminal("log", "trial", "-T", "1").text == "printed\n"
@@ -207,6 +245,9 @@ def test_the_log_of_a_trial(busy: FakeServer) -> None:
     assert in_a_pipe("log", "trial", "-T", "1", "--path").text == place
     assert in_a_pipe("log", "trial", "-T", "1").text == f"id:k0001 path:{place}"
     assert in_a_pipe("log", "trial", "-T", "1", "--file", "stdout").text == "printed\n"
+    folders = in_a_terminal("log", "trial")
+    assert folders.lines[0].split() == ["NO.", "ID", "FOLDER"]
+    assert folders.lines[-1] == "See what a trial has printed: nnictl log trial abcdefgh -T 3"
     failed = in_a_terminal("log", "trial", "-T", "2")
     assert failed.lines[0] == "printed" and failed.lines[1].startswith("WARNING: Trial 2 (k0002) FAILED: ")
     nothing = in_a_terminal("log", "trial", "-T", "1", "--file", "stderr")
@@ -225,6 +266,38 @@ def test_top_of_several(busy: FakeServer) -> None:
     assert seen.lines[-1].startswith("Watch one experiment: nnictl top abcdefgh")
 
 
+def test_top_of_several_that_have_ended(server: FakeServer) -> None:
+    for experiment_id in ("one", "two"):
+        server.add(experiment_id, status="DONE")
+    seen = in_a_terminal("top")
+    assert seen.code == 0 and [line.split()[0] for line in seen.lines[1:3]] == ["one", "two"]
+    assert seen.lines[-1] == "Watch one experiment: nnictl top one"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "trial foo",
+        "update concurrency abcdefgh",
+        "trial stop abcdefgh",
+        "trial retry abcdefgh",
+        "create exp.yml",
+        "top --port 99999",
+        "experiment export -t xml",
+    ],
+)
+def test_usage_errors_fit_the_terminal(busy: FakeServer, words: str) -> None:
+    seen = in_a_terminal(*words.split())
+    assert seen.code == 2 and seen.widest <= 80
+    assert [": error: " in line for line in in_a_pipe(*words.split()).lines[-2:]] == [True, False]
+
+
+def test_a_change_is_confirmed_in_plain_words(busy: FakeServer) -> None:
+    assert in_a_terminal("update", "trialnum", "--value", "70").lines[0] == "INFO: maxTrialNumber is now 70."
+    assert in_a_pipe("update", "trialnum", "--value", "70").lines[0] == "INFO: Update trialnum success!"
+    assert in_a_terminal("stop").lines[-1] == "INFO: Experiment abcdefgh is stopped."
+
+
 def test_the_live_view(busy: FakeServer) -> None:
     busy.emit(busy.experiments["abcdefgh"], "ExperimentMoved", status="DONE", reason="60 of 60 trials")
     text = in_a_terminal("top").text
@@ -233,7 +306,7 @@ def test_the_live_view(busy: FakeServer) -> None:
 
 
 def test_files(busy: FakeServer) -> None:
-    seen = in_a_terminal("trial", "files", "1")
+    seen = in_a_terminal("trial", "files", "-T", "1")
     assert seen.lines[0].split() == ["BYTES", "CHANGED", "FILE"]
     assert seen.lines[2].split()[-1] == "stdout"
 

@@ -130,9 +130,8 @@ def test_a_suggestion_keeps_other_arguments_in_their_places(
     for experiment_id in ("abcde", "abcdf"):
         server.add(experiment_id)
     for typed, suggested in (
-        ("trial get 12 model.pt --attempt 12", "trial get abcdf 12 model.pt --attempt 12"),
-        ("trial get --attempt 2 abc 12 model.pt", "trial get abcdf 12 model.pt --attempt 2"),
-        ("trial lost 12 -y", "trial lost 12 abcdf -y"),
+        ("trial get -T 12 --file model.pt", "trial get abcdf -T 12 --file model.pt"),
+        ("trial lost -T 12 abc -y", "trial lost abcdf -T 12 -y"),
         ("machine drain --undo gpu7", "machine drain gpu7 abcdf --undo"),
         ("tensorboard stop abc kX3f9", "tensorboard stop abcdf kX3f9"),
         ("experiment tag abc a b", "experiment tag abcdf a b"),
@@ -156,7 +155,7 @@ def test_a_suggested_option_replaces_every_spelling(
         "update trialnum --value 9",
         "trial pause -T 0",
         "trial retry --failed",
-        "trial lost 0 -y",
+        "trial lost -T 0 -y",
         "machine add --host gpu7",
     ],
 )
@@ -195,7 +194,7 @@ def test_where_the_machines_of_an_ended_experiment_are_shown(
     assert main(["machine", "ls"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: It is not open.\n"
-        "  See what its machines have used, on its page Resources: nnictl webui url abc\n"
+        "  What its machines have used is on the page Resources of the dashboard: nnictl webui url abc\n"
     )
 
 

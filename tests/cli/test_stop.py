@@ -58,6 +58,8 @@ def test_who_is_meant(server: FakeServer, arguments: list[str], ids: list[str]) 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["--all", "def"], "you gave both, 'def' and --all.\n  Stop only this one: nnictl stop def\n"),
+        (["--all", "--port", "1"], "There is no experiment running on port 1."),
         (["all"], "Stop all experiments: nnictl stop --all"),
         (["x"], "There is no experiment 'x'."),
         (["x*"], "There is no experiment running whose id or name begins with 'x'."),

@@ -27,7 +27,7 @@ def test_a_trial_is_named_by_its_id_its_beginning_or_its_number(
 @pytest.mark.parametrize("word", ["3", "ab12", "none", "9" * 30])
 def test_what_names_no_trial(server: FakeServer, capsys: pytest.CaptureFixture[str], word: str) -> None:
     server.add("abc").trials = [trial("kab12", 0), trial("kac12", 1)]
-    for verb in (["trial", "stop", "-T", word], ["trial", "files", word], ["log", "trial", "-T", word]):
+    for verb in (["trial", "stop", "-T", word], ["trial", "files", "-T", word], ["log", "trial", "-T", word]):
         assert main(verb) == 1
         assert capsys.readouterr().err == (
             f"ERROR: There is no trial '{word}' in experiment abc.\n  See: nnictl trial ls abc\n"
@@ -174,14 +174,14 @@ def test_lost(
     told = "INFO: Trial 0 (ta) counts as lost; it is started again as often as maxRetries allows.\n"
     for answer, code, out in (("n\n", 1, ""), ("", 1, ""), ("y\n", 0, told)):
         monkeypatch.setattr("sys.stdin", io.StringIO(answer))
-        assert main(["trial", "lost", "ta", "abc"]) == code
+        assert main(["trial", "lost", "abc", "-T", "ta"]) == code
         printed = capsys.readouterr()
         assert (
             printed.out == out
             and "Give up trial 0 (ta) on its machine, and start it again on another one?" in printed.err
         )
-    assert main(["trial", "lost", "ta", "-y"]) == 0
-    assert main(["trial", "lost", "none", "-y"]) == 1
+    assert main(["trial", "lost", "-T", "ta", "-y"]) == 0
+    assert main(["trial", "lost", "-T", "none", "-y"]) == 1
 
 
 def test_rerun(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,6 +229,6 @@ def test_logs_of_trials(server: FakeServer, capfdbinary: pytest.CaptureFixture[b
 def test_two_trials_where_one_is_meant_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["trial", "stop", "-T", "0", "-T", "1"])
-    assert "-T/--trial_id/--trial-id: is given twice, but this command takes one trial at a time" in (
+    assert "-T/--trial_id: is given twice, but this command takes one trial at a time" in (
         " ".join(capsys.readouterr().err.split())
     )

@@ -179,7 +179,10 @@ def test_a_port_chooses_and_is_checked(
         "  Experiment def is on port 1: leave --port out.\n"
     )
     assert main([*verb.split(), "--port", "2"]) == 1
-    assert capsys.readouterr().err.startswith("ERROR: There is no experiment running on port 2.\n")
+    told = capsys.readouterr().err
+    assert told.startswith("ERROR: There is no experiment running on port 2.\n")
+    assert f"latest: nnictl {verb.removesuffix(' --json')} def" in told
+    assert "--port" not in told  # the suggested command works when pasted
 
 
 def test_an_address_of_the_web_page(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

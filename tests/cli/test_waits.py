@@ -66,7 +66,11 @@ PARETO = {"objectives": [], "trials": [], "total": 0, "results": 0}
             ("GET", f"{ABC}/trials/ta/logs/stdout"),
             "Waiting for stdout of trial 0.",
         ),
-        ("trial get abc 0 model", ("GET", f"{ABC}/trials/ta/files/model"), "Waiting for model of trial 0."),
+        (
+            "trial get abc -T 0 --file model",
+            ("GET", f"{ABC}/trials/ta/files/model"),
+            "Waiting for model of trial 0.",
+        ),
         (
             "create -c exp.yml --id new --port PORT",
             ("POST", "experiments"),
@@ -133,7 +137,7 @@ def test_people_are_told_what_the_doctor_does(
             return True
 
     async def examine(config: object, service: object) -> AsyncIterator[Finding]:
-        sentence = told.event("Checking the machines by running an empty trial on each.")
+        sentence = told.event("Checking the machines by running a short test trial on each.")
         assert await asyncio.to_thread(sentence.wait, DEADLINE_S)
         yield Finding(machine="one", check=Check.CONFIG, level=Level.OK, sentence="good")
 

@@ -87,8 +87,8 @@ def test_all_of_it_is_read_and_kept(load: Load) -> None:
         (
             "searchSpaceConstraints:\n- lower < upper\n- lower == size\n",
             [
-                "exp.yml:17:3: searchSpaceConstraints[1]: none of 10,000 sets drawn at random meet all "
-                "constraints (0 %, and at least 0.1 % must); {"
+                "exp.yml:17:3: searchSpaceConstraints[1]: none of 10,000 random parameter sets "
+                "meets all constraints, but at least 0.1 % must. For example, {"
             ],
         ),
         (
@@ -145,7 +145,8 @@ def test_an_infeasible_sample_is_shown(faults: Faults) -> None:
     (fault,) = faults(BEGINNING + TUNER + "searchSpaceConstraints: [lower < upper, size > 99]\n")
     assert (
         '"optimizer": ' in fault
-        and "for instance, does not: the constraint size > 99 is not met by size = " in fault
+        and "For example, {" in fault
+        and "does not: the constraint size > 99 is not met by size = " in fault
     )
 
 
@@ -173,8 +174,8 @@ def test_the_options_of_batch_are_looked_at_one_by_one(load: Load, faults: Fault
     assert str(found.feasibility) == "2 of the 3 parameter sets meet the constraints"  # the last set has no b
     (fault,) = faults(batch + "searchSpaceConstraints: [a > 7]\n")
     assert fault.startswith(
-        "exp.yml:7:26: searchSpaceConstraints[0]: none of the 3 parameter sets meet all constraints (0 %, "
-        'and at least 0.1 % must); {"a": 5}, for instance, does not'
+        "exp.yml:7:26: searchSpaceConstraints[0]: none of the 3 parameter sets meets all constraints, "
+        'but at least 0.1 % must. For example, {"a": 5} does not'
     )
     (fault,) = faults(batch + "searchSpaceConstraints: [c < b]\n")
     assert "has no parameter c" in fault
@@ -231,5 +232,5 @@ def test_a_stored_configuration_is_checked_as_it_is_changed(load: Load) -> None:
     narrow = config.model_copy(update={"search_space_constraints": ["lower > 0.9999"]})
     with pytest.raises(ConfigError) as caught:
         check_feasibility(narrow)
-    assert "searchSpaceConstraints[0]: 2 of 10,000 sets" in str(caught.value)
+    assert "searchSpaceConstraints[0]: 2 of 10,000 random parameter sets meet " in str(caught.value)
     assert feasible_share(narrow) is None

@@ -261,12 +261,13 @@ def updates(shell: Shell) -> None:
 
 def files_of(shell: Shell, trial: str) -> None:
     """What a trial has written can be listed and fetched, whether the experiment runs or is only viewed."""
-    found = json.loads(shell.says("trial", "files", trial, "--json"))
+    found = json.loads(shell.says("trial", "files", "-T", trial, "--json"))
     sizes = {file["path"]: file["size"] for file in found["files"]}
     assert found["complete"] and {"stdout", "stderr", "parameter.cfg", ".nni/metrics"} <= set(sizes)
-    shell.says("trial", "get", trial, ".nni/metrics", "-o", "fetched")
+    shell.says("trial", "get", "-T", trial, "--file", ".nni/metrics", "-o", "fetched")
     assert (shell.directory / "fetched").stat().st_size == sizes[".nni/metrics"] > 0
-    assert "has no file ../stdout" in shell.refuses("trial", "get", trial, "../stdout", "-o", "fetched")
+    outside = ("trial", "get", "-T", trial, "--file", "../stdout", "-o", "fetched")
+    assert "has no file ../stdout" in shell.refuses(*outside)
     (shell.directory / "fetched").unlink()
 
 

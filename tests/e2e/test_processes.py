@@ -56,7 +56,7 @@ def test_a_group_starts_again_from_the_checkpoint_of_rank_0() -> None:
                 query = "SELECT payload FROM facts WHERE kind = 'AttemptDue' AND trial_id = ?"
                 ((payload,),) = connection.execute(query, (trial_id,)).fetchall()
                 assert "rank 1 failed first: ValueError: as expected; 2 others were stopped" in payload
-        listed = own.nnictl("trial", "files", experiment, "0")
+        listed = own.nnictl("trial", "files", experiment, "-T", "0")
         assert "ranks/2/stdout" in listed and "ranks/0/stdout" not in listed
-        said = own.nnictl("trial", "get", experiment, "0", "ranks/2/stdout", "--output", "-")
+        said = own.nnictl("trial", "get", experiment, "-T", "0", "--file", "ranks/2/stdout", "--output", "-")
         assert said == "rank 2 of 3\n"

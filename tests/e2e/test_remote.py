@@ -217,9 +217,10 @@ def test_what_a_trial_writes_can_be_read_from_here(field: Field) -> None:
             field.product.nnictl(do, experiment)
         said = field.product.nnictl("log", "trial", experiment, "-T", trial["id"], "--tail", "1")
         assert said == "hello\n"
-        listed = field.product.nnictl("trial", "files", experiment, trial["id"])
+        listed = field.product.nnictl("trial", "files", experiment, "-T", trial["id"])
         assert " stdout\n" in listed and "parameter.cfg\n" in listed
-        got = field.product.nnictl("trial", "get", experiment, trial["id"], "stdout", "--output", "-")
+        get = ("trial", "get", experiment, "-T", trial["id"], "--file", "stdout", "--output", "-")
+        got = field.product.nnictl(*get)
         assert got == "hello\n"
     token = (field.product.home / ".nnimgr" / "token").read_text().strip()
     url = f"http://127.0.0.1:{field.product.port}/api/v1/nni/trial-file/{trial['id']}"
@@ -243,7 +244,7 @@ def test_what_a_trial_writes_can_be_read_from_here(field: Field) -> None:
     for machine in field.site.machines:
         machine.stop()
     with pytest.raises(RuntimeError, match=f"~/nni-experiments/{experiment}/environments/.* on "):
-        field.product.nnictl("trial", "files", experiment, trial["id"])
+        field.product.nnictl("trial", "files", experiment, "-T", trial["id"])
 
 
 EVENTS = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,11 @@ def config(trial: Any = "true", **arguments: Any) -> dict[str, Any]:
     given: dict[str, Any] = {"maximize": True, **arguments}
     found: dict[str, Any] = yaml.safe_load(Experiment(trial, given.pop("space", SPACE), **given).yaml())
     return found
+
+
+def in_lines(pattern: str) -> str:
+    """Return a pattern that also fits a sentence which is broken into lines."""
+    return "(?s)" + pattern.replace(" ", r"\s+")
 
 
 def top_level(p: dict[str, Any]) -> float:
@@ -139,13 +145,14 @@ def test_the_goal(goals: dict[str, Any], fields: dict[str, Any]) -> None:
         ({"hours": -1}, "hours: must be a number greater than 0, not -1"),
         ({"hours": float("nan")}, "hours: must be a number greater than 0, not nan"),
         ({"machines": "gpu1"}, "machines: must be a list"),
+        ({"trial": "top_level"}, "trial: 'top_level' is read as a command, and there is no such command"),
         ({"machines": ["gpu1:ssh"]}, "machines: 'gpu1:ssh' is not of the form"),
         ({"space": {"x": space.choice([object()])}}, "space: a value of type object cannot be stored"),
         ({"space": {"x": space.uniform(0, float("inf"))}}, "space: must be a finite number, not inf"),
     ],
 )
 def test_arguments_that_cannot_be_used(arguments: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ArgumentError, match="^" + sentence.replace("(", r"\(")):
+    with pytest.raises(ArgumentError, match=in_lines("^" + sentence.replace("(", r"\("))):
         config(**arguments)
 
 
@@ -182,10 +189,11 @@ def test_fields_are_named_as_arguments(field: str, argument: str) -> None:
 def test_errors_of_the_server_name_arguments() -> None:
     problem = {"field": "duplicates", "message": "'duplicates: reuse' needs 'maxTrialNumber'"}
     with (
-        pytest.raises(ArgumentError, match=r"^duplicates: 'duplicates: reuse' needs 'trials'$"),
+        pytest.raises(ArgumentError, match=r"^duplicates: 'duplicates: reuse' needs 'trials'$") as refused,
         translated(),
     ):
         raise ClientError("a", problems=[problem])
+    assert refused.value.__suppress_context__  # users see one error
     with pytest.raises(Error, match=r"^trials \(3\) is reached$") as caught, translated():
         raise ClientError("MaxTrialNumber (3) is reached", mend="Repeat: {command}")
     assert caught.value.hint == ""
@@ -229,7 +237,7 @@ def test_functions_and_classes_are_found_by_file_and_name() -> None:
     ],
 )
 def test_what_cannot_be_shipped_is_refused(given: Any, sentence: str) -> None:
-    with pytest.raises(ArgumentError, match=f"^trial: .*{sentence}"):
+    with pytest.raises(ArgumentError, match=in_lines(f"^trial: .*{sentence}")):
         work_of(given)
 
 
@@ -239,26 +247,26 @@ def test_a_nested_function_is_refused_with_what_it_captures() -> None:
     def nested(p: dict[str, Any]) -> Any:
         return model
 
-    with pytest.raises(ArgumentError, match="nested is defined inside another function, and uses model from"):
+    with pytest.raises(ArgumentError, match=in_lines("function, and uses model from there")):
         work_of(nested)
 
 
 def test_a_function_of_a_notebook_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(sys.modules[__name__], "__file__")
-    with pytest.raises(ArgumentError, match="top_level is defined in a notebook or at a prompt"):
+    with pytest.raises(ArgumentError, match=in_lines("top_level is defined in a notebook or at a prompt")):
         work_of(top_level)
 
 
 def test_a_replaced_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     before = top_level
     monkeypatch.setattr(sys.modules[__name__], "top_level", functools.wraps(top_level)(lambda p: 1.0))
-    with pytest.raises(ArgumentError, match=r"top_level .* means something else"):
+    with pytest.raises(ArgumentError, match=in_lines("top_level .* means something else")):
         work_of(before)
 
 
 def test_a_file_with_an_error_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def f(:\n")
-    with pytest.raises(ArgumentError, match=r"mine.py cannot be read: invalid syntax"):
+    with pytest.raises(ArgumentError, match=in_lines("mine.py cannot be read: invalid syntax")):
         work_of(f"{tmp_path}/mine.py:f")
 
 
@@ -274,7 +282,7 @@ def test_a_script_without_a_guard_is_refused(tmp_path: Path, guard: str, refused
     sentence = (
         "script.py:10: script.py starts an experiment whenever it is imported, and its trials import it."
     )
-    assert (sentence in done.stderr) is refused
+    assert (re.search(in_lines(sentence), done.stderr) is not None) is refused
     check_guard(work_of(top_level))
 
 

@@ -117,7 +117,7 @@ def test_the_same_name_attaches_and_continues(
     moved = folder.parent / "moved"
     shutil.copytree(folder, moved)
     monkeypatch.chdir(moved)
-    with pytest.raises(nnimgr.ArgumentError, match="exists with another folder of its code"):
+    with pytest.raises(nnimgr.ArgumentError, match=r"exists with another\s+folder of its code"):
         again(3)
     attached = Run.attach("my search")
     assert attached.status == "DONE" and attached.now.startswith("Finished: 3 of 3 trials")

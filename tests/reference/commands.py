@@ -16,8 +16,8 @@ __all__ = ["commands", "nnictl_page", "server_page"]
 
 _NNICTL = """\
 Every command of `nnictl`. The exit code is 0 if the command did what it was asked, 1 after a failure, 2 after
-a wrong option and 130 after Ctrl-C. An option may be shortened to a unique beginning. An error ends with the
-command that mends it.
+a wrong option and 130 after Ctrl-C. An option may be shortened to a unique beginning. The last line of most
+errors is a command: one that mends the error, or the help of the command that was typed.
 
 - An experiment (`ID`) is named by its id, the unique beginning of its id, or its name. Without a name, the
   command takes the experiment that runs; if none runs, the only one that is not stopped. An experiment that
@@ -27,8 +27,8 @@ command that mends it.
 
 ## Terminals and pipes
 
-A terminal gets tables and sentences as wide as it is. In a pipe or a file, these verbs print what NNI prints,
-so programs made for NNI's `nnictl` work:
+A terminal gets tables and sentences that fit its width; commands to copy are not broken. In a pipe or a
+file, these verbs print what NNI prints, so programs made for NNI's `nnictl` work:
 
 | verb | in a terminal | in a pipe |
 | --- | --- | --- |
@@ -37,6 +37,8 @@ so programs made for NNI's `nnictl` work:
 | `experiment list` | a table | NNI's lines, `Id: ...    Name: ...` |
 | `experiment export` without `-t` and `-f` | a table | NNI's JSON |
 | `log trial -T TRIAL` | the log (`--path`: the path) | `id:... path:...` (`--file stdout`: the log) |
+| `log trial` | a table of the trials' folders | `id:... path:...` for each trial |
+| `stop`, `update`, `experiment import`, `delete` | what has changed | `Update trialnum success!` and so on |
 | `algo list` | a table | NNI's table |
 | `create`, `resume`, `view` | the time of the day, then the sentence | NNI's lines with date and time |
 

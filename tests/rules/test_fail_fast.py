@@ -37,8 +37,7 @@ def test_the_first_trials_that_fail_alike_stop_the_experiment() -> None:
     assert life.state.status is E.STOPPED
     assert life.state.reason == (
         f"the first 4 trials all failed alike: exited with code 1: {BROKEN}; correct the trial's code, then "
-        "continue: nnictl resume exp; if trialCommand is wrong, start a new experiment: nnictl create "
-        "--config FILE"
+        "continue: nnictl resume exp; if trialCommand is wrong, start a new experiment instead"
     )
     assert refold(life.log) == life.state
 
@@ -50,8 +49,7 @@ def test_a_command_that_does_not_exist_needs_a_new_experiment() -> None:
         fail(life, sequence, "sh: 1: pyhton3: not found", code=127)
     assert life.state.status is E.STOPPED
     assert life.state.reason.endswith(
-        "command not found: pyhton3 (exit code 127); correct trialCommand, then start a new experiment: "
-        "nnictl create --config FILE"
+        "command not found: pyhton3 (exit code 127); correct trialCommand, then start a new experiment"
     )
 
 

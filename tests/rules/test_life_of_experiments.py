@@ -125,6 +125,15 @@ def test_a_stop_and_the_end_of_a_trial_in_one_turn() -> None:
     assert life.state.status is E.STOPPED
 
 
+def test_detach_without_a_trial_that_runs_is_a_stop() -> None:
+    life = Life(trial_concurrency=1, max_trial_number=1)
+    life.start(0)
+    life.end(0)
+    life.take(f.ExperimentStopRequested(detach=True))
+    assert life.state.status is E.STOPPED
+    assert life.state.reason == "the experiment was DONE (1 of 1 trials) before it was stopped"
+
+
 def test_detach_leaves_the_trials_running() -> None:
     life = Life(trial_concurrency=1)
     life.start(0)

@@ -101,7 +101,7 @@ async def test_constraints_hold_for_what_users_submit_and_can_be_changed(lab: La
         assert "searchSpaceConstraints[0]: the search space has no parameter x" in str(error.value)
         with pytest.raises(ConfigError) as error:
             await runner.change_config({"searchSpaceConstraints": ["x < -1"]})
-        sentence = "none of 10,000 sets drawn at random meet all constraints (0 %, and at least 0.1 % must)"
+        sentence = "none of 10,000 random parameter sets meets all constraints, but at least 0.1 % must."
         assert sentence in str(error.value)
         await runner.change_config({"searchSpaceConstraints": ["x > 0.5"]})
         assert runner.state.config["searchSpaceConstraints"] == ["x > 0.5"]

@@ -33,7 +33,7 @@ def test_the_trial_says_since_when_and_what_ends_it(life: Life) -> None:
         "unknown since 2026-01-01 00:00:00 UTC: the keeper on ash has not called for 30 s;"
     )
     assert "answers again" in trial.reason and "restarted" in trial.reason
-    assert f'"nnictl trial lost {trial.id} {life.state.id}"' in trial.reason
+    assert f'"nnictl trial lost {life.state.id} -T {trial.id}"' in trial.reason
     assert life.take(SILENT) == []
 
 

@@ -174,7 +174,7 @@ async def test_rows_say_what_happened(tmp_path: Path, writer: ExperimentWriter) 
 
 async def test_a_second_writer_is_refused(tmp_path: Path, writer: ExperimentWriter) -> None:
     second = ExperimentWriter(tmp_path)
-    with pytest.raises(StoreLocked, match="is open in another server"):
+    with pytest.raises(StoreLocked, match=f"is open in another server, process {os.getpid()} on "):
         await second.open()
     await second.close()
 

@@ -34,9 +34,13 @@ _NNIS_ALONE = {
 
 
 _PROGRAM = "nnictl"
-_MISSING = "the following arguments are required: "  # beginning of a message of argparse
+# Beginnings of messages of argparse. It reports a missing argument before an option that does not exist.
+_MISSING = "the following arguments are required: "
+_ONE_OF = "one of the arguments "
 # Words of other programs -> the verb.
 _OTHER_WORDS = {"run": "create", "start": "create"}
+_LEAST_BEGINNING = 3  # letters of the beginning of an experiment's id that is not taken for another value
+_SHORT = 3  # letters of a word in which one other letter makes another word: "ksh" is not meant as "zsh"
 
 
 class Parser(argparse.ArgumentParser):
@@ -53,7 +57,12 @@ class Parser(argparse.ArgumentParser):
             self.print_help(sys.stderr)
             self.exit(2, f"\n{self.prog}: error: a command is missing\n")
         self.print_usage(sys.stderr)
-        told = fitted(sys.stderr, f"{self.prog}: error: {message}{self._with_option(message)}")
+        if message.startswith((_MISSING, _ONE_OF)):
+            unknown = self._unknown_option()
+            message = f"{message}{self._with_option(message)}" if unknown is None else self._unknown(unknown)
+        for action in self._actions:  # of an option with three spellings, two are enough
+            message = message.replace("/".join(action.option_strings), "/".join(action.option_strings[:2]))
+        told = fitted(sys.stderr, f"{self.prog}: error: {message}")
         self.exit(2, f"{told}\n  See: {self.prog} --help\n")
 
     def _with_option(self, message: str) -> str:
@@ -66,8 +75,30 @@ class Parser(argparse.ArgumentParser):
         if not missing or not self._typed or any(word.startswith("-") for word in self._typed[-2:]):
             return ""
         *others, value = map(shlex.quote, self._typed)
-        words = [self.prog, *others, _spelled(missing[0].option_strings), value]
-        return f'; did you mean "{" ".join(words)}"?'
+        option = _spelled(missing[0].option_strings)
+        if not others and any(action.dest == "id" for action in self._actions) and _is_experiment(value):
+            place = missing[0].metavar or missing[0].dest.upper()
+            return f'; add it: "{self.prog} {value} {option} {place}"'
+        return f'; did you mean "{" ".join([self.prog, *others, option, value])}"?'
+
+    def _unknown_option(self) -> str | None:
+        """Return the first typed option that the command does not have, or None."""
+        for word in self._typed:
+            if word == "--":
+                return None
+            option = word.partition("=")[0]
+            if not option.startswith("--") or option in self._option_string_actions:
+                continue
+            if not self._get_option_tuples(option):
+                return word
+        return None
+
+    def _unknown(self, word: str) -> str:
+        """Return the message about an argument that the command does not have."""
+        options = [each for each in self._option_string_actions if each.startswith("--")]
+        near = _nearest(word.partition("=")[0], options)
+        what = "there is no option" if word.startswith("-") else "one argument too many:"
+        return f"{what} {word}" + ("" if near is None else f'; did you mean "{near}"?')
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -76,11 +107,7 @@ class Parser(argparse.ArgumentParser):
         self._typed = list(sys.argv[1:] if args is None else args)
         found, rest = super().parse_known_args(args, namespace)
         if rest:
-            options = [word for word in self._option_string_actions if word.startswith("--")]
-            near = _nearest(rest[0].partition("=")[0], options)
-            hint = "" if near is None else f'; did you mean "{near}"?'
-            what = "there is no option" if rest[0].startswith("-") else "one argument too many:"
-            self.error(f"{what} {rest[0]}{hint}")
+            self.error(self._unknown(rest[0]))
         return found, rest
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -93,11 +120,14 @@ class Parser(argparse.ArgumentParser):
                 self.error(
                     f"{self.prog} {value} is a command of NNI, but not of nnimgr. {_NNIS_ALONE[value]}"
                 )
-            near = _verb_of_a_group(action, str(value)) or near
+            near = "--help" if value == "help" else _verb_of_a_group(action, str(value)) or near
             hint = f'; did you mean "{self.prog} {near}"?'
             if near is None:
                 hint = "" if self.prog == _PROGRAM else f"; its commands are: {', '.join(names)}"
             self.error(f"there is no command {value!r}{hint}")
+        word = str(value)
+        if near is not None and len(word) == len(near) <= _SHORT and sorted(word) != sorted(near):
+            near = None
         hint = "" if near is None else f'; did you mean "{near}"?'
         valid = ", ".join(names)
         raise argparse.ArgumentError(action, f"must be one of {valid}, not {value!r}{hint}")
@@ -114,6 +144,21 @@ Verbs = argparse._SubParsersAction
 def _spelled(spellings: Sequence[str]) -> str:
     """Return the spelling of an option that the documentation uses: a long one of one word, or the first."""
     return next((each for each in spellings if each.startswith("--") and each[2:].isalpha()), spellings[0])
+
+
+def _is_experiment(word: str) -> bool:
+    """Return whether the word is the id, the beginning of the id, or the name of an experiment."""
+    from nnimgr.home import Home, HomeError  # imported only for a message
+    from nnimgr.index import Index
+
+    try:
+        entries = Index(Home.find()).entries()
+    except HomeError:
+        return False
+    if word in entries or any(entry.name == word for entry in entries.values()):
+        return True
+    is_value = word.isdecimal() or len(word) < _LEAST_BEGINNING
+    return not is_value and any(key.startswith(word) for key in entries)
 
 
 def _verb_of_a_group(groups: Verbs[Parser], word: str) -> str | None:

@@ -104,10 +104,13 @@ def _results(group: Verbs[Parser]) -> None:
         group,
         "import",
         "importing:import_trials",
-        "give results to the tuner, which learns, or import other programs' trials",
+        "import results into an experiment, or trials of another program",
         about=(
-            "With --filename, the tuner of a running experiment gets results. With --from,\n"
-            "trials become a new, stopped experiment; with --to, a tuner gets their results."
+            "\n--filename FILE: the tuner of a running experiment learns from the results in a\n"
+            'file that "experiment export" has written.\n\n'
+            "--from KIND SOURCE: the trials of another program become a new experiment, which\n"
+            "is stopped. With --to ID in addition, no experiment is created, but the tuner of\n"
+            "the running experiment ID learns from the results of these trials."
         ),
         examples=(
             "nnictl experiment import --filename results.json",

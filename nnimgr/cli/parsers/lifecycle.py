@@ -41,7 +41,7 @@ def add(verbs: Verbs[Parser]) -> None:
         verbs,
         "top",
         "watch:top",
-        "watch an experiment; if several run and none is named, list them",
+        "watch an experiment; if several are open and none is named, list them",
         examples=("nnictl top", "nnictl top ab12cd34", "nnictl top --time 10"),
     )
     add_id(top)
@@ -73,7 +73,8 @@ def _create(verbs: Verbs[Parser]) -> None:
         "--url_prefix",
         "--url-prefix",
         metavar="PREFIX",
-        help="serve NNI's REST API below this path: with a/b at /a/b/api/v1/nni instead of /api/v1/nni",
+        help="put a prefix before the paths of NNI's REST API: with the prefix a/b, /api/v1/nni becomes "
+        "/a/b/api/v1/nni",
     )
     add_port(create, help="the server's port (default: 8080)")
     _add_foreground(create)
@@ -100,7 +101,7 @@ def _stop(verbs: Verbs[Parser]) -> None:
     how.add_argument(
         "--detach",
         action="store_true",
-        help="end the experiment's work, but let its trials run on; a resume takes them over",
+        help='stop the experiment, but let its running trials continue; "nnictl resume" watches them again',
     )
     how.add_argument(
         "--save", action="store_true", help="let trials that save checkpoints save once more before they end"

@@ -30,9 +30,10 @@ def _list(group: Verbs[Parser]) -> None:
         "ls",
         "trials:list_all",
         "list the trials of an experiment",
-        about="A terminal gets a table, a pipe gets JSON as NNI prints it. In a pipe, --head\n"
-        "lists the largest results and --tail the smallest ones, whatever the goal is, as\n"
-        "NNI does. With --json they list the best and the worst trials.",
+        about="A terminal gets a table, a pipe gets JSON as NNI prints it.\n\n"
+        "--head and --tail list the best and the worst trials. Only a pipe without\n"
+        "--json gets the largest and the smallest results instead, as in NNI, even if\n"
+        "smaller results are better.",
         examples=(
             "nnictl trial ls",
             "nnictl trial ls ab12cd34 --head 5",
@@ -93,10 +94,10 @@ def _act(group: Verbs[Parser]) -> None:
         "trials:lost",
         "give up an UNKNOWN trial, whose machine does not answer",
         about="The trial is retried on another machine, as often as maxRetries allows.",
-        examples=("nnictl trial lost 12",),
+        examples=("nnictl trial lost -T 12", "nnictl trial lost ab12cd34 -T k3x9z"),
     )
-    lost.add_argument("trial_id", metavar="TRIAL", help=_NAMED)
     add_id(lost)
+    _add_trial(lost, required=True)
     lost.add_argument("-y", "--yes", action="store_true", help="do not ask")
     retry = add_verb(
         group,
@@ -238,20 +239,25 @@ def _files(group: Verbs[Parser]) -> None:
         "files",
         "files:list_all",
         "list the files that a trial has written",
-        examples=("nnictl trial files 12", "nnictl trial files ab12cd34 12"),
+        examples=("nnictl trial files -T 12", "nnictl trial files ab12cd34 -T 12"),
     )
     get = add_verb(
         group,
         "get",
         "files:get",
         "fetch a file that a trial has written",
-        examples=("nnictl trial get 12 model.pt", "nnictl trial get 12 stdout --output -"),
+        examples=(
+            "nnictl trial get -T 12 --file model.pt",
+            "nnictl trial get ab12cd34 -T 12 --file stdout --output -",
+        ),
     )
     for verb in (files, get):
         add_id(verb)
-        verb.add_argument("trial_id", metavar="TRIAL", help=_NAMED)
+        _add_trial(verb, required=True)
         _add_attempt(verb)
-    get.add_argument("path", metavar="PATH", help='the file, as "trial files" lists it')
+    get.add_argument(
+        "--file", dest="path", required=True, metavar="PATH", help='the file, as "trial files" lists it'
+    )
     get.add_argument(
         "-o",
         "--output",
@@ -282,8 +288,9 @@ def _log(group: Verbs[Parser]) -> None:
         "trial",
         "logs:trial",
         "show what a trial has printed",
-        about="A terminal gets the log. A pipe gets the trial's id and path as NNI prints them,\n"
-        "unless --file, --tail, --follow or --path is given.",
+        about="A terminal gets the log of the trial that -T names; without -T, a table of the\n"
+        "trials' folders. A pipe gets ids and folders as NNI prints them, unless --file,\n"
+        "--tail, --follow or --path is given.",
         examples=(
             "nnictl log trial -T 12",
             "nnictl log trial -T 12 --follow",

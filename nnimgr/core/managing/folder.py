@@ -17,6 +17,7 @@ from nnimgr.core.running.requests import RequestRefused
 from nnimgr.dispatcher.registry import Interpreter
 from nnimgr.index import Index, IndexEntry
 from nnimgr.rules.phrases import trial_count
+from nnimgr.store.holder import holder
 from nnimgr.store.location import database_path
 from nnimgr.store.overview import stored_live_trials
 from training_services.private import FOLDER, make_private_folder, tighten
@@ -185,6 +186,7 @@ def _locked(database: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise RequestRefused(f"experiment {database.parent.name} is open in another server") from None
+        where = f"experiment {database.parent.name} is open in another server"
+        raise RequestRefused(f"{where}{holder(descriptor)}") from None
     finally:
         os.close(descriptor)

@@ -1,0 +1,81 @@
+"""Texts about trials that have failed or have no usable result: why, and the command that shows more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnimgr.client.calls import Client
+
+__all__ = ["cause_lines", "failure_lines", "last_failure"]
+
+_MOST_CAUSES, _MOST_NAMED = 10, 8  # largest number of causes, and of trials for each cause, to show
+
+
+def last_failure(client: Client, profile: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the trial that failed last, or None if no trial failed."""
+    if not profile["counts"].get("FAILED"):
+        return None
+    path = ("experiments", profile["id"], "trials")
+    found = client.get(*path, status=["FAILED"], sort="ended", order="desc", offset=0, limit=1)["trials"]
+    return dict(found[0]) if found else None
+
+
+def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
+    """Return a line that says why a trial failed, and a line with the command that prints its output."""
+    return [
+        f"Trial {trial['sequence']} ({trial['id']}) FAILED{_cause(trial)}: {trial['reason']}",
+        f"  See: {_output_command(trial, experiment_id, failed=True)}",
+    ]
+
+
+def cause_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list[str]:
+    """Return one line for each cause of failed trials or missing results, with the numbers of its trials.
+
+    The newest trials come first. The line about the latest failed trial is followed by the command that
+    prints this trial's output. If no trial has failed, it is the latest trial without a usable result.
+    """
+    by_cause: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for trial in reversed(trials):
+        if trial["status"] == "FAILED" or trial.get("noResult"):
+            by_cause.setdefault((f"{trial['status']}{_cause(trial)}", trial["reason"]), []).append(trial)
+    causes = list(by_cause.items())
+    explained = next((at for at, (_, found) in enumerate(causes) if found[0]["status"] == "FAILED"), 0)
+    lines: list[str] = []
+    hidden: list[Mapping[str, Any]] = []
+    for at, ((status, reason), found) in enumerate(causes):
+        if at >= _MOST_CAUSES and at != explained:
+            hidden += found
+            continue
+        lines.append(f"{status}, {_numbers(found)}: {reason}")
+        if at == explained:
+            failed = found[0]["status"] == "FAILED"
+            lines.append(f"  See: {_output_command(found[0], experiment_id, failed=failed)}")
+    if hidden:
+        lines.append(f"Also failed or without a usable result: {_numbers(hidden)}")
+        lines.append(f"  See why: nnictl log trial {experiment_id} -T {hidden[0]['sequence']}")
+    return lines
+
+
+def _numbers(trials: Sequence[Mapping[str, Any]]) -> str:
+    """Return the numbers of trials: "trial no. 4", or "trials no. 9, 7 and 1"."""
+    named = [str(trial["sequence"]) for trial in trials[:_MOST_NAMED]]
+    if len(trials) == 1:
+        return f"trial no. {named[0]}"
+    last = f"{len(trials) - _MOST_NAMED} more" if len(trials) > _MOST_NAMED else named.pop()
+    return f"trials no. {', '.join(named)} and {last}"
+
+
+def _cause(trial: Mapping[str, Any]) -> str:
+    """Return the cause of a trial's failure for the text after its status; "" for a user error or none."""
+    cause = trial.get("cause")  # a server of an earlier version does not report it
+    return "" if cause in (None, "user_error") else f" ({cause.replace('_', ' ')})"
+
+
+def _output_command(trial: Mapping[str, Any], experiment_id: str, *, failed: bool) -> str:
+    """Return the command that prints what a trial has written to stderr, or to stdout if stderr is empty.
+
+    The reason of a failure ends with the last line of stderr, if there is one.
+    """
+    file = " --file stderr" if failed and ": " in trial["reason"] else ""
+    return f"nnictl log trial {experiment_id} -T {trial['sequence']}{file}"
