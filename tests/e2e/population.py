@@ -119,12 +119,16 @@ class Population:
             "SELECT type, sequence, text FROM metrics WHERE trial_id = ? AND attempt = ? ORDER BY position",
             (trial["trial_id"], trial["attempt"]),
         ).fetchall()
-        begins: dict[int, tuple[int, float]] = {}  # first result of a leg -> state before it, parameter
-        for leg in legs:
-            donor = leg["origin_trial_id"], leg["origin_attempt"], leg["reports"] - 1
-            begins = {number: begin for number, begin in begins.items() if number < leg["reports"]}
-            begins[leg["reports"]] = reported[donor], json.loads(leg["parameters"])["x"]
         chain, x = 1, _first_parameter(database, trial["trial_id"])
+        # first result of a leg, or of an attempt from the beginning -> state before it, parameter
+        begins: dict[int, tuple[int, float]] = {0: (chain, x)}
+        for leg in sorted([*legs, *_restarts(database, trial["trial_id"])], key=lambda row: row["number"]):
+            if leg["reports"] is None:
+                begins = {0: (1, x)}
+                continue
+            donor, x = _donor(leg), json.loads(leg["parameters"])["x"]
+            begins = {number: begin for number, begin in begins.items() if number < leg["reports"]}
+            begins[leg["reports"]] = reported[donor], x
         *results, final = shown
         expected = 0
         for row in results:
@@ -182,6 +186,20 @@ def _newest_file(pid: int) -> Path | None:
     folder = Path(f"/proc/{pid}/root{marks[0].partition('=')[2]}/checkpoints")
     numbers = sorted(int(name) for name in os.listdir(folder) if name.isdecimal())
     return folder / str(numbers[-1]) / "value.pickle" if len(numbers) > 1 else None
+
+
+def _donor(leg: Any) -> tuple[str, int, int]:
+    """Return the result with which a leg begins: its trial, its attempt and its number."""
+    return leg["origin_trial_id"], leg["origin_attempt"], leg["reports"] - 1
+
+
+def _restarts(database: sqlite3.Connection, trial_id: str) -> list[Any]:
+    """Return the facts by which a trial has begun again, because no checkpoint of its leg was left."""
+    return database.execute(
+        "SELECT number, NULL AS reports FROM facts WHERE kind = 'AttemptDue' AND trial_id = ? "
+        "AND json_extract(payload, '$.origin') IS NULL",
+        (trial_id,),
+    ).fetchall()
 
 
 def _first_parameter(database: sqlite3.Connection, trial_id: str) -> float:
