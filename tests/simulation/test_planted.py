@@ -22,7 +22,7 @@ FIRST = {  # first seed to try for bugs that few simulated lives show: saves fiv
     "lease_in_the_keeper_only": 137,
     "lease_on_the_wall_clock": 73,
     "left_survives_frames": 132,
-    "leg_of_a_lost_checkpoint": 1501,
+    "leg_of_a_lost_checkpoint": 733,
     "margin_forgotten": 161,
     "off_branch_taken": 150,
     "resources_not_rebuilt": 3486,
