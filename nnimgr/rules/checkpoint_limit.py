@@ -90,11 +90,11 @@ def delete_left(state: ExperimentState, fact: f.CheckpointsPruned) -> None:
 
 
 def recount(state: ExperimentState, keeper_id: str) -> None:
-    """Count the bytes on this host again, because the host may have lost its files."""
+    """Count the bytes on this host again, because the host may have lost its files, or is used again."""
     if state.limits.checkpoints_limit is None:
         return
     for trial in list(state.trials.values()):
-        if trial.checkpoints or trial.held:
+        if trial.checkpoints or trial.held or trial.origin is not None or trial.id in state.pins:
             reindex(state, trial)
     for job_id, left in list(state.left.items()):
         if left.keeper_id == keeper_id and not has_files(state, keeper_id, left.instance):

@@ -102,3 +102,16 @@ def test_files_that_a_host_has_lost_do_not_count() -> None:
     first.life.take(RECREATED)
     assert (first.life.state.held, second.trial.held, first.life.state.left) == (0, 0, {})
     assert refold(first.life.log) == first.life.state
+
+
+def test_a_pinned_checkpoint_counts_again_when_its_machine_is_used_again() -> None:
+    (saving,) = trials(1, checkpoints_limit=40)
+    pin(saving, 1)
+    saving.life.wait_reason = "waits for a machine"
+    saving.life.take(f.MachineRemoved(keeper_id="local", force=True))
+    saving.lose()
+    saving.life.take(f.MachineGone(keeper_id="local"))
+    assert (saving.trial.checkpoints, saving.life.state.held) == ([], 0)
+    saving.life.take(f.MachineAdded(keeper_id="local"))
+    assert saving.life.state.held == 10
+    assert refold(saving.life.log) == saving.life.state
