@@ -55,20 +55,29 @@ def recovery_point(state: ExperimentState, trial: TrialState) -> CheckpointState
     """Return the newest checkpoint of the trial that can be used; None if there is none.
 
     A checkpoint that is only on a silent host counts only if the server has no copy of any other, because it
-    is unknown when the host answers again. It does not count if the attempt on that host is given up. A
-    checkpoint of another trial does not count once the trial has its own: it may be deleted then.
+    is unknown when the host answers again. It does not count if the attempt on that host is given up. Once
+    the trial has its own checkpoints, one of another trial counts only while the server has a copy of it.
     """
     if state.limits.multi_phase:
         return None
     lent = [trial.origin] if trial.origin is not None and borrows(trial.origin) else []
+    if trial.checkpoints:
+        lent = [each for each in lent if _has_copy(state, each.origin)]
     silent = None
-    for checkpoint in reversed(trial.checkpoints or lent):
+    for checkpoint in reversed([*lent, *trial.checkpoints]):
         if not is_usable(state, checkpoint):
             continue
         if checkpoint.kept is not None or state.keepers[checkpoint.origin.keeper_id].silent is None:
             return checkpoint
         silent = silent or checkpoint
     return None if trial.unknown_since is not None else silent
+
+
+def _has_copy(state: ExperimentState, origin: f.Origin) -> bool:
+    """Return whether the server has a copy of another trial's checkpoint."""
+    assert origin.trial_id is not None
+    job_id = job_id_of(state.id, origin.trial_id, origin.attempt)
+    return origin.number in state.copies.get(job_id, ())
 
 
 def to_keep(state: ExperimentState, trial: TrialState) -> f.Origin | None:

@@ -66,7 +66,7 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     end = job.ended if job else None
     if job is not None and job.unproven:
         return _given_up(trial, job)
-    if trial.next_leg is not None and trial.target in (None, f.StopKind.LEG) and not _finished(job):
+    if trial.next_leg is not None and trial.target in (*_STAYS, f.StopKind.LEG) and not _finished(job):
         return leg_lost(state, trial) or _next_leg(trial, trial.next_leg, due_at=now)
     if trial.status is f.TrialStatus.PAUSED:
         return _again(state, trial, "its pause has ended", due_at=now)
