@@ -98,6 +98,24 @@ def test_an_heir_that_is_lost_begins_the_leg_again() -> None:
     assert (again.rolled_back, heir.trial.leg, heir.trial.parameters) == (1, 1, '{"x": 2}')
 
 
+@pytest.mark.parametrize("copied", [True, False])
+def test_an_heir_goes_back_to_the_donors_checkpoint_only_while_there_is_a_copy(copied: bool) -> None:
+    donor, heir = members(checkpoints_kept=1)
+    donor.save(1)
+    donor.keep(1)
+    exploit(heir, donor)
+    stopped(heir)
+    heir.start()
+    heir.save(2)  # nothing keeps the donor's checkpoint any more
+    if not copied:
+        donor.save(3)
+        donor.keep(2)
+    heir.life.take(f.KeeperSilent(keeper_id="local", reason="no word for 30 s"))
+    again = due(heir.lose())
+    assert (again.origin is not None) == copied
+    assert again.origin is None or again.origin.trial_id == donor.id
+
+
 def test_checkpoints_of_an_earlier_leg_are_never_used() -> None:
     donor, heir = members()
     donor.save(1)

@@ -102,6 +102,17 @@ def test_they_come_with_the_next_leg() -> None:
     assert refold(heir.life.log) == heir.life.state
 
 
+def test_a_leg_that_is_decided_after_them_begins_at_once() -> None:
+    donor, heir = running(2)
+    donor.save(1)
+    heir.save(1)
+    resize(heir, **{CPUS: 2})
+    exploit(heir, donor)
+    begun = due(stopped(heir))
+    assert (begun.leg, begun.resources) == (1, {CPUS: 2})
+    assert refold(heir.life.log) == heir.life.state
+
+
 def test_an_attempt_that_is_lost_or_fails_meanwhile_counts_as_usual() -> None:
     (member,) = running(max_failed_attempts=1)
     member.save(1)
