@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Following)
 class _Shelf:
     def __init__(self) -> None:
         self.results: OrderedDict[Hashable, Any] = OrderedDict()
-        self.revision = (-1, -1)
+        self.version = ("", -1, -1)
         self.tables: dict[type[Any], tuple[Mark, Any]] = {}
 
 
@@ -46,10 +46,9 @@ def once(columns: Columns, key: Hashable, make: Callable[[], T]) -> T:
     change.
     """
     shelf = _SHELVES.setdefault(columns, _Shelf())
-    revision = (columns.revision, columns.annotated)
-    if shelf.revision != revision:
+    if shelf.version != columns.version:
         shelf.results.clear()
-        shelf.revision = revision
+        shelf.version = columns.version
     if key in shelf.results:
         shelf.results.move_to_end(key)
     else:

@@ -86,6 +86,11 @@ class Columns:
 
     # ---- reading ------------------------------------------------------------------------------------------
 
+    @property
+    def version(self) -> tuple[str, int, int]:
+        """Database of the columns, and the numbers of its last changes. Another version has other content."""
+        return self._db_id, self.revision, self.annotated
+
     def of_search(self) -> Array:
         """Return which trials are not only runs that confirm other trials, as one bool per trial."""
         code = self.categories["source"].index(SuggestionSource.CONFIRMATION.value)
