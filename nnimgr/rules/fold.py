@@ -88,6 +88,7 @@ def _concerns_checkpoint(
     state: ExperimentState,
     fact: f.CheckpointKeepBegun | f.CheckpointKept | f.CheckpointStored | f.CheckpointLost,
 ) -> bool:
+    """Return whether the state knows the checkpoint. A copy is recorded as stored only once."""
     if not isinstance(fact, f.CheckpointStored):
         return checkpoint_of(state, fact.job_id, fact.number) is not None
     is_copied = fact.number in state.copies.get(fact.job_id, ())

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from training_services.checkpoint_storage.files import StorageFiles
 from training_services.checkpoint_store import CheckpointStore, Damaged
+from training_services.job_ids import job_id_of, trial_of_job
 from trial_keeper.checkpoints import contents
 from trial_keeper.checkpoints.incoming import FILES
 
@@ -63,7 +64,7 @@ class StoredCopies:
         for path, size in self._files.sizes().items():
             if (match := _FOLDER.fullmatch(path)) is not None:
                 trial_id, attempt, number, name = match.groups()
-                job_id = f"{self._experiment_id}-{trial_id}-{attempt}"
+                job_id = job_id_of(self._experiment_id, trial_id, int(attempt))
                 folders.setdefault((job_id, int(number)), {})[name] = size
         whole = {name for name, sizes in folders.items() if self._is_whole(name, sizes)}
         return Found(whole=whole, begun=set(folders))
@@ -157,7 +158,7 @@ class StoredCopies:
 
     def _folder(self, name: Name) -> str:
         job_id, number = name
-        _, trial_id, attempt = job_id.rsplit("-", 2)
+        trial_id, attempt = trial_of_job(job_id)
         return f"{trial_id}/{attempt}-{number}"
 
     def _check_interruption(self) -> None:

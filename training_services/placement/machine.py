@@ -42,7 +42,7 @@ class Machine:
     jobs: set[str] = field(default_factory=set)
     # job -> the GPUs, CPUs and memory that it holds; only for jobs that hold any
     held: dict[str, Holding] = field(default_factory=dict)
-    weights: dict[str, int] = field(default_factory=dict)  # job -> weight of its resources, in ``_PARTS``
+    weights: dict[str, int] = field(default_factory=dict)  # job -> weight of what it holds, in millionths
     # last GPU reading that each experiment's keeper has reported, the newest reading last
     readings: dict[object, GpuReading] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)  # indices of all GPUs that were ever read

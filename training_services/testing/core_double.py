@@ -37,6 +37,7 @@ from training_services.base import (
     TrainingService,
     TrialJobSpec,
     UpdateOrdered,
+    job_id_of,
 )
 
 __all__ = ["DEADLINE_S", "CoreDouble"]
@@ -170,7 +171,7 @@ class CoreDouble:
         self, trial_id: str, *, attempt: int = 1, origin: Origin | None = None, parameters: str = "{}"
     ) -> TrialJobSpec:
         return TrialJobSpec(
-            id=f"{self.experiment_id}-{trial_id}-{attempt}",
+            id=job_id_of(self.experiment_id, trial_id, attempt),
             trial_id=trial_id,
             attempt=attempt,
             sequence=0,
