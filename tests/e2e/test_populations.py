@@ -33,7 +33,7 @@ class Local(Saving):
         """Leave paused trials to the scheduler."""
 
     def check(self) -> None:
-        self.population.check(self.folder)
+        assert self.population.check(self.folder)  # legs
 
     def cut_checkpoint(self) -> bool:
         """Cut the newest checkpoint of a trial that runs, and kill the trial."""

@@ -66,7 +66,7 @@ class Fleet(Field):
 
     def check_population(self) -> None:
         self.done(120.0)
-        self.population.check(self.folder)
+        assert self.population.check(self.folder)  # legs
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ FIRST = {  # first seed to try for bugs that few simulated lives show: saves fiv
     "start_not_revoked": 137,
     "stop_never_journaled": 444,
     "terminal_overwritten": 204,
-    "unwanted_attempts_not_awaited": 5360,
+    "unwanted_attempts_not_awaited": 391,
     "updates_not_adopted": 139,
     "used_numbers_given_again": 69,
     "used_numbers_taken_for_obeyed": 3038,
