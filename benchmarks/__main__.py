@@ -50,6 +50,10 @@ PROGRAMS = {
     "dashboard": ("--trials", "3000", "--few", "300", "--seconds", "3"),
     "dashboard_peers": ("--trials", "300", "--seconds", "10"),
     "kubernetes_watch": ("--pods", "1000", "--events", "2000", "--runs", "1"),
+    "restores": (
+        *("--ended", "100", "--paused", "4", "--running", "2", "--runs", "1"),
+        *("--past-trials", "50", "--past-reports", "20"),
+    ),
     "growth": ("--trials", "3000", "--runs", "1", "--past", "5000"),
 }  # with the sizes of --quick
 LIBRARIES = ("nnimgr", "sqlalchemy", "fastapi", "uvicorn", "pydantic")

@@ -1,11 +1,12 @@
-"""What checkpoints cost: a save in the trial, a pause until the slot's next process, and a resume.
+"""What checkpoints cost: a save in the trial and until it is stored, a pause, and a resume.
 
     python -m benchmarks.checkpoints [--saves 60] [--pauses 30] [--size 1048576]
 
 Save: a trial saves a checkpoint with a metric, and in turn writes the same bytes to a file, flushes and
-renames it. Pause: one slot; a paused trial looks for requests every 2 ms and saves; the next trial's command
-takes the slot. Resume: from the request until the trial's own code has its state, and in turn from the
-request for a new trial until its own code has its parameters.
+renames it. Stored: from the call of the save to the event that says that the checkpoint is in the database,
+less the time of the bare write just before. Pause: one slot; a paused trial looks for requests every 2 ms and
+saves; the next trial's command takes the slot. Resume: from the request until the trial's own code has its
+state, and in turn from the request for a new trial until its own code has its parameters.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import http.client
 import json
 import statistics
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,8 @@ from benchmarks import program
 from benchmarks.ground import Ground, create
 from benchmarks.peers.ask import Peers
 from benchmarks.report import Better, Row
+from nnimgr.client.calls import Event
+from nnimgr.client.servers import connect
 from nnimgr.home import Home
 from tests.e2e.product import Product, percentile
 
@@ -58,6 +62,11 @@ if os.environ["BENCH_PART"] == "saves":
         bare = timed(plain)
         saved = timed(lambda: nni.save_checkpoint(body, step=number, metric=0.5))
         say(kind="save", bare=bare, saved=saved)
+    for number in range(1, 1 + int(os.environ["BENCH_SAVES"])):
+        time.sleep(0.05)
+        bare, began = timed(plain), time.time()
+        nni.save_checkpoint(body, step=10_000 + number, metric=0.5)
+        say(kind="stored", bare=bare, began=began, step=10_000 + number)
     nni.report_final_result(0.5)
     sys.exit(0)
 nni.save_checkpoint(body, step=0, metric=0.5)
@@ -67,7 +76,7 @@ while time.monotonic() < deadline:
         nni.save_checkpoint(body, step=1, metric=0.5)
     time.sleep(0.002)
 """
-SAVE_RATIO, PAUSE_MS, RESUME_RATIO = 1.5, 40.0, 2.0
+SAVE_RATIO, STORED_MS, PAUSE_MS, RESUME_RATIO = 1.5, 10.0, 40.0, 2.0
 LIMIT_S = 60.0
 
 
@@ -127,6 +136,47 @@ class Trials:
         return json.loads(text)
 
 
+class Arrivals:
+    """Time at which the event of each saved checkpoint arrives here, by the checkpoint's step."""
+
+    def __init__(self, own: Product, experiment_id: str) -> None:
+        self.at: dict[int, float] = {}
+        events = connect(Home(own.home), own.port).events("experiments", experiment_id, "events", after=0)
+        self._thread = threading.Thread(target=self._follow, args=(events,))
+        self._thread.start()
+
+    def _follow(self, events: Iterator[Event | None]) -> None:
+        for event in events:
+            if event is not None and event.kind == "CheckpointReported":
+                self.at[event.fields["step"]] = time.time()
+            elif event is not None and event.kind == "ExperimentMoved" and event.fields["status"] == "DONE":
+                return
+
+    def join(self) -> None:
+        """Return when the experiment is done."""
+        self._thread.join(LIMIT_S)
+
+
+def stored(ground: Ground, trials: Trials, arrivals: Arrivals, options: argparse.Namespace) -> Row:
+    """Return the row about the time until a checkpoint is stored."""
+    found = trials.wait("stored", options.saves)
+    arrivals.join()
+    times = [1e3 * (arrivals.at[each["step"]] - each["began"] - each["bare"]) for each in found]
+    return Row(
+        name="save of a checkpoint to its event from the database, less the bare write, median",
+        value=statistics.median(times),
+        unit="ms",
+        better=Better.LESS,
+        limit=STORED_MS,
+        details={
+            "saves": len(times),
+            "p90_ms": percentile(times, 90),
+            "bare_ms": 1e3 * statistics.median(each["bare"] for each in found),
+            "fdatasync_ms": ground.fdatasync_ms(),
+        },
+    )
+
+
 def pauses(trials: Trials, count: int) -> list[float]:
     """Return the milliseconds from the request to pause the running trial to the next trial's command."""
     found = []
@@ -142,7 +192,9 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
     """Measure saves, then pauses, then resumes."""
     sizes = {"python": ground.python, "size": options.size, "saves": options.saves}
     with ground.product("checkpoints") as own:
-        saves = Trials(own, "saves", **sizes).wait("save", options.saves)
+        trials = Trials(own, "saves", **sizes)
+        arrivals = Arrivals(own, trials.id)
+        saves = trials.wait("save", options.saves)
         ratios = [each["saved"] / each["bare"] for each in saves]
         yield Row(
             name="save of a checkpoint with a metric, over write, fsync and rename",
@@ -158,6 +210,7 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
                 "fdatasync_ms": ground.fdatasync_ms(),
             },
         )
+        yield stored(ground, trials, arrivals, options)
         trials = Trials(own, "pauses", **sizes)
         times = pauses(trials, options.pauses)
         yield Row(

@@ -6,7 +6,8 @@ Each member saves a checkpoint of 1 MiB with its result in each step, and does n
 all members are paused, compared and continued, and the worst ones continue from a checkpoint of the best.
 A generation is what lies between two comparisons. A member may take further steps before it is paused, so
 there are fewer generations than steps. The time goes from the first stored result to the end of the
-experiment.
+experiment. The CPU is that of the server, the keeper and its spawner during the experiment, divided by the
+number of times that a trial was paused and continued.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks import program
-from benchmarks.ground import Ground, Look, create
+from benchmarks import proc, program
+from benchmarks.ground import Ground, Look, create, looks, server_pid
 from benchmarks.peers.ask import Peers, figures
 from benchmarks.report import Better, Row
 from tests.e2e.product import Product
@@ -35,12 +36,17 @@ while step < int(os.environ["BENCH_STEPS"]):
 nni.report_final_result(parameters["x"])
 """
 SECONDS = {8: 0.2, 2: 0.4}  # limits for a generation, by the number of slots
+CPU_MS = 6.0  # limit for a pause with its continuation
 LIMIT_S = 300.0
 _SPAN = "SELECT (SELECT max(ended_at) FROM trials) - min(at) FROM metrics WHERE type = 'PERIODICAL'"
 
 
 def run(own: Product, name: str, *, slots: int, command: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Run one population. Return the seconds of a generation, and the number of generations and legs."""
+    """Run one population.
+
+    Return the seconds of a generation, the number of generations and legs, and the CPU in ms of a pause with
+    its continuation, in all and by process.
+    """
     own.environ |= {"BENCH_SIZE": str(options.size), "BENCH_STEPS": str(options.steps)}
     arguments = {
         "perturbation_interval": 1,
@@ -59,20 +65,39 @@ def run(own: Product, name: str, *, slots: int, command: str, options: argparse.
         scheduler={"name": "PBT", "classArgs": arguments},
     )
     look = Look(own, experiment)
+    first: dict[str, float] = {}
+    last: dict[str, float] = {}
     try:
-        look.wait_done(LIMIT_S)
+        for _ in looks(LIMIT_S):
+            last = _used_ms(own, look) or last
+            first = first or last
+            if look.status()[0] == "DONE":
+                break
         seconds = look.one(_SPAN) / 1e6
         succeeded = look.one("SELECT count(*) FROM trials WHERE status = 'SUCCEEDED'")
         if succeeded != options.members:
             raise RuntimeError(f"{succeeded} of {options.members} trials succeeded")
         attempts = look.one("SELECT count(*) FROM jobs")
+        shares = {name: (last[name] - first[name]) / (attempts - options.members) for name in last}
         return {
+            "cpu_ms": sum(shares.values()),
+            **shares,
             "seconds": seconds * options.members / attempts,
             "generations": attempts / options.members,
             "legs": look.one("SELECT count(*) FROM legs"),
         }
     finally:
         look.close()
+
+
+def _used_ms(own: Product, look: Look) -> dict[str, float]:
+    """Return the CPU that the server, the keeper and the spawner have used, if they run."""
+    try:
+        keeper, spawner = proc.keepers(str(look.directory))
+        pids = {"server_ms": server_pid(own), "keeper_ms": keeper, "spawner_ms": spawner}
+        return {name: proc.run_ns(pid) / 1e6 for name, pid in pids.items()}
+    except (OSError, LookupError):
+        return {}
 
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
@@ -90,6 +115,7 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
                 concurrency=slots,
                 size=options.size,
             )
+            cpu_ms = found.pop("cpu_ms")
             yield Row(
                 name=f"generation of a population of {options.members} on {slots} slots",
                 value=found.pop("seconds"),
@@ -98,6 +124,15 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
                 limit=limit,
                 details={**found, "bytes": options.size, "fdatasync_ms": ground.fdatasync_ms()},
                 peers=figures(answers, "seconds"),
+            )
+            yield Row(
+                name=f"CPU of a pause with its continuation in a population on {slots} slots",
+                value=cpu_ms,
+                unit="ms",
+                better=Better.LESS,
+                limit=CPU_MS,
+                details={**found, "bytes": options.size, "fdatasync_ms": ground.fdatasync_ms()},
+                peers=figures(answers, "cpu_ms"),
             )
 
 

@@ -46,17 +46,21 @@ class Peers:
         self._ground = ground
         self.wanted = wanted
 
-    def ask(self, kind: str, *, of: Sequence[str] = tuple(PEERS), **given: Any) -> Sequence[Answer]:
-        """Return these peers' results for ``kind``: noop, stream, latency, startup, population or study."""
+    def ask(
+        self, kind: str, *, of: Sequence[str] = tuple(PEERS), limit_s: float = LIMIT_S, **given: Any
+    ) -> Sequence[Answer]:
+        """Return these peers' results for ``kind``: noop, stream, latency, startup, population, scores or
+        study. ``limit_s``: longest time of a peer.
+        """
         if not self.wanted:
             return ()
         answers = []
         for name in of:
             print(f"  {PEERS[name].title}: {kind}", file=sys.stderr, flush=True)
-            answers += self._ask(name, kind, given)
+            answers += self._ask(name, kind, given, limit_s)
         return answers
 
-    def _ask(self, name: str, kind: str, given: Mapping[str, Any]) -> list[Answer]:
+    def _ask(self, name: str, kind: str, given: Mapping[str, Any], limit_s: float) -> list[Answer]:
         title = PEERS[name].title
         python = interpreter(name)
         if python is None:
@@ -70,7 +74,7 @@ class Peers:
             "plain": str(self._ground.python),
             "began": time.time(),
         }
-        failed = _run(python, name, kind, order, place)
+        failed = _run(python, name, kind, order, place, limit_s)
         try:
             found = json.loads((place / "answer.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -90,7 +94,7 @@ def figures(answers: Sequence[Answer], value: str) -> tuple[Figure, ...]:
     )
 
 
-def _run(python: Path, name: str, kind: str, order: Mapping[str, Any], place: Path) -> str:
+def _run(python: Path, name: str, kind: str, order: Mapping[str, Any], place: Path, limit_s: float) -> str:
     """Run one peer's program to its end. Return the error, or ""."""
     program = Path(__file__).with_name(f"run_{name}.py")
     log = place / "log"
@@ -105,10 +109,10 @@ def _run(python: Path, name: str, kind: str, order: Mapping[str, Any], place: Pa
             start_new_session=True,
         )
         try:
-            code = process.wait(LIMIT_S)
+            code = process.wait(limit_s)
             failed = f"ended with {code}{tail(log)}" if code else ""
         except subprocess.TimeoutExpired:
-            failed = f"not done after {LIMIT_S:.0f} s"
+            failed = f"not done after {limit_s:.0f} s"
         finally:
             end(place)
             process.wait()

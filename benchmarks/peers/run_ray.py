@@ -11,6 +11,7 @@ from typing import Any
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 import ray  # type: ignore[import-not-found]
+from population_tasks import TASKS  # type: ignore[import-not-found]
 from ray import tune
 from ray.tune.schedulers import FIFOScheduler, PopulationBasedTraining  # type: ignore[import-not-found]
 
@@ -108,7 +109,7 @@ def population(order: dict[str, Any]) -> dict[str, float]:
         hyperparam_mutations={"x": tune.uniform(0, 1)},
         synch=True,
     )
-    began = time.time()
+    began, before = time.time(), tree_cpu_s()
     results = tune.Tuner(
         tune.with_resources(Member, {"cpu": CPUS / order["concurrency"]}),
         param_space={"x": tune.uniform(0, 1), "size": order["size"]},
@@ -126,7 +127,81 @@ def population(order: dict[str, Any]) -> dict[str, float]:
     ).fit()
     if results.num_errors or len(results) != order["members"]:
         raise RuntimeError(f"{results.num_errors} of {order['members']} trials failed")
-    return {"seconds": (time.time() - began) / order["steps"]}
+    steps = order["steps"]
+    return {
+        "seconds": (time.time() - began) / steps,
+        "cpu_ms": 1e3 * (tree_cpu_s() - before) / (steps * order["members"]),
+    }
+
+
+def scores(order: dict[str, Any]) -> dict[str, float]:
+    """Return the best final score of each seed."""
+    return {str(seed): _score(order, seed) for seed in range(order["seeds"])}
+
+
+def _score(order: dict[str, Any], seed: int) -> float:
+    space = {name: tune.loguniform(low, high) for name, (low, high) in TASKS[order["task"]].SPACE.items()}
+    scheduler = PopulationBasedTraining(
+        time_attr="training_iteration",
+        metric="score",
+        mode="max",
+        perturbation_interval=order["interval"],
+        hyperparam_mutations=space,
+    )
+    results = tune.Tuner(
+        tune.with_resources(Task, {"cpu": CPUS / order["concurrency"]}),
+        param_space={**space, "task": order["task"]},
+        tune_config=tune.TuneConfig(
+            num_samples=order["members"], reuse_actors=True, scheduler=scheduler, max_concurrent_trials=0
+        ),
+        run_config=tune.RunConfig(
+            storage_path=os.path.join(order["folder"], f"results{seed}"),
+            verbose=0,
+            stop={"training_iteration": TASKS[order["task"]].steps},
+        ),
+    ).fit()
+    if results.num_errors or len(results) != order["members"]:
+        raise RuntimeError(f"{results.num_errors} of {order['members']} trials failed")
+    return float(max(result.metrics["score"] for result in results))
+
+
+class Task(tune.Trainable):  # type: ignore[misc]
+    """Member of a population that works on a task."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self.task = TASKS[config["task"]](config)
+
+    def step(self) -> dict[str, Any]:
+        return {"score": self.task.step()}
+
+    def save_checkpoint(self, folder: str) -> None:
+        with open(os.path.join(folder, "state"), "wb") as file:
+            file.write(self.task.save())
+
+    def load_checkpoint(self, folder: str) -> None:
+        with open(os.path.join(folder, "state"), "rb") as file:
+            self.task.load(file.read())
+
+    def reset_config(self, config: dict[str, Any]) -> bool:
+        self.setup(config)
+        return True
+
+
+def tree_cpu_s() -> float:
+    """Return the CPU seconds of all processes that have this run's folder in their environment."""
+    mark = ("NNIMGR_BENCHMARK_PEER=" + os.environ["NNIMGR_BENCHMARK_PEER"]).encode()
+    ticks = 0
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/environ", "rb") as file:
+                ours = mark in file.read().split(b"\0")
+            with open(f"/proc/{entry}/stat") as file:
+                text = file.read()
+        except OSError:
+            continue
+        if ours:
+            ticks += sum(map(int, text[text.rindex(")") + 2 :].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def startup(order: dict[str, Any]) -> dict[str, float]:
@@ -143,9 +218,15 @@ def main() -> None:
         logging_level="ERROR",
         _temp_dir=os.path.join(order["folder"], "t"),
     )
-    work = {"noop": noop, "stream": stream, "latency": latency, "startup": startup, "population": population}[
-        sys.argv[1]
-    ]
+    works = {
+        "noop": noop,
+        "stream": stream,
+        "latency": latency,
+        "startup": startup,
+        "population": population,
+        "scores": scores,
+    }
+    work = works[sys.argv[1]]
     with open(order["answer"], "w") as file:
         json.dump([{"variant": "workers used again", "values": work(order)}], file)
     ray.shutdown()
