@@ -16,6 +16,7 @@ from nnimgr.cli.terminal import Terminal
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import (
     check_id,
+    dashboard_address,
     post_experiment,
     refuse_nni,
     resume_experiment,
@@ -59,7 +60,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
         client = post_experiment(home, client, body, no_token=args.no_token, url_prefix=prefix)
     except HomeError as error:
         raise ClientError(str(error)) from error
-    url = _address(client, terminal)
+    url = _address(client, experiment_id, terminal)
     if terminal.as_json and not args.foreground:
         terminal.json({"id": experiment_id, "url": url, "port": client.port})
     return _after_start(
@@ -92,7 +93,7 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
                 terminal.warn(why)
     except HomeError as error:
         raise ClientError(str(error)) from error
-    url = _address(client, terminal)
+    url = _address(client, entry.id, terminal)
     if terminal.as_json and not args.foreground:
         terminal.json({"id": entry.id, "url": url, "port": client.port})
     return _after_start(client, entry.id, url=url, foreground=args.foreground, terminal=terminal, after=after)
@@ -109,7 +110,7 @@ def view(args: argparse.Namespace, terminal: Terminal) -> int:
         view_experiment(client, entry.id)
     except HomeError as error:
         raise ClientError(str(error)) from error
-    url = _address(client, terminal)
+    url = _address(client, entry.id, terminal)
     if terminal.as_json:
         terminal.json({"id": entry.id, "url": url, "port": client.port})
     return _after_start(client, entry.id, url=url, foreground=False, terminal=terminal, after=0)
@@ -143,9 +144,9 @@ def _prefix(args: argparse.Namespace) -> str | None:
         raise ClientError(str(error)) from error
 
 
-def _address(client: Client, terminal: Terminal) -> str:
-    """Return the server's address for a browser. Warn if the server needs no token."""
-    address = client.post("server", "login-code")
+def _address(client: Client, experiment_id: str, terminal: Terminal) -> str:
+    """Return the experiment's address for a browser. Warn if the server needs no token."""
+    address = dashboard_address(client, experiment_id)
     if not address.get("needsToken", True):
         terminal.warn(
             f"The server on port {client.port} needs no token: anyone on this machine can control its "

@@ -8,7 +8,7 @@ from nnimgr.cli.selection import client_of, entries_of, select
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
-from nnimgr.client.experiments import runs
+from nnimgr.client.experiments import dashboard_address, runs
 from nnimgr.client.servers import connect
 from nnimgr.home import Home
 
@@ -18,7 +18,7 @@ __all__ = ["url"]
 def url(args: argparse.Namespace, terminal: Terminal) -> int:
     """Print a new address of the dashboard. It logs in one browser, and works only once."""
     experiment_id, client = _server(Home.find(), args)
-    address = client.post("server", "login-code")["url"]
+    address = dashboard_address(client, experiment_id)["url"]
     if terminal.as_json:
         terminal.json({"id": experiment_id, "url": address})
     terminal.say(address)

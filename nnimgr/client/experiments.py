@@ -18,6 +18,7 @@ __all__ = [
     "ENDED",
     "RESUMABLE",
     "check_id",
+    "dashboard_address",
     "events_to_the_end",
     "is_stopped",
     "post_experiment",
@@ -35,7 +36,7 @@ RESUMABLE = ("STOPPED", "DONE", "ERROR")
 ENDED = frozenset({*RESUMABLE, "VIEWED"})
 _MOST_TRIES = 3
 # The experiment cannot be opened, for example because a server that is ending still has it open.
-_WHEN_MENDED = "When this is no longer so, repeat the command: {command}"
+_TRY_LATER = "Try again later: {command}"
 
 
 def check_id(home: Home, wanted: str | None) -> str:
@@ -132,14 +133,25 @@ def resume_experiment(client: Client, entry: IndexEntry) -> None:
     refused = f"Watch it: nnictl top {entry.id}"
     if entry.status == "VIEWED":
         refused = f"End the view first: nnictl stop {entry.id} && {{command}}"
-    client.mends = {409: refused, 503: _WHEN_MENDED}
+    client.mends = {409: refused, 503: _TRY_LATER}
     with waiting(f"waiting until the server has resumed experiment {entry.id}"):
         client.post("experiments", entry.id, "resume", body=body, timeout_s=None)
 
 
+def dashboard_address(client: Client, experiment_id: str | None = None) -> Mapping[str, Any]:
+    """Return the address of the dashboard as ``url``, with a code that logs one browser in.
+
+    It opens the experiment, or the list of experiments. ``needsToken``: whether the server needs a token.
+    Raise ClientError.
+    """
+    page = "/" if experiment_id is None else f"/experiments/{experiment_id}"
+    answer: Mapping[str, Any] = client.post("server", "login-code", body={"page": page})
+    return answer
+
+
 def view_experiment(client: Client, experiment_id: str) -> None:
     """Let the server show a stopped experiment until a user stops it again. Raise ClientError."""
-    client.mends = {409: f"Stop it first: nnictl stop {experiment_id}", 503: _WHEN_MENDED}
+    client.mends = {409: f"Stop it first: nnictl stop {experiment_id}", 503: _TRY_LATER}
     with waiting(f"waiting until the server has opened experiment {experiment_id}"):
         client.post("experiments", experiment_id, "view", timeout_s=None)
 

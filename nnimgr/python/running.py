@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.client.calls import Event
-from nnimgr.client.experiments import ENDED, events_to_the_end, resume_experiment, server_for, stop_experiment
+from nnimgr.client.experiments import (
+    ENDED,
+    dashboard_address,
+    events_to_the_end,
+    resume_experiment,
+    server_for,
+    stop_experiment,
+)
 from nnimgr.home import Home
 from nnimgr.python.connection import Connection
 from nnimgr.python.errors import Error, translated
@@ -107,7 +114,7 @@ class Run:
         """Address of the dashboard, with a code that logs one browser in."""
         client = self._connection.client()
         with translated():
-            return str(client.post("server", "login-code")["url"])
+            return str(dashboard_address(client, self.id)["url"])
 
     def wait(self, timeout: float | None = None, *, show: Show = "auto") -> Results:
         """Wait until the experiment has ended, and return its results.
@@ -115,11 +122,11 @@ class Run:
         Raise TimeoutError after ``timeout`` seconds, and Error if the experiment ends with an error. Neither
         these errors nor Ctrl-C stop the experiment.
         """
-        from nnimgr.cli.report import report
-        from nnimgr.cli.watch import follow
-        from nnimgr.python.show import screen_of
+        try:  # from the beginning, because the imports take time, too
+            from nnimgr.cli.report import report
+            from nnimgr.cli.watch import follow
+            from nnimgr.python.show import screen_of
 
-        try:
             client = self._connection.client()
             with translated(), screen_of(show, self._shown) as (screen, terminal):
                 after = self._after

@@ -133,6 +133,15 @@ async def test_a_cookie_of_another_port_is_none_of_ours(lab: Lab) -> None:
     assert (await lab.stranger.get("/api/v1/server", headers={"Cookie": cookie})).status_code == 401
 
 
+async def test_an_address_may_name_the_page_after_the_login(lab: Lab) -> None:
+    wanted = {"page": "/experiments/abc"}
+    url = (await lab.client.post("/api/v1/server/login-code", json=wanted)).json()["url"]
+    assert url.startswith(f"{BASE}/login#code=") and url.endswith("&page=/experiments/abc")
+    for page in ("//elsewhere", "https://elsewhere", "/a?b", "/\\elsewhere", ""):
+        answer = await lab.client.post("/api/v1/server/login-code", json={"page": page})
+        assert answer.status_code == 422
+
+
 async def test_a_code_works_once(lab: Lab) -> None:
     url = (await lab.client.post("/api/v1/server/login-code")).json()["url"]
     body = {"code": url.partition("#code=")[2]}
@@ -353,6 +362,9 @@ async def test_a_server_that_needs_no_token(lab: Lab, open_to_all: httpx.AsyncCl
     assert (await open_to_all.get("/api/v1/server")).json()["needsToken"] is False
     address = await open_to_all.post("/api/v1/server/login-code")
     assert address.json() == {"url": BASE, "needsToken": False}
+    wanted = {"page": "/experiments/exp"}
+    address = await open_to_all.post("/api/v1/server/login-code", json=wanted)
+    assert address.json()["url"] == f"{BASE}/experiments/exp"
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,7 @@ from nnimgr.api.models.machines import (
 from nnimgr.api.models.server import (
     Login,
     LoginAddress,
+    LoginWanted,
     ServerProfile,
 )
 from nnimgr.api.models.tensorboards import (
@@ -241,6 +242,7 @@ __all__ = [
     "LogEntry",
     "Login",
     "LoginAddress",
+    "LoginWanted",
     "Logs",
     "Machine",
     "Machines",

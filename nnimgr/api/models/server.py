@@ -33,6 +33,17 @@ class ServerProfile(Model):
     )
 
 
+class LoginWanted(Request):
+    """Request for an address that logs a browser in."""
+
+    page: str = Field(
+        default="/",
+        pattern=r"^/([A-Za-z0-9_.-][A-Za-z0-9_./-]*)?$",
+        max_length=200,
+        description="page of the dashboard that the browser shows after the login",
+    )
+
+
 class LoginAddress(Model):
     url: str = Field(description="address that logs a browser in once; without a token: the server's address")
     needs_token: bool

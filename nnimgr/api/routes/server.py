@@ -31,12 +31,14 @@ async def show_server(parts: Parts) -> models.ServerProfile:
 
 
 @router.post("/api/v1/server/login-code")
-async def make_login_code(parts: Parts) -> models.LoginAddress:
+async def make_login_code(parts: Parts, wanted: models.LoginWanted | None = None) -> models.LoginAddress:
     """Return an address that logs one browser in. It works once, within twelve hours."""
+    page = "/" if wanted is None else wanted.page
     if not parts.credentials.needed:
-        return models.LoginAddress(url=parts.url, needs_token=False)
+        return models.LoginAddress(url=parts.url + page.rstrip("/"), needs_token=False)
     code = parts.credentials.sessions.new_code()
-    return models.LoginAddress(url=f"{parts.url}{LOGIN_PAGE}#code={code}", needs_token=True)
+    then = "" if page == "/" else f"&page={page}"
+    return models.LoginAddress(url=f"{parts.url}{LOGIN_PAGE}#code={code}{then}", needs_token=True)
 
 
 @router.post(LOGIN_ROUTE, responses=refusals(401, 422))

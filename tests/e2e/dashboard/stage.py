@@ -58,9 +58,9 @@ class Stage:
         assert answer.status < 300, (method, path, answer.body)
         return answer.body
 
-    def sign_in(self) -> str:
-        """An address that signs a browser in, once."""
-        answer = self.server.call("POST", "/api/v1/server/login-code")
+    def sign_in(self, page: str = "/") -> str:
+        """An address that signs a browser in, once, and shows a page."""
+        answer = self.server.call("POST", "/api/v1/server/login-code", {"page": page})
         assert answer.status < 300, answer.body
         return str(answer.body["url"])
 

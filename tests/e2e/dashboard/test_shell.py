@@ -99,6 +99,13 @@ def test_addresses_that_lead_nowhere_say_so(view: View) -> None:
     view.forgive("404")
 
 
+def test_an_address_signs_in_and_opens_an_experiment(furnished: Stage, browser: Browser) -> None:
+    with opened(browser, furnished.url) as view:
+        view.page.goto(furnished.sign_in("/experiments/nobody"))
+        expect(view.page).to_have_url(f"{furnished.url}/experiments/nobody")
+        view.forgive("404")
+
+
 def test_signing_out(furnished: Stage, browser: Browser) -> None:
     with opened(browser, furnished.url) as view:
         view.page.goto(furnished.sign_in())
