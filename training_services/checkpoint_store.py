@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO
@@ -31,11 +32,13 @@ class CheckpointStore:
     """Store of an experiment's copies. ``directory``: the experiment's folder.
 
     A copy is named by the job that has saved the checkpoint, and by the checkpoint's number. All methods
-    block the thread, and raise OSError.
+    block the thread, and raise OSError. They may be called from several threads.
     """
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / "checkpoints"
+        # Two removals of one copy at a time would disturb each other, and leave what they had not reached.
+        self._removing = threading.Lock()
 
     def path(self, job_id: str, number: int) -> Path:
         """Return the folder of a copy, which may not exist."""
@@ -81,14 +84,16 @@ class CheckpointStore:
 
     def drop_part(self, job_id: str, number: int) -> None:
         """Remove what an interrupted transfer of this checkpoint has left."""
-        remove(str(self._part(job_id, number)))
+        with self._removing:
+            remove(str(self._part(job_id, number)))
 
     def drop_parts(self, trial_id: str) -> None:
         """Remove what interrupted transfers of the trial's checkpoints have left."""
         folder = self._folder / trial_id
-        for path in folder.iterdir() if folder.is_dir() else ():
-            if path.name.startswith(_PART):
-                remove(str(path))
+        with self._removing:
+            for path in list(folder.iterdir()) if folder.is_dir() else ():
+                if path.name.startswith(_PART):
+                    remove(str(path))
 
     # ---- sending ------------------------------------------------------------------------------------------
 
@@ -122,9 +127,10 @@ class CheckpointStore:
         """Remove the copies of the job's checkpoints up to a number, except those in ``keep``."""
         _, attempt = trial_of_job(job_id)
         parent = self.path(job_id, 0).parent
-        for name, number in _numbers(parent, attempt):
-            if number <= up_to and number not in keep:
-                self._discard(parent / name)
+        with self._removing:
+            for name, number in _numbers(parent, attempt):
+                if number <= up_to and number not in keep:
+                    self._discard(parent / name)
 
     def tidy(self, known: Collection[tuple[str, int]], wanted: Collection[tuple[str, int]]) -> None:
         """Remove all copies except the known ones, and all unfinished transfers except the wanted ones.
@@ -132,14 +138,13 @@ class CheckpointStore:
         Each is named by its job and its number.
         """
         stay = {self.path(*each) for each in known} | {self._part(*each) for each in wanted}
-        if not self._folder.is_dir():
-            return
-        for trial in list(self._folder.iterdir()):
-            for path in list(trial.iterdir()):
-                if path not in stay:
-                    self._discard(path)
-            with contextlib.suppress(OSError):
-                trial.rmdir()  # if it is empty
+        with self._removing:
+            for trial in list(self._folder.iterdir()) if self._folder.is_dir() else ():
+                for path in list(trial.iterdir()):
+                    if path not in stay:
+                        self._discard(path)
+                with contextlib.suppress(OSError):
+                    trial.rmdir()  # if it is empty
 
     def _discard(self, path: Path) -> None:
         """Remove a folder. It is renamed first, so that an incomplete one never counts as a copy."""

@@ -43,6 +43,14 @@ for step in range(state["step"], {STEPS}):
 nni.report_final_result(state["chain"])
 """
 
+WAITING = TRIAL.replace(
+    "    time.sleep(0.05)\n",
+    """    time.sleep(0.05)
+    while step == 20 and not nni.should_checkpoint():
+        time.sleep(0.05)
+""",
+)  # until it is asked to save
+
 
 def chain(seed: int) -> list[int]:
     """Return the states of an uninterrupted run."""
@@ -56,6 +64,7 @@ class Saving(Victim):
     """Experiment whose trials save checkpoints. ``retention``: its field ``checkpoints``."""
 
     retention: Mapping[str, Any] = {}
+    program = TRIAL
 
     def rolled_back(self, trial_ids: Iterable[str]) -> list[int]:
         """Return for each trial the number of reports that its last attempt has to make again."""
@@ -70,7 +79,7 @@ class Saving(Victim):
     def begin(self, *, trials: int = TRIALS, concurrency: int = 2) -> None:
         code = self.directory / "code"
         code.mkdir()
-        (code / "trial.py").write_text(TRIAL)
+        (code / "trial.py").write_text(self.program)
         self.experiment = self.create(
             "code",
             {
@@ -163,10 +172,10 @@ def check_curve(database: sqlite3.Connection, trial_id: str, attempt: int, param
 
 
 @contextlib.contextmanager
-def saving(seed: int, **retention: Any) -> Iterator[Saving]:
+def saving(seed: int, *, program: str = TRIAL, **retention: Any) -> Iterator[Saving]:
     with tempfile.TemporaryDirectory(prefix="nnimgr-checkpoints-") as directory:
         made = Saving(Path(directory), random.Random(seed))
-        made.retention = retention
+        made.retention, made.program = retention, program
         made.begin()
         try:
             yield made
@@ -215,9 +224,9 @@ def test_a_stopped_experiment_continues_its_trials_under_their_ids(how: list[str
 
 
 def test_trials_are_asked_to_save_and_their_checkpoints_are_pinned_and_fetched() -> None:
-    with saving(4) as victim:
+    with saving(4, program=WAITING) as victim:
         victim.wait_for_trials()
-        while not victim.ended() and not victim.saved_when_asked():
+        while not victim.ended():
             victim.act("save")
         assert victim.saved_when_asked()
         victim.finish(limit_s=60)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,25 @@ def test_copies_are_removed_by_number(tmp_path: Path) -> None:
     store.remove("exp-bbbbb-1", 3, [])
     store.drop_parts("aaaaa")
     assert names(tmp_path) == ["aaaaa/1-2", "aaaaa/12-1"]
+
+
+def test_two_removals_at_a_time_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = CheckpointStore(tmp_path)
+    for number in (1, 2):
+        keep(store, number)
+    other = threading.Thread(target=store.remove, args=(JOB, 2, ()))
+    rename = os.rename
+
+    def late(source: Path, target: Path) -> None:
+        monkeypatch.undo()
+        other.start()
+        other.join(0.05)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", late)
+    store.remove(JOB, 1, ())
+    other.join()
+    assert names(tmp_path) == []
 
 
 def test_what_nobody_names_is_removed_at_the_opening(tmp_path: Path) -> None:

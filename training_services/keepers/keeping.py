@@ -48,11 +48,15 @@ class Transfers:
 
 
 class _Removals:
-    """Tasks that remove copies. ``running``: those that have not ended. Errors are logged."""
+    """Tasks that remove copies. ``running``: those that have not ended. Errors are logged.
+
+    ``first``: the removal of all that the opened experiment does not know; no transfer begins before it.
+    """
 
     def __init__(self, experiment_id: str) -> None:
         self._experiment_id = experiment_id
         self.running: set[asyncio.Task[None]] = set()
+        self.first: asyncio.Task[None] | None = None
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"{self._experiment_id}:copies")
@@ -103,7 +107,7 @@ class Keeping:
     def begin(self, copies: Iterable[tuple[str, int]]) -> None:
         """Remove everything from the store that is neither a known copy nor to be transferred."""
         known, wanted = set(copies), [each.name for each in self._wanted.values()]
-        self._removals.start(in_thread(self._store.tidy, known, wanted))
+        self._removals.first = self._removals.start(in_thread(self._store.tidy, known, wanted))
 
     def want(self, trial_id: str, origin: Origin | None) -> None:
         """Copy this checkpoint; None: nothing of the trial. It replaces an earlier order for the trial."""
@@ -280,8 +284,9 @@ class Keeping:
 
     async def _keep(self, trial_id: str) -> None:
         """Copy what is wanted of the trial, until nothing is."""
-        if (clearing := self._clearing.pop(trial_id, None)) is not None:
-            await asyncio.wait({clearing})
+        for removal in (self._clearing.pop(trial_id, None), self._removals.first):
+            if removal is not None:
+                await asyncio.wait({removal})
         pause, longest = PAUSES_S
         while (wanted := self._wanted.get(trial_id)) is not None:
             keeper_id = wanted.origin.keeper_id

@@ -108,7 +108,7 @@ def test_a_run_is_live_is_paused_and_survives_the_kernel(page: Page) -> None:
     picture(page, "running")
     page.get_by_role("button", name="Pause", exact=True).click()
     shows(page, 0, "STOPPED")
-    assert status() == "STOPPED"
+    eventually(lambda: status() == "STOPPED", "the status in the index, which is written a little later")
     picture(page, "paused")
     page.get_by_role("button", name="Resume", exact=True).click()
     shows(page, 0, "RUNNING")
