@@ -6,8 +6,9 @@ Each member saves a checkpoint of 1 MiB with its result in each step, and does n
 all members are paused, compared and continued, and the worst ones continue from a checkpoint of the best.
 A generation is what lies between two comparisons. A member may take further steps before it is paused, so
 there are fewer generations than steps. The time goes from the first stored result to the end of the
-experiment. The CPU is that of the server, the keeper and its spawner during the experiment, divided by the
-number of times that a trial was paused and continued.
+experiment. The CPU is that of the server, the keeper and its spawner in this time, divided by the number of
+times that a trial was paused and continued. For this, another population sleeps after each step, so that a
+pause comes after one save.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from benchmarks.report import Better, Row
 from tests.e2e.product import Product
 
 TRIAL = """
-import os
+import os, time
 import nni
 
 parameters = nni.get_next_parameter()
@@ -33,21 +34,29 @@ body = os.urandom(int(os.environ["BENCH_SIZE"]))
 while step < int(os.environ["BENCH_STEPS"]):
     step += 1
     nni.save_checkpoint(step.to_bytes(8, "big") + body[8:], step=step, metric=parameters["x"] * step)
+    time.sleep(float(os.environ["BENCH_SLEEP"]))
 nni.report_final_result(parameters["x"])
 """
 SECONDS = {8: 0.2, 2: 0.4}  # limits for a generation, by the number of slots
 CPU_MS = 6.0  # limit for a pause with its continuation
+SLEEP_S = 1.0  # longer than a pause takes
 LIMIT_S = 300.0
 _SPAN = "SELECT (SELECT max(ended_at) FROM trials) - min(at) FROM metrics WHERE type = 'PERIODICAL'"
 
 
-def run(own: Product, name: str, *, slots: int, command: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Run one population.
+def run(
+    own: Product, name: str, *, slots: int, sleep_s: float, command: str, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Run one population, whose members sleep after each step.
 
     Return the seconds of a generation, the number of generations and legs, and the CPU in ms of a pause with
     its continuation, in all and by process.
     """
-    own.environ |= {"BENCH_SIZE": str(options.size), "BENCH_STEPS": str(options.steps)}
+    own.environ |= {
+        "BENCH_SIZE": str(options.size),
+        "BENCH_STEPS": str(options.steps),
+        "BENCH_SLEEP": str(sleep_s),
+    }
     arguments = {
         "perturbation_interval": 1,
         "synchronous": True,
@@ -69,8 +78,9 @@ def run(own: Product, name: str, *, slots: int, command: str, options: argparse.
     last: dict[str, float] = {}
     try:
         for _ in looks(LIMIT_S):
-            last = _used_ms(own, look) or last
-            first = first or last
+            if look.one("SELECT count(*) FROM metrics"):
+                last = _used_ms(own, look) or last
+                first = first or last
             if look.status()[0] == "DONE":
                 break
         seconds = look.one(_SPAN) / 1e6
@@ -102,11 +112,10 @@ def _used_ms(own: Product, look: Look) -> dict[str, float]:
 
 def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
     """Measure with a slot for each member, then with two slots."""
+    command = f"{ground.python} trial.py"
     with ground.product("populations") as own:
         for slots, limit in SECONDS.items():
-            found = run(
-                own, f"slots{slots}", slots=slots, command=f"{ground.python} trial.py", options=options
-            )
+            found = run(own, f"slots{slots}", slots=slots, sleep_s=0, command=command, options=options)
             answers = peers.ask(
                 "population",
                 of=("ray",),
@@ -115,7 +124,6 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
                 concurrency=slots,
                 size=options.size,
             )
-            cpu_ms = found.pop("cpu_ms")
             yield Row(
                 name=f"generation of a population of {options.members} on {slots} slots",
                 value=found.pop("seconds"),
@@ -125,9 +133,10 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
                 details={**found, "bytes": options.size, "fdatasync_ms": ground.fdatasync_ms()},
                 peers=figures(answers, "seconds"),
             )
+            found = run(own, f"cpu{slots}", slots=slots, sleep_s=SLEEP_S, command=command, options=options)
             yield Row(
                 name=f"CPU of a pause with its continuation in a population on {slots} slots",
-                value=cpu_ms,
+                value=found.pop("cpu_ms"),
                 unit="ms",
                 better=Better.LESS,
                 limit=CPU_MS,
