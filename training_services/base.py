@@ -27,6 +27,7 @@ from training_services.events import (
     CheckpointKept,
     CheckpointLost,
     CheckpointReported,
+    CheckpointsDeleted,
     CheckpointsPruned,
     CheckpointStored,
     EndReason,
@@ -70,6 +71,7 @@ __all__ = [
     "CheckpointLost",
     "CheckpointReported",
     "CheckpointStored",
+    "CheckpointsDeleted",
     "CheckpointsPruned",
     "EndReason",
     "ExperimentContext",
@@ -171,6 +173,9 @@ class KnownKeeper:
     last_cmd: int
     retired: tuple[str, ...] = ()  # earlier directories (instances) of the keeper, whose reports are ignored
     silent: bool = False  # True: the keeper was reported as silent, and has not called since
+    prunes: int = 0  # number of the facts CheckpointsPruned about the keeper
+    # what it may not have deleted: for each job the number of the last of these facts, and all in one
+    unpruned: tuple[tuple[int, CheckpointsPruned], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,16 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from training_services.checkpoint_events import (
+    CheckpointKeepBegun,
+    CheckpointKept,
+    CheckpointLost,
+    CheckpointReported,
+    CheckpointsDeleted,
+    CheckpointsPruned,
+    CheckpointStored,
+)
+
 __all__ = [
     "Cause",
     "CheckpointKeepBegun",
@@ -18,6 +28,7 @@ __all__ = [
     "CheckpointLost",
     "CheckpointReported",
     "CheckpointStored",
+    "CheckpointsDeleted",
     "CheckpointsPruned",
     "EndReason",
     "FrameSkipped",
@@ -154,85 +165,6 @@ class ParametersWanted:
     job_id: str
     position: int
     index: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointReported:
-    """Fact: the trial saved its state. The files are durable in the folder of the attempt, on its host.
-
-    ``number``: number of the checkpoint in its attempt, from 1. ``step``: the trial's own count of its
-    progress, or None. ``size``: bytes of all files. ``asked``: the trial was asked to save, because it is
-    being paused; an exit with code 0 that follows is the pause, and not the trial's end. ``usable``: a later
-    attempt can continue from the checkpoint. ``reports``: number of the trial's intermediate results up to
-    the checkpoint, which the core adds; None: recorded by an earlier version.
-    """
-
-    job_id: str
-    position: int
-    number: int
-    step: int | None
-    size: int
-    files: int
-    asked: bool = False
-    usable: bool = True
-    reports: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointsPruned:
-    """Fact: the job's checkpoints up to number ``up_to`` are not needed any more, except those in ``keep``.
-
-    Their files and the server's copies of them are deleted after this fact is committed. ``keeper_id``:
-    keeper of the host with the files; None: only the server's copies are not needed any more.
-    """
-
-    job_id: str
-    keeper_id: str | None
-    up_to: int
-    keep: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointKeepBegun:
-    """Fact: the server begins to copy the checkpoint. It is not deleted on its host before the copy ends."""
-
-    job_id: str
-    number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointKept:
-    """Fact: the server has a durable copy of the checkpoint, from which attempts can continue on any host.
-
-    ``digest``: SHA-256 (hex) of the copy's manifest, which has the hashes of all files. ``size``: bytes of
-    all files.
-    """
-
-    job_id: str
-    number: int
-    digest: str
-    size: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointStored:
-    """Fact: the storage that users have named has the server's copy of the checkpoint, too."""
-
-    job_id: str
-    number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointLost:
-    """Fact: files of the checkpoint are missing or damaged, and cannot be used any more.
-
-    ``keeper_id``: keeper of the host that had them; None: the server's copy is lost. ``reason``: a sentence.
-    """
-
-    job_id: str
-    number: int
-    reason: str
-    keeper_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,6 +405,7 @@ JobEvent = (
     | CheckpointStored
     | CheckpointLost
     | CheckpointsPruned
+    | CheckpointsDeleted
     | UpdateOrdered
     | SaveOrdered
     | StopOrdered

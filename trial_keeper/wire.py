@@ -16,6 +16,7 @@ files, in the order of ``attempts`` and, within an attempt, of its ``events``::
      "db_id_seen": str | null, "m_epoch_seen": int,   the last server whose answer the keeper has applied
      "acked_cmd": int,           all commands up to this number are applied and on disk
      "seen_cmd": int,            all commands up to this number are applied, but may not be on disk yet
+     "pruned": int,              what answers up to this "prune" have named is deleted; left out: 0
      "all": bool,                "attempts" lists every attempt of the keeper (first call of a k_epoch, first
                                  after the server's m_epoch has changed, first after an answer with "all");
                                  else only attempts with news
@@ -71,6 +72,7 @@ Answer (200, JSON)::
                                  keeper has to upload, see below
      "prunes": [[directory, up_to, [number]]],   delete the checkpoints of the attempt in this folder up to
                                  number up_to, except those in the list
+     "prune": int,               number of the last of these orders; 0: there are none
      "lease_s": float | null}    how long attempts may run, from the moment this request was sent
                                  (``trial_keeper.core.lease``); null: without limit
 
@@ -293,6 +295,7 @@ if TYPE_CHECKING:
     class ReportHeader(_ReportHeader, total=False):
         """First line of a sync request, with the keeper's report."""
 
+        pruned: int
         gpu: GpuReading
         host: HostCapacity
         ending: Ending
@@ -314,6 +317,7 @@ if TYPE_CHECKING:
         gpu: bool
         reads: list[tuple[int, str, str, str, int, bool, int | None]]
         prunes: list[tuple[str, int, list[int]]]
+        prune: int
         lease_s: float | None
 
 
@@ -417,5 +421,6 @@ _EMPTY: dict[str, Any] = {
     "gpu": False,
     "reads": [],
     "prunes": [],
+    "prune": 0,
     "lease_s": None,
 }

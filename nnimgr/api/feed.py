@@ -391,6 +391,7 @@ LEFT_OUT: frozenset[type[Any]] = frozenset(
         f.CheckpointKept,
         f.CheckpointStored,
         f.CheckpointsPruned,
+        f.CheckpointsDeleted,
         f.HostVanished,  # the facts about its jobs have sentences
         f.ParametersWanted,  # FurtherSuggested has the sentence about the set
         f.UpdateOrdered,

@@ -372,6 +372,10 @@ def _pruned(state: ExperimentState, fact: f.CheckpointsPruned, r: f.Recorded) ->
     _forget_copies(state, fact.job_id, left=lambda number: number > fact.up_to or number in fact.keep)
     if fact.keeper_id is None:
         return
+    if (keeper := state.keepers.get(fact.keeper_id)) is not None:
+        keeper.prunes += 1
+        _, before = keeper.unpruned.get(fact.job_id, (0, None))
+        keeper.unpruned[fact.job_id] = keeper.prunes, fact.after(before)
     trial_id, attempt = trial_of_job(fact.job_id)
     trial = state.trials.get(trial_id)
     if trial is not None:
@@ -383,6 +387,16 @@ def _pruned(state: ExperimentState, fact: f.CheckpointsPruned, r: f.Recorded) ->
         reindex(state, trial)
     else:
         delete_left(state, fact)
+
+
+@CHECKPOINT_STEPS.of(f.CheckpointsDeleted)
+def _deleted(state: ExperimentState, fact: f.CheckpointsDeleted, r: f.Recorded) -> None:
+    keeper = state.keepers[fact.keeper_id]
+    keeper.unpruned = {
+        job_id: (number, pruned)
+        for job_id, (number, pruned) in keeper.unpruned.items()
+        if number > fact.prunes
+    }
 
 
 def checkpoint_of(state: ExperimentState, job_id: str, number: int) -> CheckpointState | None:

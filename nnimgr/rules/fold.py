@@ -57,7 +57,7 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
         case f.KeeperSilent() | f.KeeperHeard():
             keeper = state.keepers.get(fact.keeper_id)
             return keeper is not None and (keeper.silent is None) == isinstance(fact, f.KeeperSilent)
-        case f.KeeperBound() | f.KeeperGone() | f.HostVanished():
+        case f.KeeperBound() | f.KeeperGone() | f.HostVanished() | f.CheckpointsDeleted():
             return fact.keeper_id in state.keepers
         case f.CheckpointKeepBegun() | f.CheckpointKept() | f.CheckpointStored() | f.CheckpointLost():
             return _concerns_checkpoint(state, fact)

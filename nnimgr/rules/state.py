@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from nnimgr.objectives import objectives_of
 from nnimgr.rules.facts import (
+    CheckpointsPruned,
     DrainReason,
     ExperimentStatus,
     Limits,
@@ -37,7 +38,7 @@ from training_services.base import trial_of_job as trial_of_job
 
 FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
-SNAPSHOT_VERSION = 9  # increased with each change of the state's fields; older snapshots are not loaded
+SNAPSHOT_VERSION = 10  # increased with each change of the state's fields; older snapshots are not loaded
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,6 +50,9 @@ class KeeperState:
     acked_cmd: int = 0
     silent: str | None = None  # sentence that explains the silence; None: not silent
     vanished: bool = False  # True: the host has ended, with all files on it
+    prunes: int = 0  # number of the facts CheckpointsPruned about it
+    # job -> what the keeper may not have deleted yet, and the number of the last fact about it
+    unpruned: dict[str, tuple[int, CheckpointsPruned]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)

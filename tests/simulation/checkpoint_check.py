@@ -9,6 +9,7 @@ from nnimgr.rules.state import trial_of_job
 from tests.simulation.copy_check import CopyCheck, CopyFact
 from tests.simulation.curve import Mark, beginning, link, shown
 from tests.simulation.database import Shown
+from tests.simulation.deletion_check import DeletionCheck
 from tests.simulation.disk import Saved
 from tests.simulation.evidence import Attempt, Evidence, Trial
 from tests.simulation.kernel import Kernel
@@ -37,7 +38,7 @@ class CheckpointCheck:
         self._kernel, self._evidence = kernel, evidence
         # trial -> the first step of its present leg, and its state before each step from there on
         self._states: dict[str, tuple[int, list[int]]] = {}
-        self._deletable: set[tuple[str, str, int]] = set()  # keeper, folder and number: ordered to be deleted
+        self.deletions = DeletionCheck(kernel, evidence)
         self.copies = CopyCheck(kernel, evidence)
         self._retention = RetentionCheck(kernel, evidence, self.copies)
 
@@ -78,12 +79,6 @@ class CheckpointCheck:
                 self._check_whole(mark, host)
         for mark in self._retention.pins.values():
             self._check_whole(mark, host)
-
-    def deleted(self, host: Host, directory: str, number: int) -> None:
-        """Check that the deletion of a checkpoint was recorded first."""
-        if (host.name, directory, number) not in self._deletable and not self._evidence.older:
-            self._kernel.fail(f"checkpoint {number} of {directory} was deleted on {host.name} without order")
-        self._kernel.counts["checkpoint deleted"] += 1
 
     def _borrowed(self, trial: Trial) -> list[Mark]:
         """Return the checkpoints that this trial may continue from, and that are not on its own branch."""
@@ -201,11 +196,7 @@ class CheckpointCheck:
         if own and origin is not None and (origin.attempt, origin.keeper_id) == (attempt, fact.keeper_id):
             if origin.number <= fact.up_to and origin.number not in fact.keep:
                 self._kernel.fail(f"trial {trial_id} continues from {origin}, which is to be deleted: {fact}")
-        folder = _folder(trial_id, attempt)
-        keeper_id = fact.keeper_id
-        self._deletable |= {
-            (keeper_id, folder, number) for number in range(1, fact.up_to + 1) if number not in fact.keep
-        }
+        self.deletions.ordered(fact)
 
     def _exploited(self, fact: f.Decided) -> None:
         """Check the scheduler's decision that a trial continues from a checkpoint: it exists."""

@@ -11,6 +11,7 @@ from tests.simulation.kernel import Kernel
 from training_services.keepers import commands
 from training_services.keepers import hub as keeper_hub
 from training_services.keepers import link as keeper_link
+from training_services.keepers import prunes as keeper_prunes
 from training_services.keepers import service as keeper_service
 from trial_keeper import wire
 from trial_keeper.core import reports, stops
@@ -33,6 +34,8 @@ def narrow(kernel: Kernel) -> Iterator[None]:
                 (reports, "_READS", 2),
                 (commands, "MAX_COMMANDS", 1),
                 (keeper_link, "MAX_UNTOLD", 2),
+                (keeper_prunes, "MAX_ORDERS", 2),
+                (keeper_prunes, "MAX_UNREPORTED", 2),
                 (keeper_hub, "MAX_BACKLOG", 3),
                 (keeper_service, "MAX_BACKLOG", 3),
                 (mailbox, "MOST_PATIENT", 3),

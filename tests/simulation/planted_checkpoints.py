@@ -30,13 +30,13 @@ from tests.simulation.copies import Incoming, SimStore
 from tests.simulation.disk import Files
 from tests.simulation.planted import PLANTED, planted
 from tests.simulation.saves import Saver
-from training_services.base import TrialJobSpec
+from training_services.base import CheckpointsPruned, JobEvent, TrialJobSpec
 from training_services.frames import read_frames
 from training_services.keepers import job as keepers_job
 from training_services.keepers.checkpoints import CheckpointsOfJobs
 from training_services.keepers.jobs import Jobs, StartOrder
 from training_services.keepers.keeping import Keeping
-from training_services.keepers.link import KeeperLink
+from training_services.keepers.prunes import Prunes
 from training_services.keepers.reads import ReadStream
 from trial_keeper.core import recovery
 from trial_keeper.core.attempt import Attempt
@@ -91,12 +91,24 @@ def save_forgotten_by_a_new_keeper() -> Iterator[None]:
 @planted
 def prune_beyond_the_known() -> Iterator[None]:
     """The order to delete checkpoints names more of them than the recorded fact."""
-    order = KeeperLink.order_prune
+    order = Prunes.order
 
-    def greedy(self: KeeperLink, directory: str, up_to: int, keep: tuple[int, ...]) -> None:
-        order(self, directory, up_to + 3, keep)
+    def greedy(self: Prunes, fact: CheckpointsPruned) -> None:
+        order(self, replace(fact, up_to=fact.up_to + 3))
 
-    with patch.object(KeeperLink, "order_prune", greedy):
+    with patch.object(Prunes, "order", greedy):
+        yield
+
+
+@planted
+def deletions_confirmed_when_ordered() -> Iterator[None]:
+    """An order to delete checkpoints counts as carried out when it was sent."""
+    confirm = Prunes.confirm
+
+    def hasty(self: Prunes, number: int) -> list[JobEvent]:
+        return confirm(self, self._last)
+
+    with patch.object(Prunes, "confirm", hasty):
         yield
 
 

@@ -161,8 +161,9 @@ def ask_save(keeper: SimKeeper, effect: fx.AskSave) -> list[fx.Effect]:
 
 
 def prune(keeper: SimKeeper, effect: fx.Prune) -> list[fx.Effect]:
-    """Delete checkpoints soon, in a thread of the keeper."""
-    keeper.kernel.at(keeper.kernel.random.choice(PRUNE_S), _prune, keeper, effect)
+    """Delete checkpoints soon, in a thread of the keeper. The last deletion of an answer comes last."""
+    delay = max(PRUNE_S) if effect.number else keeper.kernel.random.choice(PRUNE_S)
+    keeper.kernel.at(delay, _prune, keeper, effect)
     return []
 
 
@@ -175,4 +176,6 @@ def _prune(keeper: SimKeeper, effect: fx.Prune) -> None:
         if number not in effect.keep:
             del checkpoints[number]
             host.kernel.say(host.name, "deletes checkpoint %d of %s", number, effect.directory)
-            host.witness.checkpoints.deleted(host, effect.directory, number)
+            host.witness.checkpoints.deletions.deleted(host, effect.directory, number)
+    if effect.number:
+        keeper.tell(keeper.core.pruned, effect.number)

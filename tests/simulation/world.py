@@ -172,6 +172,8 @@ class World:
         if runner.state.status is f.ExperimentStatus.DONE:
             self.witness.log.confirmations.done(runner.state)
         self.check_log(runner.state)
+        for host in self.hosts:
+            self.witness.checkpoints.deletions.left(host, runner.state.keepers.get(host.name))
         log, curves = stored(runner.state, self.store.log)
         if log != self.store.log:
             self.kernel.fail("the log changes when it is read from its rows")

@@ -21,10 +21,8 @@ from training_services.base import (
 )
 from training_services.checkpoint_storage.fsspec_files import FsspecFiles
 from training_services.checkpoint_store import CheckpointStore
-from training_services.job_ids import trial_of_job
 from training_services.keepers import overview
 from training_services.keepers.files import FilesOfJobs
-from training_services.keepers.host import attempt_folder
 from training_services.keepers.keeping import Keeping, Transfers
 from training_services.keepers.seat import KeeperSeat
 from training_services.keepers.storing import Storing
@@ -153,6 +151,5 @@ class CheckpointsOfJobs(FilesOfJobs):
         self._keeping.remove(fact.job_id, fact.up_to, keep=fact.keep)
         seat = self._seats.get(fact.keeper_id or "")
         if seat is not None:
-            folder = "/".join(attempt_folder(*trial_of_job(fact.job_id)))
-            seat.link.order_prune(folder, fact.up_to, fact.keep)
+            seat.link.prunes.order(fact)
         return seat

@@ -24,6 +24,7 @@ from training_services.keepers.gone import HostGone
 from training_services.keepers.inventory import Inventory
 from training_services.keepers.job import End
 from training_services.keepers.jobs import Backlog, Jobs
+from training_services.keepers.prunes import Prunes
 from training_services.keepers.request import HostFacts, Request
 from training_services.placement.needs import GpuReading
 
@@ -92,9 +93,7 @@ class KeeperLink:
         self._lease_s = None if lease is None else lease.total_seconds()
         self._reads: dict[int, Sequence[Any]] = {}  # orders to send a file that are not carried out yet
         self._unsent: set[int] = set()  # orders to send a file that no answer has contained yet
-        # Checkpoints to delete, for the next answer: folder -> (highest number, numbers to keep). If the
-        # answer is lost, they are deleted with the next checkpoints of the same folder.
-        self._prunes: dict[str, tuple[int, tuple[int, ...]]] = {}
+        self.prunes = Prunes(known)
 
     @property
     def keeper_id(self) -> str:
@@ -129,15 +128,6 @@ class KeeperLink:
         """Withdraw the order to send a file, because the keeper has called or no reader waits for it."""
         self._reads.pop(number, None)
         self._unsent.discard(number)
-
-    def order_prune(self, directory: str, up_to: int, keep: tuple[int, ...]) -> None:
-        """Order the keeper to delete the checkpoints in this folder up to a number, except some.
-
-        An earlier order that no answer has contained yet still counts for the numbers above ``up_to``.
-        """
-        highest, kept = self._prunes.get(directory, (0, ()))
-        keep += tuple(number for number in kept if number > up_to)
-        self._prunes[directory] = max(up_to, highest), keep
 
     # ---- requests -----------------------------------------------------------------------------------------
 
@@ -174,6 +164,7 @@ class KeeperLink:
             if request.all:
                 events += self.jobs.seek_missing(request)
             self.inventory.take(request, self.jobs.is_wanted)
+            events += self.prunes.confirm(request.pruned)
         self._await_commits(request, needs)
         return Received(events, needs, ended, gpus, facts)
 
@@ -257,7 +248,6 @@ class KeeperLink:
         self.jobs.fresh.clear()
         self.jobs.untold = 0
         self._unsent.clear()
-        prunes, self._prunes = self._prunes, {}
         self._stay_told = self._needed()
         if not request.news:
             self.leave_told = self.leaving
@@ -275,6 +265,6 @@ class KeeperLink:
             "stay": self._stay_told,
             "gpu": self._reads_gpus,
             "reads": list(self._reads.values()),
-            "prunes": [(directory, *prune) for directory, prune in prunes.items()],
+            **self.prunes.outgoing(),
             "lease_s": self._lease_s,
         }

@@ -74,6 +74,7 @@ class Request(NamedTuple):
     facts: HostFacts | None = None
     ending: bool = False  # the host is about to shut down
     stays: bool = False  # the keeper knows that files are still to be copied from its host
+    pruned: int = 0  # number of the last order to delete checkpoints that is carried out
 
     @property
     def news(self) -> bool:
@@ -107,6 +108,7 @@ def read_request(body: bytes) -> Request:
             facts=None if header.get("host") is None else _facts(header["host"]),
             ending=ending is not None,
             stays=ending is not None and bool(ending["stays"]),
+            pruned=_natural(header.get("pruned", 0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
         raise WireError(f"bad header: {error!r}") from error

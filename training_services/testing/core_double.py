@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from training_services.base import (
     CheckpointReported,
+    CheckpointsDeleted,
     FrameSkipped,
     HostVanished,
     JobEnded,
@@ -215,7 +216,10 @@ class CoreDouble:
         elif isinstance(fact, KeeperSilent | KeeperHeard):
             keeper = self._keepers[fact.keeper_id]
             self._keepers[fact.keeper_id] = replace(keeper, silent=isinstance(fact, KeeperSilent))
-        elif not isinstance(fact, MachineEvent | HostVanished) and fact.job_id in self._jobs:
+        elif (
+            not isinstance(fact, MachineEvent | HostVanished | CheckpointsDeleted)
+            and fact.job_id in self._jobs
+        ):
             self._record_job(fact, self._jobs[fact.job_id])
         return True
 

@@ -64,7 +64,7 @@ class Performer:
         self._log = log
         self._unseen = {job for job, each in core.attempts.items() if each.live and not each.claimed}
         self._slow: collections.deque[fx.Count] = collections.deque()
-        self._prunes = Prunes(paths)
+        self._prunes = Prunes(paths, self._pruned)
         self._reads = Reads(manager, os.path.dirname(directory.path))
         self._callers = {channel: Caller(channel.value, manager, self._called) for channel in Channel}
         loop.acts = {
@@ -165,6 +165,7 @@ class Performer:
         self._starts.end(effect.job)
         self._reads.ended()
         self._watches.end(effect.job)
+        self._prunes.tidy(effect.directory)
         return []
 
     def _read(self, effect: fx.Read) -> list[Effect]:
@@ -183,6 +184,10 @@ class Performer:
         except OSError as error:
             return self._core.update_failed(now(), effect, str(error.strerror))
         return []
+
+    def _pruned(self, number: int) -> None:
+        """Pass the number of a deletion to the keeper's loop. This runs in the thread that has deleted."""
+        self._loop.tell(lambda: self._core.pruned(now(), number))
 
     # -- the server
 
@@ -229,4 +234,5 @@ class Performer:
             self._directory.clear()
         self._survey.switch(False)
         self._starts.close()
+        self._prunes.finish()
         os._exit(0)

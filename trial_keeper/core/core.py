@@ -210,6 +210,11 @@ class KeeperCore:
             self._stops.ended(job)
         return self._pump(now)
 
+    def pruned(self, now: float, number: int) -> list[Effect]:
+        """Report with the next call that the deletions up to this number are complete."""
+        self._exchange.pruned = max(number, self._exchange.pruned)
+        return self._pump(now)
+
     def grown(self, now: float, job: str) -> list[Effect]:
         """Read the attempt's metrics file soon, because the file has grown."""
         if job in self._held.attempts:
@@ -238,7 +243,8 @@ class KeeperCore:
             self._stops.doom(now, job)
         self._commands.take(now, answer["cmds"])
         self._held.out += [fx.Serve(*read) for read in answer["reads"]]
-        self._held.out += [fx.Prune(*prune) for prune in answer["prunes"]]
+        self._held.out += [fx.Prune(*prune) for prune in answer["prunes"][:-1]]
+        self._held.out += [fx.Prune(*prune, answer["prune"]) for prune in answer["prunes"][-1:]]
         if answer["lease_s"] is not None:  # after the kills: a killed attempt gets no new lease
             self._extend_lease(now, sent_at=flight.sent_at, seconds=answer["lease_s"])
         if answer["leave"] and not self._held.attempts:
@@ -271,17 +277,9 @@ class KeeperCore:
         ``reason``: the reason of a refusal.
         """
         if self._exchange.failed(now, channel, sentence, reason):
-            self._end_all(now)
+            self._commands.drop()
+            self._stops.doom_all(now)
         return self._pump(now)
-
-    def _end_all(self, now: float) -> None:
-        """Stop all attempts: another keeper replaces this keeper, whose attempts count as lost."""
-        self._held.out.append(
-            fx.Say("the server has replaced this keeper by another keeper: all attempts are stopped")
-        )
-        self._commands.drop()
-        for job in list(self._held.attempts):
-            self._stops.doom(now, job)
 
     def gpus_read(self, now: float, reading: GpuReading) -> list[Effect]:
         """Report this reading of the machine's GPUs to the server.

@@ -131,9 +131,13 @@ class Watch(NamedTuple):
 
 
 class Unwatch(NamedTuple):
-    """Order to stop watching an attempt, because it is sealed: all its processes are gone."""
+    """Order to stop watching an attempt, because it is sealed: all its processes are gone.
+
+    A checkpoint that they have not completed is deleted.
+    """
 
     job: str
+    directory: str
 
 
 class Read(NamedTuple):
@@ -200,11 +204,15 @@ class Serve(NamedTuple):
 
 
 class Prune(NamedTuple):
-    """Delete the checkpoints of an attempt up to number ``up_to``, except those in ``keep``; not answered."""
+    """Delete the checkpoints of an attempt up to number ``up_to``, except those in ``keep``.
+
+    The last deletion of an answer of the server has its number, and is answered by ``pruned``; others have 0.
+    """
 
     directory: str
     up_to: int
     keep: list[int]
+    number: int = 0
 
 
 class Extend(NamedTuple):

@@ -61,6 +61,7 @@ class Exchange:
         self._remind_at: float | None = None
         self._surveys = False
         self.replaced = False
+        self.pruned = 0  # number of the last order to delete checkpoints that is carried out
 
     # -- answers
 
@@ -200,6 +201,8 @@ class Exchange:
             "seen_cmd": self._durable.applied, "all": flight.whole,
             "wait": channel is Channel.WAIT, "status": self._status(), "attempts": flight.entries,
         }  # fmt: skip
+        if self.pruned:
+            header["pruned"] = self.pruned
         if flight.gpu is not None:
             header["gpu"] = flight.gpu
         if self._stay.ending:

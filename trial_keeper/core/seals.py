@@ -101,7 +101,7 @@ class Seals:
             attempt.note = f"the metrics file ends in an incomplete frame of {tally.size - tally.end} bytes"
         elif tally.end > tally.size:
             attempt.note = "the metrics file was deleted or cut while the trial ran: metrics may be lost"
-        self._held.out.append(fx.Unwatch(attempt.job))
+        self._held.out.append(fx.Unwatch(attempt.job, attempt.directory))
         self._ledger.append(
             final_record(attempt, attempt.final), flush=False
         )  # no flush: the files allow to derive a lost record again

@@ -43,6 +43,14 @@ class Stops:
             self._stop(now, attempt, grace)
         return stop_record(attempt)
 
+    def doom_all(self, now: float) -> None:
+        """Stop all attempts: another keeper replaces this keeper, whose attempts count as lost."""
+        self._held.out.append(
+            fx.Say("the server has replaced this keeper by another keeper: all attempts are stopped")
+        )
+        for job in list(self._held.attempts):
+            self.doom(now, job)
+
     def doom(self, now: float, job: str) -> None:
         """Stop and forget an attempt that the server does not know."""
         attempt = self._held.attempts.get(job)

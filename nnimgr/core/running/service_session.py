@@ -329,6 +329,8 @@ def _known_keepers(state: ExperimentState, database: Database) -> KnownKeepers:
                 retired=tuple(keeper.retired),
                 boot_id=keeper.boot_id,
                 silent=keeper.silent is not None,
+                prunes=keeper.prunes,
+                unpruned=tuple(keeper.unpruned.values()),
                 last_cmd=max(last.get(keeper_id, 0), keeper.acked_cmd),
             )
             for keeper_id, keeper in state.keepers.items()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,8 @@ from tests.training_services.keepers.link_rig import (
 from training_services.base import (
     CheckpointLost,
     CheckpointReported,
+    CheckpointsDeleted,
+    CheckpointsPruned,
     EndReason,
     JobEnded,
     JobEvent,
@@ -37,6 +40,7 @@ from training_services.base import (
 from training_services.keepers.gone import HostGone
 from training_services.keepers.host import attempt_folder
 from training_services.keepers.link import Refused
+from training_services.keepers.prunes import MAX_UNREPORTED
 from training_services.keepers.request import Request
 from trial_keeper import wire
 
@@ -219,34 +223,63 @@ def test_the_stop_of_an_adopted_job_brings_the_time_to_save_again() -> None:
 # ---- deletion of checkpoints ------------------------------------------------------------------------------
 
 
-def test_an_order_to_delete_checkpoints_is_in_one_answer(rig: Rig) -> None:
-    first, second = ("/".join(attempt_folder("aaaaa", number)) for number in (1, 2))
-    rig.link.order_prune(first, 2, ())
-    rig.link.order_prune(second, 5, (3,))
-    assert rig.sync()[1]["prunes"] == [(first, 2, ()), (second, 5, (3,))]
-    assert rig.sync()[1]["prunes"] == []
+def pruned(number: int, up_to: int, keep: tuple[int, ...] = ()) -> CheckpointsPruned:
+    """Return the fact about checkpoints of a trial's attempt with this number."""
+    return CheckpointsPruned(job_id=f"exp-aaaaa-{number}", keeper_id="k", up_to=up_to, keep=keep)
+
+
+def prunes(answer: Any) -> tuple[list[Any], int]:
+    return answer["prunes"], answer["prune"]
+
+
+FIRST, SECOND = ("/".join(attempt_folder("aaaaa", number)) for number in (1, 2))
+
+
+def test_an_order_to_delete_checkpoints_is_repeated_until_it_is_carried_out(rig: Rig) -> None:
+    rig.link.prunes.order(pruned(1, 2))
+    rig.link.prunes.order(pruned(2, 5, (3,)))
+    both = [(FIRST, 2, ()), (SECOND, 5, (3,))], 2
+    assert prunes(rig.sync()[1]) == both
+    assert prunes(rig.sync()[1]) == both
+    assert prunes(rig.sync(pruned=1)[1]) == ([(SECOND, 5, (3,))], 2)
+    assert prunes(rig.sync(pruned=2)[1]) == ([], 0)
 
 
 def test_a_waiting_call_is_not_answered_for_a_deletion(rig: Rig) -> None:
     wait = rig.request(wait=True)
-    rig.link.order_prune("trials/aaaaa", 1, ())
+    rig.link.prunes.order(pruned(1, 1))
     assert not rig.link.has_word(wait, arrived=True)
-    assert rig.link.answer(wait)["prunes"] == [("trials/aaaaa", 1, ())]
+    assert rig.link.answer(wait)["prunes"] == [(FIRST, 1, ())]
 
 
 def test_a_later_order_for_a_folder_replaces_an_earlier_one(rig: Rig) -> None:
-    rig.link.order_prune("trials/aaaaa", 4, (2,))
-    rig.link.order_prune("trials/aaaaa", 6, (5,))
-    assert rig.sync()[1]["prunes"] == [("trials/aaaaa", 6, (5,))]
+    rig.link.prunes.order(pruned(1, 4, (2,)))
+    rig.link.prunes.order(pruned(1, 6, (5,)))
+    assert prunes(rig.sync()[1]) == ([(FIRST, 6, (5,))], 2)
 
 
 def test_an_order_up_to_a_lower_number_does_not_lose_the_numbers_above(rig: Rig) -> None:
     """The trial went back to checkpoint 3, and has saved two more since then in another folder."""
-    rig.link.order_prune("trials/aaaaa", 5, (3,))
-    rig.link.order_prune("trials/aaaaa", 3, ())
-    rig.link.order_prune("trials/bbbbb", 5, (1, 4))
-    rig.link.order_prune("trials/bbbbb", 3, (2,))
-    assert rig.sync()[1]["prunes"] == [("trials/aaaaa", 5, ()), ("trials/bbbbb", 5, (2, 4))]
+    for fact in (pruned(1, 5, (3,)), pruned(1, 3), pruned(2, 5, (1, 4)), pruned(2, 3, (2,))):
+        rig.link.prunes.order(fact)
+    assert prunes(rig.sync()[1]) == ([(FIRST, 5, ()), (SECOND, 5, (2, 4))], 4)
+
+
+def test_a_restarted_server_repeats_what_may_not_be_deleted() -> None:
+    rig = Rig(replace(known(0), prunes=9, unpruned=((9, pruned(2, 7)), (8, pruned(1, 4, (3,))))))
+    assert prunes(rig.sync(all=True)[1]) == ([(FIRST, 4, (3,)), (SECOND, 7, ())], 9)
+    rig.link.prunes.order(pruned(2, 8))
+    assert prunes(rig.sync(pruned=8)[1]) == ([(SECOND, 8, ())], 10)
+
+
+def test_the_core_hears_of_many_deletions_at_once(rig: Rig) -> None:
+    for number in range(MAX_UNREPORTED):
+        rig.link.prunes.order(pruned(1, number))
+    rig.sync()
+    early, _ = rig.sync(pruned=MAX_UNREPORTED - 1)
+    late, _ = rig.sync(pruned=MAX_UNREPORTED)
+    deleted = CheckpointsDeleted(keeper_id=rig.link.keeper_id, prunes=MAX_UNREPORTED)
+    assert (early, late) == ([], [deleted])
 
 
 # ---- a host that shuts down while its checkpoints are copied ----------------------------------------------

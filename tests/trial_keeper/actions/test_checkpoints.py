@@ -112,7 +112,18 @@ def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
 
 
 def test_deletions_continue_after_one_that_failed(folder: Path, tmp_path: Path) -> None:
-    prunes = Prunes(files.Paths(str(tmp_path), {}))
+    done: list[int] = []
+    prunes = Prunes(files.Paths(str(tmp_path), {}), done.append)
     assert prunes.take(fx.Prune("trials/missing", 3, [])) == []
-    assert prunes.take(fx.Prune("trials/a", 3, [1])) == []
-    wait_for(lambda: names(folder) == [".new-77", "1", "4", "5"], "the deletion")
+    assert prunes.take(fx.Prune("trials/a", 3, [1], 7)) == []
+    prunes.finish()
+    assert names(folder) == [".new-77", "1", "4", "5"]
+    wait_for(lambda: done[-1:] == [7], "the number of the last deletion")
+
+
+def test_an_unfinished_checkpoint_of_an_ended_attempt_is_deleted(folder: Path, tmp_path: Path) -> None:
+    prunes = Prunes(files.Paths(str(tmp_path), {}), lambda number: None)
+    prunes.tidy("trials/missing")
+    prunes.tidy("trials/a")
+    prunes.finish()
+    assert names(folder) == ["1", "2", "3", "4", "5"]

@@ -156,7 +156,7 @@ class Rig:
         answer: Any = {
             "db_id": "db", "m_epoch": 1, "instance": "i", "all": False, "acks": {}, "rewind": {}, "done": [],
             "kill": [], "cmds": [], "leave": False, "stay": False, "gpu": False, "reads": [], "prunes": [],
-            "lease_s": None, **fields,
+            "prune": 0, "lease_s": None, **fields,
         }  # fmt: skip
         self.run(self.core.answered(self.now, channel, answer))
 

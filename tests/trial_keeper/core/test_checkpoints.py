@@ -219,7 +219,10 @@ def test_a_keeper_that_is_restarted_after_the_claim_knows_why(baseless: Rig, fol
 
 
 def test_an_answer_orders_deletions(rig: Rig) -> None:
-    rig.answer(Channel.WAIT, prunes=[["trials/a/1", 4, [2]], ["trials/b/1", 1, []]])
-    assert rig.pruned == [Prune("trials/a/1", 4, [2]), Prune("trials/b/1", 1, [])]
+    rig.answer(Channel.WAIT, prunes=[["trials/a/1", 4, [2]], ["trials/b/1", 1, []]], prune=7)
+    assert rig.pruned == [Prune("trials/a/1", 4, [2]), Prune("trials/b/1", 1, [], 7)]
+    assert "pruned" not in rig.calls[Channel.WAIT].header
+    rig.run(rig.core.pruned(rig.now, 7))
     rig.answer(Channel.WAIT)
     assert len(rig.pruned) == 2
+    assert rig.calls[Channel.WAIT].header["pruned"] == 7
