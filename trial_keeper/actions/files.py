@@ -106,8 +106,14 @@ def stop(prefix: str, shim: fx.Shim, grace: float) -> None:
         _signal(shim, signal.SIGTERM, signal.SIGCONT)
 
 
-def kill(shim: fx.Shim) -> None:
-    """Send SIGKILL to this shim, unless another process has the shim's pid by now."""
+def kill(prefix: str, shim: fx.Shim) -> None:
+    """Send SIGKILL to this shim, unless another process has the shim's pid by now.
+
+    Do nothing if the attempt has ended, because the shim may run another attempt by now.
+    """
+    found = claim.read(prefix)
+    if found is not None and found.exit is not None:
+        return
     with contextlib.suppress(OSError):
         _signal(shim, signal.SIGKILL)
 
