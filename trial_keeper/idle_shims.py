@@ -26,7 +26,7 @@ _OWN = frozenset(
 
 
 class _Seat:
-    """A shim as the spawner sees it. ``idle_at``: since when it is idle, or None."""
+    """A shim as the spawner sees it. ``idle_at``: since when it is idle, if it is."""
 
     __slots__ = ("channel", "gpus", "idle_at", "likeness", "pid")
 
@@ -35,7 +35,7 @@ class _Seat:
         self.pid = pid
         self.likeness = _likeness(fields)
         self.gpus = _gpus(fields)
-        self.idle_at: float | None = None
+        self.idle_at = 0.0
 
 
 class Pool:
@@ -44,6 +44,7 @@ class Pool:
     def __init__(self) -> None:
         self.said: set[bytes] = set()
         self._seats: dict[int, _Seat] = {}  # by descriptor of the socket
+        self._idle: dict[int, _Seat] = {}  # those that are idle, with the longest wait first
         self._poll = select.poll()
         self._pair: tuple[socket.socket, socket.socket] | None = None
 
@@ -73,37 +74,35 @@ class Pool:
     def _wait_ms(self) -> float | None:
         """End the shims that are idle for too long. Return the milliseconds to the next such end, or None."""
         now = time.monotonic()
-        left = None
-        for fd, seat in list(self._seats.items()):
-            if seat.idle_at is not None:
-                rest = seat.idle_at + IDLE_S - now
-                if rest <= 0:
-                    self._drop(fd)
-                elif left is None or rest < left:
-                    left = rest
-        return None if left is None else left * 1000 + 1
+        for fd, seat in list(self._idle.items()):
+            left = seat.idle_at + IDLE_S - now
+            if left > 0:
+                return left * 1000 + 1
+            self._drop(fd)
+        return None
 
     def hand(self, fields: list[bytes]) -> int:
         """Give the request to an idle shim, and return its pid. Return 0 if none can take it.
 
         Then also end the idle shims whose GPUs the request is to use.
         """
+        if not self._idle:
+            return 0
         likeness = _likeness(fields)
         request = spawner.pack(fields)
-        for fd, seat in list(self._seats.items()):
-            if seat.idle_at is None or seat.likeness != likeness or len(request) > LARGEST:
-                continue
-            try:
-                seat.channel.send(request)
+        for fd, seat in list(self._idle.items()):
+            if seat.likeness == likeness and len(request) <= LARGEST:
+                try:
+                    seat.channel.send(request)
+                except OSError:  # the shim has been killed
+                    self._drop(fd)
+                    continue
                 os.kill(seat.pid, signal.SIGCONT)  # somebody may have suspended it
-            except OSError:  # the shim has been killed
-                self._drop(fd)
-                continue
-            seat.idle_at = None
-            return seat.pid
+                del self._idle[fd]
+                return seat.pid
         gpus = _gpus(fields)
-        for fd, seat in list(self._seats.items()):
-            if seat.idle_at is not None and not gpus.isdisjoint(seat.gpus):
+        for fd, seat in list(self._idle.items()):
+            if not gpus.isdisjoint(seat.gpus):
                 self._drop(fd)
         return 0
 
@@ -141,6 +140,7 @@ class Pool:
                 message = b""
             if message == IDLE:
                 seat.idle_at = time.monotonic()
+                self._idle[fd] = seat
             elif message.startswith(SAID):
                 self.said.add(message[len(SAID) :])
             elif not message:
@@ -150,6 +150,7 @@ class Pool:
     def _drop(self, fd: int) -> None:
         """Close the socket of a shim, so that an idle one ends."""
         self._poll.unregister(fd)
+        self._idle.pop(fd, None)
         self._seats.pop(fd).channel.close()
 
 

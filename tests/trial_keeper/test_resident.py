@@ -206,6 +206,24 @@ def test_a_stop_that_comes_too_late_does_not_reach_the_next_trial(here: Host) ->
     assert ending(here.server.ended("e-1-1")) == ("exited", 0, None)
 
 
+def test_a_stop_during_the_hand_over(here: Host) -> None:
+    content = code(inside="wait('gate') if self.parameters['x'] == 1.0 else 0")
+    ran(here, "e-0-1", content)
+    order(here, "e-1-1", content)
+    here.server.command("stop", "e-1-1", {"grace": 0.3})
+    assert ending(here.server.ended("e-1-1"))[0] in ("stopped", "never_started")
+    assert ran(here, "e-2-1", content)["x"] == 2.0
+
+
+def test_a_stop_ends_a_reset(here: Host) -> None:
+    content = code(before="wait('gate')")
+    ran(here, "e-0-1", content)
+    order(here, "e-1-1", content)
+    wait_for(lambda: here.server.told("e-1-1").started, "the start")
+    here.server.command("stop", "e-1-1", {"grace": 0.3})
+    assert ending(here.server.ended("e-1-1")) == ("stopped", None, signal.SIGTERM)
+
+
 def test_another_environment_gets_another_process(here: Host) -> None:
     first = ran(here, "e-0-1", code(), environment={"CUDA_VISIBLE_DEVICES": "0"})
     second = ran(here, "e-1-1", code(), environment={"CUDA_VISIBLE_DEVICES": "1"})
@@ -274,12 +292,16 @@ def test_an_idle_shim_that_was_killed_takes_its_process_with_it(here: Host) -> N
 def test_a_request_to_a_shim_that_ends_is_tried_again(here: Host) -> None:
     ran(here, "e-0-1", code())
     shim, _ = idle(here, "e-0-1")
-    os.kill(shim, signal.SIGSTOP)
-    spawner = next(pid for pid in here.processes() if pid == procs.ancestors(shim)[0])
-    os.kill(spawner, signal.SIGSTOP)
+    prepared = here.directory / "trials" / "e-1-1"
+    prepared.write_text(
+        ""
+    )  # a file in the place of the folder: the shim cannot prepare the attempt, and ends
     order(here, "e-1-1", code())
-    os.kill(shim, signal.SIGKILL)
+    wait_for(lambda: here.server.told("e-1-1").notes, "the note")
+    assert procs.start_time(shim) is None
+    prepared.unlink()
     assert ending(here.server.ended("e-1-1")) == ("exited", 0, None)
+    assert results(here.server.told("e-1-1"))[-1]["ran"] == ["e-1-1"]
 
 
 def test_a_shim_that_is_killed_in_its_second_attempt_fails_only_that(here: Host) -> None:
@@ -348,6 +370,7 @@ def test_a_trial_continues_from_its_checkpoint(here: Host) -> None:
     assert len(results(told)) == 2  # one step, and the final result
     third = ran(here, "e-2-1", content)
     assert third["ran"] == ["e-0-1", "e-1-1", "saved by e-0-1", "e-2-1"]
+    assert (here.directory / "trials/e-2-1/.nni/asks").exists()  # it looks for requests to save its state
 
 
 def test_it_works_from_a_zip_file(tmp_path: Path) -> None:
