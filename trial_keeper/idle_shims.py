@@ -25,7 +25,7 @@ _OWN = frozenset(
 )  # fmt: skip
 
 
-class _Seat:
+class _Entry:
     """A shim as the spawner sees it. ``idle_at``: since when it is idle, if it is."""
 
     __slots__ = ("channel", "gpus", "idle_at", "likeness", "pid")
@@ -43,8 +43,8 @@ class Pool:
 
     def __init__(self) -> None:
         self.said: set[bytes] = set()
-        self._seats: dict[int, _Seat] = {}  # by descriptor of the socket
-        self._idle: dict[int, _Seat] = {}  # those that are idle, with the longest wait first
+        self._shims: dict[int, _Entry] = {}  # by descriptor of the socket
+        self._idle: dict[int, _Entry] = {}  # those that are idle, with the longest wait first
         self._poll = select.poll()
         self._pair: tuple[socket.socket, socket.socket] | None = None
 
@@ -55,7 +55,7 @@ class Pool:
     def descriptors(self) -> tuple[int, ...]:
         """Return the descriptors that a shim must not inherit."""
         assert self._pair is not None
-        return (*self._seats, self._pair[0].fileno())
+        return (*self._shims, self._pair[0].fileno())
 
     def wait(self) -> list[tuple[int, int]]:
         """Wait until the spawner can read one of its own pipes. Return their descriptors with events.
@@ -64,9 +64,9 @@ class Pool:
         """
         while True:
             ready = self._poll.poll(self._wait_ms())
-            own = [(fd, event) for fd, event in ready if fd not in self._seats]
+            own = [(fd, event) for fd, event in ready if fd not in self._shims]
             for fd, _ in ready:
-                if fd in self._seats:
+                if fd in self._shims:
                     self._read(fd)
             if own:
                 return own
@@ -74,8 +74,8 @@ class Pool:
     def _wait_ms(self) -> float | None:
         """End the shims that are idle for too long. Return the milliseconds to the next such end, or None."""
         now = time.monotonic()
-        for fd, seat in list(self._idle.items()):
-            left = seat.idle_at + IDLE_S - now
+        for fd, entry in list(self._idle.items()):
+            left = entry.idle_at + IDLE_S - now
             if left > 0:
                 return left * 1000 + 1
             self._drop(fd)
@@ -90,19 +90,19 @@ class Pool:
             return 0
         likeness = _likeness(fields)
         request = spawner.pack(fields)
-        for fd, seat in list(self._idle.items()):
-            if seat.likeness == likeness and len(request) <= LARGEST:
+        for fd, entry in list(self._idle.items()):
+            if entry.likeness == likeness and len(request) <= LARGEST:
                 try:
-                    seat.channel.send(request)
+                    entry.channel.send(request)
                 except OSError:  # the shim has been killed
                     self._drop(fd)
                     continue
-                os.kill(seat.pid, signal.SIGCONT)  # somebody may have suspended it
+                os.kill(entry.pid, signal.SIGCONT)  # somebody may have suspended it
                 del self._idle[fd]
-                return seat.pid
+                return entry.pid
         gpus = _gpus(fields)
-        for fd, seat in list(self._idle.items()):
-            if not gpus.isdisjoint(seat.gpus):
+        for fd, entry in list(self._idle.items()):
+            if not gpus.isdisjoint(entry.gpus):
                 self._drop(fd)
         return 0
 
@@ -125,22 +125,22 @@ class Pool:
             ours.close()
             return
         ours.setblocking(False)
-        self._seats[ours.fileno()] = _Seat(ours, pid, fields)
+        self._shims[ours.fileno()] = _Entry(ours, pid, fields)
         self._poll.register(ours.fileno(), select.POLLIN)
 
     def _read(self, fd: int) -> None:
         """Read all messages of a shim from its socket."""
-        seat = self._seats[fd]
+        entry = self._shims[fd]
         while True:
             try:
-                message = seat.channel.recv(LARGEST)
+                message = entry.channel.recv(LARGEST)
             except BlockingIOError:
                 return
             except OSError:
                 message = b""
             if message == IDLE:
-                seat.idle_at = time.monotonic()
-                self._idle[fd] = seat
+                entry.idle_at = time.monotonic()
+                self._idle[fd] = entry
             elif message.startswith(SAID):
                 self.said.add(message[len(SAID) :])
             elif not message:
@@ -151,7 +151,7 @@ class Pool:
         """Close the socket of a shim, so that an idle one ends."""
         self._poll.unregister(fd)
         self._idle.pop(fd, None)
-        self._seats.pop(fd).channel.close()
+        self._shims.pop(fd).channel.close()
 
 
 def _likeness(fields: list[bytes]) -> tuple[object, ...]:

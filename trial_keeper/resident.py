@@ -54,21 +54,21 @@ def run(requests: int, failures: int, wake: int, modules: list[str]) -> NoReturn
 class ResidentShim(warm.WarmShim):
     """Shim that can run several attempts, one after the other, in one worker.
 
-    There is one object for each attempt. ``line``: socket to the spawner. ``said``: sentences that were shown
-    before.
+    There is one object for each attempt. ``requests``: socket to the spawner. ``said``: sentences that were
+    shown before.
     """
 
     __slots__ = (
-        "_base", "_begun", "_channel", "_earlier", "_environ", "_line", "_note", "_outputs", "_ready",
-        "_refused", "_said", "_worker",
+        "_base", "_begun", "_channel", "_earlier", "_environ", "_note", "_outputs", "_ready", "_refused",
+        "_requests", "_said", "_worker",
     )  # fmt: skip
 
-    def __init__(self, fields: list[bytes], wake: int, line: socket.socket, said: set[bytes]) -> None:
+    def __init__(self, fields: list[bytes], wake: int, requests: socket.socket, said: set[bytes]) -> None:
         super().__init__(fields, wake)
-        self._line = line
+        self._requests = requests
         self._said = said
         self._earlier: tuple[str, ...] = ()  # beginnings of the paths of previous attempts' files
-        self._base: dict[bytes, bytes] = {}  # environment of the spawner
+        self._base: dict[bytes, bytes] = {}  # environment before the attempt changes it
         self._environ: dict[bytes, bytes] = {}
         self._worker = 0
         self._channel: socket.socket | None = None
@@ -101,7 +101,7 @@ class ResidentShim(warm.WarmShim):
         rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", outputs))
         try:
             self._channel.sendmsg([spawner.pack([self._cwd, *self._changes])], [rights])
-        except OSError:  # somebody has killed it
+        except OSError:  # somebody has killed the worker
             procs.signal_all([self._worker], _signal.SIGKILL)
             self._channel.close()
             return False
@@ -142,7 +142,7 @@ class ResidentShim(warm.WarmShim):
         return False
 
     def _hear(self) -> None:
-        """Read what the worker has said."""
+        """Read the messages of the worker."""
         while self._channel is not None:
             try:
                 message = self._channel.recv(LARGEST)
@@ -194,7 +194,7 @@ class ResidentShim(warm.WarmShim):
         """Decide whether the worker, whose trial has ended with status 0, may run another trial."""
         if self._status is not None or self._stopping or not self._claim_is_whole():
             self._hang_up()
-        elif procs.descendants(os.getpid()) != [self._worker]:
+        elif any(procs.start_time(pid) for pid in procs.descendants(os.getpid()) if pid != self._worker):
             self._show(_CHILDREN.encode())
             self._hang_up()
         else:
@@ -211,7 +211,7 @@ class ResidentShim(warm.WarmShim):
         return os.path.samestat(there, here) and here.st_size + len(self._unwritten) == len(self._lines)
 
     def _show(self, sentence: bytes) -> None:
-        """Show a note at this attempt, unless an attempt has it already."""
+        """Show users a note of this attempt, unless an earlier attempt has the same note."""
         if sentence not in self._said:
             self._said.add(sentence)
             self._note = b" ".join(sentence.split())
@@ -220,7 +220,7 @@ class ResidentShim(warm.WarmShim):
     def _tell(self, message: bytes) -> None:
         """Send a message to the spawner. If it has ended, the socket shows that later."""
         try:
-            self._line.send(message)
+            self._requests.send(message)
         except OSError:
             return
 
@@ -245,7 +245,7 @@ class ResidentShim(warm.WarmShim):
         if fields is None:
             self._end_worker()
             return None
-        following = type(self)(fields, self._wake, self._line, self._said)
+        following = type(self)(fields, self._wake, self._requests, self._said)
         following._pulse, following._beat = self._pulse, self._beat
         following._poll.register(self._pulse, select.POLLIN)
         following._worker, following._channel = self._worker, self._channel
@@ -263,14 +263,14 @@ class ResidentShim(warm.WarmShim):
         """Return the fields of the next request. Return None if the spawner sends none."""
         poll = select.poll()
         poll.register(self._pulse, select.POLLIN)
-        poll.register(self._line, select.POLLIN)
+        poll.register(self._requests, select.POLLIN)
         while True:
             for fd, _ in poll.poll():
                 if fd == self._pulse:
                     os.read(fd, 512)  # the worker was killed, or a stop came too late
                     continue
                 try:
-                    request = self._line.recv(LARGEST)
+                    request = self._requests.recv(LARGEST)
                 except OSError:
                     request = b""
                 return spawner.unpack(request[4:]) if request else None

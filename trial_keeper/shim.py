@@ -232,7 +232,7 @@ class Shim:
     def _start(self, environ: dict[bytes, bytes]) -> None:
         if SHELL is None:
             raise ValueError(f"there is neither {' nor '.join(_SHELLS)} here to run the command")
-        change(environ, self._changes)
+        change_environ(environ, self._changes)
         outputs = []
         for stream in ("stdout", "stderr"):
             reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -414,7 +414,7 @@ class Shim:
             return
 
 
-def change(environ: dict[bytes, bytes], changes: list[bytes]) -> None:
+def change_environ(environ: dict[bytes, bytes], changes: list[bytes]) -> None:
     """Make these changes of the environment: NAME=value, or NAME to unset a variable."""
     for change in changes:
         name, equals, value = change.partition(b"=")

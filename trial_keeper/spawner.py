@@ -102,14 +102,9 @@ def run(
                 if pid == 0:
                     pid = _fork(fields[0], failures, pool)
                     if pid == 0:
-                        ours = (
-                            requests,
-                            failures,
-                            pulse,
-                            beat,
-                            *(() if pool is None else pool.descriptors()),
-                        )
-                        shim.main(fields, environ, wake, ours, subreaper, kind)
+                        others = () if pool is None else pool.descriptors()
+                        inherited = (requests, failures, pulse, beat, *others)
+                        shim.main(fields, environ, wake, inherited, subreaper, kind)
                     if pool is not None:
                         pool.forked(fields, pid)
                 if pid > 0:

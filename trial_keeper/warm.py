@@ -161,7 +161,8 @@ def _run_trial(
         _start_fresh()
         sys.path.insert(0, os.getcwd())
         sys.argv = ["nni.run", target]
-        status = _finish(lambda: sys.modules["nni.run"].main(worker))
+        main = sys.modules["nni.run"].main
+        status = _finish(main if worker is None else lambda: main(worker))
     except BaseException:
         sys.excepthook(*sys.exc_info())
         sys.stderr.flush()

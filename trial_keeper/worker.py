@@ -53,7 +53,7 @@ class Worker:
             os.close(fd)
         cwd, *changes = spawner.unpack(message[4:])
         environ = dict(self._base)
-        shim.change(environ, changes)
+        shim.change_environ(environ, changes)
         warm.label(environ, warm.WarmShim.room)
         os.environb.clear()
         os.environb.update(environ)
@@ -66,7 +66,7 @@ class Worker:
         self._channel.send(REFUSED)
 
     def note(self, sentence: str) -> None:
-        """Show a sentence to users, once for all trials."""
+        """Show users why this process runs no further trial."""
         try:
             self._channel.send(NOTE + sentence.encode(errors="replace"))
         except OSError as error:

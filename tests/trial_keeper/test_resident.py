@@ -163,6 +163,17 @@ def test_an_error_in_reset_fails_the_trial(here: Host) -> None:
     assert "_resident.py" not in text(here.directory / "trials/e-1-1/stderr")
 
 
+def test_cleanup_ends_each_trial(here: Host) -> None:
+    content = code(before="if parameters['x'] == 2.0: raise ValueError('bad')")
+    content += "\n    def cleanup(self):\n        print('clean')\n"
+    pids = {ran(here, f"e-{number}-1", content)["pid"] for number in range(2)}
+    order(here, "e-2-1", content)
+    assert ending(here.server.ended("e-2-1")) == ("exited", 1, None)
+    assert len(pids) == 1
+    logs = [text(here.directory / f"trials/e-{number}-1/stdout").splitlines() for number in range(3)]
+    assert logs == [["begin e-0-1 None", "clean"], ["begin e-1-1 None", "clean"], ["clean"]]
+
+
 @pytest.mark.parametrize(
     ("line", "code_", "number"),
     [
