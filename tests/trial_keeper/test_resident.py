@@ -121,6 +121,17 @@ def test_each_trial_has_its_own_logs_and_metrics(here: Host) -> None:
         assert [json.loads(frame)["sequence"] for frame in frames] == [0, 1, 0]
 
 
+def test_no_trial_leaves_a_descriptor(here: Host) -> None:
+    content = code(
+        inside="print([len(os.listdir(f'/proc/{pid}/fd')) for pid in (os.getpid(), os.getppid())])"
+    )
+    lines = []
+    for number in range(5):
+        ran(here, f"e-{number}-1", content)
+        lines.append(text(here.directory / f"trials/e-{number}-1/stdout").splitlines()[-1])
+    assert lines[1] == lines[4]
+
+
 def test_the_process_shows_the_marks_of_the_present_attempt(here: Host) -> None:
     write(here, code(inside="wait('gate')"))
     (here.directory / "gate").touch()
