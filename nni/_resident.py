@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Protocol
 
     class Worker(Protocol):
-        """The process that runs the trials, which knows where they come from (``trial_keeper.resident``)."""
+        """Source of further trials for this process (``trial_keeper.worker``)."""
 
         def next(self) -> bool:
             """Wait for the next trial. Return False if this process is to end instead."""
@@ -37,10 +37,12 @@ def run(found: Callable[..., Any], trial: Trial, worker: Worker) -> None:
 
     A trial is given back if ``reset`` returns False or raises NotImplementedError. Other errors are raised.
     """
-    if not hasattr(found, "step") or not hasattr(found, "reset"):
-        name = getattr(found, "__name__", "it")
-        worker.note(f"{name} is no class with the method reset, so each trial gets a process of its own")
-        (run_class if hasattr(found, "step") else run_function)(found, trial)
+    is_class = hasattr(found, "step")
+    if not is_class or not hasattr(found, "reset"):
+        lack = "has no method reset" if is_class else "is no class"
+        name = getattr(found, "__name__", "the trial")
+        worker.note(f"{name} {lack}, so each trial gets a process of its own")
+        (run_class if is_class else run_function)(found, trial)
         return
     stepped = run_class(found, trial)
     while worker.next():

@@ -108,11 +108,9 @@ def preload_of(member: Member) -> Preload | None:
     """Return the modules to import before the trials of this training service; None if there are none."""
     modules = member.config.preload
     target = _target(member.job_command) if modules else None
-    return (
-        None
-        if not modules or target is None
-        else Preload(modules=tuple(modules), target=target, resident=bool(member.config.resident))
-    )
+    if not modules or target is None:
+        return None
+    return Preload(modules=tuple(modules), target=target, resident=bool(member.config.resident))
 
 
 def _target(command: str) -> str | None:

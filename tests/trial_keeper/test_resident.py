@@ -279,11 +279,19 @@ def test_what_a_trial_leaves_behind_ends_its_process(here: Host, line: str, kind
     assert [said in here.server.told(f"e-{number}-1").notes for number in range(2)] == [True, False]
 
 
-def test_a_class_without_reset_is_said_once(here: Host) -> None:
-    content = code().replace("def reset", "def other")
+@pytest.mark.parametrize(
+    ("old", "new", "lack"),
+    [
+        ("def reset", "def other", "has no method reset"),
+        ("class Net", "def Net(p, trial):\n    other = Other()\n    other.setup(p)\n"
+        "    for step in trial.steps(2):\n        trial.report(other.step())\nclass Other", "is no class"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_reset_is_said_once(here: Host, old: str, new: str, lack: str) -> None:
+    content = code().replace(old, new)
     pids = {ran(here, f"e-{number}-1", content)["pid"] for number in range(2)}
     assert len(pids) == 2
-    said = "Net is no class with the method reset, so each trial gets a process of its own"
+    said = f"Net {lack}, so each trial gets a process of its own"
     assert [said in here.server.told(f"e-{number}-1").notes for number in range(2)] == [True, False]
 
 

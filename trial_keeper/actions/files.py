@@ -111,11 +111,10 @@ def kill(prefix: str, shim: fx.Shim) -> None:
 
     Do nothing if the attempt has ended, because the shim may run another attempt by now.
     """
-    found = claim.read(prefix)
-    if found is not None and found.exit is not None:
-        return
     with contextlib.suppress(OSError):
-        _signal(shim, signal.SIGKILL)
+        found = claim.read(prefix)
+        if found is None or found.exit is None:
+            _signal(shim, signal.SIGKILL)
 
 
 def _signal(shim: fx.Shim, *numbers: int) -> None:

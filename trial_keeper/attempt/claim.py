@@ -9,7 +9,8 @@ The file has these lines::
 
     shim <pid> <start time> <boot id>          or: aborted <boot id>
     started <pid of the command> <unix seconds> <seconds since the boot>
-    note <sentence that users should see>                                  (only if there is one)
+            (again, if a resident process refuses the attempt and another one runs it)
+    note <sentence that users should see>    (only if there is one)
     exit <code or -> <signal or -> <bytes in .nni/metrics> <1: a stop has ended it, 2: its lease, \
 3: the kernel, for lack of memory, or 0> <unix seconds> <pids that could not be killed, with commas, or -> \
 <one sentence, or nothing>
