@@ -122,11 +122,13 @@ def our_rate(
     trials: int,
     concurrency: int,
     code: str = TRIAL,
+    metrics: int = 1,
     **config: Any,
 ) -> tuple[float, Parts | None]:
     """Run one experiment and check its rows. Return (trials per second, CPU by part).
 
-    ``code``: the content of ``trial.py``. ``config``: further fields of the configuration.
+    ``code``: the content of ``trial.py``. ``metrics``: number of metrics of each trial, with the final one.
+    ``config``: further fields of the configuration.
     """
     experiment = create(
         own,
@@ -144,14 +146,17 @@ def our_rate(
         if status == "DONE":
             break
         accounts.look(succeeded)
-    check(look, trials)
+    check(look, trials, metrics)
     begun, ended = look.rows("SELECT (SELECT min(started_at) FROM trials), ended_at FROM experiments")[0]
     look.close()
     return 1e6 * trials / (ended - begun), accounts.parts()
 
 
-def check(look: Look, trials: int) -> None:
-    """Raise RuntimeError unless every trial has succeeded with its parameter as the only final metric."""
+def check(look: Look, trials: int, metrics: int = 1) -> None:
+    """Raise RuntimeError unless every trial has succeeded with its parameter as its final metric.
+
+    ``metrics``: number of metrics of each trial, with the final one, which comes first in the alphabet.
+    """
     rows = look.rows(
         "SELECT t.status, t.parameters, count(m.number), min(m.text), min(m.type) FROM trials t "
         "LEFT JOIN metrics m ON m.trial_id = t.trial_id GROUP BY t.trial_id"
@@ -160,7 +165,7 @@ def check(look: Look, trials: int) -> None:
         row
         for row in rows
         if row[0] != "SUCCEEDED"
-        or row[2] != 1
+        or row[2] != metrics
         or row[4] != "FINAL"
         or row[1].replace(" ", "") != f'{{"x":{row[3]}}}'
     ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     State = Union[dict[str, Any], bytes, str, os.PathLike[str]]
     Saving = Union[State, Callable[[], State]]
 
-__all__ = ["Trial", "run_class", "run_function"]
+__all__ = ["Trial", "run_class", "run_function", "run_object"]
 
 _SHARE = 10  # saving takes at most one part in this number of the trial's time
 
@@ -184,18 +184,24 @@ def run_function(function: Callable[..., Any], trial: Trial) -> None:
     trial.finish(function(*arguments))
 
 
-def run_class(kind: Callable[..., Any], trial: Trial) -> None:
+def run_class(kind: Callable[..., Any], trial: Trial) -> Any:
     """Step an object of the user's class until its last step, and report its last result.
 
     The object is ``kind()`` with ``setup(parameters)``, or ``kind(parameters)`` if the class has no method
     ``setup``. ``steps``: number of steps. Without it, ``step`` returns a dict with ``done`` in the last step.
-    ``save_every``: number of steps between two saves. Without it, see ``Trial.report``.
+    ``save_every``: number of steps between two saves. Without it, see ``Trial.report``. Return the object.
     """
     has_setup = hasattr(kind, "setup")
     stepped = kind() if has_setup else kind(trial.parameters)
+    run_object(stepped, trial, stepped.setup if has_setup else None)
+    return stepped
+
+
+def run_object(stepped: Any, trial: Trial, setup: Callable[[Any], object] | None = None) -> None:
+    """Step an object of the user's class, as ``run_class`` does. Call ``setup`` first, if it is given."""
     try:
-        if has_setup:
-            stepped.setup(trial.parameters)
+        if setup is not None:
+            setup(trial.parameters)
         state = trial.load() if hasattr(stepped, "load") else None
         if state is not None:
             stepped.load(state)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from nni._resident import Worker
+
 __all__ = ["Trial", "main"]
 
 # environment variable that is set while the user's file is imported; nnimgr.tune then refuses to run
@@ -30,12 +32,15 @@ _STARTERS = ("tune", "start")  # functions of nnimgr that start experiments
 _PICKLE = ".pickle"  # end of the name of a file with a function by value
 _OURS = tuple(
     os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
-    for name in ("run.py", "_pickled.py", "_running.py")
+    for name in ("run.py", "_pickled.py", "_resident.py", "_running.py")
 )
 
 
-def main() -> int:
-    """Run the function or class that the command line names. Return the exit code of the trial."""
+def main(worker: Worker | None = None) -> int:
+    """Run the function or class that the command line names. Return the exit code of the trial.
+
+    ``worker``: gives further trials of a class to this process. None: the process ends after this trial.
+    """
     word = "".join(sys.argv[1:2])
     by_value = word.endswith(_PICKLE)
     file, _, name = (word, "", "train") if by_value else word.rpartition(":")
@@ -56,7 +61,12 @@ def main() -> int:
         from nni import _trial
 
         trial = Trial(_trial.get_next_parameter())
-        (run_class if hasattr(found, "step") else run_function)(found, trial)
+        if worker is not None:
+            from nni import _resident
+
+            _resident.run(found, trial, worker)
+        else:
+            (run_class if hasattr(found, "step") else run_function)(found, trial)
     except Exception as error:
         _print_error(error)
         return 1

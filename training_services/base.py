@@ -299,10 +299,13 @@ class Gang:
 class Preload:
     """Modules that a process on each host imports once. Trials are forked from it, and run the function or
     class ``target`` (FILE:NAME) in place of the command.
+
+    ``resident``: the process of a trial runs further trials of the class.
     """
 
     modules: tuple[str, ...]
     target: str
+    resident: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,9 @@
 
 ``<directory>`` is ``<the experiment's directory>/keeper``. With the option ``--foreground``, the log goes to
 standard output, not into a file in ``<directory>``. ``trial-keeper wrap ...`` runs as process 1 of a
-container (see ``trial_keeper.wrap``). A keeper runs ``trial-keeper warm ...`` with the trials' interpreter
-(see ``trial_keeper.warm``). ``trial-keeper crew ...`` is the command of an attempt of several processes
-(see ``trial_keeper.crew``).
+container (see ``trial_keeper.wrap``). A keeper runs ``trial-keeper warm ...`` or ``trial-keeper resident
+...`` with the trials' interpreter (see ``trial_keeper.warm`` and ``trial_keeper.resident``). ``trial-keeper
+crew ...`` is the command of an attempt of several processes (see ``trial_keeper.crew``).
 
 This process forks the spawner, which in turn forks one shim per attempt. The spawner is forked before most
 imports, because every module that is loaded by then stays in the memory of every shim.
@@ -39,11 +39,16 @@ def main() -> NoReturn:
         from trial_keeper import crew
 
         crew.run(arguments[1], arguments[2])
-    if len(arguments) == 6 and arguments[0] == "warm":
+    if len(arguments) == 6 and arguments[0] in ("warm", "resident"):
         from trial_keeper import warm
 
+        run = warm.run
+        if arguments[0] == "resident":
+            from trial_keeper import resident
+
+            run = resident.run
         requests, failures, wake = map(int, arguments[1:4])
-        warm.run(requests, failures, wake, arguments[4].split(","))
+        run(requests, failures, wake, arguments[4].split(","))
     foreground = arguments[:1] == ["--foreground"]
     if len(arguments) != 1 + foreground or arguments[-1].startswith("-"):
         sys.stderr.write(

@@ -54,12 +54,12 @@ def main(
     wake: int,
     inherited: tuple[int, ...],
     subreaper: Callable[[], None],
-    kind: type[Shim],
+    kind: Callable[[list[bytes], int], Shim],
 ) -> None:
     """Run one attempt in this process, which was just forked by the spawner, and exit. Never returns.
 
     ``fields``: the request for the attempt, see ``spawner``. ``wake``: descriptor of the pipe to the keeper.
-    ``kind``: class of the shim.
+    ``kind``: makes the shim.
     """
     status = NOT_CLAIMED
     try:
@@ -115,7 +115,7 @@ def _deadline(path: bytes) -> Deadline:
     return Deadline(path)
 
 
-def _up() -> float:
+def uptime() -> float:
     """Return the seconds since the boot, on a clock that cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
@@ -140,7 +140,7 @@ class Shim:
         self._cap = int(cap)
         self._lease = _deadline(lease) if lease else None
         self._lapsed = False
-        self._booted_at = time.time() - _up()  # fixed here, because the clock may be set later
+        self._booted_at = time.time() - uptime()  # fixed here, because the clock may be set later
         self._wake = wake
         self._pulse = self._beat = -1
         self._claim = -1
@@ -191,10 +191,10 @@ class Shim:
             self._start(environ)
         except (OSError, ValueError) as error:
             self._append(
-                f"failed {self._booted_at + _up():.6f} {_sentence(error)}\n".encode(errors="replace")
+                f"failed {self._booted_at + uptime():.6f} {_sentence(error)}\n".encode(errors="replace")
             )
         else:
-            up = _up()
+            up = uptime()
             self._append(f"started {self._main} {self._booted_at + up:.6f} {up:.6f}\n".encode(), later=True)
             self._notify()
             self._watch()
@@ -232,7 +232,7 @@ class Shim:
     def _start(self, environ: dict[bytes, bytes]) -> None:
         if SHELL is None:
             raise ValueError(f"there is neither {' nor '.join(_SHELLS)} here to run the command")
-        _change(environ, self._changes)
+        change_environ(environ, self._changes)
         outputs = []
         for stream in ("stdout", "stderr"):
             reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -387,7 +387,7 @@ class Shim:
             claim.Exit(
                 code, number, os.fstat(self._metrics).st_size,
                 signalled=self._stopping, lapsed=self._lapsed, out_of_memory=out_of_memory,
-                at=self._booted_at + _up(), survivors=survivors, message=message).line()
+                at=self._booted_at + uptime(), survivors=survivors, message=message).line()
         )  # fmt: skip
 
     def _append(self, line: bytes, *, later: bool = False) -> None:
@@ -414,7 +414,8 @@ class Shim:
             return
 
 
-def _change(environ: dict[bytes, bytes], changes: list[bytes]) -> None:
+def change_environ(environ: dict[bytes, bytes], changes: list[bytes]) -> None:
+    """Make these changes of the environment: NAME=value, or NAME to unset a variable."""
     for change in changes:
         name, equals, value = change.partition(b"=")
         if equals:

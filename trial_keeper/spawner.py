@@ -25,6 +25,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from trial_keeper.idle_shims import Pool
+
 REHEARSALS = 8  # CPython changes a function's code in its first runs, which would cost each shim 100 KiB
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
@@ -48,13 +50,19 @@ def unpack(body: bytes) -> list[bytes]:
 
 
 def run(
-    requests: int, failures: int, wake: int, rehearsal: str | None, kind: type[shim.Shim] = shim.Shim
+    requests: int,
+    failures: int,
+    wake: int,
+    rehearsal: str | None,
+    kind: Callable[[list[bytes], int], shim.Shim] = shim.Shim,
+    pool: Pool | None = None,
 ) -> None:
     """Fork a shim for each request that arrives in the pipe ``requests``, until the keeper closes the pipe.
 
     The spawner writes a line ``<job id> <wait status>`` to the pipe ``failures`` for each failed shim. Shims
     write their notices to the pipe ``wake``. ``rehearsal``: path of a directory to create and remove; None:
-    do without a rehearsal. ``kind``: class of the shims.
+    do without a rehearsal. ``kind``: class of the shims. ``pool``: idle shims, which take requests before
+    others are forked.
     """
     subreaper = _subreaper()
     for number in (_signal.SIGHUP, _signal.SIGINT):
@@ -70,12 +78,14 @@ def run(
     poll = select.poll()
     poll.register(requests, select.POLLIN)
     poll.register(pulse, select.POLLIN)
+    if pool is not None:
+        pool.begin(poll)
     shims: dict[int, bytes] = {}
     buffer = b""
     gc.disable()
     gc.freeze()  # else a collection in a shim would write to, and thus copy, every page
     while True:
-        for fd, _ in poll.poll():
+        for fd, _ in poll.poll() if pool is None else pool.wait():
             if fd == pulse:
                 os.read(pulse, 512)
                 _reap(shims, failures)
@@ -88,15 +98,23 @@ def run(
                 fields = unpack(buffer[4:end])
                 buffer = buffer[end:]
                 shim.foresee(fields)
-                pid = _fork(fields[0], failures)
+                pid = 0 if pool is None else pool.hand(fields)
                 if pid == 0:
-                    shim.main(fields, environ, wake, (requests, failures, pulse, beat), subreaper, kind)
-                elif pid > 0:
+                    pid = _fork(fields[0], failures, pool)
+                    if pid == 0:
+                        others = () if pool is None else pool.descriptors()
+                        inherited = (requests, failures, pulse, beat, *others)
+                        shim.main(fields, environ, wake, inherited, subreaper, kind)
+                    if pool is not None:
+                        pool.forked(fields, pid)
+                if pid > 0:
                     shims[pid] = fields[0]
 
 
-def _fork(job: bytes, failures: int) -> int:
+def _fork(job: bytes, failures: int, pool: Pool | None) -> int:
     try:
+        if pool is not None:
+            pool.prepare()
         return os.fork()
     except OSError as error:
         os.write(failures, b"%s -%d\n" % (job, error.errno or 0))

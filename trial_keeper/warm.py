@@ -22,7 +22,9 @@ from trial_keeper import shim, spawner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, NoReturn
+    from typing import Callable, ClassVar, NoReturn
+
+    from trial_keeper.worker import Worker
 
 READY = "ready"
 REFUSED = "refused"
@@ -36,8 +38,47 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _CANNOT_FLUSH = 120  # exit status of Python if its standard output cannot be written
 
 
+class WarmShim(shim.Shim):
+    """Shim that forks its command from this process.
+
+    ``kept``: descriptors that trials inherit. ``room``: address and length of ROOM.
+    """
+
+    __slots__ = ()
+
+    kept: ClassVar[set[int]] = set()
+    room: ClassVar[tuple[int, int]] = (0, 0)
+
+    def _execute(self, environ: dict[bytes, bytes], outputs: list[int]) -> int:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become(environ, outputs, parent)
+        return pid
+
+    def _become(
+        self, environ: dict[bytes, bytes], outputs: list[int], parent: int, worker: Worker | None = None
+    ) -> NoReturn:
+        """Become the attempt's command in this process, which was just forked by the shim, and exit.
+
+        ``worker``: gives further trials to this process, or None.
+        """
+        kept = self.kept if worker is None else {*self.kept, worker.fileno()}
+        _run_trial(os.fsdecode(self._command), environ, outputs, parent, kept, self.room, worker)
+
+
 def run(requests: int, failures: int, wake: int, modules: list[str]) -> NoReturn:
     """Import the modules, then fork a shim for each request. The arguments are those of ``spawner.run``."""
+    prepare(requests, failures, wake, modules)
+    spawner.run(requests, failures, wake, None, WarmShim)
+    os._exit(0)
+
+
+def prepare(requests: int, failures: int, wake: int, modules: list[str]) -> None:
+    """Import the modules, and report that this process is ready.
+
+    If it cannot be used, report why, and exit.
+    """
     importlib.import_module("trial_keeper.attempt.deadline")  # shims need it, and will not find it
     del sys.path[0]  # the folder of this package, from which trials must import nothing
     ours = (requests, failures, wake)
@@ -50,25 +91,11 @@ def run(requests: int, failures: int, wake: int, modules: list[str]) -> NoReturn
         os.write(failures, f"{REFUSED} {_sentence(error)}\n".encode(errors="replace"))
         os._exit(0)
     os.environ.pop(ROOM, None)
-    kept = set(_descriptors()).difference(ours)
-
-    class WarmShim(shim.Shim):
-        """Shim that forks its command from this process."""
-
-        __slots__ = ()
-
-        def _execute(self, environ: dict[bytes, bytes], outputs: list[int]) -> int:
-            parent = os.getpid()
-            pid = os.fork()
-            if pid == 0:
-                _run_trial(os.fsdecode(self._command), environ, outputs, parent, kept, room)
-            return pid
-
+    WarmShim.kept = set(_descriptors()).difference(ours)
+    WarmShim.room = room
     sys.stdout.flush()
     sys.stderr.flush()
     os.write(failures, f"{READY}\n".encode())
-    spawner.run(requests, failures, wake, None, WarmShim)
-    os._exit(0)
 
 
 def _import(modules: list[str]) -> None:
@@ -113,15 +140,16 @@ def _run_trial(
     parent: int,
     kept: set[int],
     room: tuple[int, int],
+    worker: Worker | None,
 ) -> NoReturn:
-    """Become the attempt's command in this process, which was just forked by its shim, and exit."""
+    """Run the function or class ``target`` in this process, and exit. See ``WarmShim``."""
     status = 1
     try:
         os.setsid()
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:  # the shim has ended before it could be linked to this process
             os._exit(status)
-        _label(environ, room)
+        label(environ, room)
         _reset_signals()
         for number, fd in enumerate(outputs, 1):
             os.dup2(fd, number)
@@ -133,7 +161,8 @@ def _run_trial(
         _start_fresh()
         sys.path.insert(0, os.getcwd())
         sys.argv = ["nni.run", target]
-        status = _finish(sys.modules["nni.run"].main)
+        main = sys.modules["nni.run"].main
+        status = _finish(main if worker is None else lambda: main(worker))
     except BaseException:
         sys.excepthook(*sys.exc_info())
         sys.stderr.flush()
@@ -141,7 +170,7 @@ def _run_trial(
         os._exit(status)
 
 
-def _label(environ: dict[bytes, bytes], room: tuple[int, int]) -> None:
+def label(environ: dict[bytes, bytes], room: tuple[int, int]) -> None:
     """Write the attempt's marks into the environment that /proc shows for this process and its forks."""
     address, length = room
     text = b"".join(b"%s=%s\0" % (name, environ[name]) for name in _MARKS if name in environ)

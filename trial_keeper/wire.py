@@ -85,9 +85,12 @@ Answer (200, JSON)::
              "code": {"sha256": str, "size": bytes},   code archive; left out: the code is on the host
              "gang": {"processes": str},   run the command as so many worker processes: a number, "cpu", "gpu"
                                    or "auto" (``trial_keeper.crew``); left out: run it once
-             "preload": {"modules": [str], "target": str},   fork the attempt from a process that has imported
-                                   these modules, and run the function or class FILE:NAME ``target`` in it,
-                                   in place of ``command``; left out: run ``command``
+             "preload": {"modules": [str], "target": str, "resident": bool},
+                                   fork the attempt from a process that has imported these modules, and run
+                                   the function or class FILE:NAME ``target`` in it, in place of
+                                   ``command``; left out: run ``command``. ``resident``: run it in the
+                                   process of an earlier attempt if possible (``trial_keeper.resident``);
+                                   left out: fork a process for each attempt
              "origin": {"directory": str, "number": int, "step": int | null, "reports": int, "size": int,
                         "kept": {"job": job_id, "number": int, "digest": str, "path": str | null}}}
                                    checkpoint from which the attempt continues, in the folder of an earlier
@@ -175,11 +178,14 @@ if TYPE_CHECKING:
 
         processes: str
 
-    class Preload(TypedDict):
-        """Modules that the attempt's interpreter has imported before, and what it runs: FILE:NAME."""
-
+    class _Preload(TypedDict):
         modules: list[str]
         target: str
+
+    class Preload(_Preload, total=False):
+        """Modules that the attempt's interpreter has imported before, and what it runs: FILE:NAME."""
+
+        resident: bool
 
     class KeptCopy(TypedDict):
         """Server's copy of a checkpoint. ``path``: its folder, on the server's own machine."""

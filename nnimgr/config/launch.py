@@ -1,27 +1,32 @@
-"""How the processes of trials are started: the fields ``preload`` and ``gang``."""
+"""How the processes of trials are started: the fields ``preload``, ``resident`` and ``gang``."""
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
+from pathlib import Path
 
 from nnimgr.config.model import ExperimentConfig, Member
 from nnimgr.config.parsing import Reading
 from training_services import registry
 from training_services.base import Preload
+from training_services.platform import describe
 
 __all__ = ["check_launch", "preload_of"]
 
-_PRELOAD, _GANG = ("preload",), ("gang",)
+_PRELOAD, _RESIDENT, _GANG = ("preload",), ("resident",), ("gang",)
 _LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "deepspeed", "accelerate")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def check_launch(reading: Reading, config: ExperimentConfig | None) -> None:
-    """Report modules that cannot be preloaded, and a gang that cannot be used."""
+    """Report modules that cannot be preloaded, and a resident class and a gang that cannot be used."""
     if config is not None and config.preload:
         _check_preload(reading, config, config.preload)
+    if config is not None and config.resident:
+        _check_resident(reading, config)
     if config is not None and config.gang is not None:
         _check_gang(reading, config)
 
@@ -45,6 +50,46 @@ def _check_preload(reading: Reading, config: ExperimentConfig, modules: list[str
             )
 
 
+def _check_resident(reading: Reading, config: ExperimentConfig) -> None:
+    """Report ``resident`` where no process can run a further trial."""
+    if not config.preload:
+        reading.fault(
+            _RESIDENT,
+            "needs preload: give the modules to import, such as preload: [torch], or leave resident out",
+        )
+        return
+    for member in config.members:
+        if describe(member.service).sends_code():
+            reading.fault(
+                _RESIDENT,
+                f'cannot be used on the platform "{member.platform}", where each trial has its own copy of '
+                "the code: leave resident out",
+            )
+        elif lack := _lack_of_reset(member):
+            reading.fault(
+                _RESIDENT,
+                f"needs a class with the methods step and reset as the trial, and {lack}: write "
+                "reset(self, parameters), or leave resident out",
+            )
+
+
+def _lack_of_reset(member: Member) -> str | None:
+    """Return why the trial cannot be reset, as a clause. Return None if it can, or if that is not known."""
+    file, _, name = (_target(member.job_command) or "").rpartition(":")
+    try:
+        tree = ast.parse((Path(member.job_directory) / file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return f"{name} of {file} is a function"
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            methods = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+            is_known = not node.bases and not node.keywords and not node.decorator_list
+            return None if "reset" in methods or not is_known else f"{name} of {file} has no method reset"
+    return None
+
+
 def _check_gang(reading: Reading, config: ExperimentConfig) -> None:
     """Report a gang together with ``preload``. Warn of a command that starts processes of its own."""
     if config.preload:
@@ -63,7 +108,9 @@ def preload_of(member: Member) -> Preload | None:
     """Return the modules to import before the trials of this training service; None if there are none."""
     modules = member.config.preload
     target = _target(member.job_command) if modules else None
-    return None if not modules or target is None else Preload(modules=tuple(modules), target=target)
+    if not modules or target is None:
+        return None
+    return Preload(modules=tuple(modules), target=target, resident=bool(member.config.resident))
 
 
 def _target(command: str) -> str | None:

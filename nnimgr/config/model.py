@@ -179,6 +179,7 @@ class ExperimentConfig(ConfigModel):
     priority: _Priority | None = None
     preemptible: bool | None = None
     preload: list[str] | None = None
+    resident: bool | None = None
     gang: GangConfig | None = None
     max_experiment_duration: Duration | None = None
     max_trial_number: Positive | None = None

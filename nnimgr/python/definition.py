@@ -20,6 +20,7 @@ from nnimgr.python.trainable import (
     Work,
     check_command,
     check_guard,
+    check_reset,
     refuse_inside_a_trial,
     work_of,
 )
@@ -65,6 +66,7 @@ class Experiment:
         stop: Mapping[str, Any] | None = None,
         processes: int | str | None = None,
         preload: Sequence[str] | None = None,
+        resident: bool = False,
         confirm_best: int | Mapping[str, Any] | None = None,
         sinks: Sequence[str | Mapping[str, Any]] | None = None,
         name: str | None = None,
@@ -74,6 +76,8 @@ class Experiment:
     ) -> None:
         self.name = name
         self._work: Work | None = work_of(trial, ship=ship)
+        if resident:
+            check_reset(trial)
         fields: dict[str, Any] = {
             "experimentName": name,
             "searchSpace": spaces.plain(space),
@@ -96,6 +100,7 @@ class Experiment:
             "stopWhen": stop,
             "gang": None if processes is None else {"processes": processes},
             "preload": None if preload is None else list(preload),
+            "resident": resident or None,
             "confirmBest": {"top": confirm_best} if isinstance(confirm_best, int) else confirm_best,
             "sinks": None if sinks is None else [algorithm_field(each) for each in sinks],
         }

@@ -36,7 +36,7 @@ ARGUMENTS: Mapping[str, str] = {
         name: name
         for name in (
             *("tuner", "assessor", "scheduler", "checkpoints"),
-            *("duplicates", "preload", "sinks", "value"),
+            *("duplicates", "preload", "resident", "sinks", "value"),
         )
     },
 }

@@ -25,7 +25,15 @@ from nnimgr.python.options import SHIPS, Ship
 if TYPE_CHECKING:
     from nnimgr.python.pickling import Pickled
 
-__all__ = ["Trainable", "Work", "check_command", "check_guard", "refuse_inside_a_trial", "work_of"]
+__all__ = [
+    "Trainable",
+    "Work",
+    "check_command",
+    "check_guard",
+    "check_reset",
+    "refuse_inside_a_trial",
+    "work_of",
+]
 
 Trainable = str | Callable[..., Any]
 IMPORTING = "NNIMGR_IMPORTED_BY_TRIAL"  # set by nni.run while it imports the user's file
@@ -92,6 +100,17 @@ def check_command(trial: Trainable) -> None:
         raise ArgumentError(
             f"trial: {trial!r} is read as a command, and there is no such command. To run a function, pass "
             f'the function itself ({trial}, without quotation marks), or "FILE.py:{trial}".'
+        )
+
+
+def check_reset(trial: Trainable) -> None:
+    """Raise ArgumentError if the trial is a function, or a class without the method ``reset``."""
+    if not isinstance(trial, str) and not (isinstance(trial, type) and hasattr(trial, "reset")):
+        name = getattr(trial, "__qualname__", repr(trial))
+        lack = "has no method reset" if isinstance(trial, type) else "is no class"
+        raise ArgumentError(
+            f"resident: needs a class with the methods step and reset as the trial, and {name} {lack}: write "
+            "reset(self, parameters), or leave resident out"
         )
 
 

@@ -38,6 +38,7 @@ def tune(
     stop: Mapping[str, Any] | None = None,
     processes: int | str | None = None,
     preload: Sequence[str] | None = None,
+    resident: bool = False,
     confirm_best: int | Mapping[str, Any] | None = None,
     sinks: Sequence[str | Mapping[str, Any]] | None = None,
     name: str | None = None,
@@ -74,7 +75,8 @@ def tune(
     - ``processes``: number of worker processes of each trial, or "gpu", "cpu" or "auto" (see ``gang`` in
       ``exp.yml``).
     - ``preload``: modules that are imported once on each machine, such as ``["torch"]``. Trials start
-      faster then, because they are forked from that process.
+      faster then, because they are forked from that process. ``resident``: one process runs one trial of a
+      class after another, with the method ``reset``.
     - ``confirm_best``: number of the best trials that are run again at the end, 5 times each with other seeds
       (``nni.get_trial_seed()``), or ``{"top": 3, "runs": 10}``.
     - ``sinks``: where else results are written, such as ``["csv", "tensorboard"]``. See ``sinks`` in

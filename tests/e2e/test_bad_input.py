@@ -35,7 +35,7 @@ SPACE = "{_type: uniform, _value: [0, 1]}"
 FIELDS = (
     "experimentName, experimentType, searchSpaceFile, searchSpace, searchSpaceConstraints, "
     "initialParameters, duplicates, trialCommand, trialCodeDirectory, trialConcurrency, trialGpuNumber, "
-    "trialCpuNumber, trialMemorySize, priority, preemptible, preload, gang, "
+    "trialCpuNumber, trialMemorySize, priority, preemptible, preload, resident, gang, "
     "maxExperimentDuration, maxTrialNumber, maxTrialDuration, "
     "nniManagerIp, useAnnotation, debug, logLevel, experimentWorkingDirectory, tunerGpuIndices, goal, "
     "tuner, "

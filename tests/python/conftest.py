@@ -69,6 +69,23 @@ class Net:
     def step(self) -> dict[str, float]:
         self.total += 1
         return {"acc": self.total}
+
+
+class Stays:
+    steps = 2
+
+    def setup(self, parameters: dict[str, Any]) -> None:
+        self.trials = 0
+        self.reset(parameters)
+
+    def reset(self, parameters: dict[str, Any]) -> None:
+        self.trials += 1
+        print("trial", self.trials, "of this process")
+
+    def step(self) -> dict[str, int]:
+        import os
+
+        return {"acc": self.trials, "pid": os.getpid()}
 """
 
 

@@ -156,6 +156,16 @@ def test_arguments_that_cannot_be_used(arguments: dict[str, Any], sentence: str)
         config(**arguments)
 
 
+def test_a_resident_trial_needs_the_method_reset() -> None:
+    sentence = (
+        "^resident: needs a class with the methods step and reset as the trial, and top_level is no class"
+    )
+    with pytest.raises(ArgumentError, match=in_lines(sentence)):
+        config(top_level, preload=["torch"], resident=True)
+    assert "resident" not in config(preload=["torch"])
+    assert config(trial="tests/python/test_definition.py:top_level", resident=True)["resident"] is True
+
+
 def test_machines() -> None:
     found = config(top_level, machines=["alice@gpu1:2222", "gpu2", {"host": "c"}])
     machines = [{"host": "gpu1", "user": "alice", "port": 2222}, {"host": "gpu2"}, {"host": "c"}]

@@ -230,3 +230,15 @@ def test_trials_are_forked_from_preloaded_modules(port: int) -> None:
     )
     assert [trial.value for trial in results] == [1.0, 1.0]
     assert all(trial.logs() == "nothing else\n" for trial in results)
+
+
+def test_one_process_runs_one_trial_after_another(port: int) -> None:
+    results = tune(
+        "mine.py:Stays", SPACE, maximize="acc", trials=4, tuner="GridSearch", preload=["colorsys"],
+        resident=True, server=port, show="nothing",
+    )  # fmt: skip
+    assert [trial.value for trial in results] == [1.0, 2.0, 3.0, 4.0]
+    assert len({trial.result["pid"] for trial in results if isinstance(trial.result, dict)}) == 1
+    assert [trial.logs() for trial in results] == [
+        f"trial {number} of this process\n" for number in range(1, 5)
+    ]

@@ -283,7 +283,8 @@ def start_order(
 
 
 def _preload(preload: Preload) -> Mapping[str, Any]:
-    return {"modules": list(preload.modules), "target": preload.target}
+    found = {"modules": list(preload.modules), "target": preload.target}
+    return {**found, "resident": True} if preload.resident else found
 
 
 def _text_of(number: int | None) -> str | None:

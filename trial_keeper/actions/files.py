@@ -106,10 +106,15 @@ def stop(prefix: str, shim: fx.Shim, grace: float) -> None:
         _signal(shim, signal.SIGTERM, signal.SIGCONT)
 
 
-def kill(shim: fx.Shim) -> None:
-    """Send SIGKILL to this shim, unless another process has the shim's pid by now."""
+def kill(prefix: str, shim: fx.Shim) -> None:
+    """Send SIGKILL to this shim, unless another process has the shim's pid by now.
+
+    Do nothing if the attempt has ended, because the shim may run another attempt by now.
+    """
     with contextlib.suppress(OSError):
-        _signal(shim, signal.SIGKILL)
+        found = claim.read(prefix)
+        if found is None or found.exit is None:
+            _signal(shim, signal.SIGKILL)
 
 
 def _signal(shim: fx.Shim, *numbers: int) -> None:

@@ -152,7 +152,7 @@ class Performer:
         return self._core.save_seen(now(), effect.job, waits=waits, asks=asks)
 
     def _kill(self, effect: fx.Kill) -> list[Effect]:
-        files.kill(effect.shim)
+        files.kill(self._paths.prefix(effect.job, effect.directory), effect.shim)
         return self._core.killed(now(), effect)
 
     def _sweep(self, effect: fx.Sweep) -> list[Effect]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Callable, Mapping
 
     from trial_keeper.actions.loop import Loop
+    from trial_keeper.wire import Preload
 
 _HIGH = 64  # descriptors for a new process are copied above this number, away from its own 3, 4 and 5
 # variables that differ between the trials of an experiment
@@ -67,24 +68,26 @@ class Preloading:
         self._spawners: dict[tuple[str, ...], WarmSpawner] = {}
 
     def spawner(
-        self, interpreter: str, modules: list[str], environment: Mapping[str, str | None]
+        self, interpreter: str, preload: Preload, environment: Mapping[str, str | None]
     ) -> WarmSpawner:
         """Return the warm spawner of these modules. Start it if there is none.
 
         ``environment``: changes of the environment for the first attempt. What belongs to the attempt itself
         is left out.
         """
-        key = (interpreter, *modules)
+        kind = "resident" if preload.get("resident") else "warm"
+        key = (interpreter, kind, *preload["modules"])
         found = self._spawners.get(key)
         if found is None:
-            found = self._spawners[key] = self._start(interpreter, modules, environment)
+            found = self._start(interpreter, kind, preload["modules"], environment)
+            self._spawners[key] = found
             if found.trouble is None:
                 started = found
                 self._loop.on_readable(found.failures.fd, lambda: self._read(started))
         return found
 
     def _start(
-        self, interpreter: str, modules: list[str], environment: Mapping[str, str | None]
+        self, interpreter: str, kind: str, modules: list[str], environment: Mapping[str, str | None]
     ) -> WarmSpawner:
         environ = dict(os.environ)
         for name, value in environment.items():
@@ -98,7 +101,7 @@ class Preloading:
         requests, ask = os.pipe2(os.O_CLOEXEC)
         failures, report = os.pipe2(os.O_CLOEXEC)
         given = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH) for fd in (requests, report, self._wake)]
-        arguments = [interpreter, program(), "warm", "3", "4", "5", ",".join(modules), self._directory]
+        arguments = [interpreter, program(), kind, "3", "4", "5", ",".join(modules), self._directory]
         trouble = None
         pid = 0
         try:

@@ -141,7 +141,7 @@ class Starts:
         interpreter = self._interpreters.interpreter(start["command"])
         if interpreter is None:
             return self._requests, start["command"]  # which fails, because there is no such program
-        spawner = self._preloading.spawner(interpreter, start["preload"]["modules"], environment)
+        spawner = self._preloading.spawner(interpreter, start["preload"], environment)
         if spawner.trouble is not None:
             return self._requests, spawner.refusal()
         if spawner.ready:

@@ -29,6 +29,7 @@ LONGEST = 6  # greatest factor by which the pause grows while the newest trial g
 SHARE = 1 / 400  # greatest share of one CPU that measurements may use
 MOST_BYTES = 1 << 16  # most bytes of a file; from a longer file every second line is removed
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+SLACK_S = 1.0  # an ordinary shim starts its attempt within this time
 _AT_ONCE = 4  # trials that are measured before the keeper continues with other work
 
 
@@ -129,8 +130,9 @@ class UsageLog:
         meter = self._meters.get(attempt.job)
         if meter is None:
             age = now - (attempt.started_up or now)
-            # If an earlier keeper has started the attempt, the time of its last measurement is unknown.
-            new = age < 2 * self._pause_s
+            # If an earlier keeper has started the attempt, the time of its last measurement is unknown. If
+            # the shim has run another attempt before, what that attempt has used is unknown.
+            new = age < 2 * self._pause_s and usage.age_of(shim) < age + SLACK_S
             meter = self._meters[attempt.job] = _Meter(now - age, 0.0) if new else _Meter(now, seconds)
             if not new:
                 return

@@ -9,6 +9,8 @@ The file has these lines::
 
     shim <pid> <start time> <boot id>          or: aborted <boot id>
     started <pid of the command> <unix seconds> <seconds since the boot>
+            (again, if a resident process refuses the attempt and another one runs it)
+    note <sentence that users should see>    (only if there is one)
     exit <code or -> <signal or -> <bytes in .nni/metrics> <1: a stop has ended it, 2: its lease, \
 3: the kernel, for lack of memory, or 0> <unix seconds> <pids that could not be killed, with commas, or -> \
 <one sentence, or nothing>
@@ -85,7 +87,7 @@ class Claim:
     ``pid``: the shim's pid; None if the attempt was stopped before its start, 0 if the file is damaged.
     """
 
-    __slots__ = ("boot_id", "exit", "failed", "pid", "start_time", "started", "started_up")
+    __slots__ = ("boot_id", "exit", "failed", "note", "pid", "start_time", "started", "started_up")
 
     def __init__(self, pid: int | None, start_time: str, boot_id: str) -> None:
         self.pid = pid
@@ -93,6 +95,7 @@ class Claim:
         self.boot_id = boot_id
         self.started: tuple[int, float] | None = None
         self.started_up: float | None = None  # seconds since the boot at the start of the command
+        self.note: str | None = None
         self.exit: Exit | None = None
         self.failed: tuple[float, str] | None = None
 
@@ -204,6 +207,8 @@ def _add(claim: Claim, line: str) -> None:
         pid, at, *up = rest.split()
         claim.started = (int(pid), float(at))
         claim.started_up = float(up[0]) if up else None
+    elif kind == "note":
+        claim.note = rest
     elif kind == "exit":
         words = rest.split(" ", 6)
         claim.exit = Exit(

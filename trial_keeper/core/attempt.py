@@ -286,5 +286,7 @@ class Attempt:
             self.started_up = claim.started_up
             self.note = None  # the note explained why the start was delayed
             news = True
+        if claim.note is not None:
+            self.note = claim.note
         self.exit = claim.exit
         return news

@@ -33,6 +33,7 @@ SDK = {  # file to write -> our file with its content
             "_checkpoint.py",
             "_log.py",
             "_pickled.py",
+            "_resident.py",
             "_running.py",
             "_space.py",
             "_trace.py",

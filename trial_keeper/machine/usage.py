@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from trial_keeper.lean import TYPE_CHECKING
 from trial_keeper.machine import cgroup, procs
@@ -54,6 +55,12 @@ def of_trial(shim: int) -> tuple[float, int]:
             ticks += used[0]
             pages += used[1]
     return ticks / _TICKS, pages * _PAGE // MIB
+
+
+def age_of(pid: int) -> float:
+    """Return the number of seconds for which a process has been running; 0.0 if it does not run."""
+    started = procs.start_time(pid)
+    return 0.0 if started is None else time.clock_gettime(time.CLOCK_BOOTTIME) - int(started) / _TICKS
 
 
 def _limited(proc: str, cgroups: str, controller: str, limits: tuple[str, str]) -> str | None:

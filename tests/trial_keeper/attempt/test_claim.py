@@ -87,6 +87,11 @@ def test_a_command_that_failed_to_start_says_why() -> None:
     )
 
 
+def test_a_claim_may_have_a_note() -> None:
+    found = claim.parse(FIRST + b"started 13 1.5\nnote a thread runs on\n")
+    assert (found.note, claim.parse(FIRST).note) == ("a thread runs on", None)
+
+
 def test_a_line_without_its_end_does_not_count() -> None:
     whole = FIRST + b"started 13 1.5\n" + Exit(0, None, 7, signalled=False, at=2.0).line()
     for length in range(len(FIRST), len(whole)):

@@ -79,9 +79,10 @@ class Rig:
 
     # -- what happens on the host
 
-    def claim(self, job: str) -> None:
-        """Let a shim win the claim and start the command."""
-        pid = next(self._pids)
+    def claim(self, job: str, *, shim_of: str | None = None) -> None:
+        """Let a shim win the claim and start the command. ``shim_of``: the previous attempt of that shim."""
+        pid = next(self._pids) if shim_of is None else self.claims[shim_of].pid
+        assert pid is not None
         found = claim.Claim(pid, "77", self.boot)
         found.started = (pid + 10_000, 1000.0)
         self.claims[job] = found
@@ -98,12 +99,14 @@ class Rig:
         """Let the trial save its state, as it was asked to."""
         self.unsaved.remove(job)
 
-    def exit(self, job: str, code: int | None = 0, **changes: Any) -> None:
+    def exit(self, job: str, code: int | None = 0, *, stays: bool = False, **changes: Any) -> None:
+        """Let the attempt end. ``stays``: its shim runs on, for another attempt."""
         found = self.claims[job]
         arguments: dict[str, Any] = {"signalled": False, "at": 2000.0, **changes}
         found.exit = claim.Exit(code, None, len(self.metrics[job]), **arguments)
         assert found.pid is not None
-        self.alive.discard(found.pid)
+        if not stays:
+            self.alive.discard(found.pid)
         self.run(self.core.notified(self.now, job))
 
     def kill_shim(self, job: str) -> None:
@@ -307,13 +310,13 @@ def running(rig: Rig) -> None:
     rig.answer()
 
 
-def report(rig: Rig) -> tuple[wire.ReportedAttempt, list[bytes]]:
+def report(rig: Rig, job: str = JOB) -> tuple[wire.ReportedAttempt, list[bytes]]:
     """Return what the report in progress says about the attempt."""
-    return rig.call()["attempts"][JOB], rig.calls[Channel.REPORT].payloads
+    return rig.call()["attempts"][job], rig.calls[Channel.REPORT].payloads
 
 
-def final(rig: Rig) -> wire.Final:
+def final(rig: Rig, job: str = JOB) -> wire.Final:
     """Return the end in the report in progress."""
-    found = report(rig)[0]["final"]
+    found = report(rig, job)[0]["final"]
     assert found is not None
     return found

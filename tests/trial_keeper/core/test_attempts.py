@@ -11,6 +11,8 @@ from trial_keeper import wire
 from trial_keeper.attempt.claim import Exit
 from trial_keeper.core.effects import Channel
 
+OTHER = "e-b-1"
+
 
 def test_a_start_is_written_before_it_is_spawned_and_acknowledged_when_flushed(rig: Rig) -> None:
     rig.order(start(1, JOB))
@@ -180,6 +182,50 @@ def test_a_killed_shim_is_swept_until_two_looks_find_nothing(rig: Rig) -> None:
     rig.wait(1)
     assert (final(rig)["reason"], final(rig)["code"], final(rig)["n"]) == ("exited", None, 1)
     assert "was killed" in str(final(rig)["message"])
+
+
+def resident(rig: Rig, *, told: bool = True) -> None:
+    """Let one shim run the attempt JOB to its end, and then the attempt OTHER.
+
+    ``told``: the keeper hears of the end before it orders the other attempt.
+    """
+    running(rig)
+    rig.order(start(2, OTHER))
+    if told:
+        rig.exit(JOB, stays=True)
+    else:
+        rig.claims[JOB].exit = Exit(0, None, 0, signalled=False, at=2000.0)
+    rig.claim(OTHER, shim_of=JOB)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_two_attempts_of_one_shim_end_one_after_the_other(rig: Rig, told: bool) -> None:
+    resident(rig, told=told)
+    rig.start()
+    rig.greet()
+    assert report(rig)[0]["final"] is not None
+    rig.kill_shim(OTHER)
+    rig.wait(1)
+    rig.answer()
+    assert final(rig, OTHER)["code"] is None and "was killed" in str(final(rig, OTHER)["message"])
+
+
+def test_the_end_of_one_attempt_is_not_the_end_of_the_next_one_of_its_shim(rig: Rig) -> None:
+    resident(rig)
+    assert final(rig)["reason"] == "exited"
+    rig.answer()
+    rig.wait(60)
+    assert rig.core.attempts[OTHER].live
+    rig.exit(OTHER, stays=True)
+    rig.answer()
+    assert final(rig, OTHER)["code"] == 0
+
+
+def test_a_note_of_a_claim_is_reported(rig: Rig) -> None:
+    running(rig)
+    rig.claims[JOB].note = "a thread runs on"
+    rig.exit(JOB)
+    assert report(rig)[0]["note"] == "a thread runs on"
 
 
 def test_a_shim_that_cannot_prepare_is_tried_again_with_a_note(rig: Rig) -> None:

@@ -67,6 +67,16 @@ def test_a_group_without_limits_is_a_part_of_its_machine(proc: Path, tmp_path: P
     assert usage.MachineUsage(str(proc), str(tmp_path / "cgroup")).read() == (5.0, 1000)
 
 
+def test_a_process_gets_older_from_its_start_on() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True)
+    try:
+        assert 0.0 <= usage.age_of(process.pid) <= usage.age_of(os.getpid())
+    finally:
+        process.kill()
+        process.communicate()
+    assert usage.age_of(process.pid) == 0.0
+
+
 def test_a_trial_is_measured_with_all_its_descendants() -> None:
     inner = "held = bytearray(b'x' * (64 << 20)); print(flush=True); input()"
     outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
