@@ -24,6 +24,7 @@ from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers import overview
 from training_services.keepers.files import FilesOfJobs
 from training_services.keepers.keeping import Keeping, Transfers
+from training_services.keepers.prunes import Prunes
 from training_services.keepers.seat import KeeperSeat
 from training_services.keepers.storing import Storing
 from training_services.outbox import Outbox
@@ -52,6 +53,8 @@ class CheckpointsOfJobs(FilesOfJobs):
         self.copies = self._make_store()
         self._outbox = Outbox()
         self._seats: dict[str, KeeperSeat] = {}
+        # by keeper, also of machines that are not used at present: they may be used again
+        self._prunes: dict[str, Prunes] = {}
         self._storing = self._make_storing()
         self._keeping = Keeping(
             context.experiment_id,
@@ -149,7 +152,6 @@ class CheckpointsOfJobs(FilesOfJobs):
         if self._storing is not None:
             self._storing.remove(fact.job_id, fact.up_to, keep=fact.keep)
         self._keeping.remove(fact.job_id, fact.up_to, keep=fact.keep)
-        seat = self._seats.get(fact.keeper_id or "")
-        if seat is not None:
-            seat.link.prunes.order(fact)
-        return seat
+        if (prunes := self._prunes.get(fact.keeper_id or "")) is not None:
+            prunes.order(fact)
+        return self._seats.get(fact.keeper_id or "")

@@ -52,6 +52,7 @@ from training_services.keepers.keeping import Transfers
 from training_services.keepers.link import Received
 from training_services.keepers.placements import Placements
 from training_services.keepers.placing import JobPlacing
+from training_services.keepers.prunes import Prunes
 from training_services.keepers.seat import KeeperSeat
 from training_services.keepers.seating import make_seat
 from training_services.placement.ledger import HostLedger
@@ -98,6 +99,7 @@ class KeeperService(CheckpointsOfJobs):
 
     async def open(self, known: KnownKeepers) -> None:
         self._known = known
+        self._prunes = {keeper.keeper_id: Prunes(keeper) for keeper in known.keepers}
         hosts = {host.keeper_id: host for host in self._known_hosts(known)}
         await asyncio.gather(*(host.open() for host in hosts.values()))
         records = {keeper.keeper_id: keeper for keeper in known.keepers}
@@ -118,9 +120,11 @@ class KeeperService(CheckpointsOfJobs):
 
     async def _seat(self, host: KeeperHost, record: KnownKeeper | None) -> KeeperSeat:
         host.changed = self.reasons_changed
-        return await make_seat(
+        seat = await make_seat(
             host, record, self, known=self._known, backlog=self._backlog, deliver=self._deliver
         )
+        seat.link.prunes = self._prunes.setdefault(seat.id, seat.link.prunes)
+        return seat
 
     def adopted(self) -> None:
         self._ledger.rebuilt(self.context.experiment_id)
