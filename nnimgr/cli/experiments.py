@@ -210,8 +210,8 @@ def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str
     fields += [("" if at else "Confirmed", line) for at, line in enumerate(lines)]
     failed = last_failure(client, profile)
     if failed is not None:
-        reason, command = failure_lines(failed, profile["id"])
-        fields += [("Failed", reason), ("", command.strip())]
+        reason, *command = failure_lines(failed, profile["id"])
+        fields += [("Failed", reason), *(("", line.strip()) for line in command)]
     if profile["feasibleShare"] is not None:
         share = f"{100 * profile['feasibleShare']:.3g} % of the search space meets the constraints"
         constraints = "; ".join(profile["config"]["searchSpaceConstraints"])

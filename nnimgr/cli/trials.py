@@ -125,8 +125,8 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
         args,
         terminal,
         "save",
-        "is asked to save its state. If it does not look for such requests (nni.should_checkpoint), it saves "
-        "by itself only, and its note says so. Its checkpoints: nnictl trial checkpoint ls {id} -T {no}",
+        "is asked to save its state. If its code does not look for such requests (nni.should_checkpoint), "
+        "a note of its machine says so. See the note and the checkpoints: nnictl trial show {id} -T {no}",
     )
 
 

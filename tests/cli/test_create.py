@@ -346,6 +346,21 @@ def test_done_without_a_result_is_no_success(
     assert capsys.readouterr().out.splitlines()[-len(lines) :] == lines
 
 
+def test_a_command_that_is_not_found_is_corrected_first(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def script(experiment: FakeExperiment) -> None:
+        failed = trial("t0", 0, status="FAILED", reason="command not found: pyhton3 (exit code 127)")
+        experiment.trials.append({**failed, "jobs": [{"exitCode": 127}]})
+        experiment.profile["counts"] = {"FAILED": 1}
+        server.emit(experiment, "ExperimentMoved", status="DONE", reason="all")
+
+    server.on_create = script
+    assert create(server, "--foreground", "--id", "abc") == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "Next: correct trialCommand, then: nnictl create --config FILE"
+
+
 def test_an_error_in_the_foreground_ends_with_1(
     server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

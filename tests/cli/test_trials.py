@@ -71,9 +71,9 @@ def test_save(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").trials = [trial("ta", 0)]
     assert main(["trial", "save", "-T", "ta"]) == 0
     assert capsys.readouterr().out == (
-        "INFO: Trial 0 (ta) is asked to save its state. If it does not look for such requests "
-        "(nni.should_checkpoint), it saves by itself only, and its note says so. "
-        "Its checkpoints: nnictl trial checkpoint ls abc -T 0\n"
+        "INFO: Trial 0 (ta) is asked to save its state. If its code does not look for such "
+        "requests (nni.should_checkpoint), a note of its machine says so. "
+        "See the note and the checkpoints: nnictl trial show abc -T 0\n"
     )
     assert server.requests[-1][:2] == ("POST", "experiments/abc/trials/ta/save")
 

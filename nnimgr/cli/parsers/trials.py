@@ -83,7 +83,8 @@ def _act(group: Verbs[Parser]) -> None:
         "trials:save",
         "ask a running trial to save its state, without a pause",
         about="A trial that looks for such requests (nni.should_checkpoint) saves soon after,\n"
-        "and runs on. Any other trial saves by itself only.",
+        "and runs on. Any other trial saves only where\n"
+        "its code does so anyway, and a note says so (nnictl trial show).",
         examples=("nnictl trial save -T 12",),
     )
     add_id(save)
