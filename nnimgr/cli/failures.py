@@ -7,8 +7,10 @@ from typing import Any
 
 from nnimgr.client.calls import Client
 
-__all__ = ["cause_lines", "failure_lines", "has_output", "last_failure"]
+__all__ = ["cause_lines", "failure_lines", "has_output", "last_failure", "reason_lines"]
 
+_EXPLAINED = ("EARLY_STOPPED", "WAITING", "PAUSED", "UNKNOWN")
+_MOST_REASONS = 3  # largest number of reasons to show for each of these statuses
 _MOST_CAUSES, _MOST_NAMED = 10, 8  # largest number of causes, and of trials for each cause, to show
 
 
@@ -62,6 +64,26 @@ def cause_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list
     if hidden:
         lines.append(f"Also failed or without a usable result: {_numbers(hidden)}")
         lines.append(f"  See why: nnictl trial show {experiment_id} -T {hidden[0]['sequence']}")
+    return lines
+
+
+def reason_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list[str]:
+    """Return a line for each reason why trials were stopped early, wait, are paused or do not answer.
+
+    The newest trials come first. Of each status, at most three reasons are shown, then the number of other
+    trials and the command that shows why.
+    """
+    lines: list[str] = []
+    for status in _EXPLAINED:
+        by_reason: dict[str, list[Mapping[str, Any]]] = {}
+        for trial in reversed(trials):
+            if trial["status"] == status and trial["reason"]:
+                by_reason.setdefault(trial["reason"], []).append(trial)
+        groups = list(by_reason.items())
+        lines += [f"{status}, {_numbers(found)}: {reason}" for reason, found in groups[:_MOST_REASONS]]
+        if rest := [trial for _, found in groups[_MOST_REASONS:] for trial in found]:
+            lines.append(f"{status}, {len(rest)} more: {_numbers(rest)}")
+            lines.append(f"  See why: nnictl trial show {experiment_id} -T {rest[0]['sequence']}")
     return lines
 
 

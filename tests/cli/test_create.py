@@ -16,6 +16,7 @@ from nnimgr.cli.main import main
 from nnimgr.home import Home
 from nnimgr.index import Index
 from tests.cli.fake import FakeExperiment, FakeServer, Refused, trial
+from tests.cli.terminals import in_a_terminal
 
 CONFIG = """\
 searchSpace:
@@ -155,6 +156,20 @@ def test_a_dry_run_starts_nothing(home: Home, config: Path, capsys: pytest.Captu
     assert "# platform: local\n# trialCommand: ./run\n" in printed
     assert "# parameterSets: 15\n" in printed
     assert not home.path.exists()
+
+
+def test_a_dry_run_with_an_advisor_names_no_assessor(
+    home: Home, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = CONFIG.replace("tuner: {name: Random}", "tuner: {name: Hyperband}")
+    config.write_text(text.replace("scheduler: {name: ASHA}\n", ""))
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    assert "# assessor: none\n" in capsys.readouterr().out
+
+
+def test_a_terminal_is_told_of_a_server_only_if_one_starts(server: FakeServer, config: Path) -> None:
+    seen = in_a_terminal("create", "--config", "exp.yml", "--port", str(server.port))
+    assert seen.code == 0 and "Setting up..." in seen.text and "Starting web server" not in seen.text
 
 
 def test_a_dry_run_as_json(home: Home, config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,7 +170,7 @@ def test_the_log_of_an_earlier_attempt(server: FakeServer) -> None:
 def test_lost(
     server: FakeServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.add("abc").trials = [trial("ta", 0)]
+    server.add("abc").trials = [trial("ta", 0, status="UNKNOWN"), trial("tb", 1, status="RUNNING")]
     told = "INFO: Trial 0 (ta) counts as lost; it is started again as often as maxRetries allows.\n"
     for answer, code, out in (("n\n", 1, ""), ("", 1, ""), ("y\n", 0, told)):
         monkeypatch.setattr("sys.stdin", io.StringIO(answer))
@@ -181,6 +181,9 @@ def test_lost(
             and "Give up trial 0 (ta) on its machine, and start it again on another one?" in printed.err
         )
     assert main(["trial", "lost", "-T", "ta", "-y"]) == 0
+    assert main(["trial", "lost", "-T", "tb"]) == 1
+    refused = capsys.readouterr().err
+    assert refused.startswith("ERROR: Trial 1 (tb) is RUNNING: only an UNKNOWN trial") and "?" not in refused
     assert main(["trial", "lost", "-T", "none", "-y"]) == 1
 
 
