@@ -13,7 +13,7 @@ from nnimgr.client.experiments import stop_experiment
 from nnimgr.client.servers import has_left
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
-from training_services.keepers.names import LOCAL
+from training_services.keepers.names import ASK, LOCAL
 
 __all__ = ["stop", "stop_one"]
 
@@ -79,7 +79,8 @@ def _is_at_rest(entry: IndexEntry) -> bool:
     """
     from nnimgr.store.overview import stored_live_trials
 
-    return entry.status == "STOPPED" and entry.platform == LOCAL and not stored_live_trials(entry.directory)
+    away = entry.platform not in (LOCAL, ASK)  # trials may run on other machines
+    return entry.status == "STOPPED" and not away and not stored_live_trials(entry.directory)
 
 
 def stop_one(

@@ -58,7 +58,8 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
     show_lines(terminal, fields)
     terminal.say("Next:")
     for command, purpose in _commands(trial, entry.id):
-        terminal.say(f"  {command}  # {purpose}")
+        line = f"  {command}  # {purpose}"
+        terminal.say(line if len(line) <= terminal.width else f"  {command}")
     return 0
 
 

@@ -126,7 +126,7 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal,
         "save",
         "is asked to save its state. If its code does not look for such requests (nni.should_checkpoint), "
-        "a note of its machine says so. See the note and the checkpoints: nnictl trial show {id} -T {no}",
+        "a notice says so. See the notice and the checkpoints: nnictl trial show {id} -T {no}",
     )
 
 

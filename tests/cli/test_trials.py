@@ -72,8 +72,8 @@ def test_save(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trial", "save", "-T", "ta"]) == 0
     assert capsys.readouterr().out == (
         "INFO: Trial 0 (ta) is asked to save its state. If its code does not look for such "
-        "requests (nni.should_checkpoint), a note of its machine says so. "
-        "See the note and the checkpoints: nnictl trial show abc -T 0\n"
+        "requests (nni.should_checkpoint), a notice says so. "
+        "See the notice and the checkpoints: nnictl trial show abc -T 0\n"
     )
     assert server.requests[-1][:2] == ("POST", "experiments/abc/trials/ta/save")
 

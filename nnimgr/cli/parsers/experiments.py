@@ -167,8 +167,8 @@ def _results(group: Verbs[Parser]) -> None:
         "export",
         "results:export",
         "export the results of an experiment's trials",
-        about="The results are those of trials that have SUCCEEDED. Trials that were stopped early,\n"
-        "have failed or were canceled are left out, also if they have reported a result.\n"
+        about="The results are those of trials that have SUCCEEDED. Trials that were stopped\n"
+        "early, have failed or were canceled are left out, also with a result.\n"
         "Without --type and --filename, a terminal gets a table and a pipe gets JSON.",
         examples=(
             "nnictl experiment export",

@@ -93,7 +93,7 @@ def _act(group: Verbs[Parser]) -> None:
         "ask a running trial to save its state, without a pause",
         about="A trial that looks for such requests (nni.should_checkpoint) saves soon after,\n"
         "and runs on. Any other trial saves only where\n"
-        "its code does so anyway, and a note says so (nnictl trial show).",
+        "its code does so anyway, and a notice says so (nnictl trial show).",
         examples=("nnictl trial save -T 12",),
     )
     add_id(save)
