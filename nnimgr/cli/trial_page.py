@@ -22,6 +22,7 @@ __all__ = ["show"]
 
 _MOST_REPORTS = 5  # latest intermediate results to show
 _MOST_READ = 1000  # intermediate results to read; if a trial has more, only its latest one is shown
+_MOST_LETTERS = 200  # letters of a result that is a text
 _MOST_ATTEMPTS = 5  # latest attempts to show
 
 
@@ -85,18 +86,24 @@ def _results(
     yield "Result", "none yet" if final == "-" and trial["status"] in LIVE else final
     text = trial["finalText"]
     if text is not None and text.startswith("{"):
-        yield "", printable(text)
+        yield "", _cut(text)
     if not reports:
         yield "Reports", "no intermediate results"
         return
-    shown = ", ".join(printable(_report(report)) for report in reports)
+    shown = ", ".join(_report(report) for report in reports)
     latest = "the latest" if len(reports) == 1 else f"the last {len(reports)}"
     yield "Reports", shown if total <= len(reports) else f"{total}, {latest}: {shown}"
 
 
 def _report(report: Mapping[str, Any]) -> str:
     """Return an intermediate result: its number, or its text if it has no number."""
-    return number(report["value"]) if report["value"] is not None else str(report["text"])
+    return number(report["value"]) if report["value"] is not None else _cut(str(report["text"]))
+
+
+def _cut(text: str) -> str:
+    """Return a user's text on one line, cut off if it is long."""
+    shown = printable(text)
+    return shown if len(shown) <= _MOST_LETTERS else f"{shown[:_MOST_LETTERS]}..."
 
 
 def _parameters(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,7 @@ from nnimgr.rules.state import CheckpointState, ExperimentState, NextLeg, Resizi
 from nnimgr.rules.steps import Steps
 from nnimgr.rules.transitions import stopping_reason, trial_touched
 
-__all__ = ["DECISION_STEPS", "begin_fork", "leg_lost", "recorded_as", "resources_refused"]
+__all__ = ["DECISION_STEPS", "NOTHING_SAVED", "begin_fork", "leg_lost", "recorded_as", "resources_refused"]
 
 DECISION_STEPS = Steps()
 
