@@ -406,8 +406,10 @@ def warn_standalone(depth: int = 1) -> None:
     import warnings
 
     warnings.warn(
-        "Running trial code without runtime. There is no experiment, so get_next_parameter() returns {}. "
-        'To run the trial alone, pass parameters: get_next_parameter(default={"lr": 0.1})',
+        "Running trial code without runtime.\n"
+        "There is no experiment, so get_next_parameter() returns {}.\n"
+        "To run the trial alone, pass parameters:\n"
+        '  get_next_parameter(default={"lr": 0.1})',
         RuntimeWarning,
         stacklevel=depth,
     )

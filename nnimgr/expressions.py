@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 from nnimgr.constraint_values import (
@@ -36,6 +37,7 @@ _Value = Callable[[Any], Any]
 _Path = tuple[str, ...]
 
 _LONGEST = 1000  # most characters of an expression
+_MOST_NAMED = 8  # most parameters that an error names
 _DEEPEST = 40
 
 
@@ -369,7 +371,8 @@ def _every(parts: tuple[_Value, ...]) -> _Value:
 def _unknown(name: str, names: Names) -> ExpressionError:
     """Build the error for an unknown name in an expression.
 
-    It suggests the name that was probably meant, or to put text in quotes.
+    It suggests the name that was probably meant. If there is none, it shows the parameters and says that text
+    needs quotes.
     """
     sentence = f"the search space has no parameter {name}"
     nearest: str | None = {"true": "True", "false": "False", "none": "None"}.get(name.lower())
@@ -379,7 +382,9 @@ def _unknown(name: str, names: Names) -> ExpressionError:
     if nearest is None and (near := _nearest(name, names)) is not None:
         nearest = _written((near,))
     if nearest is None:
-        sentence += f" (write text in quotes: {name!r})"
+        more = ", ..." if len(names) > _MOST_NAMED else ""
+        known = ", ".join(islice(names, _MOST_NAMED)) + more
+        sentence += f"; its parameters are {known}. If {name} is a text, it needs quotes"
     return ExpressionError(sentence, nearest=nearest)
 
 

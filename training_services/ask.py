@@ -29,6 +29,7 @@ from training_services.base import (
     TrialJobSpec,
     UpdateOrdered,
 )
+from training_services.keepers.names import ASK
 from training_services.outbox import Outbox
 from training_services.platform import PlatformConfig
 from training_services.tools import ServiceTools
@@ -36,7 +37,6 @@ from training_services.units import parse_duration
 
 __all__ = ["AskConfig", "AskService"]
 
-_NAME = "ask"
 _SHORTEST_LEASE = timedelta(seconds=1)
 
 
@@ -92,8 +92,8 @@ class AskService(TrainingService):
     async def open(self, known: KnownKeepers) -> None:
         self._seq = max([0, *(keeper.last_cmd for keeper in known.keepers)])
         if not known.keepers:
-            self._outbox.put([KeeperEnrolled(keeper_id=_NAME, token_sha256="")])
-            self._outbox.put([KeeperBound(keeper_id=_NAME, instance=_NAME, boot_id=_NAME)])
+            self._outbox.put([KeeperEnrolled(keeper_id=ASK, token_sha256="")])
+            self._outbox.put([KeeperBound(keeper_id=ASK, instance=ASK, boot_id=ASK)])
 
     def adopted(self) -> None:
         """Give a whole lease to the jobs that programs had got before the server's restart."""
@@ -244,7 +244,7 @@ class AskService(TrainingService):
             yield chunk
 
     async def list_files(self, job_id: str, *, keeper_id: str | None = None) -> FileListing:
-        return FileListing(files=())
+        raise FileNotFoundError(job_id)
 
     async def read_file(
         self, job_id: str, path: str, *, keeper_id: str | None = None
@@ -260,4 +260,4 @@ def _no_file(path: str) -> Sequence[bytes]:
 
 def _place(key: str) -> Place:
     """Return the place of the jobs that the request with this key gets."""
-    return Place(keeper_id=_NAME, instance=_NAME, boot_id=key)
+    return Place(keeper_id=ASK, instance=ASK, boot_id=key)

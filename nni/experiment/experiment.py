@@ -120,8 +120,9 @@ class Experiment:
         body = {"config": canonical, "searchSpace": space, "id": self.id, **experiments.surroundings()}
         with _readable():
             _say("Creating experiment, Experiment ID: %s", self.id)
-            _say("Starting web server...")
             with ServerStart(self._home, port, url_prefix=self.url_prefix) as start:
+                if start.starts:
+                    _say("Starting web server...")
                 client = start.client()
             _say("Setting up...")
             client = experiments.post_experiment(self._home, client, body, url_prefix=self.url_prefix)

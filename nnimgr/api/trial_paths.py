@@ -9,7 +9,7 @@ from pathlib import Path
 from nnimgr.store.jobs import JobRow
 from nnimgr.store.reader import ExperimentReader, TrialRow
 from training_services.keepers.host import attempt_folder
-from training_services.keepers.names import LOCAL, experiment_folder, host_of
+from training_services.keepers.names import ASK, LOCAL, experiment_folder, host_of
 
 __all__ = ["TrialPaths"]
 
@@ -32,9 +32,13 @@ class TrialPaths:
     def log_path(self, row: TrialRow | JobRow, keeper_id: str | None) -> str:
         """Return the path of the folder of an attempt: ``HOST:~/...`` on another machine, as in NNI.
 
+        Return "" if programs of the user run the trials, because nnimgr has no folder of these trials.
+
         ``row``: the attempt, or a trial, whose latest attempt counts. ``keeper_id``: the keeper that runs the
         attempt.
         """
+        if self.platform == ASK:
+            return ""
         folder = attempt_folder(row.trial_id, max(1, row.attempt))
         host = None if keeper_id in (None, LOCAL) else host_of(keeper_id)
         if keeper_id is None or host is None:

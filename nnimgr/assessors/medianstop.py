@@ -36,9 +36,11 @@ class MedianstopAssessor(JudgingAssessor):
         median = averages.number
         if seen.best <= median:
             return None
+        count = len(averages)
+        what = "the average of 1 trial" if count == 1 else f"the median of the averages of {count} trials"
         return Why(
             f"its best result by step {seen.step}, {self.shown(seen.best)}, is {self.worse} "
-            f"{self.shown(median)}, the median of the averages of {len(averages)} trials at that step"
+            f"{self.shown(median)}, {what} at that step"
         )
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:

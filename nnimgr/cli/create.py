@@ -29,7 +29,7 @@ from nnimgr.home import Home, HomeError, check_prefix
 
 if TYPE_CHECKING:
     from nnimgr.client.calls import Client
-    from nnimgr.config import Loaded
+    from nnimgr.config import ExperimentConfig, Loaded
 
 __all__ = ["create", "resume", "view"]
 
@@ -52,7 +52,8 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.stamped(f"Creating experiment, Experiment ID: {experiment_id}")
             if loaded.feasibility is not None:
                 terminal.stamped(f"Constraints: {loaded.feasibility}")
-            terminal.stamped("Starting web server...")
+            if start.starts or not terminal.for_people:  # a pipe gets NNI's lines
+                terminal.stamped("Starting web server...")
             client = start.client(announced=True)
         terminal.stamped("Setting up...")
         space = canonical.pop("searchSpace")
@@ -165,6 +166,12 @@ def _load(args: argparse.Namespace, terminal: Terminal) -> Loaded:
     return loaded
 
 
+def _assessor(config: ExperimentConfig) -> str | None:
+    """Return the assessor that would run, or None. An advisor uses no assessor."""
+    tuner = config.tuner.builtin("tuner")
+    return None if config.assessor is None or (tuner and tuner.advisor) else config.assessor.title
+
+
 def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     from nnimgr.cli.manifest import plan_job
     from nnimgr.config.preview import parameter_sets
@@ -179,7 +186,7 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     facts: dict[str, Any] = {
         "tuner": config.tuner.title,
         "goal": goal_of(goal),
-        "assessor": config.assessor.title if config.assessor else None,
+        "assessor": _assessor(config),
         "scheduler": config.scheduler.title if config.scheduler else None,
         "platform": config.platform,
         "trialCommand": config.members[0].job_command,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from nnimgr.cli.failures import failure_lines, last_failure
@@ -17,7 +17,7 @@ from nnimgr.cli.summary import (
     counts_text,
     goal_of,
 )
-from nnimgr.cli.table import Column, show_table
+from nnimgr.cli.table import Column, show_lines, show_table
 from nnimgr.cli.terminal import Terminal, confirmed, printable, shown_time
 from nnimgr.cli.times import duration_text, when
 from nnimgr.client.calls import Client
@@ -136,7 +136,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json(profile)
         return 0
     if terminal.for_people:
-        _show_lines(terminal, [*_status_fields(client, profile), *_more_fields(entry, profile)])
+        show_lines(terminal, [*_status_fields(client, profile), *_more_fields(entry, profile)])
         _show_troubles(terminal, profile)
         return 0
     shown = {
@@ -170,7 +170,7 @@ def status(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json({**kept, **_confirmations(profile), "errors": errors, "notices": notices})
         return 0
     if terminal.for_people:
-        _show_lines(terminal, _status_fields(client, profile))
+        show_lines(terminal, _status_fields(client, profile))
         _show_troubles(terminal, profile)
         return 0
     shown = {"status": nni_status(profile), "errors": errors, "reason": profile["reason"]}
@@ -210,8 +210,8 @@ def _status_fields(client: Client, profile: Mapping[str, Any]) -> list[tuple[str
     fields += [("" if at else "Confirmed", line) for at, line in enumerate(lines)]
     failed = last_failure(client, profile)
     if failed is not None:
-        reason, command = failure_lines(failed, profile["id"])
-        fields += [("Failed", reason), ("", command.strip())]
+        reason, *command = failure_lines(failed, profile["id"])
+        fields += [("Failed", reason), *(("", line.strip()) for line in command)]
     if profile["feasibleShare"] is not None:
         share = f"{100 * profile['feasibleShare']:.3g} % of the search space meets the constraints"
         constraints = "; ".join(profile["config"]["searchSpaceConstraints"])
@@ -269,13 +269,6 @@ def _rules_text(rules: Mapping[str, Any]) -> str:
     return " or ".join(parts) + ending
 
 
-def _show_lines(terminal: Terminal, fields: Sequence[tuple[str, str]]) -> None:
-    """Print one line for each name and value. Further lines of a long value are indented to the value."""
-    width = max(len(name) for name, _ in fields)
-    for name, value in fields:
-        terminal.say(f"{name:<{width}}  {value}", indent=" " * (width + 2))
-
-
 def _show_troubles(terminal: Terminal, profile: Mapping[str, Any]) -> None:
     for sentence, place in notice_lines(profile):
         terminal.warn(f"{sentence} ({place})" if place else sentence)
@@ -291,10 +284,15 @@ def nni_status(profile: Mapping[str, Any]) -> str:
 
 
 def tag(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Replace the tags of an experiment by other tags."""
-    experiment_id = _label(args.id, {"tags": args.tags})
-    noted = f"is tagged {', '.join(args.tags)}" if args.tags else "has no tags any more"
-    terminal.info(f"Experiment {experiment_id} {noted}.")
+    """Add tags to an experiment, or remove its tags with ``--clear``. Without tags, show the present ones."""
+    entry = select(Home.find(), args.id)
+    tags = list(dict.fromkeys([*(() if args.clear else entry.tag), *args.tags]))
+    if args.tags or args.clear:
+        _label(entry.id, {"tags": tags})
+    noted = f"is tagged {', '.join(tags)}" if tags else f"has no tags{' any more' if args.clear else ''}"
+    terminal.info(f"Experiment {entry.id} {noted}.")
+    if terminal.as_json:
+        terminal.json({"id": entry.id, "tags": tags})
     return 0
 
 

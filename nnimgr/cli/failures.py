@@ -7,8 +7,10 @@ from typing import Any
 
 from nnimgr.client.calls import Client
 
-__all__ = ["cause_lines", "failure_lines", "last_failure"]
+__all__ = ["cause_lines", "failure_lines", "has_output", "last_failure", "reason_lines"]
 
+_EXPLAINED = ("EARLY_STOPPED", "WAITING", "PAUSED", "UNKNOWN")
+_MOST_REASONS = 3  # largest number of reasons to show for each of these statuses
 _MOST_CAUSES, _MOST_NAMED = 10, 8  # largest number of causes, and of trials for each cause, to show
 
 
@@ -22,11 +24,19 @@ def last_failure(client: Client, profile: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
-    """Return a line that says why a trial failed, and a line with the command that prints its output."""
-    return [
-        f"Trial {trial['sequence']} ({trial['id']}) FAILED{_cause(trial)}: {trial['reason']}",
-        f"  See: {_output_command(trial, experiment_id, failed=True)}",
-    ]
+    """Return a line that says why a trial failed, and a line with the command that prints its output.
+
+    There is no second line if the trial ran in a program of the user, because nnimgr has no output of it.
+    """
+    lines = [f"Trial {trial['sequence']} ({trial['id']}) FAILED{_cause(trial)}: {trial['reason']}"]
+    if has_output(trial):
+        lines.append(f"  See: {_output_command(trial, experiment_id, failed=True)}")
+    return lines
+
+
+def has_output(trial: Mapping[str, Any]) -> bool:
+    """Return False if the trial ran in a program of the user, so that nnimgr has no output and no files."""
+    return trial.get("logPath") != ""
 
 
 def cause_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list[str]:
@@ -48,12 +58,32 @@ def cause_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list
             hidden += found
             continue
         lines.append(f"{status}, {_numbers(found)}: {reason}")
-        if at == explained:
+        if at == explained and has_output(found[0]):
             failed = found[0]["status"] == "FAILED"
             lines.append(f"  See: {_output_command(found[0], experiment_id, failed=failed)}")
     if hidden:
         lines.append(f"Also failed or without a usable result: {_numbers(hidden)}")
-        lines.append(f"  See why: nnictl log trial {experiment_id} -T {hidden[0]['sequence']}")
+        lines.append(f"  See why: nnictl trial show {experiment_id} -T {hidden[0]['sequence']}")
+    return lines
+
+
+def reason_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> list[str]:
+    """Return a line for each reason why trials were stopped early, wait, are paused or do not answer.
+
+    The newest trials come first. Of each status, at most three reasons are shown, then the number of other
+    trials and the command that shows why.
+    """
+    lines: list[str] = []
+    for status in _EXPLAINED:
+        by_reason: dict[str, list[Mapping[str, Any]]] = {}
+        for trial in reversed(trials):
+            if trial["status"] == status and trial["reason"]:
+                by_reason.setdefault(trial["reason"], []).append(trial)
+        groups = list(by_reason.items())
+        lines += [f"{status}, {_numbers(found)}: {reason}" for reason, found in groups[:_MOST_REASONS]]
+        if rest := [trial for _, found in groups[_MOST_REASONS:] for trial in found]:
+            lines.append(f"{status}, {len(rest)} more: {_numbers(rest)}")
+            lines.append(f"  See why: nnictl trial show {experiment_id} -T {rest[0]['sequence']}")
     return lines
 
 

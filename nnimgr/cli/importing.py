@@ -154,7 +154,10 @@ def _directions(args: argparse.Namespace, found: Foreigners, terminal: Terminal)
         return dict.fromkeys(names, args.goal)
     if found.directions:
         return found.directions
-    terminal.warn("Nothing states which results are better, so larger ones are. Say it: --goal minimize")
+    terminal.warn(
+        "The source does not state whether smaller or larger results are better. Larger ones count as "
+        "better. For the other goal, add: --goal minimize"
+    )
     return dict.fromkeys(names, "maximize")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nnimgr.cli.progress import LIVE, created_trials
 
-__all__ = ["after_update", "ended_again"]
+__all__ = ["after_update", "ended_again", "raised_limit"]
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
 
@@ -44,14 +44,20 @@ def after_update(profile: Mapping[str, Any], title: str) -> str | None:
 
 def _remedy(profile: Mapping[str, Any]) -> str:
     """Return a sentence with the command that doubles the limit that is used up, or "" without a limit."""
+    command = raised_limit(profile)
+    return "" if command is None else f" Raise the limit: {command}"
+
+
+def raised_limit(profile: Mapping[str, Any]) -> str | None:
+    """Return the command that doubles the limit that is used up, or None without such a limit."""
     limit = _used_up(profile)
     if limit is None:
-        return ""
+        return None
     if limit == "trialnum":
         value = str(2 * max(profile["limits"]["maxTrialNumber"], created_trials(profile)))
     else:
         value = _duration(2 * math.ceil(profile["durationS"]))
-    return f" Raise the limit: nnictl update {limit} {profile['id']} --value {value}"
+    return f"nnictl update {limit} {profile['id']} --value {value}"
 
 
 def _used_up(profile: Mapping[str, Any]) -> str | None:

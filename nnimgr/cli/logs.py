@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from nnimgr.cli.failures import failure_lines
+from nnimgr.cli.failures import failure_lines, has_output
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal
@@ -64,6 +64,12 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
         places = {each["id"]: each["logPath"] for each in trials}
     else:
         shown = trial_named(client, entry.id, args.trial_id)
+        if not has_output(shown):
+            raise ClientError(
+                f"Trial {shown['sequence']} ({shown['id']}) ran in a program of your own, so nnimgr has no "
+                "output and no files of it.",
+                mend=f"See how it ended: nnictl trial show {entry.id} -T {shown['sequence']}",
+            )
         if wanted or (terminal.for_people and not args.path):
             return _copy(client, entry, shown, args, terminal)
         places = {shown["id"]: _folder(client, entry, shown, args.attempt)}
@@ -82,7 +88,8 @@ def _show_folders(trials: Sequence[Mapping[str, Any]], entry: IndexEntry, termin
     show_table(
         terminal, _FOLDERS, [(str(each["sequence"]), each["id"], each["logPath"] or "-") for each in trials]
     )
-    terminal.say(f"See what a trial has printed: nnictl log trial {entry.id} -T {trials[-1]['sequence']}")
+    if has_output(trials[-1]):
+        terminal.say(f"See what a trial has printed: nnictl log trial {entry.id} -T {trials[-1]['sequence']}")
 
 
 def _folder(client: Client, entry: IndexEntry, trial: Mapping[str, Any], attempt: int | None) -> str:
@@ -141,8 +148,8 @@ def _copy(
 def _say_what_went_wrong(trial: Mapping[str, Any], entry: IndexEntry, terminal: Terminal) -> None:
     """Warn if the trial has failed or has no usable result, with the command that prints its stderr."""
     if trial["status"] == "FAILED":
-        reason, command = failure_lines(trial, entry.id)
-        terminal.warn(f"{reason}\n{command}" if "--file" in command else reason)
+        reason, *command = failure_lines(trial, entry.id)
+        terminal.warn("\n".join([reason, *(line for line in command if "--file" in line)]))
     elif trial.get("noResult"):
         terminal.warn(f"Trial {trial['sequence']} ({trial['id']}) {trial['status']}: {trial['reason']}")
 

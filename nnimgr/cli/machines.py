@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nnimgr.cli.limits import raised_limit
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal
@@ -96,9 +97,9 @@ def _client(args: argparse.Namespace) -> tuple[Client, str]:
     client = client_of(home, entry, port=args.port)
     client.mends = {**client.mends, 404: f"See: nnictl machine ls {entry.id}"}
     if entry.status == "DONE":
-        raised = f"nnictl update trialnum {entry.id} --value N"
+        more = raised_limit(client.get("experiments", entry.id))
         client.mends[409] = (
-            f"Raise its limit so that it continues, then repeat: {raised} && {{command {entry.id}}}"
+            f"Let it continue: {more or 'nnictl update --help'}\n  Then repeat: {{command {entry.id}}}"
         )
     return client, entry.id
 

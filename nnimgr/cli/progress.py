@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 _MOST_RECENT = 8
+_ASK = "ask"  # platform whose trials run in programs of the user
 _CONFIRMATION = "confirmation"
 LIVE = ("WAITING", "RUNNING", "PAUSED", "UNKNOWN")
 _QUIET = frozenset(
@@ -245,7 +246,9 @@ class Progress:
         if fields["status"] == "FAILED":
             sequence = "" if trial is None else trial.sequence
             shown = {"reason": fields["reason"], "cause": fields.get("cause")}
+            asked = self.profile.get("platform") == _ASK
             self.failed = {"sequence": sequence, "id": fields["trialId"], **shown}
+            self.failed |= {"logPath": ""} if asked else {}
         if fields["status"] != "SUCCEEDED":
             return f"{text}: {fields['reason']}"
         if trial is None or trial.final_text is None:

@@ -79,7 +79,9 @@ def _next(client: Client, profile: Mapping[str, Any], failed: Mapping[str, Any] 
     if profile["bestTrial"] is not None:
         return f"nnictl experiment export {experiment_id} -t csv -f results.csv"
     if failed is not None:
-        return f"correct the trial's code, then: {again}"
+        no_command = _has_no_command(client, experiment_id, failed["id"])
+        wrong = "trialCommand" if no_command else "the trial's code"
+        return f"correct {wrong}, then: {again}"
     return f"see why no trial has a usable result: nnictl trial ls {experiment_id}"
 
 

@@ -13,6 +13,7 @@ from nnimgr.client.experiments import stop_experiment
 from nnimgr.client.servers import has_left
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
+from training_services.keepers.names import ASK, LOCAL
 
 __all__ = ["stop", "stop_one"]
 
@@ -30,6 +31,11 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
     if not meant:
         terminal.info("There is no experiment running.")
     for entry in meant:
+        if _is_at_rest(entry):
+            results.append({"id": entry.id, "stillRunning": []})
+            done = f"Experiment {entry.id} was stopped before."
+            terminal.info(done if terminal.for_people else "Stop experiment success.")
+            continue
         terminal.info(f"Stopping experiment {entry.id}")
         try:
             still, left = stop_one(
@@ -63,6 +69,18 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json({"stopped": results})
     return code
+
+
+def _is_at_rest(entry: IndexEntry) -> bool:
+    """Return whether the experiment is stopped, and none of its trials can run.
+
+    A trial may still run after ``--detach``, or on a machine that did not answer. Then a server has to stop
+    it.
+    """
+    from nnimgr.store.overview import stored_live_trials
+
+    away = entry.platform not in (LOCAL, ASK)  # trials may run on other machines
+    return entry.status == "STOPPED" and not away and not stored_live_trials(entry.directory)
 
 
 def stop_one(

@@ -42,7 +42,7 @@ def start(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json(task | {"url": _address(client, task)})
         return 0
     count = len(task["trialIds"])
-    terminal.info(f"TensorBoard {task['id']} over {count} trial{'s' if count != 1 else ''} starts.")
+    terminal.info(f"TensorBoard {task['id']} starts. It shows {count} trial{'s' if count != 1 else ''}.")
     terminal.say(_address(client, task))
     terminal.info(
         "A browser has to be signed in: nnictl webui url\n"

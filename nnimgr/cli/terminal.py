@@ -162,5 +162,5 @@ def confirmed(question: str) -> bool:
 
     Return whether the answer is yes. No answer means no.
     """
-    print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+    print(fitted(sys.stderr, f"{question} [y/N]:"), end=" ", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from nnimgr.cli.failures import cause_lines
+from nnimgr.cli.failures import cause_lines, reason_lines
 from nnimgr.cli.progress import parameters_text
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.summary import LATEST, best_with_time, counts_text, goal_of, result_text
@@ -96,7 +96,7 @@ def _show(trials: list[dict[str, Any]], client: Client, experiment_id: str, term
         terminal.say(f"Best: {best_with_time(client, profile)}")
     if any(row[3].startswith(LATEST) for row in rows):
         terminal.say(f"{LATEST}: the latest intermediate result of a trial without a final result")
-    for line in cause_lines(trials, experiment_id):
+    for line in (*cause_lines(trials, experiment_id), *reason_lines(trials, experiment_id)):
         terminal.say(line)
 
 
@@ -125,8 +125,8 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
         args,
         terminal,
         "save",
-        "is asked to save its state. If it does not look for such requests (nni.should_checkpoint), it saves "
-        "by itself only, and its note says so. Its checkpoints: nnictl trial checkpoint ls {id} -T {no}",
+        "is asked to save its state. If its code does not look for such requests (nni.should_checkpoint), "
+        "a notice says so. See the notice and the checkpoints: nnictl trial show {id} -T {no}",
     )
 
 
@@ -197,6 +197,12 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
     """Declare the attempt of a trial lost, because the machine where it ran does not answer."""
     client, entry = to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
+    if trial["status"] != "UNKNOWN":
+        raise ClientError(
+            f"Trial {trial['sequence']} ({trial['id']}) is {trial['status']}: only an UNKNOWN trial, whose "
+            "machine does not answer, can be given up.",
+            mend=f"See the trials: nnictl trial ls {entry.id}",
+        )
     if not args.yes:
         question = (
             f"Give up trial {trial['sequence']} ({trial['id']}) on its machine, and start it again on "

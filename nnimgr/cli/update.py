@@ -201,6 +201,7 @@ def _update(
     entry = select(home, args.id, port=args.port, to_change=True)
     client = client_of(home, entry, port=args.port)
     try:
+        before = client.get("experiments", entry.id)["searchSpace"] if "searchSpace" in changes else None
         profile = client.call("PATCH", "experiments", entry.id, body=changes)
     except ApiError as error:
         faults = _faults_of(source) if source is not None and error.problems else []
@@ -211,12 +212,27 @@ def _update(
             mend = f"Correct {args.filename}, then repeat: {{command}}"
         raise ClientError(*lines, f"Update {title} failed!", problems=problems, mend=mend) from error
     terminal.info(_confirmation(title, changes) if terminal.for_people else f"Update {title} success!")
+    if before is not None and (sentence := _other_parameters(before, changes["searchSpace"])) is not None:
+        terminal.info(sentence)
     follows = after_update(profile, title)
     if follows is not None:
         terminal.info(follows)
     if terminal.as_json:
         terminal.json({"id": entry.id, "changes": changes})
     return 0
+
+
+def _other_parameters(before: Mapping[str, Any], after: Mapping[str, Any]) -> str | None:
+    """Return which parameters a new search space adds and drops; None if it has the same ones."""
+    parts = [
+        f"{what}: {', '.join(names)}"
+        for what, names in (
+            ("added", [name for name in after if name not in before]),
+            ("dropped", [name for name in before if name not in after]),
+        )
+        if names
+    ]
+    return f"Parameters {'; '.join(parts)}. Trials that exist keep their parameters." if parts else None
 
 
 def _confirmation(title: str, changes: Mapping[str, Any]) -> str:

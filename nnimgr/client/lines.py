@@ -10,7 +10,9 @@ __all__ = ["fitted", "terminal_width", "wrapped"]
 _NARROWEST = 20
 # Commands inside sentences, and commands as whole lines, which are not broken at line ends. A line that
 # begins with a command and "error:" is a message of this command.
-_COMMAND = r'"nnictl [^"]*"|(?<=: )nnictl [^;]*|^ *nnictl (?!.*: error: ).*$'
+_COMMAND = (
+    r'"nnictl [^"]*"|(?<=: )(?:nnictl|pip install|\S+ -m pip install) [^;]*|^ *nnictl (?!.*: error: ).*$'
+)
 _NO_BREAK = "\x00"
 
 

@@ -92,6 +92,11 @@ class ServerStart:
                 with contextlib.suppress(subprocess.TimeoutExpired):  # it exits by itself later
                     self._process.wait(_EXIT_S)
 
+    @property
+    def starts(self) -> bool:
+        """True while a server is being started."""
+        return self._process is not None
+
     def client(self, *, announced: bool = False) -> Client:
         """Wait until the server is ready, and return a client of it. Raise ClientError.
 

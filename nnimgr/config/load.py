@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.builtins import meant
+from nnimgr.config.class_paths import class_fault
 from nnimgr.config.document import Document, KeyPath, number_hint_at, read_document
 from nnimgr.config.feasibility import Feasibility
 from nnimgr.config.goals import check_goals, warn_of_goal
@@ -36,6 +37,7 @@ from nnimgr.config.service import (
     check_preemptible,
     check_priority,
     read_service,
+    warn_of_gpus,
 )
 from nnimgr.config.shared_storage import check_shared_storage
 from nnimgr.config.sinks import check_sinks, keep_references
@@ -48,7 +50,7 @@ from nnimgr.rules.terms import Role
 if TYPE_CHECKING:
     from nnimgr.dispatcher.registry import Interpreter
 
-__all__ = ["Loaded", "read_canonical", "check_config", "load_config", "load_text"]
+__all__ = ["Loaded", "check_config", "check_own_class", "load_config", "load_text", "read_canonical"]
 
 _NOT_SET = "_none_"
 
@@ -124,6 +126,7 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
             check_needs(reading, config, space_is_valid=valid)
     if config is not None:
         warn_of_goal(reading, config)
+        warn_of_gpus(reading, config)
     if reading.problems or config is None:
         problems = [document.in_own_words(problem) for problem in reading.problems]
         raise ConfigError(sorted(problems, key=lambda problem: (str(problem.file), problem.line or 0)))
@@ -294,6 +297,7 @@ def _check_algorithms(
     several = len(fields.get("objectives") or ()) > 1
     for role in Role:
         check_algorithm(reading, role, _algorithm(fields, role), interpreter=interpreter, several=several)
+        check_own_class(reading, role, _algorithm(fields, role), interpreter=interpreter)
     tuner = meant("tuner", _algorithm(fields, "tuner"))
     if tuner is not None and tuner.advisor and _algorithm(fields, "assessor"):
         reading.warn(
@@ -329,6 +333,26 @@ def check_algorithm(
         at = (role, *error.path)
         if not any(known.field == dotted(at) for known in reading.problems):
             reading.fault(at, f"{error}{number_hint_at(algorithm, error.path)}")
+
+
+def check_own_class(
+    reading: Reading, role: str, algorithm: Mapping[str, Any], *, interpreter: Interpreter | None = None
+) -> None:
+    """Report a user's class that does not exist.
+
+    ``interpreter``: Python that will run the algorithm; None: this one. The classes of another one are not
+    checked, because it may have other packages.
+    """
+    path, folder = algorithm.get("className"), algorithm.get("codeDirectory")
+    if not isinstance(path, str) or meant(role, algorithm) is not None:
+        return
+    if interpreter is not None and not interpreter.is_this:
+        return
+    if folder is not None and (not isinstance(folder, Path) or directory_fault(folder) is not None):
+        return  # the error in codeDirectory is reported
+    fault = class_fault(path, folder)
+    if fault is not None:
+        reading.fault((role, "className"), fault)
 
 
 @dataclass(slots=True)

@@ -259,8 +259,8 @@ class ExperimentConfig(ConfigModel):
             return self
         if all(describe(member.service).beside_server for member in self.members):
             raise ValueError(
-                "'lease' is for trials on machines that can lose the connection to the server; it would end "
-                "local trials only because the server is down for longer than the lease"
+                "'lease' is for trials on machines that can lose the connection to the server. Local trials "
+                "cannot lose it, and a lease would end them while the server is down. Leave it out"
             )
         shortest = max(SHORTEST_LEASE, self.silence or SILENT_AFTER)
         if parse_duration(self.lease) < shortest:

@@ -43,9 +43,11 @@ __all__ = [
     "check_preemptible",
     "check_priority",
     "read_service",
+    "warn_of_gpus",
 ]
 
 _AT = "trainingService"
+_GPU_ANSWER_S = 5.0  # limit in seconds for the answer of nvidia-smi
 _BECOME_JOBS = ("kubeflow", "frameworkcontroller")
 
 
@@ -376,3 +378,24 @@ def check_capacity(reading: Reading, config: ExperimentConfig | None) -> None:
         if memory is not None and memory > here["memory"]:
             has = memory_text(here["memory"])
             reading.fault(field, f"asks for {memory_text(memory)}, but this machine has {has}")
+
+
+def warn_of_gpus(reading: Reading, config: ExperimentConfig) -> None:
+    """Warn of trials that need more GPUs than this machine has, if it is the only machine.
+
+    It is no error, because GPUs may be added to a machine, and the trials then start.
+    """
+    wanted = max((member.job_gpu_number or 0 for member in config.members), default=0)
+    if not wanted or not all(describe(member.service).beside_server for member in config.members):
+        return
+    from trial_keeper.machine import gpus
+
+    seen, _ = gpus.read(gpus.Tool(_GPU_ANSWER_S), lambda pid: None)
+    has = len(seen["gpus"])
+    if wanted > has:
+        why = f" ({seen['trouble']})" if seen["trouble"] else ""
+        asks = f"asks for {wanted:g} GPU{'' if wanted == 1 else 's'}"
+        reading.warn(
+            ("trialGpuNumber",),
+            f"{asks}, but this machine has {has or 'none'}{why}; trials wait until it has enough",
+        )

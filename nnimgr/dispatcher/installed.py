@@ -47,17 +47,23 @@ class Interpreter:
         """Path of the file in which the interpreter's user has registered algorithms."""
         return registry_file(self.environ, python=self.python)
 
+    @property
+    def is_this(self) -> bool:
+        """True if the interpreter finds the same modules as this process."""
+        environ = os.environ if self.environ is None else self.environ
+        own = environ.get("PYTHONPATH") == os.environ.get("PYTHONPATH")
+        return own and self.python in (None, sys.executable)
+
     def folders(self) -> list[str]:
         """Return the folders where the interpreter looks for modules and packages.
 
         Blocks if the interpreter is not this process's own. Raise InterpreterError.
         """
-        environ = os.environ if self.environ is None else self.environ
-        own = environ.get("PYTHONPATH") == os.environ.get("PYTHONPATH")
-        if self.python in (None, sys.executable) and own:
+        if self.is_this:
             return sys.path
         import subprocess  # its import, like that of importlib.metadata, would slow the start of every child
 
+        environ = os.environ if self.environ is None else self.environ
         python = self.python or sys.executable
         try:
             done = subprocess.run(

@@ -137,7 +137,8 @@ def check_class(
 ) -> None:
     """Raise AlgorithmError if this class certainly does not exist or does not take these arguments.
 
-    A user's class is not checked, because only its import, in a separate process, can show an error.
+    A user's class is not checked here: ``nnimgr.config.class_paths`` looks whether it exists, and its import
+    in a separate process shows other errors.
     """
     builtin = built_in(role, name=None, class_name=class_name, code_directory=code_directory)
     if builtin is not None:

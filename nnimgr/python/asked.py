@@ -20,6 +20,7 @@ Value = float | Mapping[str, Any]
 """Result of a trial: a number, or a mapping with a number for each objective and further metrics."""
 
 _LONGEST_ERROR = 2000
+_NOTHING_RETURNED = "the function returned None: return a number from the function"
 _NO_RESULT = "the program left the trial without a result: it did not call trial.tell(value)"
 
 
@@ -109,10 +110,13 @@ class AskedTrial:
     def _finish(self, end: Mapping[str, Any]) -> None:
         self.settle(end, self._exchange.call(tells=[{**self.held, **end}])["gone"])
 
-    def _end_without_result(self) -> dict[str, Any]:
-        """Return the end of a trial for which the program has told no result."""
+    def _end_without_result(self, error: str = _NO_RESULT) -> dict[str, Any]:
+        """Return the end of a trial for which the program has told no result.
+
+        ``error``: why it fails if it has reported nothing either.
+        """
         if self._last is None:
-            return {"error": _NO_RESULT}
+            return {"error": error}
         return end_of(float(self._last) if isinstance(self._last, str) else self._last)
 
     def __enter__(self) -> AskedTrial:
@@ -145,7 +149,9 @@ class AskedTrial:
             value = function(*arguments)
             if self.ended or self._end is not None:
                 return None
-            return self._end_without_result() if value is None else end_of(result_of(value, {}))
+            if value is None:
+                return self._end_without_result(_NOTHING_RETURNED)
+            return end_of(result_of(value, {}))
         except Exception as error:
             return None if self.ended else {"error": _last_line(error)}
         except BaseException:
@@ -163,7 +169,7 @@ class AskedTrial:
 
         Raise LateResult if this trial is one of them, and its recorded end is another one.
         """
-        self.ended = True
+        again, self.ended = self.ended, True
         self._exchange.release(self)
         for each in gone:
             if each["trialId"] != self.id:
@@ -173,11 +179,17 @@ class AskedTrial:
             if "value" not in end and each["status"] != "SUCCEEDED":
                 return
             self._end = each
-            if each["status"] != "EARLY_STOPPED":
+            if each["status"] == "EARLY_STOPPED":
+                continue
+            if again:
                 raise LateResult(
-                    f"Trial {self.number} ({self.id}) had ended before its result came, so the result is not "
-                    f"recorded. The trial is {self.reason}."
+                    f"Trial {self.number} ({self.id}) was told twice. The first end is kept: {self.reason}. "
+                    "The second one is not recorded."
                 )
+            raise LateResult(
+                f"Trial {self.number} ({self.id}) had ended before its result came, so the result is not "
+                f"recorded. The trial is {self.reason}."
+            )
 
 
 def end_of(result: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.python import space as spaces
-from nnimgr.python.errors import ArgumentError, Error, argument_of
+from nnimgr.python.errors import ArgumentConflict, ArgumentError, Error, argument_of
 from nnimgr.python.options import Goal, Ship, duration_of
 from nnimgr.python.trainable import (
     Trainable,
@@ -28,9 +28,24 @@ from nnimgr.python.trainable import (
 if TYPE_CHECKING:
     from nnimgr.python.running import Run
 
-__all__ = ["Experiment", "algorithm_field", "goal_fields", "id_of", "plain_config", "plain_number"]
+__all__ = [
+    "Experiment",
+    "algorithm_field",
+    "goal_fields",
+    "id_of",
+    "merged_config",
+    "plain_config",
+    "plain_number",
+]
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+# Fields as the default arguments set them. ``config`` may have other values for them.
+_DEFAULTS = {
+    "trialConcurrency": 1,
+    "tuner": {"name": "TPE"},
+    "trainingService": {"platform": "local"},
+}
+_FROM_TRIAL = ("trialCommand", "trialCodeDirectory")  # made from the argument ``trial``
 
 
 class Experiment:
@@ -109,7 +124,7 @@ class Experiment:
         if is_local:
             check_command(trial)
         given["trialCommand"] = self._work.command_for(sys.executable if is_local else "python3")
-        self._config: dict[str, Any] = plain_config({**given, **(config or {})})
+        self._config: dict[str, Any] = merged_config(given, config, defaults=_DEFAULTS)
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str]) -> Experiment:
@@ -178,6 +193,11 @@ def goal_fields(maximize: Goal, minimize: Goal) -> dict[str, Any]:
         )
     if len(chosen) == 1 and True in chosen.values():
         return {"goal": next(iter(chosen))}
+    if len(chosen) > 1 and True in chosen.values():
+        raise ArgumentConflict(
+            "maximize, minimize: give only one of them for a result that is one number. For several metrics, "
+            'name all of them: maximize="accuracy", minimize="loss"'
+        )
     objectives: dict[str, str] = {}
     for mode, goal in chosen.items():
         names = [goal] if isinstance(goal, str) else goal
@@ -230,6 +250,34 @@ def _machine(given: str | Mapping[str, Any]) -> dict[str, Any]:
             raise ArgumentError(f"machines: {given!r} is not of the form user@host:port")
         found["port"] = int(port)
     return found
+
+
+def merged_config(
+    given: Mapping[str, Any], config: Mapping[str, Any] | None, *, defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields that the arguments have given, and those of the argument ``config``.
+
+    ``defaults``: values of fields that may be from default arguments. ``config`` may replace them, and the
+    fields that the argument ``trial`` gives. Raise ArgumentConflict if ``config`` has another value for any
+    other field that an argument gives.
+    """
+    fields, others = plain_config(dict(given)), plain_config(dict(config or {}))
+    for field, value in others.items():
+        if field in _FROM_TRIAL or field not in fields or value == fields[field]:
+            continue
+        if field not in defaults or fields[field] != defaults[field]:
+            other, argument = json.dumps(fields[field]), _argument(field, fields[field])
+            raise ArgumentConflict(
+                f"config.{field}: is {json.dumps(value)}, but {other} by {argument}; leave one of them out"
+            )
+    return {**fields, **others}
+
+
+def _argument(field: str, value: Any) -> str:
+    """Return the argument that has given a field this value."""
+    if field == "goal":
+        return str(value)
+    return " and ".join(dict.fromkeys(value.values())) if field == "objectives" else argument_of(field)
 
 
 def plain_config(config: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from nnimgr.client.errors import ClientError
 from nnimgr.client.lines import wrapped
 from nnimgr.home import HomeError
 
-__all__ = ["ArgumentError", "Ended", "Error", "LateResult", "NoResult", "translated"]
+__all__ = ["ArgumentConflict", "ArgumentError", "Ended", "Error", "LateResult", "NoResult", "translated"]
 
 # field of a configuration -> the argument that sets it
 ARGUMENTS: Mapping[str, str] = {
@@ -40,28 +40,32 @@ ARGUMENTS: Mapping[str, str] = {
         )
     },
 }
-_WIDTH = 88  # columns from which on a line of a message is broken
+_WIDTH = 80  # columns from which on a line of a message is broken
 _PARTS = {"checkpoints.keepLast": "checkpoints", "gang.processes": "processes", "gang": "processes"}
 _CAMEL = {field: argument for field, argument in ARGUMENTS.items() if not field.islower()}
 _FIELD = re.compile(rf"\b({'|'.join(_CAMEL)})\b", re.IGNORECASE)
 
 
 class Error(RuntimeError):
-    """Error: nnimgr could not do what was asked. ``hint``: what to do next, if it is known."""
+    """Error: nnimgr could not do what was asked. Long lines of the message are broken.
 
-    def __init__(self, sentence: str, *, hint: str = "") -> None:
-        super().__init__(f"{sentence}\n  {hint}" if hint else sentence)
+    ``plain``: further lines, which are not broken. ``hint``: what to do next, if it is known.
+    """
+
+    def __init__(self, sentence: str, *, plain: str = "", hint: str = "") -> None:
+        title = f"{type(self).__module__}.{type(self).__qualname__}: "  # which a traceback shows first
+        shown = wrapped(f"{title}{sentence}", _WIDTH).removeprefix(title)
+        after = wrapped(f"  {hint}", _WIDTH) if hint else ""
+        super().__init__("\n".join(part for part in (shown, plain, after) if part))
         self.hint = hint
 
 
 class ArgumentError(Error, ValueError):
-    """Error: an argument cannot be used. The message has a line for each problem; long lines are broken."""
+    """Error: an argument cannot be used. The message has a line for each problem."""
 
-    def __init__(self, sentence: str, *, hint: str = "") -> None:
-        if any(len(line) > _WIDTH for line in sentence.splitlines()):
-            title = f"{type(self).__module__}.{type(self).__qualname__}: "  # which a traceback shows first
-            sentence = wrapped(f"{title}{sentence}", _WIDTH).removeprefix(title)
-        super().__init__(sentence, hint=hint)
+
+class ArgumentConflict(ArgumentError, TypeError):
+    """Error: two arguments cannot be given together, because they contradict each other."""
 
 
 class NoResult(Error):
@@ -90,8 +94,8 @@ def translated() -> Iterator[None]:
         if error.problems:
             raise ArgumentError("\n".join(map(_line, error.problems))) from None
         mend = error.mend or ""
-        sentence = "\n".join([*map(_with_arguments, error.lines), *([error.plain] if error.plain else [])])
-        raise Error(sentence, hint="" if "{" in mend else mend) from error
+        sentence = "\n".join(map(_with_arguments, error.lines))
+        raise Error(sentence, plain=error.plain, hint="" if "{" in mend else mend) from error
 
 
 def argument_of(field: str) -> str:

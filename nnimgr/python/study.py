@@ -11,7 +11,7 @@ from nnimgr.home import Home
 from nnimgr.python import space as spaces
 from nnimgr.python.asked import AskedTrial, Value, end_of, result_of
 from nnimgr.python.connection import Connection
-from nnimgr.python.definition import algorithm_field, goal_fields, id_of, plain_config
+from nnimgr.python.definition import algorithm_field, goal_fields, id_of, merged_config
 from nnimgr.python.errors import ArgumentError, Ended, Error, LateResult
 from nnimgr.python.exchange import Exchange
 from nnimgr.python.options import Goal, duration_of
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["Study"]
 
 _PLATFORM = "ask"
+# Fields as the default arguments set them. ``config`` may have other values for them.
+_DEFAULTS = {
+    "trialConcurrency": 1000,
+    "tuner": {"name": "TPE"},
+    "trainingService": {"platform": _PLATFORM, "lease": "60s"},
+    "maxRetries": 0,
+}
 
 
 class Study:
@@ -91,7 +98,8 @@ class Study:
             "stopWhen": stop,
         }
         given = {field: value for field, value in fields.items() if value is not None}
-        run = start(plain_config({**given, **(config or {})}), id_of(name), port=server, pickled=None)
+        merged = merged_config(given, config, defaults=_DEFAULTS)
+        run = start(merged, id_of(name), port=server, pickled=None)
         self._set(run, lease_s=lease)
 
     @classmethod

@@ -82,7 +82,8 @@ def tune(
     - ``sinks``: where else results are written, such as ``["csv", "tensorboard"]``. See ``sinks`` in
       ``exp.yml``.
     - ``name``: if an experiment with this name exists, it is continued instead of starting another one.
-    - ``seed``: of the tuner. ``config``: further fields of ``exp.yml``. ``server``: port of the server.
+    - ``seed``: of the tuner. ``config``: further fields of ``exp.yml``; they must not contradict other
+      arguments. ``server``: port of the server.
     - ``show``: "live", "table" or "nothing"; "auto" is a live view in a terminal or notebook,
       and a table elsewhere.
 

@@ -91,8 +91,9 @@ def outcome(state: ExperimentState) -> str:
     confirmed, lacking = len(state.confirmations), len(missing_runs(state))
     text = "; no trial was confirmed"
     if confirmed:
-        were, made = "was" if confirmed == 1 else "were", sum(map(len, state.confirmations.values()))
-        text = f"; {trial_count(confirmed)} {were} confirmed by {_runs(made)}"
+        made = sum(map(len, state.confirmations.values()))
+        best = "trial" if confirmed == 1 else trial_count(confirmed)
+        text = f"; {_runs(made)} repeated the best {best}"
     return f"{text}, and {_runs(lacking)} did not start" if lacking else text
 
 

@@ -17,9 +17,12 @@ from nnimgr.rules.state import CheckpointState, ExperimentState, NextLeg, Resizi
 from nnimgr.rules.steps import Steps
 from nnimgr.rules.transitions import stopping_reason, trial_touched
 
-__all__ = ["DECISION_STEPS", "begin_fork", "leg_lost", "recorded_as", "resources_refused"]
+__all__ = ["DECISION_STEPS", "NOTHING_SAVED", "begin_fork", "leg_lost", "recorded_as", "resources_refused"]
 
 DECISION_STEPS = Steps()
+
+
+NOTHING_SAVED = "the trial has saved no checkpoint"  # beginning of the reason of a refusal
 
 
 def recorded_as(state: ExperimentState, decision: f.Decided | f.Verdict) -> tuple[f.Fact, ...]:
@@ -54,7 +57,7 @@ def _refusal(state: ExperimentState, trial: TrialState | None, decision: f.Decid
             if trial.target not in (None, f.StopKind.PREEMPT):
                 return f"the trial is already being interrupted: {trial.target_reason}"
             if not trial.checkpoints and trial.origin is None:
-                return "the trial has saved no checkpoint, from which it could continue later"
+                return f"{NOTHING_SAVED}, from which it could continue later"
         case f.DecisionKind.CONTINUE:
             if trial.target is not f.StopKind.PAUSE:
                 return f"the trial is {trial.status}, and is not being paused"
@@ -88,7 +91,7 @@ def _no_resize(state: ExperimentState, trial: TrialState, decision: f.Decided) -
             )
     job = state.jobs.get(trial.job_id or "")
     if job is not None and job.placed is not None and not trial.checkpoints and trial.origin is None:
-        return "the trial has saved no checkpoint, from which it could continue with other resources"
+        return f"{NOTHING_SAVED}, from which it could continue with other resources"
     return None
 
 

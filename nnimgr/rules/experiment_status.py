@@ -68,6 +68,8 @@ def _stopped(state: ExperimentState) -> str:
 
 
 def _failing(state: ExperimentState) -> str:
+    if state.drain is f.DrainReason.FAILURES:
+        return state.reason  # trials that have failed since do not change the sentence
     if state.first_failure.startswith(_NO_COMMAND):
         remedy = "correct trialCommand, then start a new experiment"
     else:

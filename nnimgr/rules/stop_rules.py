@@ -22,10 +22,8 @@ def rule_that_holds(state: ExperimentState, now: datetime) -> str | None:
     """Return why no more trials are created, as a sentence with the numbers; None if no rule holds."""
     rules, best = state.limits.stop_when, state.best
     if rules.metric is not None and best is not None and _is_reached(state, rules.metric, best.value):
-        limit = "most" if state.minimises else "least"
         return (
-            f"trial {best.sequence} has the result {best.value:.6g}, and stopWhen.metric is at {limit} "
-            f"{rules.metric:.6g}"
+            f"stopWhen.metric: trial {best.sequence} has reached {best.value:.6g} (limit: {rules.metric:.6g})"
         )
     if rules.plateau is not None and best is not None and _is_flat(state, rules.plateau):
         least = f" by {rules.plateau.improvement:g}" if rules.plateau.improvement else ""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from signal import Signals
+from typing import Any
 
 from nnimgr.objectives import DEFAULT, fault_of
 from nnimgr.rules import facts as f
@@ -41,6 +42,7 @@ _LAST_STATUS = {
 _STAYS = (None, f.StopKind.RESIZE, f.StopKind.PREEMPT)  # targets of trials that get another attempt at once
 _SHELL_SAYS = {126: "command cannot be executed", 127: "command not found"}
 _NAMED_BY_THE_SHELL = re.compile(r"(?:^|: )([^:]+): [^:]+$")  # sh: 1: NAME: not found
+_FUNCTION = "-m nni.run "  # in the command of trials that run a Python function or class
 _SAID_BY_OLDER_KEEPERS = "the last line of its stderr: "
 
 
@@ -283,20 +285,32 @@ def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
 
     A tuner that is the user's own code may use any result.
     """
+    returns = _FUNCTION in state.trial_command
+    remedy = "return a number from the function" if returns else "pass a float to nni.report_final_result()"
     if trial.final_text is None:
+        if returns:
+            return f"no result: the trial has returned and reported nothing; {remedy}"
         return "no result: the trial never called nni.report_final_result()"
     if trial.final_value is not None or state.traits.own:
         return None
     value = json.loads(trial.final_text)
     if state.objectives:
         return f"no usable result: {_shown(trial.final_text)} {fault_of(value, state.objectives)}"
+    if (kind := _special(value)) is not None:
+        return f"no usable result: a value of type {kind} is not a number; {remedy}"
     if isinstance(value, Mapping):
         return f'no usable result: {_shown(trial.final_text)} has no number under "{DEFAULT}"'
     kind = "finite" if isinstance(value, int | float) and not isinstance(value, bool) else "a number"
-    return (
-        f"no usable result: {_shown(trial.final_text)} is not {kind}; "
-        "pass a float to nni.report_final_result()"
-    )
+    return f"no usable result: {_shown(trial.final_text)} is not {kind}; {remedy}"
+
+
+def _special(value: Any) -> str | None:
+    """Return the type of a value that the trial has stored as a marked mapping, such as "ndarray"; or None.
+
+    The mark is a key such as ``__ndarray__``.
+    """
+    marks = (key.strip("_") for key in value if key.startswith("__")) if isinstance(value, Mapping) else ()
+    return next(iter(marks), None)
 
 
 def _shown(text: str) -> str:

@@ -227,6 +227,8 @@ class FakeServer:
             raise Refused(404, f"there is no {path}")
         if path.endswith("/files"):
             return 200, _files(experiment)
+        if path.endswith("/curve"):
+            return 200, {"total": len(experiment.metrics), "metrics": experiment.metrics}
         if path.endswith("/pin"):
             return 200, {"ok": True}
         if path.endswith(("/annotation", "/tags")):

@@ -36,7 +36,7 @@ def test_a_source_becomes_a_stopped_experiment(
     made = json.loads(printed.out)
     entry = Index(server.home).entries()[made["id"]]
     assert (entry.status, made["trials"], str(entry.directory)) == ("STOPPED", 2, made["directory"])
-    assert "Nothing states which results are better, so larger ones are." in printed.err
+    assert "Larger ones count as better." in printed.err
     assert server.requests == []
     assert main([*IMPORT, "--metric", "reward", "--goal", "minimize"]) == 0
     printed = capsys.readouterr()

@@ -116,7 +116,7 @@ def test_no_trial_that_has_failed_is_passed_over(server: FakeServer) -> None:
     assert lines[-3:] == [
         "FAILED, trial no. 3: exited with code 1: 3",
         "Also failed or without a usable result: trials no. 2, 1 and 0",
-        "  See why: nnictl log trial abc -T 2",
+        "  See why: nnictl trial show abc -T 2",
     ]
     server.experiments["abc"].logs = {"stdout": b"printed\n"}
     assert in_a_terminal("log", "trial", "abc", "-T", "40").lines == [
@@ -170,6 +170,16 @@ def test_lists_of_experiments(busy: FakeServer) -> None:
     assert seen.lines[0].split() == ["ID", "NAME", "STATUS", "TRIALS", "BEST", "STARTED"]
     assert seen.lines[1].split()[:2] == ["abcdefgh", "a"] and seen.widest <= 80
     assert in_a_pipe("experiment", "list").lines[2].startswith("Id: abcdefgh    Name: a name    Status: ")
+
+
+def test_the_last_column_of_a_list_is_not_cut(server: FakeServer) -> None:
+    began = datetime.now(UTC) - timedelta(minutes=10, seconds=5)
+    for number, status in enumerate(("RUNNING", "STOPPED after an error that has a long reason", "DONE")):
+        experiment_id = f"an_experiment_with_a_long_id_{number}"
+        server.add(experiment_id, status=status)
+        Index(server.home).update(experiment_id, name=NAME, started_at=began)
+    seen = in_a_terminal("experiment", "list", "--all")
+    assert seen.widest <= 80 and [line[-10:] for line in seen.lines[1:]] == ["10 min ago"] * 3
 
 
 def ended(how: str) -> StoredLife:

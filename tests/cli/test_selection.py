@@ -186,6 +186,17 @@ def test_a_trial_of_an_experiment_that_no_server_has_open(
         assert capsys.readouterr().err == f"ERROR: No.\n  {mend}\n"
 
 
+def test_a_machine_of_an_ended_experiment(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc", status="DONE", drain="budget", counts={"SUCCEEDED": 10})
+    server.refuse["experiments/abc/machines/foo"] = Refused(409, "It has ended.")
+    assert main(["machine", "remove", "foo"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: It has ended.\n"
+        "  Let it continue: nnictl update trialnum abc --value 20\n"
+        "  Then repeat: nnictl machine remove foo abc\n"
+    )
+
+
 def test_where_the_machines_of_an_ended_experiment_are_shown(
     server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

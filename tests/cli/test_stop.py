@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 from nnimgr.cli.main import main
+from nnimgr.home import Home
 from nnimgr.index import Index
 from tests.cli.fake import FakeServer, Refused, Told
+from tests.cli.terminals import in_a_terminal
 
 
 def stopped(server: FakeServer) -> list[str]:
@@ -130,3 +132,11 @@ def test_what_a_stop_waits_for_is_told(server: FakeServer, told: Told) -> None:
     server.add("abc", now="1 trial ends")
     server.hold["POST", "experiments/abc/stop"] = told.event("1 trial ends.")
     assert main(["stop"]) == 0
+
+
+def test_a_stopped_experiment_needs_no_server(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    FakeServer(home).add("abc", status="STOPPED")
+    assert main(["stop", "abc"]) == 0
+    assert capsys.readouterr().out == "INFO: Stop experiment success.\n"
+    assert in_a_terminal("stop", "abc").text == "INFO: Experiment abc was stopped before.\n"
+    assert home.servers() == []

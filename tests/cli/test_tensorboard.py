@@ -22,7 +22,7 @@ def test_start_names_the_address_and_how_to_stop_it(
     assert main(["tensorboard", "start", "--trial_id", "0"]) == 0
     assert two.requests[-1] == ("POST", "experiments/abc/tensorboards", {"trialIds": ["ta"]})
     assert capsys.readouterr().out == (
-        "INFO: TensorBoard task0 over 1 trial starts.\n"
+        "INFO: TensorBoard task0 starts. It shows 1 trial.\n"
         f"http://127.0.0.1:{two.port}/tensorboard/task0/\n"
         "INFO: A browser has to be signed in: nnictl webui url\n"
         "Stop it: nnictl tensorboard stop abc task0\n"

@@ -71,9 +71,9 @@ def test_save(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").trials = [trial("ta", 0)]
     assert main(["trial", "save", "-T", "ta"]) == 0
     assert capsys.readouterr().out == (
-        "INFO: Trial 0 (ta) is asked to save its state. If it does not look for such requests "
-        "(nni.should_checkpoint), it saves by itself only, and its note says so. "
-        "Its checkpoints: nnictl trial checkpoint ls abc -T 0\n"
+        "INFO: Trial 0 (ta) is asked to save its state. If its code does not look for such "
+        "requests (nni.should_checkpoint), a notice says so. "
+        "See the notice and the checkpoints: nnictl trial show abc -T 0\n"
     )
     assert server.requests[-1][:2] == ("POST", "experiments/abc/trials/ta/save")
 
@@ -170,7 +170,7 @@ def test_the_log_of_an_earlier_attempt(server: FakeServer) -> None:
 def test_lost(
     server: FakeServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.add("abc").trials = [trial("ta", 0)]
+    server.add("abc").trials = [trial("ta", 0, status="UNKNOWN"), trial("tb", 1, status="RUNNING")]
     told = "INFO: Trial 0 (ta) counts as lost; it is started again as often as maxRetries allows.\n"
     for answer, code, out in (("n\n", 1, ""), ("", 1, ""), ("y\n", 0, told)):
         monkeypatch.setattr("sys.stdin", io.StringIO(answer))
@@ -181,6 +181,9 @@ def test_lost(
             and "Give up trial 0 (ta) on its machine, and start it again on another one?" in printed.err
         )
     assert main(["trial", "lost", "-T", "ta", "-y"]) == 0
+    assert main(["trial", "lost", "-T", "tb"]) == 1
+    refused = capsys.readouterr().err
+    assert refused.startswith("ERROR: Trial 1 (tb) is RUNNING: only an UNKNOWN trial") and "?" not in refused
     assert main(["trial", "lost", "-T", "none", "-y"]) == 1
 
 

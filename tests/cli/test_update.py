@@ -42,7 +42,7 @@ def test_what_is_sent(
     changes: dict[str, Any],
     title: str,
 ) -> None:
-    server.add("abc")
+    server.add("abc", searchSpace=SPACE)
     Path("space.json").write_text(json.dumps(SPACE))
     Path("list.yml").write_text("- y < 2\n")
     Path("rules.yml").write_text("metric: 0.9\n")
@@ -257,3 +257,12 @@ def test_a_refused_tuner_is_shown_with_its_line(
     Path("exp.yml").write_text("trialConcurrency: 2\n")
     assert main(["update", "tuner", "-f", "exp.yml"]) == 1
     assert "exp.yml:1:1: there is no tuner here" in capsys.readouterr().err
+
+
+def test_other_parameters_are_named(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc", searchSpace={"x": {}, "y": {}})
+    Path("space.json").write_text(json.dumps({"x": {}, "z": {}, "w": {}}))
+    assert main(["update", "searchspace", "-f", "space.json"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "INFO: Parameters added: z, w; dropped: y. Trials that exist keep their parameters."
+    ]

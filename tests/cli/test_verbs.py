@@ -81,9 +81,15 @@ def test_labels_without_a_server(home: Home, capsys: pytest.CaptureFixture[str])
     entry = Index(home).get("abc")
     assert entry is not None and (entry.tag, entry.archived) == (("one",), True)
     assert main(["experiment", "archive", "abc", "--undo"]) == 0
+    assert main(["experiment", "tag", "abc", "two", "one"]) == 0
     assert main(["experiment", "tag", "abc"]) == 0
     entry = Index(home).get("abc")
-    assert entry is not None and (entry.tag, entry.archived) == ((), False)
+    assert entry is not None and (entry.tag, entry.archived) == (("one", "two"), False)
+    assert capsys.readouterr().out.endswith("INFO: Experiment abc is tagged one, two.\n")
+    assert main(["experiment", "tag", "abc", "--clear"]) == 0
+    entry = Index(home).get("abc")
+    assert entry is not None and entry.tag == ()
+    assert capsys.readouterr().out == "INFO: Experiment abc has no tags any more.\n"
 
 
 def test_a_list_says_whose_server_is_dead(home: Home, capsys: pytest.CaptureFixture[str]) -> None:

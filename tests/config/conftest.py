@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from nnimgr.config import ConfigError, Loaded, load_config
 from tests.config.loading import Faults, Load
+
+# Modules with classes that the tests' configurations name.
+_MODULES = {"a": ("B",), "mine": ("Advisor", "Mine", "Tuner"), "my": ("Tuner",)}
+
+
+@pytest.fixture(autouse=True)
+def own_classes(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this Python find the modules of users' algorithms that configurations name."""
+    folder = tmp_path_factory.mktemp("own")
+    for module, classes in _MODULES.items():
+        (folder / f"{module}.py").write_text("".join(f"class {name}: ...\n" for name in classes))
+    monkeypatch.syspath_prepend(folder)
+
+
+@pytest.fixture(autouse=True)
+def eight_gpus(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put an ``nvidia-smi`` on the PATH that reports eight GPUs."""
+    tool = tmp_path_factory.mktemp("bin") / "nvidia-smi"
+    rows = "\n".join(f"{index}, GPU-{index}, 5, 0" for index in range(8))
+    tool.write_text(f'#!/bin/sh\ncase $1 in --query-gpu*) echo "{rows}";; esac\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
 
 
 @pytest.fixture

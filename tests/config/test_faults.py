@@ -205,7 +205,7 @@ def test_faults(faults: Faults, change: str, fault: str) -> None:
         ("lease: never", "lease: 'never' is not a number with one of the units"),
         (
             "lease: 5m",
-            "'lease' is for trials on machines that can lose the connection to the server; it would",
+            "'lease' is for trials on machines that can lose the connection to the server. Local trials",
         ),
         ("trainingServicePlatform: local", "trainingService is of the second format"),
     ],

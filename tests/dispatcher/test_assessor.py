@@ -144,7 +144,7 @@ async def test_a_verdict_names_the_metric(host: Host) -> None:
     judged = await assessor.expect(m.Judged)
     assert (judged.trial_id, judged.attempt, judged.position) == ("b", 2, 3)
     assert judged.reason == (
-        "its best result by step 2, 0.9, is above 0.75, the median of the averages of 1 trials at that step"
+        "its best result by step 2, 0.9, is above 0.75, the average of 1 trial at that step"
     )
     assert (judged.rung, judged.better) == (None, ())
 

@@ -38,7 +38,7 @@ def test_the_best_trials_are_confirmed(tmp_path: Path) -> None:
             assert [trial["retryOf"] for trial in trials[3:5]] == [trials[1]["id"], trials[2]["id"]]
             profile = found.profile()
             assert profile["bestTrial"]["value"] == 0.75
-            assert profile["reason"] == "3 of 3 trials; 2 trials were confirmed by 6 runs"
+            assert profile["reason"] == "3 of 3 trials; 6 runs repeated the best 2 trials"
             first, second = profile["confirmations"]["trials"]
             assert (first["sequence"], second["sequence"]) == (1, 2)
             assert (first["usable"], first["unusable"], first["open"]) == (3, 0, 0)

@@ -19,6 +19,7 @@ from nnimgr.client.errors import ClientError
 from nnimgr.python.errors import argument_of, translated
 from nnimgr.python.trainable import IMPORTING, check_guard, refuse_inside_a_trial, work_of
 from nnimgr.search_space import validate
+from tests.python.messages import in_lines
 
 ROOT = Path(__file__).parents[2]
 SPACE = {"x": space.uniform(0, 1)}
@@ -29,11 +30,6 @@ def config(trial: Any = "true", **arguments: Any) -> dict[str, Any]:
     given: dict[str, Any] = {"maximize": True, **arguments}
     found: dict[str, Any] = yaml.safe_load(Experiment(trial, given.pop("space", SPACE), **given).yaml())
     return found
-
-
-def in_lines(pattern: str) -> str:
-    """Return a pattern that also fits a sentence which is broken into lines."""
-    return "(?s)" + pattern.replace(" ", r"\s+")
 
 
 def top_level(p: dict[str, Any]) -> float:
@@ -81,7 +77,7 @@ def test_a_space_has_nnis_format() -> None:
 
 
 def test_one_option_must_be_in_a_list() -> None:
-    with pytest.raises(TypeError, match=r"choice\(\['adam'\]\)"):
+    with pytest.raises(TypeError, match=in_lines(r"choice\(\['adam'\]\)")):
         space.choice("adam")
 
 
@@ -140,7 +136,7 @@ def test_the_goal(goals: dict[str, Any], fields: dict[str, Any]) -> None:
     ("arguments", "sentence"),
     [
         ({"maximize": None}, "maximize, minimize: give one of them"),
-        ({"minimize": True}, "maximize: must be the name of a metric, not True"),
+        ({"maximize": 3}, "maximize: must be the name of a metric, not 3"),
         ({"maximize": "a", "minimize": "a"}, "minimize: the metric 'a' is given twice"),
         ({"hours": -1}, "hours: must be a number greater than 0, not -1"),
         ({"hours": float("nan")}, "hours: must be a number greater than 0, not nan"),
@@ -164,6 +160,44 @@ def test_a_resident_trial_needs_the_method_reset() -> None:
         config(top_level, preload=["torch"], resident=True)
     assert "resident" not in config(preload=["torch"])
     assert config(trial="tests/python/test_definition.py:top_level", resident=True)["resident"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"minimize": True}, "maximize, minimize: give only one of them for a result that is one number"),
+        ({"minimize": "loss"}, "maximize, minimize: give only one of them for a result that is one number"),
+        (
+            {"config": {"goal": "minimize"}},
+            'config.goal: is "minimize", but "maximize" by maximize; leave one of them out',
+        ),
+        (
+            {"maximize": "acc", "minimize": "ms", "config": {"objectives": {"ms": "minimize"}}},
+            "by maximize and minimize; leave one of them out",
+        ),
+        (
+            {"trials": 20, "config": {"maxTrialNumber": 5}},
+            "config.maxTrialNumber: is 5, but 20 by trials; leave one of them out",
+        ),
+        ({"seed": 1, "config": {"tuner": {"name": "Random"}}}, "by tuner; leave one of them out"),
+    ],
+)
+def test_arguments_that_contradict_each_other(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(TypeError, match=in_lines(sentence)) as refused:
+        config(**arguments)
+    assert isinstance(refused.value, ArgumentError)
+
+
+def test_config_replaces_default_arguments() -> None:
+    found = config(config={"trialConcurrency": 4, "tuner": {"name": "Random"}, "goal": "maximize"})
+    assert (found["trialConcurrency"], found["tuner"]) == (4, {"name": "Random"})
+
+
+def test_long_lines_of_errors_are_broken() -> None:
+    error = Error("word " * 40, plain="x" * 100, hint="a long hint " * 12)
+    *lines, plain = (line for line in str(error).splitlines() if "hint" not in line)
+    assert plain == "x" * 100 and all(len(line) <= 80 for line in str(error).splitlines() if line != plain)
+    assert len(lines[0]) + len("nnimgr.python.errors.Error: ") <= 80
 
 
 def test_machines() -> None:
@@ -199,15 +233,17 @@ def test_fields_are_named_as_arguments(field: str, argument: str) -> None:
 def test_errors_of_the_server_name_arguments() -> None:
     problem = {"field": "duplicates", "message": "'duplicates: reuse' needs 'maxTrialNumber'"}
     with (
-        pytest.raises(ArgumentError, match=r"^duplicates: 'duplicates: reuse' needs 'trials'$") as refused,
+        pytest.raises(
+            ArgumentError, match=in_lines("^duplicates: 'duplicates: reuse' needs 'trials'$")
+        ) as refused,
         translated(),
     ):
         raise ClientError("a", problems=[problem])
     assert refused.value.__suppress_context__  # users see one error
-    with pytest.raises(Error, match=r"^trials \(3\) is reached$") as caught, translated():
+    with pytest.raises(Error, match=in_lines(r"^trials \(3\) is reached$")) as caught, translated():
         raise ClientError("MaxTrialNumber (3) is reached", mend="Repeat: {command}")
     assert caught.value.hint == ""
-    with pytest.raises(Error, match=r"^gone\n  See: nnictl top$"), translated():
+    with pytest.raises(Error, match=in_lines(r"^gone\n  See: nnictl top$")), translated():
         raise ClientError("gone", mend="See: nnictl top")
 
 
@@ -298,7 +334,7 @@ def test_a_script_without_a_guard_is_refused(tmp_path: Path, guard: str, refused
 
 def test_no_experiment_starts_while_a_trial_imports_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(IMPORTING, "/a/mine.py")
-    with pytest.raises(Error, match=r'mine.py starts an experiment .* under: if __name__ == "__main__":'):
+    with pytest.raises(Error, match=in_lines(r"mine.py starts an experiment .* under: if __name__ ==")):
         refuse_inside_a_trial()
 
 
@@ -320,6 +356,6 @@ def test_the_import_is_light() -> None:
 def test_unknown_names_are_reported() -> None:
     import nnimgr
 
-    with pytest.raises(AttributeError, match="module 'nnimgr' has no attribute 'tone'"):
+    with pytest.raises(AttributeError, match=in_lines("module 'nnimgr' has no attribute 'tone'")):
         nnimgr.tone  # noqa: B018
     assert {"tune", "space", "Run"} <= set(dir(nnimgr))

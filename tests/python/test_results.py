@@ -16,6 +16,7 @@ from nnimgr.python.errors import ArgumentError, Error
 from nnimgr.python.frames import frame_of
 from nnimgr.python.show import screen_of
 from tests.cli.fake import profile
+from tests.python.messages import in_lines
 
 SPACE = {
     "units": {"_type": "randint", "_value": [1, 9]},
@@ -64,7 +65,7 @@ def test_without_pandas_the_command_that_installs_it_is_named(monkeypatch: pytes
         return imported(name, *arguments)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(Error, match=r"needs pandas, which is not installed(.|\n)*-m pip install pandas"):
+    with pytest.raises(Error, match=in_lines(r"needs pandas, which is not installed.*-m pip install pandas")):
         frame_of(packed(), SPACE)
 
 
@@ -113,7 +114,7 @@ def test_nothing_is_shown_if_so_wanted(capsys: pytest.CaptureFixture[str]) -> No
         screen.draw(progress)
     assert terminal is None and capsys.readouterr().out == ""
     with pytest.raises(
-        ArgumentError, match=r"show: unknown value 'loud' .valid: auto, live, table, nothing."
+        ArgumentError, match=in_lines(r"show: unknown value 'loud' .valid: auto, live, table, nothing.")
     ):
         with screen_of("loud"):  # type: ignore[arg-type]
             pass

@@ -70,7 +70,7 @@ def test_the_best_trials_run_again_with_other_seeds() -> None:
         assert life.state.status is E.DRAINING
         succeed(life, sequence, value)
     assert life.state.status is E.DONE
-    assert life.state.reason == "3 of 3 trials; 2 trials were confirmed by 4 runs"
+    assert life.state.reason == "3 of 3 trials; 4 runs repeated the best 2 trials"
     assert life.state.best is not None and life.state.best.value == 0.9  # the result of the search stays
     assert len(created(life)) == 4
     assert refold(life.log) == life.state
@@ -133,7 +133,7 @@ def test_a_rule_of_stop_when_ends_the_search_but_not_the_confirmations() -> None
     succeed(life, 1, 0.1)
     succeed(life, 2, 0.1)
     assert life.state.status is E.DONE
-    assert life.state.reason.endswith("; 1 trial was confirmed by 2 runs")
+    assert life.state.reason.endswith("; 2 runs repeated the best trial")
 
 
 def test_the_confirmations_wait_for_the_last_trial_of_the_search() -> None:
@@ -168,7 +168,7 @@ def test_a_stop_by_a_user_makes_no_confirmations_and_the_resume_makes_those_that
     succeed(life, 5, 0.8)
     succeed(life, 6, 0.8)
     assert life.state.status is E.DONE
-    assert life.state.reason == ("2 of 2 trials (not counted: 2 canceled); 1 trial was confirmed by 3 runs")
+    assert life.state.reason == ("2 of 2 trials (not counted: 2 canceled); 3 runs repeated the best trial")
     assert refold(life.log) == life.state
 
 
@@ -198,7 +198,7 @@ def test_the_time_limit_cancels_confirmations_that_wait() -> None:
     succeed(life, 1, 0.7)
     assert life.state.status is E.DONE
     assert life.state.reason == (
-        "exceeded maxExperimentDuration (10 s); 1 trial was confirmed by 1 run, and 1 run did not start"
+        "exceeded maxExperimentDuration (10 s); 1 run repeated the best trial, and 1 run did not start"
     )
     limits = replace(life.state.limits, max_experiment_duration=timedelta(seconds=60))
     life.take(f.ConfigChanged(changes={}, limits=limits))
@@ -215,7 +215,7 @@ def test_more_trials_lead_to_confirmations_of_the_new_best_trials_only() -> None
     succeed(life, 4, 0.9)
     assert [number for number, _, _ in created(life)] == [0, 4]
     succeed(life, 5, 0.9)
-    assert life.state.reason == "4 of 4 trials; 2 trials were confirmed by 2 runs"
+    assert life.state.reason == "4 of 4 trials; 2 runs repeated the best 2 trials"
 
 
 def test_trials_that_depend_on_other_trials_are_not_confirmed() -> None:

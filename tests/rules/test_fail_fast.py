@@ -36,7 +36,7 @@ def test_the_first_trials_that_fail_alike_stop_the_experiment() -> None:
     fail(life, 3)
     assert life.state.status is E.STOPPED
     assert life.state.reason == (
-        f"the first 4 trials all failed alike: exited with code 1: {BROKEN}; correct the trial's code, then "
+        f"the first 3 trials all failed alike: exited with code 1: {BROKEN}; correct the trial's code, then "
         "continue: nnictl resume exp; if trialCommand is wrong, start a new experiment instead"
     )
     assert refold(life.log) == life.state

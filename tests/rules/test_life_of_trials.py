@@ -13,7 +13,7 @@ from nnimgr.rules.fold import apply
 from nnimgr.rules.indexes import rebuild
 from nnimgr.rules.state import ExperimentState, trial_id_of
 from nnimgr.rules.transitions import InvalidTransition
-from nnimgr.rules.trial_ends import RETRY_DELAY
+from nnimgr.rules.trial_ends import RETRY_DELAY, fault_of_result
 from tests.rules.driver import PLACE, Life, refold
 
 S = f.TrialStatus
@@ -39,6 +39,35 @@ def test_an_exit_decides_the_status(code: int | None, signal: int | None, status
     life.start(0)
     life.end(0, code, signal=signal)
     assert life.ended()[life.trial(0)] == (status, reason)
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "reason"),
+    [
+        (
+            "true",
+            '{"__ndarray__": [1.0, 2.0], "dtype": "float64"}',
+            "no usable result: a value of type ndarray is not a number; "
+            "pass a float to nni.report_final_result()",
+        ),
+        (
+            "python3 -m nni.run train.py:train",
+            '"good"',
+            'no usable result: "good" is not a number; return a number from the function',
+        ),
+        (
+            "python3 -m nni.run train.py:train",
+            None,
+            "no result: the trial has returned and reported nothing; return a number from the function",
+        ),
+    ],
+)
+def test_a_result_that_cannot_be_used(command: str, text: str | None, reason: str) -> None:
+    life = Life()
+    life.state.config["trialCommand"] = command
+    trial = life.state.trials[life.trial(0)]
+    trial.final_text = text
+    assert fault_of_result(life.state, trial) == reason
 
 
 def test_a_user_stops_a_running_trial() -> None:

@@ -7,9 +7,10 @@ import hashlib
 import ipaddress
 import re
 
-__all__ = ["LOCAL", "experiment_folder", "host_of", "keeper_name"]
+__all__ = ["ASK", "LOCAL", "experiment_folder", "host_of", "keeper_name"]
 
 LOCAL = "local"  # the keeper on the server's own machine
+ASK = "ask"  # not a keeper: programs of the user that run trials themselves
 _PLAIN_USER = re.compile(r"[A-Za-z0-9._-]+")
 _PLAIN_HOST = re.compile(r"[A-Za-z0-9.-]+")
 _DIGEST = re.compile(r"[0-9a-f]{8}")

@@ -115,6 +115,8 @@ class RemoteKeeper(KeeperHost):
         try:
             attendant = await self._soon()
         except ServiceUnavailable as error:
+            if not await self._was_reached():
+                return
             raise ServiceUnavailable(
                 f"{error}. If trials ran there, their keeper exits when they have ended. Then delete "
                 f"~/{self._directory} on that machine"
@@ -141,7 +143,13 @@ class RemoteKeeper(KeeperHost):
         return MachineFiles(self._ask_at_rest, self._directory, machine=self.host.name)
 
     async def remove(self, *, only_look: bool = False) -> None:
+        if not await self._was_reached():
+            return
         await self._ask_at_rest("remove", limit=REMOVE_S, directory=self._directory, only_look=only_look)
+
+    async def _was_reached(self) -> bool:
+        """Return False if the machine was never reached, so that the experiment has no files there."""
+        return await asyncio.to_thread(self._notes.exists)  # it is written before anything on the machine
 
     async def _ask_at_rest(self, what: str, **fields: Any) -> Mapping[str, Any]:
         """Send a request to the attendant on the machine while no keeper runs, and return the answer.

@@ -105,7 +105,10 @@ class Trial(Model):
     latest_value: float | None
     latest_text: str | None
     intermediates: int = Field(description="number of intermediate metrics that the trial has reported")
-    log_path: str = Field(description="folder of the latest attempt; HOST:~/... on another machine")
+    log_path: str = Field(
+        description="folder of the latest attempt; HOST:~/... on another machine; empty if a program of the "
+        "user runs the trial"
+    )
     sets: list[ParameterSet] | None = Field(
         description="all parameter sets of a trial with several (multiPhase)"
     )
@@ -128,7 +131,10 @@ class Job(Model):
     frames: int = Field(description="number of entries of the metrics file that the server has recorded")
     message: str | None
     cause: Cause | None = Field(description="cause of the failure or loss; null: unknown, or none of both")
-    log_path: str = Field(description="folder of the attempt; HOST:~/... on another machine")
+    log_path: str = Field(
+        description="folder of the attempt; HOST:~/... on another machine; empty if a program of the user "
+        "runs the trial"
+    )
 
 
 class Checkpoint(Model):

@@ -32,6 +32,7 @@ from nnimgr.core.running.requests import FailedTrial, RequestRefused
 from nnimgr.rules.facts import SuggestionSource, TrialStatus
 from nnimgr.store.jobs import JobRow
 from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader, TrialRow
+from training_services.keepers.names import ASK
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
@@ -272,7 +273,7 @@ async def read_log(
             tail=tail,
         )
     except FileNotFoundError:
-        raise NotFound(f"Trial {trial_id} has not written {name}.") from None
+        raise _no_file(job, f"has not written {name}") from None
     return TrialStream(until(parts.shutdown.closing, chunks), media_type="text/plain; charset=utf-8")
 
 
@@ -285,7 +286,7 @@ async def list_files(
     try:
         listing = await parts.list_files(job, experiment_id=experiment_id)
     except FileNotFoundError:
-        raise NotFound(f"Trial {trial_id} has no folder for attempt {job.attempt}.") from None
+        raise _no_file(job, f"has no folder for attempt {job.attempt}") from None
     return models.TrialFiles(
         attempt=job.attempt,
         files=[models.TrialFile(**file._asdict()) for file in listing.files],
@@ -311,10 +312,17 @@ async def read_file(
     try:
         chunks = await begun(parts.read_file(job, path, experiment_id=experiment_id))
     except (FileNotFoundError, ValueError):
-        raise NotFound(f"Trial {trial_id} has no file {path} in attempt {job.attempt}.") from None
+        raise _no_file(job, f"has no file {path} in attempt {job.attempt}") from None
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(path.rpartition('/')[2])}"}
     sent = whole(parts.shutdown.closing, chunks)
     return TrialStream(sent, media_type="application/octet-stream", headers=headers)
+
+
+def _no_file(job: JobRow, missing: str) -> NotFound:
+    """Build the error for a file that an attempt does not have. ``missing``: the end of the sentence."""
+    if job.keeper_id == ASK:
+        missing = "ran in a program of your own, so nnimgr has no output and no files of it"
+    return NotFound(f"Trial {job.trial_id} {missing}.")
 
 
 def find_job(reader: ExperimentReader, trial_id: str, attempt: int | None) -> JobRow:

@@ -120,6 +120,7 @@ class Parser(argparse.ArgumentParser):
                 self.error(
                     f"{self.prog} {value} is a command of NNI, but not of nnimgr. {_NNIS_ALONE[value]}"
                 )
+            self._refuse_early_option(action)
             near = "--help" if value == "help" else _verb_of_a_group(action, str(value)) or near
             hint = f'; did you mean "{self.prog} {near}"?'
             if near is None:
@@ -131,6 +132,21 @@ class Parser(argparse.ArgumentParser):
         hint = "" if near is None else f'; did you mean "{near}"?'
         valid = ", ".join(names)
         raise argparse.ArgumentError(action, f"must be one of {valid}, not {value!r}{hint}")
+
+    def _refuse_early_option(self, verbs: argparse._SubParsersAction[Parser]) -> None:
+        """Exit with an error if an option of the verbs was typed before a verb."""
+        option = self._typed[0].partition("=")[0] if self._typed else ""
+        found = {name: verb._option_string_actions.get(option) for name, verb in verbs.choices.items()}
+        able = [name for name, action in found.items() if action is not None]
+        about_trials = [name for name in able if getattr(found[name], "dest", "") == "trial_id"]
+        able = about_trials or able  # -T of some commands is a number of lines, which fewer users mean
+        if not option.startswith("-") or option in self._option_string_actions or not able:
+            return
+        typed = shlex.join(self._typed)
+        hint = f'did you mean "{self.prog} {able[0]} {typed}"?'
+        if len(able) > 1:
+            hint = f"the commands with {option} are: {', '.join(able)}"
+        self.error(f"a command is missing before {option}; {hint}")
 
     def _get_option_tuples(self, option_string: str) -> Any:
         """Return the options that begin with a shortened option. Two spellings of one option count once."""

@@ -67,11 +67,18 @@ def _label(group: Verbs[Parser]) -> None:
         group,
         "tag",
         "experiments:tag",
-        "replace the tags of an experiment",
-        examples=("nnictl experiment tag ab12cd34 baseline resnet", "nnictl experiment tag ab12cd34"),
+        "show the tags of an experiment, add tags or remove them",
+        examples=(
+            "nnictl experiment tag ab12cd34",
+            "nnictl experiment tag ab12cd34 baseline resnet",
+            "nnictl experiment tag ab12cd34 --clear",
+        ),
     )
     tag.add_argument("id", metavar="ID", help=_NAMED)
-    tag.add_argument("tags", nargs="*", metavar="TAG", help="the new tags (default: no tags)")
+    tag.add_argument(
+        "tags", nargs="*", default=(), metavar="TAG", help="a tag to add (default: show the tags)"
+    )
+    tag.add_argument("--clear", action="store_true", help="first remove the present tags")
     archive = add_verb(
         group,
         "archive",
@@ -160,7 +167,9 @@ def _results(group: Verbs[Parser]) -> None:
         "export",
         "results:export",
         "export the results of an experiment's trials",
-        about="Without --type and --filename, a terminal gets a table and a pipe gets JSON.",
+        about="The results are those of trials that have SUCCEEDED. Trials that were stopped\n"
+        "early, have failed or were canceled are left out, also with a result.\n"
+        "Without --type and --filename, a terminal gets a table and a pipe gets JSON.",
         examples=(
             "nnictl experiment export",
             "nnictl experiment export --type csv --filename results.csv",

@@ -13,7 +13,7 @@ _NAMED = "the trial: its number, its id, or the beginning of its id"
 
 
 def add(verbs: Verbs[Parser]) -> None:
-    group = add_group(verbs, "trial", "list, stop, retry and tag trials, fetch their files")
+    group = add_group(verbs, "trial", "list, show, stop, retry and tag trials, fetch their files")
     _list(group)
     _act(group)
     _fork(group)
@@ -44,6 +44,15 @@ def _list(group: Verbs[Parser]) -> None:
     some = listed.add_mutually_exclusive_group()
     some.add_argument("--head", type=count, metavar="N", help="list only the N best trials, the best first")
     some.add_argument("--tail", type=count, metavar="N", help="list only the N worst trials, the worst first")
+    shown = add_verb(
+        group,
+        "show",
+        "trial_page:show",
+        "show one trial: status and reason, results, attempts, checkpoints, notes",
+        examples=("nnictl trial show -T 12", "nnictl trial show ab12cd34 -T k3x9z --json"),
+    )
+    add_id(shown)
+    _add_trial(shown, required=True)
 
 
 def _act(group: Verbs[Parser]) -> None:
@@ -83,7 +92,8 @@ def _act(group: Verbs[Parser]) -> None:
         "trials:save",
         "ask a running trial to save its state, without a pause",
         about="A trial that looks for such requests (nni.should_checkpoint) saves soon after,\n"
-        "and runs on. Any other trial saves by itself only.",
+        "and runs on. Any other trial saves only where\n"
+        "its code does so anyway, and a notice says so (nnictl trial show).",
         examples=("nnictl trial save -T 12",),
     )
     add_id(save)

@@ -14,7 +14,7 @@ from nnimgr.store.location import database_path
 from nnimgr.store.reader import ExperimentReader
 from training_services.base import ServiceError, ServiceUnavailable, TrainingService
 from training_services.keepers.host import KeeperFiles, KeeperHost
-from training_services.keepers.names import LOCAL
+from training_services.keepers.names import ASK, LOCAL, host_of
 from training_services.logs import FolderFiles
 from training_services.machines.service import MachineService
 
@@ -34,9 +34,12 @@ class Remains:
         """Yield the files of an experiment on the machine of one of its keepers (the agents beside the
         trials).
 
-        ``directory``: the experiment's folder. Opening and reading the files may raise ServiceUnavailable.
+        ``directory``: the experiment's folder. Opening and reading the files may raise ServiceUnavailable,
+        or FileNotFoundError, also for trials that a program of the user has run.
         """
-        if keeper_id in (None, LOCAL):
+        if keeper_id == ASK:
+            raise FileNotFoundError(keeper_id)
+        if keeper_id is None or keeper_id == LOCAL:
             yield FolderFiles(directory)
             return
         state = await asyncio.to_thread(_stored, directory)
@@ -48,7 +51,8 @@ class Remains:
         host = hosts.get(keeper_id)
         if host is None:
             raise ServiceUnavailable(
-                f"the machine of keeper {keeper_id} cannot be reached: it is not in the configuration"
+                f"the files on {host_of(keeper_id) or keeper_id} cannot be read: this machine is not in the "
+                "experiment's configuration any more"
             )
         try:
             yield host.files()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnimgr.config import AlgorithmConfig, ConfigError, Problem, ReferenceUnresolved, resolve_secrets
-from nnimgr.config.load import check_algorithm
+from nnimgr.config.load import check_algorithm, check_own_class
 from nnimgr.config.parsing import Reading
 from nnimgr.config.path_checks import directory_fault
 from nnimgr.core.managing.folder import Surroundings
@@ -20,6 +20,7 @@ def check_tuner(tuner: AlgorithmConfig, directory: Path) -> None:
     reading = Reading()
     fields = tuner.model_dump(by_alias=True, exclude_unset=True)
     check_algorithm(reading, Role.TUNER, fields, interpreter=around.interpreter)
+    check_own_class(reading, Role.TUNER, fields, interpreter=around.interpreter)
     if tuner.code_directory is not None and (trouble := directory_fault(tuner.code_directory)) is not None:
         reading.fault(("tuner", "codeDirectory"), f"the directory {tuner.code_directory} {trouble}")
     try:

@@ -237,6 +237,22 @@ async def test_a_frozen_machine_is_noticed_and_comes_back(platform: RemotePlatfo
     await core.close(detach=False)
 
 
+async def test_a_machine_that_was_never_reached_has_nothing_left(platform: RemotePlatform) -> None:
+    reached, never = platform.site.machines[0], platform.site.machine()
+    never.stop()
+    core = CoreDouble()
+    await core.open(platform.make())
+    job_id = await started(core, platform, "aaaa1", Behaviour.REPORTS_LATER)
+    await noticed(core, "nothing listens on port")
+    await ends_well(core, platform, job_id, "aaaa1")
+    reached.stop()
+    service, core.service = core.service, None
+    assert service is not None
+    (sentence,) = await service.close(detach=False)
+    assert platform.title(reached) in sentence
+    await core.close(detach=False)
+
+
 async def test_a_machine_that_cannot_be_reached_stops_nobody(platform: RemotePlatform) -> None:
     second = platform.site.machine()
     second.stop()

@@ -38,7 +38,7 @@ export const trial = {
     save: "Save",
     saveAbout: "Asks the trial to save its state. It runs on.",
     saved: (sequence: number) =>
-      `Trial #${sequence} is asked to save its state. If it does not look for such requests, its note says so.`,
+      `Trial #${sequence} is asked to save its state. If its code does not look for such requests, a notice says so.`,
     resume: "Resume",
     resumed: (sequence: number) => `Trial #${sequence} continues as soon as a slot is free.`,
     clone: "Add a trial like this…",

@@ -42,10 +42,14 @@ export function Detail({ id, trial, onClose }: { id: string; trial: Trial; onClo
             {text.final}: <code>{trial.finalText}</code>
           </p>
         )}
-        <h2>{text.logs}</h2>
-        <p>
-          <code className="log-path">{trial.logPath}</code> <Copy text={trial.logPath} />
-        </p>
+        {trial.logPath === "" ? null : (
+          <>
+            <h2>{text.logs}</h2>
+            <p>
+              <code className="log-path">{trial.logPath}</code> <Copy text={trial.logPath} />
+            </p>
+          </>
+        )}
         <div className="row">
           <Link href={`/trials/${trial.id}`} className="button small">
             {text.open}

@@ -1,0 +1,199 @@
+"""``nnictl trial show``: all that is known about one trial, on one page."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from nnimgr.cli.failures import has_output
+from nnimgr.cli.progress import LIVE, number, parameters_text
+from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.summary import result_text
+from nnimgr.cli.table import show_lines
+from nnimgr.cli.terminal import Terminal, printable
+from nnimgr.cli.times import duration_text, when
+from nnimgr.cli.trials import trial_named
+from nnimgr.home import Home
+from training_services.keepers.names import ASK, LOCAL, host_of
+
+__all__ = ["show"]
+
+_MOST_REPORTS = 5  # latest intermediate results to show
+_MOST_READ = 1000  # intermediate results to read; if a trial has more, only its latest one is shown
+_MOST_LETTERS = 200  # letters of a result that is a text
+_MOST_ATTEMPTS = 5  # latest attempts to show
+
+
+def show(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Show one trial: its status with the reason, parameters, results, attempts, checkpoints and files.
+
+    With ``--json``, print the server's answer about the trial, and its latest intermediate results.
+    """
+    home = Home.find()
+    entry = select(home, args.id, port=args.port)
+    client = client_of(home, entry, port=args.port)
+    path = ("experiments", entry.id, "trials", trial_named(client, entry.id, args.trial_id)["id"])
+    trial = client.get(*path)
+    curve = client.get(*path, "curve", points=_MOST_READ)
+    whole = curve["total"] <= _MOST_READ
+    reports = curve["metrics"][-_MOST_REPORTS if whole else -1 :]
+    if terminal.as_json:
+        terminal.json({**trial, "latestMetrics": reports})
+        return 0
+    fields = [
+        ("Trial", f"{trial['sequence']} ({trial['id']}) of experiment {entry.id}"),
+        ("Status", _status(trial)),
+        *_origin(trial),
+        *_results(trial, reports, total=curve["total"]),
+        *_parameters(trial),
+        *_attempts(trial),
+        *_checkpoints(trial),
+        *_notes(trial),
+    ]
+    if trial["logPath"]:
+        fields.append(("Files", trial["logPath"]))
+    elif not has_output(trial):
+        fields.append(("Files", "none: it ran in a program of your own"))
+    show_lines(terminal, fields)
+    terminal.say("Next:")
+    for command, purpose in _commands(trial, entry.id):
+        line = f"  {command}  # {purpose}"
+        terminal.say(line if len(line) <= terminal.width else f"  {command}")
+    return 0
+
+
+def _status(trial: Mapping[str, Any]) -> str:
+    detail = f" ({trial['detail']})" if trial["detail"] else ""
+    reason = f": {trial['reason']}" if trial["reason"] else ""
+    return f"{trial['status']}{detail}{reason}"
+
+
+def _origin(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield where the parameters are from, unless the tuner has suggested them."""
+    if trial["source"] != "algorithm":
+        yield "Source", trial["source"]
+    if trial["retryOf"] is not None:
+        yield "Repeats", f"trial {trial['retryOf']}"
+
+
+def _results(
+    trial: Mapping[str, Any], reports: Sequence[Mapping[str, Any]], *, total: int
+) -> Iterator[tuple[str, str]]:
+    """Yield lines about the final result and the latest intermediate results."""
+    final = result_text({**trial, "latestValue": None})
+    yield "Result", "none yet" if final == "-" and trial["status"] in LIVE else final
+    text = trial["finalText"]
+    if text is not None and text.startswith("{"):
+        yield "", _cut(text)
+    if not reports:
+        yield "Reports", "no intermediate results"
+        return
+    shown = ", ".join(_report(report) for report in reports)
+    latest = "the latest" if len(reports) == 1 else f"the last {len(reports)}"
+    yield "Reports", shown if total <= len(reports) else f"{total}, {latest}: {shown}"
+
+
+def _report(report: Mapping[str, Any]) -> str:
+    """Return an intermediate result: its number, or its text if it has no number."""
+    return number(report["value"]) if report["value"] is not None else _cut(str(report["text"]))
+
+
+def _cut(text: str) -> str:
+    """Return a user's text on one line, cut off if it is long."""
+    shown = printable(text)
+    return shown if len(shown) <= _MOST_LETTERS else f"{shown[:_MOST_LETTERS]}..."
+
+
+def _parameters(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    sets = trial["sets"] or [trial]
+    for at, held in enumerate(sets):
+        result = "" if trial["sets"] is None else f" (result: {number(held['finalValue'])})"
+        yield "" if at else "Parameters", f"{printable(parameters_text(held['parameters']))}{result}"
+
+
+def _attempts(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield a line for each of the latest attempts, the newest first."""
+    jobs = list(reversed(trial["jobs"]))
+    if not jobs:
+        yield "Attempts", "none has started"
+    for at, job in enumerate(jobs[:_MOST_ATTEMPTS]):
+        yield "" if at else "Attempts", f"{job['attempt']}: {_where(job)}, {_how(job)}"
+    if len(jobs) > _MOST_ATTEMPTS:
+        yield "", f"{len(jobs) - _MOST_ATTEMPTS} more"
+
+
+def _where(job: Mapping[str, Any]) -> str:
+    keeper_id = job["keeperId"]
+    if keeper_id is None:
+        return "no place yet"
+    known = {LOCAL: "on this machine", ASK: "in a program of your own"}
+    place = known.get(keeper_id) or f"on {host_of(keeper_id) or keeper_id}"
+    gpus = job["gpus"]
+    if not gpus:
+        return place
+    return f"{place}, GPU{'s' if len(gpus) > 1 else ''} {', '.join(map(str, gpus))}"
+
+
+def _how(job: Mapping[str, Any]) -> str:
+    """Return how long an attempt has run, and how it has ended."""
+    begun, ended = job["startedAt"], job["endedAt"]
+    if ended is None and job["endReason"] is None:
+        return "is being started" if begun is None else f"runs for {_span(begun, None)}"
+    span = "" if begun is None or ended is None else f"{_span(begun, ended)}, "
+    if job["signal"] is not None:
+        end = f"killed by signal {job['signal']}"
+    elif job["exitCode"] is not None:
+        end = f"exited with code {job['exitCode']}"
+    else:
+        end = str(job["endReason"] or "lost").replace("_", " ")
+    cause = job["cause"]
+    addition = "" if cause in (None, "user_error") else f" ({cause.replace('_', ' ')})"
+    message = f": {printable(job['message'])}" if job["message"] else ""
+    return f"{span}{end}{addition}{message}"
+
+
+def _span(begun: str, ended: str | None) -> str:
+    end = datetime.now(UTC) if ended is None else datetime.fromisoformat(ended)
+    return duration_text(max(0.0, (end - datetime.fromisoformat(begun)).total_seconds()))
+
+
+def _checkpoints(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    saved = trial["checkpoints"]
+    if not saved:
+        return
+    newest = saved[-1]
+    step = "" if newest["step"] is None else f" at step {newest['step']}"
+    name = f"{newest['attempt']}.{newest['number']}"
+    kept = sum(each["state"] == "saved" for each in saved)
+    yield "Checkpoints", f"{len(saved)} saved, {kept} kept; the newest is {name}{step}, {when(newest['at'])}"
+
+
+def _notes(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if trial["note"]:
+        yield "Notice", trial["note"]
+    if trial["userNote"]:
+        yield "Note", printable(trial["userNote"])
+    if trial["tags"]:
+        yield "Tags", ", ".join(trial["tags"])
+
+
+def _commands(trial: Mapping[str, Any], experiment_id: str) -> Iterator[tuple[str, str]]:
+    """Yield commands that many users need after this page, each with its purpose."""
+    which = f"{experiment_id} -T {trial['sequence']}"
+    if trial["jobs"] and has_output(trial):
+        file = " --file stderr" if trial["status"] == "FAILED" else ""
+        yield f"nnictl log trial {which}{file}", "what it has printed"
+        yield f"nnictl trial files {which}", "its files"
+    if trial["checkpoints"]:
+        yield f"nnictl trial checkpoint ls {which}", "its checkpoints"
+    if trial["status"] == "FAILED":
+        yield f"nnictl trial retry {which}", "try it again"
+    elif trial["status"] == "PAUSED":
+        yield f"nnictl trial resume {which}", "continue it"
+    elif trial["status"] == "UNKNOWN":
+        yield f"nnictl trial lost {which}", "give it up on its machine"
+    elif trial["status"] in LIVE:
+        yield f"nnictl trial stop {which}", "stop it"
+    yield f"nnictl trial ls {experiment_id}", "all trials"

@@ -1,0 +1,120 @@
+"""``nnictl create --dry-run``: what would start, and the first Job."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nnimgr.cli.main import main
+from nnimgr.home import Home
+from nnimgr.index import Index
+from tests.cli.fake import FakeServer
+from tests.cli.test_create import CONFIG, create
+
+
+@pytest.fixture
+def config(home: Home) -> Path:
+    Path("exp.yml").write_text(CONFIG)
+    return Path("exp.yml")
+
+
+def test_a_dry_run_starts_nothing(home: Home, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "trialConcurrency: 2\n" in printed
+    assert "# tuner: Random\n# goal: maximize\n# assessor: Medianstop\n# scheduler: ASHA\n" in printed
+    assert "# platform: local\n# trialCommand: ./run\n" in printed
+    assert "# parameterSets: 15\n" in printed
+    assert not home.path.exists()
+
+
+def test_a_dry_run_with_an_advisor_names_no_assessor(
+    home: Home, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = CONFIG.replace("tuner: {name: Random}", "tuner: {name: Hyperband}")
+    config.write_text(text.replace("scheduler: {name: ASHA}\n", ""))
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    assert "# assessor: none\n" in capsys.readouterr().out
+
+
+def test_a_dry_run_as_json(home: Home, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text(CONFIG.replace("choice, _value: [1, 2, 3]", "uniform, _value: [0, 1]"))
+    assert main(["create", "--config", "exp.yml", "--dry-run", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["config"]["tuner"] == {"name": "Random"}
+    assert answer["wouldStart"]["python"] == sys.executable
+    assert answer["wouldStart"]["parameterSets"] is None
+
+
+def test_the_share_of_the_space_that_meets_the_constraints(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(CONFIG + "searchSpaceConstraints: [x * y <= 4]\n")
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    said = re.search(
+        "# feasibleShare: (about .* % of the search space meets the constraints)\n", capsys.readouterr().out
+    )
+    assert said is not None
+    assert main(["create", "--config", "exp.yml", "--dry-run", "--json"]) == 0
+    assert 0.6 < json.loads(capsys.readouterr().out)["wouldStart"]["feasibleShare"] < 0.75
+    assert create(server) == 0
+    assert f"Constraints: {said[1]}" in capsys.readouterr().out
+
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: lab
+contexts: [{name: lab, context: {cluster: lab, user: me, namespace: vision}}]
+clusters: [{name: lab, cluster: {server: "http://127.0.0.1:9"}}]
+users: [{name: me, user: {}}]
+"""
+
+
+def in_cluster(more: str = "") -> None:
+    Path("lab.yml").write_text(KUBECONFIG)
+    service = f"{{platform: kubernetes, image: a, kubeconfig: lab.yml, env: {{KEY: s3cret}}{more}}}"
+    Path("exp.yml").write_text(CONFIG.replace("{platform: local}", service))
+
+
+def test_a_dry_run_shows_the_first_job(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    in_cluster()
+    assert main(["create", "--config", "exp.yml", "--dry-run", "--id", "mine"]) == 0
+    printed = capsys.readouterr()
+    assert "s3cret" not in printed.out + printed.err
+    _, _, job = printed.out.partition("# The Job of the experiment's first trial\n")
+    manifest = yaml.safe_load(job)
+    assert manifest["kind"] == "Job" and manifest["metadata"]["namespace"] == "vision"
+    assert re.fullmatch("mine-[a-z0-9]{5}-1", manifest["metadata"]["name"])
+    assert "# the cluster could not be asked: " in job
+    assert not home.path.exists() or not Index(home).entries()
+
+
+def test_a_dry_run_in_a_pool_as_json(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    in_cluster(", reuseMode: true")
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    assert "# The Job of the experiment's first pooled pod" in capsys.readouterr().out
+    assert main(["create", "--config", "exp.yml", "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["manifest"]["metadata"]["name"] == "experiment-pool-000000"
+    assert told["accepted"] is None and told["verdict"].startswith("the cluster could not be asked")
+
+
+def test_a_dry_run_shows_no_secret(home: Home, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    local = "trainingService: {platform: local}"
+    text = config.read_text()
+    assert local in text
+    config.write_text(
+        text.replace(
+            local, "trainingService: {platform: remote, machineList: [{host: a, password: a-secret}]}"
+        )
+    )
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "a-secret" not in printed
+    assert "password: ${secret:trainingService.machineList[0].password}" in printed

@@ -1,0 +1,94 @@
+"""``nnictl trial show``, and the reasons below the table of ``nnictl trial ls``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nnimgr.cli.main import main
+from tests.cli.fake import CREATED_AT, FakeServer, trial
+from tests.cli.terminals import in_a_terminal
+
+LATER = "2026-01-02T03:05:10+00:00"
+JOB: dict[str, Any] = {
+    "attempt": 1,
+    "keeperId": "local",
+    "gpus": [],
+    "startedAt": CREATED_AT,
+    "endedAt": LATER,
+    "endReason": "exited",
+    "exitCode": 1,
+    "signal": None,
+    "cause": "user_error",
+    "message": "ValueError: boom",
+}
+CHECKPOINT = {"attempt": 1, "number": 3, "step": 8, "state": "saved", "at": CREATED_AT}
+
+
+def detailed(**changes: Any) -> dict[str, Any]:
+    found = trial("ta", 0, jobs=[JOB], **changes)
+    return {"cause": None, "noResult": None, "checkpoints": [], "legs": [], **found}
+
+
+def test_a_page_has_everything_about_a_trial(server: FakeServer) -> None:
+    second = {**JOB, "attempt": 2, "keeperId": "alice_gpu1_22", "gpus": [0, 1], "endedAt": None}
+    second |= {"endReason": None, "exitCode": None, "message": None}
+    shown = detailed(
+        status="EARLY_STOPPED",
+        reason="the assessor judged it bad " * 6,
+        checkpoints=[CHECKPOINT],
+        note="the trial was asked to save its state",
+        userNote="a note",
+        tags=["kept"],
+        latestValue=0.5,
+    )
+    server.add("abc").trials = [{**shown, "jobs": [JOB, second]}]
+    server.experiments["abc"].metrics = [
+        {"value": None if at == 7 else at / 10, "text": '"bad"'} for at in range(8)
+    ]
+    seen = in_a_terminal("trial", "show", "-T", "0")
+    assert seen.widest <= 80 and seen.code == 0
+    lines = [" ".join(line.split()) for line in seen.lines]
+    assert lines[0] == "Trial 0 (ta) of experiment abc"
+    assert lines[1].startswith("Status EARLY_STOPPED: the assessor judged it bad")
+    assert "Result -" in lines and 'Reports 8, the last 5: 0.3, 0.4, 0.5, 0.6, "bad"' in lines
+    assert "Parameters x=0" in lines
+    assert any(line.startswith("Attempts 2: on gpu1, GPUs 0, 1, runs for ") for line in lines)
+    assert "1: on this machine, 1 min 5 s, exited with code 1: ValueError: boom" in lines
+    assert any(line.startswith("Checkpoints 1 saved, 1 kept; the newest is 1.3 at step 8") for line in lines)
+    assert "Notice the trial was asked to save its state" in lines and "Note a note" in lines
+    assert "Tags kept" in lines and "Files /data/abc/trials/ta" in lines
+    assert "nnictl trial checkpoint ls abc -T 0 # its checkpoints" in lines
+
+
+def test_a_page_of_a_trial_that_ran_elsewhere(server: FakeServer) -> None:
+    job = {**JOB, "keeperId": "ask"}
+    server.add("abc").trials = [{**detailed(status="FAILED", reason="bad", logPath=""), "jobs": [job]}]
+    lines = in_a_terminal("trial", "show", "-T", "0").lines
+    assert "in a program of your own" in lines[5] and not any("nnictl log" in line for line in lines)
+
+
+def test_the_latest_of_many_reports(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").trials = [detailed()]
+    server.experiments["abc"].metrics = [{"value": float(at), "text": ""} for at in range(1001)]
+    assert main(["trial", "show", "-T", "0"]) == 0
+    assert "Reports     1001, the latest: 1000\n" in capsys.readouterr().out
+    assert main(["trial", "show", "-T", "0", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["id"] == "ta" and answer["latestMetrics"] == [{"value": 1000.0, "text": ""}]
+
+
+def test_a_list_says_why_trials_were_stopped_early_or_wait(server: FakeServer) -> None:
+    stopped = [trial(f"s{no}", no, status="EARLY_STOPPED", reason=f"bad at report {no}") for no in range(6)]
+    waits = [trial(f"w{no}", 6 + no, status="WAITING", reason="no free GPU") for no in range(2)]
+    server.add("abc").trials = [*stopped, *waits]
+    assert in_a_terminal("trial", "ls", "abc").lines[-6:] == [
+        "EARLY_STOPPED, trial no. 5: bad at report 5",
+        "EARLY_STOPPED, trial no. 4: bad at report 4",
+        "EARLY_STOPPED, trial no. 3: bad at report 3",
+        "EARLY_STOPPED, 3 more: trials no. 2, 1 and 0",
+        "  See why: nnictl trial show abc -T 2",
+        "WAITING, trials no. 7 and 6: no free GPU",
+    ]
