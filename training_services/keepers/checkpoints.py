@@ -11,6 +11,7 @@ from training_services.base import (
     CheckpointKeepBegun,
     CheckpointKept,
     CheckpointLost,
+    CheckpointsDeleted,
     CheckpointsPruned,
     CheckpointStored,
     ExperimentContext,
@@ -37,7 +38,13 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointFact", "CheckpointsOfJobs"]
 
 CheckpointFact = (
-    CheckpointKeepBegun | CheckpointKept | CheckpointStored | CheckpointLost | CheckpointsPruned | SaveOrdered
+    CheckpointKeepBegun
+    | CheckpointKept
+    | CheckpointStored
+    | CheckpointLost
+    | CheckpointsPruned
+    | CheckpointsDeleted
+    | SaveOrdered
 )
 
 

@@ -16,7 +16,6 @@ from functools import partial
 
 from training_services.base import (
     CheckpointReported,
-    CheckpointsDeleted,
     ExperimentContext,
     FrameSkipped,
     HostVanished,
@@ -242,8 +241,6 @@ class KeeperService(CheckpointsOfJobs):
         if isinstance(fact, CheckpointFact):
             return self._take_checkpoint_fact(fact)
         if isinstance(fact, MachineEvent | KeeperSilent | KeeperHeard | HostVanished | KeeperGone):
-            return None
-        if isinstance(fact, CheckpointsDeleted):
             return None
         if isinstance(fact, KeeperEnrolled | KeeperBound | KeeperAcknowledged):
             keeper_seat = self._seats.get(fact.keeper_id)
