@@ -67,8 +67,8 @@ class ASHAAssessor(JudgingAssessor):
             return None
         better = tuple(trial for _, _, trial in entries[max(0, kept - _NAMED) : kept][::-1])
         return Why(
-            f"{self.shown(loss)} at step {rung} is not enough: the best {kept} of {len(entries)} trials "
-            f"continue there, with {self.shown(last[0])} ({last[2]}) or better",
+            f"{self.shown(loss)} is not among the best {kept} of {len(entries)} results at step {rung}; "
+            f"the last of these is {self.shown(last[0])} ({last[2]})",
             rung,
             better,
         )

@@ -24,7 +24,7 @@ __all__ = [
 
 LATEST = "~"  # mark of an intermediate result that is shown in place of a final result
 # A trial with one of these statuses shows its latest intermediate result if it has no final result.
-_WITH_LATEST = ("RUNNING", "UNKNOWN", "EARLY_STOPPED", "PAUSED")
+_WITHOUT_LATEST = ("SUCCEEDED", "WAITING")
 
 
 def counts_text(profile: Mapping[str, Any]) -> str:
@@ -109,6 +109,6 @@ def result_text(trial: Mapping[str, Any]) -> str:
         return "no result"
     if trial["finalText"] is not None:
         return str(trial["finalText"])
-    if trial["status"] in _WITH_LATEST and trial["latestValue"] is not None:
+    if trial["status"] not in _WITHOUT_LATEST and trial["latestValue"] is not None:
         return f"{LATEST}{number(trial['latestValue'])}"
     return "-"

@@ -62,7 +62,7 @@ def remote(machines: list[Machine], **more: Any) -> dict[str, Any]:
 def test_this_machine(office: Office) -> None:
     code, said = office.ask({"platform": "local"})
     assert code == 0
-    assert "ok      this machine: trial: a test trial ran" in said
+    assert "ok      this machine: trial: a trial of nnimgr's own (not trialCommand) ran" in said
     assert said.endswith("No errors found.\n")
     left = [path.name for path in office.directory.glob("home/*") if path.name != ".nnimgr"]
     assert left == []
@@ -129,7 +129,7 @@ def test_gpus_and_a_home_that_cannot_be_written_to(office: Office, found: Bed) -
     code, said = office.ask(remote([machine]), trialGpuNumber=2)
     assert code == 1
     assert ": GPUs: a trial needs 2 GPUs, but the GPUs cannot be read" in said
-    assert ": trial: a test trial ran" in said
+    assert ": trial: a trial of nnimgr's own (not trialCommand) ran" in said
     if found.network is not None:
         ann = found.machine(account=Account(user="ann"))
         (ann.home / "nni-experiments").mkdir()  # by root

@@ -44,10 +44,9 @@ class Lookup:
                 raise RequestRefused(f"experiment {experiment_id} is only viewed: it cannot be changed")
             if experiment_id in self._catalog:
                 status = self._catalog[experiment_id].status
-                ended = f"{status} and " if status in (E.STOPPED, E.DONE, E.ERROR) else ""
-                raise RequestRefused(
-                    f"experiment {experiment_id} is {ended}not open on this server: resume it first"
-                )
+                ended = status in (E.STOPPED, E.DONE, E.ERROR)
+                state = f"{status} and closed" if ended else "not open on this server"
+                raise RequestRefused(f"experiment {experiment_id} is {state}: resume it first")
             raise UnknownExperiment(experiment_id)
         if held.runner is None:
             raise RequestRefused(f"experiment {experiment_id} is not running: {held.trouble}")
