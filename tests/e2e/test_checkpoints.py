@@ -103,6 +103,13 @@ class Saving(Victim):
         while not any(trial["intermediates"] for trial in self.trials()):
             time.sleep(0.05)
 
+    def wait_for_checkpoints(self, trials: int) -> None:
+        """Return when this number of trials have saved their state."""
+        query = "SELECT count(DISTINCT trial_id) FROM checkpoints"
+        with contextlib.closing(self._database()) as database:
+            while database.execute(query).fetchone()[0] < trials:
+                time.sleep(0.05)
+
     def kill_trial(self) -> None:
         """Kill -9 one process of a trial."""
         pids = [process.pid for process in of_home(self.home) if process.command == "python3 trial.py"]
@@ -210,7 +217,7 @@ def test_every_curve_is_that_of_one_uninterrupted_run(seed: int) -> None:
 def test_a_stopped_experiment_continues_its_trials_under_their_ids(how: list[str]) -> None:
     with saving(3) as victim:
         victim.wait_for_trials()
-        time.sleep(0.6)
+        victim.wait_for_checkpoints(2)
         victim.nnictl("stop", victim.experiment, *how)
         parked = {trial["id"]: trial for trial in victim.trials() if trial["status"] == "PAUSED"}
         assert parked
