@@ -36,7 +36,7 @@ class SimScheduler:
         match message:
             case m.CheckpointSaved():
                 self._saved[message.trial_id] = message.attempt, message.checkpoint
-                if self._resources and chance.random() < 0.3:
+                if self._resources and chance.random() < 0.6:
                     self._decide(message.trial_id, message.number, "resize")
                 elif chance.random() < 0.3:
                     self._decide(message.trial_id, message.number, chance.choice(["pause", "exploit"]))

@@ -25,7 +25,7 @@ FIRST = {  # first seed to try for bugs that few simulated lives show: saves fiv
     "leg_of_a_lost_checkpoint": 733,
     "margin_forgotten": 161,
     "off_branch_taken": 150,
-    "resources_not_rebuilt": 5213,
+    "resources_not_rebuilt": 2716,
     "start_not_revoked": 137,
     "stop_never_journaled": 444,
     "terminal_overwritten": 204,
