@@ -26,7 +26,7 @@ def last_failure(client: Client, profile: Mapping[str, Any]) -> Mapping[str, Any
 def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
     """Return a line that says why a trial failed, and a line with the command that prints its output.
 
-    There is no second line if the trial ran in a program of the user, because nnimgr has no output of it.
+    The second line is missing if the trial ran in a program of the user: nnimgr does not have its output.
     """
     lines = [f"Trial {trial['sequence']} ({trial['id']}) FAILED{_cause(trial)}: {trial['reason']}"]
     if has_output(trial):

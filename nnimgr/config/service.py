@@ -383,7 +383,7 @@ def check_capacity(reading: Reading, config: ExperimentConfig | None) -> None:
 def warn_of_gpus(reading: Reading, config: ExperimentConfig) -> None:
     """Warn of trials that need more GPUs than this machine has, if it is the only machine.
 
-    It is no error, because GPUs may be added to a machine, and the trials then start.
+    This is only a warning, because GPUs may be added to the machine later; then the trials start.
     """
     wanted = max((member.job_gpu_number or 0 for member in config.members), default=0)
     if not wanted or not all(describe(member.service).beside_server for member in config.members):

@@ -181,6 +181,13 @@ class Victim(Product):
             raise RuntimeError((self.directory / "server.log").read_text()[-3000:])
         os.close(ready)
 
+    def end(self) -> None:
+        """Stop all experiments, and end the servers that were started here."""
+        self.stop_all()
+        for server in self.servers:
+            server.kill()
+            server.wait()
+
     # ---- comparing ----------------------------------------------------------------------------------------
 
     def status(self, experiment_id: str = "") -> str:  # type: ignore[override]

@@ -187,10 +187,7 @@ def saving(seed: int, *, program: str = TRIAL, **retention: Any) -> Iterator[Sav
         try:
             yield made
         finally:
-            made.stop_all()
-            for server in made.servers:
-                server.kill()
-                server.wait()
+            made.end()
 
 
 @pytest.mark.kill

@@ -51,10 +51,7 @@ def population(seed: int, directory: Path) -> Iterator[Local]:
         made.finish(limit_s=120)
         made.check()
     finally:
-        made.stop_all()
-        for server in made.servers:
-            server.kill()
-            server.wait()
+        made.end()
 
 
 @pytest.mark.kill

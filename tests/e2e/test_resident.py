@@ -141,10 +141,7 @@ def residents(seed: int) -> Iterator[Residents]:
         try:
             yield made
         finally:
-            made.stop_all()
-            for server in made.servers:
-                server.kill()
-                server.wait()
+            made.end()
 
 
 @pytest.mark.kill

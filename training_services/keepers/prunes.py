@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 from training_services.base import CheckpointsDeleted, CheckpointsPruned, JobEvent, KnownKeeper
@@ -24,7 +26,9 @@ class Prunes:
     def __init__(self, known: KnownKeeper) -> None:
         self._keeper_id = known.keeper_id
         self._last = known.prunes
-        self._orders = {fact.job_id: (number, fact) for number, fact in sorted(known.unpruned, key=_number)}
+        self._orders = {
+            fact.job_id: (number, fact) for number, fact in sorted(known.unpruned, key=itemgetter(0))
+        }
         self._reported = 0  # number up to which the core knows that all is deleted
 
     def order(self, fact: CheckpointsPruned) -> None:
@@ -36,7 +40,8 @@ class Prunes:
     def confirm(self, number: int) -> list[JobEvent]:
         """Drop the orders up to this number, which the keeper has carried out. Return events for the core."""
         number = min(number, self._last)
-        for job_id, (of, _) in list(self._orders.items()):
+        while self._orders:
+            job_id, (of, _) = next(iter(self._orders.items()))
             if of > number:
                 break
             del self._orders[job_id]
@@ -47,7 +52,7 @@ class Prunes:
 
     def outgoing(self) -> Mapping[str, Any]:
         """Return the fields ``prunes`` and ``prune`` of an answer."""
-        orders = [order for _, order in zip(range(MAX_ORDERS), self._orders.values(), strict=False)]
+        orders = list(islice(self._orders.values(), MAX_ORDERS))
         return {
             "prunes": [
                 ("/".join(attempt_folder(*trial_of_job(fact.job_id))), fact.up_to, fact.keep)
@@ -55,7 +60,3 @@ class Prunes:
             ],
             "prune": orders[-1][0] if orders else 0,
         }
-
-
-def _number(order: tuple[int, CheckpointsPruned]) -> int:
-    return order[0]
