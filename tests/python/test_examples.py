@@ -22,7 +22,8 @@ def ran(name: str) -> str:
 
 def test_the_function_is_tuned(port: int) -> None:
     said = ran("function.py")
-    assert "The best parameters are {'learning_rate':" in said and said.count("  trial ") == 3
+    assert "The best parameters are {'learning_rate':" in said
+    assert 1 <= said.count("  trial ") <= 3  # the assessor may stop all trials but one
 
 
 def test_a_population_is_trained_and_not_started_twice(port: int) -> None:

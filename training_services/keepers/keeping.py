@@ -292,10 +292,10 @@ class Keeping:
             keeper_id = wanted.origin.keeper_id
             seat, news = self._seat(keeper_id), self._news[trial_id]
             if seat is None:
-                self._give_up(trial_id, wanted, "its machine is no longer used")
+                await self._give_up(trial_id, wanted, "its machine is no longer used")
                 continue
             if (why := self._expired(wanted)) is not None:
-                self._give_up(trial_id, wanted, f"it could not be copied from {seat.host.name}: {why}")
+                await self._give_up(trial_id, wanted, f"it could not be copied from {seat.host.name}: {why}")
                 continue
             news.clear()
             trouble = seat.absence()
@@ -309,16 +309,17 @@ class Keeping:
             if trouble is None:
                 pause = PAUSES_S[0]
                 continue
+            if self._wanted.get(trial_id) is wanted:
+                if trouble != wanted.trouble:
+                    name = self._experiment_id
+                    logger.warning("experiment %s: checkpoint %s: %s", name, wanted.name, trouble)
+                wanted.trouble = trouble
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(pause, self._time_left(wanted))):
+                        await news.wait()
+                pause = min(2 * pause, longest)
             if self._wanted.get(trial_id) is not wanted:
                 await in_thread(self._store.drop_parts, trial_id)
-                continue
-            if trouble != wanted.trouble:
-                logger.warning("experiment %s: checkpoint %s: %s", self._experiment_id, wanted.name, trouble)
-            wanted.trouble = trouble
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(pause, self._time_left(wanted))):
-                    await news.wait()
-            pause = min(2 * pause, longest)
 
     def _time_left(self, wanted: Wanted) -> float:
         """Return the seconds for which the host of the checkpoint waits without any progress."""
@@ -333,8 +334,9 @@ class Keeping:
             return None
         return wanted.trouble or "other transfers have taken too long"
 
-    def _give_up(self, trial_id: str, wanted: Wanted, reason: str) -> None:
+    async def _give_up(self, trial_id: str, wanted: Wanted, reason: str) -> None:
         self._finish(trial_id, wanted, wanted.lost(reason))
+        await in_thread(self._store.drop_parts, trial_id)
 
     async def _try(self, trial_id: str, wanted: Wanted, seat: KeeperSeat) -> str | None:
         """Copy the checkpoint and report the result. Return a sentence if it has to be tried again."""
@@ -346,16 +348,18 @@ class Keeping:
                 self._store, seat.desk, job_id, number, parts, size=wanted.origin.size, moved=wanted.move
             )
         except FileNotFoundError as error:
-            self._give_up(trial_id, wanted, f"its files on {seat.host.name} are missing or damaged: {error}")
+            sentence = f"its files on {seat.host.name} are missing or damaged: {error}"
+            await self._give_up(trial_id, wanted, sentence)
         except ValueError as error:
             sentence = f"it cannot be copied to the server: {error}"
             if seat.id in self._leaving:
-                self._give_up(trial_id, wanted, sentence)
+                await self._give_up(trial_id, wanted, sentence)
             else:
                 note = JobNoted(
                     job_id=job_id, note=f"checkpoint {number} stays on {seat.host.name}: {sentence}"
                 )
                 self._finish(trial_id, wanted, note)
+                await in_thread(self._store.drop_parts, trial_id)
         except ServiceError as error:
             return str(error)
         else:

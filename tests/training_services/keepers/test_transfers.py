@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
@@ -281,6 +283,54 @@ async def test_a_copy_that_is_ordered_again_while_it_is_made_stays(site: Site, g
     site.service.keep_checkpoint(TRIAL, None)
     await site.core.close(detach=False)
     assert (site.directory / "checkpoints" / TRIAL / "1-1" / "manifest.json").exists()
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the first copy fail at its end."""
+    finish = CheckpointStore.finish
+
+    def once(store: CheckpointStore, *arguments: Any) -> KeptCopy:
+        monkeypatch.setattr(CheckpointStore, "finish", finish)
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    monkeypatch.setattr(CheckpointStore, "finish", once)
+
+
+async def unfinished(site: Site, origin: Origin) -> Path:
+    """Let a transfer fail. Return the folder with what it has left."""
+    site.service.keep_checkpoint(TRIAL, origin)
+    for _ in range(1000):
+        if any("disk is full" in sentence for sentence in site.service.notices().values()):
+            break
+        await asyncio.sleep(0.01)
+    part = site.directory / "checkpoints" / TRIAL / ".part-1-1"
+    assert part.exists()
+    return part
+
+
+async def test_what_a_failed_transfer_has_left_is_removed_when_a_newer_one_replaces_it(
+    site: Site, full_disk: None
+) -> None:
+    origin = await site.save()
+    saved = site.folder(origin.keeper_id) / "checkpoints"
+    shutil.copytree(saved / "1", saved / "2")
+    part = await unfinished(site, origin)
+    await site.keep(replace(origin, number=2))
+    assert [path.name for path in part.parent.iterdir()] == ["1-2"]
+
+
+async def test_what_a_failed_transfer_has_left_is_removed_when_its_files_are_lost(
+    site: Site, full_disk: None
+) -> None:
+    origin = await site.save()
+    part = await unfinished(site, origin)
+    saved = site.folder(origin.keeper_id) / "checkpoints" / "1"
+    saved.rename(saved.with_name("away"))
+    site.service._keeping.heard(origin.keeper_id)
+    await site.core.seen(CheckpointLost, JOB)
+    await site.core.close(detach=False)
+    assert not part.exists()
 
 
 async def test_a_removed_machine_leaves_after_its_checkpoint_was_copied(site: Site) -> None:
