@@ -13,10 +13,11 @@ from typing import Any
 from nnimgr.objectives import DEFAULT, fault_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.causes import LOSSES, counted_as, grows, retries
-from nnimgr.rules.checkpoints import borrows, continues_from, recovery_point, where_it_continues
+from nnimgr.rules.checkpoints import continues_from, recovery_point, where_it_continues
 from nnimgr.rules.confirmations import is_confirmation
 from nnimgr.rules.decisions import leg_lost, resources_refused
 from nnimgr.rules.experiment_status import time_is_up
+from nnimgr.rules.retention import borrows
 from nnimgr.rules.state import (
     ExperimentState,
     JobState,

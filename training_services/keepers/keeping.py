@@ -53,8 +53,8 @@ class _Removals:
     ``first``: the removal of all that the opened experiment does not know; no transfer begins before it.
     """
 
-    def __init__(self, experiment_id: str) -> None:
-        self._experiment_id = experiment_id
+    def __init__(self, experiment_id: str, store: CheckpointStore) -> None:
+        self._experiment_id, self._store = experiment_id, store
         self.running: set[asyncio.Task[None]] = set()
         self.first: asyncio.Task[None] | None = None
 
@@ -63,6 +63,17 @@ class _Removals:
         self.running.add(task)
         task.add_done_callback(self._over)
         return task
+
+    async def clear(self, trial_id: str, wanted: Wanted, task: asyncio.Task[None] | None) -> None:
+        """Remove what the trial's dropped transfer has left, after its task has ended.
+
+        A copy may be whole, if the task was canceled while a thread completed it. No fact has named it.
+        """
+        if task is not None:
+            await asyncio.wait({task})
+        await in_thread(self._store.drop_parts, trial_id)
+        job_id, number = wanted.name
+        await in_thread(self._store.remove, job_id, number, set(range(number)))
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self.running.discard(task)
@@ -100,7 +111,7 @@ class Keeping:
         self._clearing: dict[str, asyncio.Task[None]] = {}  # by trial: removal of an unfinished transfer
         self._leaving: dict[str, float] = {}  # keeper of a host that leaves -> longest wait without progress
         self.uncommitted = UncommittedCopies()
-        self._removals = _Removals(experiment_id)
+        self._removals = _Removals(experiment_id, store)
 
     # ---- orders -------------------------------------------------------------------------------------------
 
@@ -248,19 +259,8 @@ class Keeping:
             del self._news[trial_id]
             task.cancel()
         if wanted is not None:
-            self._clearing[trial_id] = self._removals.start(self._clear(trial_id, wanted, task))
+            self._clearing[trial_id] = self._removals.start(self._removals.clear(trial_id, wanted, task))
             self._release(wanted)
-
-    async def _clear(self, trial_id: str, wanted: Wanted, task: asyncio.Task[None] | None) -> None:
-        """Remove what the trial's dropped transfer has left, after its task has ended.
-
-        A copy may be whole, if the task was canceled while a thread completed it. No fact has named it.
-        """
-        if task is not None:
-            await asyncio.wait({task})
-        await in_thread(self._store.drop_parts, trial_id)
-        job_id, number = wanted.name
-        await in_thread(self._store.remove, job_id, number, set(range(number)))
 
     def _finish(self, trial_id: str, wanted: Wanted, *events: JobEvent) -> None:
         """Report the result of a transfer. A newer checkpoint of the trial may wait already.

@@ -235,11 +235,9 @@ async def test_what_cannot_be_copied_stays_on_its_host(site: Site) -> None:
     origin = await site.save()
     (site.folder(origin.keeper_id) / "checkpoints" / "1" / "link").symlink_to("/etc/passwd")
     site.service.keep_checkpoint(TRIAL, origin)
-    note = (await site.core.seen(JobNoted, JOB)).note
-    assert note == (
-        f"checkpoint 1 stays on {origin.keeper_id}: it cannot be copied to the server: link is neither a "
-        "file nor a folder"
-    )
+    stays = f"checkpoint 1 stays on {origin.keeper_id}: it cannot be copied to the server: link is neither "
+    note = JobNoted(job_id=JOB, note=f"{stays}a file nor a folder")
+    await site.core.until(lambda: note in site.core.facts)  # a busy machine may cause other notes
 
 
 @dataclass
