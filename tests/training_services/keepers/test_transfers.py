@@ -270,6 +270,19 @@ async def test_a_copy_that_is_completed_when_its_trial_has_ended_is_removed(site
     assert not list(site.directory.glob("checkpoints/*/*"))
 
 
+async def test_a_copy_that_is_completed_after_its_replacement_was_canceled_is_removed(
+    site: Site, gate: Gate
+) -> None:
+    origin = await site.save()
+    site.service.keep_checkpoint(TRIAL, origin)
+    await asyncio.wait_for(gate.reached.wait(), DEADLINE_S)
+    site.service.keep_checkpoint(TRIAL, replace(origin, number=2))
+    site.service.keep_checkpoint(TRIAL, None)
+    gate.open.set()
+    await site.core.close(detach=False)
+    assert not list(site.directory.glob("checkpoints/*/*"))
+
+
 async def test_a_copy_that_is_ordered_again_while_it_is_made_stays(site: Site, gate: Gate) -> None:
     origin = await site.save()
     site.service.keep_checkpoint(TRIAL, origin)
