@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-__all__ = ["best_so_far", "in_seconds", "left_out", "trial_count"]
+__all__ = ["best_so_far", "in_seconds", "left_out", "shortened", "trial_count"]
+
+SHOWN = 60  # most characters of a user's text that a sentence shows
 
 
 def best_so_far(value: float, sequence: int) -> str:
@@ -24,6 +26,12 @@ def left_out(*, retried: int, canceled: int) -> str:
     """
     parts = [f"{number} {what}" for number, what in ((retried, "retried"), (canceled, "canceled")) if number]
     return f" (not counted: {', '.join(parts)})" if parts else ""
+
+
+def shortened(text: str) -> str:
+    """Return the first line of a user's text, cut off if it is too long for a sentence."""
+    line, _, more = text.strip().partition("\n")
+    return line if not more and len(line) <= SHOWN else f"{line[:SHOWN]}..."
 
 
 def trial_count(number: int) -> str:
