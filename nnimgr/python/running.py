@@ -19,6 +19,7 @@ from nnimgr.client.experiments import (
 from nnimgr.home import Home
 from nnimgr.python.connection import Connection
 from nnimgr.python.errors import Error, translated
+from nnimgr.python.interrupts import without_traceback
 from nnimgr.python.options import Show, duration_of
 from nnimgr.python.results import Results
 from nnimgr.python.trials import Trial, Trials
@@ -135,8 +136,9 @@ class Run:
                 nested = contextlib.nullcontext(screen)
                 slow = {"draw_s": 3600.0} if show == "nothing" else {}
                 progress = follow(client, self.id, screen=nested, after=after, limit_s=timeout, **slow)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             self._say_how_to_come_back()
+            without_traceback(interrupt)
             raise
         if progress.status == "ERROR":
             raise Error(
