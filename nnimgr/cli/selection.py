@@ -13,6 +13,7 @@ from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import runs
+from nnimgr.client.lines import fitted
 from nnimgr.client.servers import DEFAULT_PORT, connect
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
@@ -247,10 +248,10 @@ def _converting(experiment_id: str, convert: Callable[[], T]) -> T:
             f"Experiment {experiment_id}, which NNI has run, cannot be converted: {error}.",
             mend=f"See: {_LIST}",
         ) from error
-    print(
-        f"Experiment {experiment_id} was run by NNI and is now converted. NNI's own files are unchanged.",
-        file=sys.stderr,
+    sentence = (
+        f"Experiment {experiment_id} was run by NNI and is now converted. NNI's own files are unchanged."
     )
+    print(fitted(sys.stderr, sentence), file=sys.stderr)
     return done
 
 
