@@ -28,6 +28,7 @@ __all__ = [
     "converted",
     "entries_of",
     "experiment_line",
+    "is_named",
     "named",
     "newest_first",
     "opened_entries",
@@ -108,6 +109,11 @@ def unnamed(
     if to_change:
         mend = f"Resume one first, for example the latest: nnictl resume {latest} && {again}"
     return ClientError(sentence, plain=candidates(entries), mend=f"{mend}\n  See all: {_LIST}")
+
+
+def is_named(entries: Mapping[str, IndexEntry], word: str) -> bool:
+    """Return whether the word is the name or the beginning of the id of any experiment."""
+    return any(key.startswith(word) or entry.name == word for key, entry in entries.items())
 
 
 def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
