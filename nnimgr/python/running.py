@@ -11,6 +11,7 @@ from nnimgr.client.calls import Event
 from nnimgr.client.experiments import (
     ENDED,
     dashboard_address,
+    ended_if_refused,
     events_to_the_end,
     resume_experiment,
     server_for,
@@ -163,7 +164,7 @@ class Run:
     def resume(self) -> None:
         """Continue a stopped experiment. Its limits still hold: see ``update``."""
         entry, port = self._connection.entry(), self._connection.port()
-        with translated():
+        with translated(), ended_if_refused(self._connection.home, port):
             client, adopted = server_for(self._connection.home, entry, port=port)
             if not adopted:
                 resume_experiment(client, entry)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -16,8 +18,10 @@ import pytest
 
 import nnimgr
 from nnimgr import Experiment, Run, space, tune
+from nnimgr.cli.main import main as nnictl
 from nnimgr.home import Home
 from nnimgr.index import Index
+from nnimgr.store.location import database_path
 from tests.python.messages import in_lines
 
 SPACE = {"x": space.choice([0, 1, 2, 3])}
@@ -99,6 +103,22 @@ def test_failed_trials_say_why_there_is_no_best(port: int, capsys: pytest.Captur
     traceback = first.logs("stderr")
     assert traceback.startswith("Traceback") and "in fails" in traceback and "_running.py" not in traceback
     assert "FAILED" in capsys.readouterr().out
+
+
+def test_a_refused_resume_leaves_no_server(port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Experiment("mine.py:square", SPACE, trials=1, minimize=True, name="old").start(server=port)
+    run.wait(show="nothing")
+    run.stop()
+    until(lambda: not Home.find().servers())
+    database = database_path(Index(Home.find()).entries()["old"].directory)
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA user_version = 999")  # of a newer version, so the server refuses it
+    with pytest.raises(nnimgr.Error, match="schema"):
+        run.resume()
+    assert not Home.find().servers()
+    assert nnictl(["resume", "old"]) == 1
+    assert "schema" in capsys.readouterr().err
+    assert not Home.find().servers()
 
 
 def test_the_same_name_attaches_and_continues(
