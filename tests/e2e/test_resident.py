@@ -99,8 +99,11 @@ class Residents(Victim):
         return [self.draw.choice(pids)] if pids else []
 
     def strike(self, kind: str) -> int:
-        """Kill -9 a process of this kind, and return how many were killed."""
-        pids = self.pids(kind)
+        """Kill -9 a process of this kind as soon as there is one, and return how many were killed."""
+        deadline = time.monotonic() + 20
+        while not (pids := self.pids(kind)) and not self.ended() and time.monotonic() < deadline:
+            self.serve()
+            time.sleep(0.02)
         procs.signal_all(pids, signal.SIGKILL)
         return len(pids)
 

@@ -224,6 +224,28 @@ def test_a_killed_warm_spawner_is_replaced(here: Host) -> None:
     assert results(here.server.ended("e-b-1")) == [0.5]
 
 
+def test_a_warm_spawner_that_is_killed_during_the_imports_fails_only_the_attempts_that_waited(
+    here: Host,
+) -> None:
+    order(here, "e-a-1", PLAIN, "slow")
+    wait_for(lambda: here.server.told("e-a-1").notes, "the sentence that it waits")
+    os.kill(warm_spawner(here), signal.SIGKILL)
+    told = here.server.ended("e-a-1")
+    said = "preload: the interpreter was killed by signal 9 during the imports (see the keeper's log)"
+    assert told.final is not None and told.final["message"] == said
+    (here.directory / "gate").touch()
+    order(here, "e-a-2", PLAIN, "slow")
+    assert results(here.server.ended("e-a-2")) == [0.5]
+
+
+def test_modules_that_were_installed_meanwhile_are_imported(here: Host) -> None:
+    order(here, "e-a-1", PLAIN, "heavy", "latecomer")
+    assert ending(here.server.ended("e-a-1")) == ("exited", 1, None)
+    (here.directory / "libraries" / "latecomer.py").write_text("")
+    order(here, "e-a-2", PLAIN, "heavy", "latecomer")
+    assert results(here.server.ended("e-a-2")) == [0.5]
+
+
 def test_it_works_from_a_zip_file(tmp_path: Path) -> None:
     with make_host(tmp_path, package=zipapp.build(str(tmp_path))) as here:
         directory = order(here, "e-a-1", PLAIN)

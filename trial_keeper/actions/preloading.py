@@ -36,6 +36,11 @@ class WarmSpawner:
         self.ready = False
         self.trouble = trouble
 
+    def close(self) -> None:
+        """Close the pipes, because the process has ended, or could not be started."""
+        self.requests.close()
+        os.close(self.failures.fd)
+
     def refusal(self) -> str:
         """Return the shell command of an attempt whose modules cannot be used: it says so and fails."""
         return f"echo {shlex.quote(f'preload: {self.trouble}')} >&2; exit 1"
@@ -79,11 +84,12 @@ class Preloading:
         key = (interpreter, kind, *preload["modules"])
         found = self._spawners.get(key)
         if found is None:
-            found = self._start(interpreter, kind, preload["modules"], environment)
-            self._spawners[key] = found
+            found = started = self._start(interpreter, kind, preload["modules"], environment)
             if found.trouble is None:
-                started = found
-                self._loop.on_readable(found.failures.fd, lambda: self._read(started))
+                self._spawners[key] = found
+                self._loop.on_readable(found.failures.fd, lambda: self._read(key, started))
+            else:
+                found.close()
         return found
 
     def _start(
@@ -117,7 +123,7 @@ class Preloading:
             os.close(fd)
         return WarmSpawner(RequestPipe(ask, pid, self._loop), failures, trouble)
 
-    def _read(self, spawner: WarmSpawner) -> None:
+    def _read(self, key: tuple[str, ...], spawner: WarmSpawner) -> None:
         for line in spawner.failures.lines():
             kind, _, rest = line.partition(" ")
             if kind == warm.READY:
@@ -130,9 +136,18 @@ class Preloading:
                 self._failed(line)
         if spawner.failures.ended:
             self._loop.forget(spawner.failures.fd)
-            os.waitpid(spawner.requests.pid, 0)
+            _, status = os.waitpid(spawner.requests.pid, 0)
             if spawner.ready:
                 self._ended()
-            elif spawner.trouble is None:
-                spawner.trouble = "the interpreter has ended during the imports (see the keeper's log)"
+                return
+            if spawner.trouble is None:
+                spawner.trouble = f"the interpreter {_end(status)} during the imports (see the keeper's log)"
                 self._changed()
+            del self._spawners[key]  # the attempts that waited have failed; the next one tries again
+            spawner.close()
+
+
+def _end(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"was killed by signal {os.WTERMSIG(status)}"
+    return f"has ended with exit code {os.WEXITSTATUS(status)}"

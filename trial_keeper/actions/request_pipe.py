@@ -32,6 +32,11 @@ class RequestPipe:
         self._rest += spawner.pack(map(os.fsencode, fields))
         self._write()
 
+    def close(self) -> None:
+        """Close the pipe, because the spawner has ended."""
+        self._loop.forget(self._fd)
+        os.close(self._fd)
+
     def _write(self) -> None:
         try:
             while self._rest:
