@@ -47,9 +47,11 @@ def due_facts(trial: TrialState, job: JobState) -> Iterator[f.Fact]:
         yield f.JobStarted(job_id=job.id, started_at=started_at, pid=job.members[0].pid)
 
 
-def due_commands(job: JobState) -> Iterator[GatherGang | StopMembers]:
-    """Yield the commands to the members of a gang's job that are due."""
-    if _is_to_gather(job):
+def due_commands(job: JobState, *, stops: bool) -> Iterator[GatherGang | StopMembers]:
+    """Yield the commands to the members of a gang's job that are due. ``stops``: the job is about to be
+    stopped.
+    """
+    if _is_to_gather(job) and not stops:
         yield GatherGang(job_id=job.id)
     if members := _to_stop(job):
         yield StopMembers(job_id=job.id, members=members, grace=TRIAL_GRACE)

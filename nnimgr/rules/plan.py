@@ -170,10 +170,14 @@ def _run_again(state: ExperimentState) -> Iterator[f.Fact]:
 
 
 def _commands(state: ExperimentState, now: datetime, ahead: int, wanted_jobs: int) -> Iterator[Command]:
-    yield from _stops(state)
+    stops = tuple(_stops(state))
+    yield from stops
     yield from _saves(state)
-    for trial_id in state.gangs:
-        yield from due_commands(state.jobs[state.trials[trial_id].job_id or ""])
+    if state.gangs:
+        stopping = {command.job_id for command in stops}
+        for trial_id in state.gangs:
+            job = state.jobs[state.trials[trial_id].job_id or ""]
+            yield from due_commands(job, stops=job.id in stopping)
     for trial_id in state.wanting:
         yield from _hand_over(state, state.trials[trial_id])
     if state.status not in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING) or state.stop_requested:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from nnimgr.rules.facts import (
     Cause,
+    EndReason,
     JobEnded,
     JobPlaced,
     KeptCopy,
@@ -117,6 +118,9 @@ class Resizing:
     reason: str
 
 
+WELL = (EndReason.EXITED, 0)
+
+
 @dataclass(slots=True, kw_only=True)
 class MemberState:
     """Member of a gang's job. ``cmd_seq``, ``go``, ``stop``: numbers of the commands to start it, to run the
@@ -139,8 +143,9 @@ class MemberState:
 
     @property
     def failed(self) -> bool:
-        """Return whether the member was lost, or has ended in another way than with exit code 0."""
-        return self.lost is not None or (self.ended is not None and self.ended.exit_code != 0)
+        """Return whether the member was lost, or has ended in another way than by itself with exit code 0."""
+        end = self.ended
+        return self.lost is not None or (end is not None and (end.reason, end.exit_code) != WELL)
 
     @property
     def last_cmd(self) -> int:

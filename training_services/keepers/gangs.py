@@ -25,6 +25,7 @@ from training_services.base import (
     member_id_of,
 )
 from training_services.keepers.checkpoints import CheckpointsOfJobs
+from training_services.keepers.job_ends import JobEnds
 from training_services.keepers.seat import KeeperSeat
 
 __all__ = ["GO", "GangFact", "GangsOfJobs"]
@@ -36,9 +37,13 @@ GangFact = MemberStarted | GangGathered | MembersStopped | MemberEnded | MemberL
 
 
 class GangsOfJobs(CheckpointsOfJobs):
-    """Part of a keeper service that has the members of gangs. ``_gangs``: job -> number of its members."""
+    """Part of a keeper service that has the members of gangs, and frees the places of what has ended.
+
+    ``_gangs``: job -> number of its members.
+    """
 
     _gangs: dict[str, int]
+    _ends: JobEnds
 
     def _start_gang(
         self, job: TrialJobSpec, places: Sequence[tuple[KeeperSeat, tuple[int, ...]]]
@@ -162,8 +167,29 @@ class GangsOfJobs(CheckpointsOfJobs):
             seat.desk.flush()
 
     def _end_committed(self, job_id: str, seat: KeeperSeat, *, lost: bool) -> None:
-        """Free the place of a job or a member whose end is committed."""
-        raise NotImplementedError
+        """Take the committed end of a job or a member."""
+        self._outbox.put(seat.link.jobs.end_committed(job_id, lost=lost))
+        seat.desk.settle(("ended", job_id))
+        self._ends.came(job_id)
+        self._leave(job_id, seat)
+
+    def _leave(self, job_id: str, seat: KeeperSeat) -> None:
+        """Free the place of a job that has ended.
+
+        Remove the job from the tables if its keeper needs no more commands for it.
+        """
+        if not seat.link.jobs.is_astray(job_id):
+            self._placed.release(job_id, seat)
+        seat.closing[job_id] = None
+        self._placed.forget_ended(job_id, seat)
+        self._vacated(seat)
+
+    def _leave_withdrawn(self, job_id: str, seat: KeeperSeat) -> None:
+        """Free the places of a job, and of a gang's members, whose starts were withdrawn."""
+        for _, member_id, at in list(self._members_of(job_id)):
+            self._leave(member_id, at)
+        if not self._forget_gang(job_id):
+            self._leave(job_id, seat)
 
     def _forget_gang(self, job_id: str) -> bool:
         """Forget a gang whose job is over, because all its members are. Return False if it is no gang."""

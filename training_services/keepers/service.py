@@ -262,22 +262,13 @@ class KeeperService(GangsOfJobs):
                 if isinstance(fact, JobPlaced):
                     self._commit_places(fact)
             case StopOrdered(cmd_seq=None):  # the start was withdrawn before it was sent
-                for _, member_id, at in list(self._members_of(fact.job_id)):
-                    self._leave(member_id, at)
-                if not self._forget_gang(fact.job_id):
-                    self._leave(fact.job_id, seat)
+                self._leave_withdrawn(fact.job_id, seat)
             case StopOrdered(cmd_seq=int(seq)):
                 seat.link.jobs.command_committed(fact.job_id, seq)
                 seat.expect_obedience()
             case JobEnded() | JobLost():
                 self._end_committed(fact.job_id, seat, lost=isinstance(fact, JobLost))
         return seat
-
-    def _end_committed(self, job_id: str, seat: KeeperSeat, *, lost: bool) -> None:
-        self._outbox.put(seat.link.jobs.end_committed(job_id, lost=lost))
-        seat.desk.settle(("ended", job_id))
-        self._ends.came(job_id)
-        self._leave(job_id, seat)
 
     def _take_keeper_fact(
         self, fact: KeeperEnrolled | KeeperBound | KeeperAcknowledged, seat: KeeperSeat
@@ -291,17 +282,6 @@ class KeeperService(GangsOfJobs):
             case KeeperAcknowledged():
                 for job_id in list(seat.closing):
                     self._placed.forget_ended(job_id, seat)
-
-    def _leave(self, job_id: str, seat: KeeperSeat) -> None:
-        """Free the place of a job that has ended.
-
-        Remove the job from the tables if its keeper needs no more commands for it.
-        """
-        if not seat.link.jobs.is_astray(job_id):
-            self._placed.release(job_id, seat)
-        seat.closing[job_id] = None
-        self._placed.forget_ended(job_id, seat)
-        self._vacated(seat)
 
     # ---- hosts --------------------------------------------------------------------------------------------
 
