@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
+from nnimgr import spelling
 from nnimgr.constraint_values import (
     ARITHMETIC,
     COMPARISONS,
@@ -262,7 +263,7 @@ class _Compiler:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         function, least, most = FUNCTIONS.get(name, (None, 0, 0))
         if function is None:
-            near = _nearest(name, FUNCTIONS)
+            near = spelling.nearest(name, FUNCTIONS, cutoff=0.5)
             raise ExpressionError(
                 f"there is no function {ast.unparse(node.func)}, only {', '.join(FUNCTIONS)}", nearest=near
             )
@@ -317,7 +318,7 @@ def _check_path(path: _Path, names: Names) -> None:
             above = path[:index]
             if not above:
                 raise _unknown(name, names)
-            near = _nearest(name, known)
+            near = spelling.nearest(name, known, cutoff=0.5)
             nearest = None if near is None else _written((*above, near))
             raise ExpressionError(f"{_written(above)} has no parameter {name} in it", nearest=nearest)
         below = known[name]
@@ -379,7 +380,7 @@ def _unknown(name: str, names: Names) -> ExpressionError:
     nearest = nearest or next(
         (_written((top, name)) for top, below in names.items() if name in (below or ())), None
     )
-    if nearest is None and (near := _nearest(name, names)) is not None:
+    if nearest is None and (near := spelling.nearest(name, names, cutoff=0.5)) is not None:
         nearest = _written((near,))
     if nearest is None:
         more = ", ..." if len(names) > _MOST_NAMED else ""
@@ -396,10 +397,3 @@ def _some(parts: tuple[_Value, ...]) -> _Value:
         return False
 
     return some
-
-
-def _nearest(word: str, words: Any) -> str | None:
-    import difflib  # imported only for a message, because it would slow the start of every child
-
-    found = difflib.get_close_matches(word, list(words), n=1, cutoff=0.5)
-    return str(found[0]) if found else None

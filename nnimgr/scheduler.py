@@ -130,14 +130,15 @@ class Exploit:
     ``parameters``.
 
     The donor must not have ended. It may be the trial itself. A paused trial continues without another
-    decision. ``parameters`` may be a function that returns the parameter set. It is called at once, but not
-    if the decision is recorded already.
+    decision. ``checkpoint``: None if the donor has saved none. The decision is refused then, and users hear
+    that the trials save nothing. ``parameters`` may be a function that returns the parameter set. It is
+    called at once, but not if the decision is recorded already.
     """
 
     trial: Trial
     reason: str
     donor: Trial
-    checkpoint: Checkpoint
+    checkpoint: Checkpoint | None
     parameters: Any
     rung: int | None = None
     better: tuple[str, ...] = ()

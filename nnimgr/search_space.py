@@ -18,6 +18,8 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any
 
+from nnimgr.spelling import nearest
+
 __all__ = [
     "Choice",
     "Nested",
@@ -199,7 +201,7 @@ def _spec(spec: Any, path: Path, types: frozenset[ParameterType]) -> Spec:
     for field in ("_type", "_value"):
         with errors:
             if field not in spec:
-                near = _nearest(field, [key for key in spec if isinstance(key, str)])
+                near = nearest(field, [key for key in spec if isinstance(key, str)])
                 instead = f'; did you write "{near}" instead?' if near else ""
                 raise SearchSpaceError(path, f'has no "{field}"{instead}')
     if "_type" in spec:
@@ -220,7 +222,7 @@ def _type(name: Any, path: Path, types: frozenset[ParameterType]) -> ParameterTy
     try:
         kind = ParameterType(name)
     except ValueError:
-        near = _nearest(name, list(ParameterType)) if isinstance(name, str) else None
+        near = nearest(name, list(ParameterType)) if isinstance(name, str) else None
         hint = f"; did you mean {near}?" if near else ""
         raise SearchSpaceError(path, f"must be one of {valid}, not {_shown(name)}{hint}") from None
     if kind not in types:
@@ -337,13 +339,6 @@ def _listed(words: Iterable[str]) -> str:
     """Join words with commas. A long list is cut and ends with "..."."""
     first = list(islice(words, _LISTED + 1))
     return ", ".join([*first[:_LISTED], "..."] if len(first) > _LISTED else first)
-
-
-def _nearest(word: str, words: Sequence[str]) -> str | None:
-    import difflib  # imported only for a message, because it would slow the start of every tuner
-
-    found = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
-    return str(found[0]) if found else None
 
 
 # Random parameter sets

@@ -18,6 +18,7 @@ from nnimgr.dispatcher import registered, registry
 from nnimgr.dispatcher.installed import Interpreter, installed
 from nnimgr.dispatcher.registered import Registered, RegistryFileError, registry_file
 from nnimgr.rules.terms import Role
+from nnimgr.spelling import nearest
 
 __all__ = ["list_all", "register", "show", "unregister"]
 
@@ -95,10 +96,8 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
     """Print one built-in or registered algorithm as JSON, with its fields in the registry file."""
     found = next((entry for entry in _all() if entry.named(args.name)), None)
     if found is None:
-        from difflib import get_close_matches
-
-        near = get_close_matches(args.name, [entry.name for entry in _all()], n=1)
-        hint = f"; did you mean {near[0]}?" if near else "."
+        near = nearest(args.name, [entry.name for entry in _all()])
+        hint = "." if near is None else f"; did you mean {near}?"
         raise ClientError(f"There is no algorithm {args.name}{hint}", mend="See: nnictl algo list")
     shown = {"algoType": _type(found), **found.plain(), "source": _source(found)}
     if terminal.as_json:

@@ -16,6 +16,7 @@ from rich.text import Text
 from nnimgr.cli.progress import (
     LiveTrial,
     Progress,
+    finished_text,
     finished_trials,
     notice_lines,
     number,
@@ -127,7 +128,7 @@ def _bars(profile: Mapping[str, Any], *, since: timedelta) -> Table:
     table = Table.grid(padding=(0, 1))
     limits, done = profile["limits"], finished_trials(profile)
     most = limits["maxTrialNumber"]
-    shown = f"{done} of {most}" if most else f"{done}, no limit"
+    shown = f"{finished_text(profile)}{'' if most else ', no limit'}"
     table.add_row(Text("Trials", style="bold"), _bar(done, most), shown)
     seconds = profile["durationS"]
     if profile["status"] in ("RUNNING", "DRAINING"):

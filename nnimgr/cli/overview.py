@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from nnimgr.cli.progress import finished_trials, number, parameters_text
+from nnimgr.cli.progress import finished_text, number, parameters_text
 from nnimgr.cli.selection import (
     client_of,
     experiment_line,
@@ -95,14 +95,13 @@ def _show(entries: list[IndexEntry], seen: list[dict[str, Any]], terminal: Termi
             troubles.append(f"{entry.id}: {found['error']}")
             continue
         profile = found["experiment"]
-        best, most = profile["bestTrial"], profile["limits"]["maxTrialNumber"]
-        ended = finished_trials(profile)
+        best = profile["bestTrial"]
         rows.append(
             (
                 entry.id,
                 entry.name or "-",
                 profile["status"],
-                f"{ended} of {most}" if most else str(ended),
+                finished_text(profile),
                 "-" if best is None else number(best["value"]),
                 when(entry.started_at),
             )

@@ -21,6 +21,7 @@ __all__ = [
     "LiveTrial",
     "Progress",
     "created_trials",
+    "finished_text",
     "finished_trials",
     "moved",
     "notice_lines",
@@ -288,6 +289,17 @@ def finished_trials(profile: Mapping[str, Any]) -> int:
     """Return the number of trials that have ended and count towards maxTrialNumber."""
     live = sum(profile["counts"].get(status, 0) for status in LIVE) - _confirmations(profile, "open")
     return max(0, created_trials(profile) - int(live))
+
+
+def finished_text(profile: Mapping[str, Any]) -> str:
+    """Return the number of finished trials with its limit: "4 of 10"; "4" without a limit.
+
+    A user can set the limit below the number of trials that exist: "19, above the limit of 5".
+    """
+    finished, most = finished_trials(profile), profile["limits"]["maxTrialNumber"]
+    if most is None:
+        return str(finished)
+    return f"{finished} of {most}" if finished <= most else f"{finished}, above the limit of {most}"
 
 
 def _confirmations(profile: Mapping[str, Any], which: str) -> int:

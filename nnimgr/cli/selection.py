@@ -17,6 +17,7 @@ from nnimgr.client.servers import DEFAULT_PORT, connect
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
+from nnimgr.spelling import nearest
 from nnimgr.store.location import is_nnis_own
 
 __all__ = [
@@ -121,11 +122,9 @@ def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
         return found[0]
     if found:
         raise ambiguous(word, found)
-    from difflib import get_close_matches
-
     names = {*entries, *(entry.name for entry in entries.values() if entry.name)}
-    near = get_close_matches(word, sorted(names), n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    near = nearest(word, sorted(names))
+    hint = "." if near is None else f"; did you mean {near!r}?"
     raise ClientError(f"There is no experiment {word!r}{hint}", mend=f"See: {_LIST}")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,21 +41,21 @@ _MOST_TRIALS = 999_999_999
 
 def searchspace(args: argparse.Namespace, terminal: Terminal) -> int:
     """Change the search space of a running experiment. Running trials continue."""
-    document, space = read_file(Path(args.filename))
-    changes, rules = {"searchSpace": space}, None
+    source = _read_field(Path(args.filename), "searchSpace")
+    changes, rules = {"searchSpace": source.value}, None
     if args.constraints is not None:
-        rules, changes["searchSpaceConstraints"] = read_file(Path(args.constraints))
+        rules = _read_field(Path(args.constraints), "searchSpaceConstraints")
+        changes["searchSpaceConstraints"] = rules.value
     return _update(
-        args, terminal, changes, title="search space", source=document, placed=partial(_placed, rules)
+        args, terminal, changes, title="search space", source=source, placed=partial(_placed, rules)
     )
 
 
 def constraints(args: argparse.Namespace, terminal: Terminal) -> int:
     """Change the constraints on the search space of an experiment. Running trials continue."""
-    rules, texts = read_file(Path(args.filename))
-    return _update(
-        args, terminal, {"searchSpaceConstraints": texts}, title="constraints", placed=partial(_placed, rules)
-    )
+    rules = _read_field(Path(args.filename), "searchSpaceConstraints")
+    changes = {"searchSpaceConstraints": rules.value}
+    return _update(args, terminal, changes, title="constraints", placed=partial(_placed, rules))
 
 
 def concurrency(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -94,19 +96,12 @@ def priority(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def stopwhen(args: argparse.Namespace, terminal: Terminal) -> int:
     """Change the rules that end an experiment. A finished experiment continues if no rule holds any more."""
-    from nnimgr.config.parsing import match_key
-
-    document, rules = read_file(Path(args.filename))
-    path: KeyPath = ()
-    for key in rules if isinstance(rules, Mapping) else ():
-        if match_key(key) == "stopwhen":
-            path, rules = (key,), rules[key]
-            break
+    rules = _read_field(Path(args.filename), "stopWhen")
 
     def placed(told: Mapping[str, Any]) -> dict[str, Any]:
-        return located(document, path, told, field="stopWhen").plain()
+        return located(rules.document, rules.path, told, field="stopWhen").plain()
 
-    return _update(args, terminal, {"stopWhen": rules or None}, title="stopWhen", placed=placed)
+    return _update(args, terminal, {"stopWhen": rules.value or None}, title="stopWhen", placed=placed)
 
 
 def read_plain(file: Path) -> Any:
@@ -134,6 +129,44 @@ def read_file(file: Path) -> tuple[Document, Any]:
         raise ClientError(*lines, problems=problems, mend=mend) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """Value of one configuration field, read from a file. ``path``: its place in the file."""
+
+    document: Document
+    path: KeyPath
+    value: Any
+
+
+def _read_field(file: Path, name: str) -> _Field:
+    """Read the value of a field from a file that holds only this value, or a whole configuration.
+
+    Raise ClientError, also if the configuration does not have the field itself.
+    """
+    from nnimgr.config.parsing import match_key
+
+    document, content = read_file(file)
+    keys = {match_key(str(key)): key for key in content} if isinstance(content, Mapping) else {}
+    key = keys.get(match_key(name))
+    if key is not None and not (isinstance(content[key], Mapping) and "_type" in content[key]):
+        return _Field(document, (key,), content[key])
+    if not keys.keys() & {"trialcommand", "trial", "trainingservice", "tuner"} or _has_specs(content):
+        return _Field(document, (), content)
+    elsewhere = keys.get(f"{match_key(name)}file", keys.get(f"{match_key(name)}path"))
+    if elsewhere is None:
+        raise ClientError(f"{file} is a whole configuration, and it has no {name}.")
+    other = shlex.quote(str(file.parent / str(content[elsewhere])))
+    raise ClientError(
+        f"{file} is a whole configuration, whose {name} is in another file.",
+        mend=f"Name that file: {{command}} --filename {other}",
+    )
+
+
+def _has_specs(content: Mapping[str, Any]) -> bool:
+    """Return whether any value is the description of a parameter of a search space."""
+    return any(isinstance(value, Mapping) and "_type" in value for value in content.values())
+
+
 def _whole(text: str, *, most: int) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= most:
         raise ClientError(
@@ -143,7 +176,7 @@ def _whole(text: str, *, most: int) -> int:
     return int(text)
 
 
-def _faults_of(space: Document) -> list[Problem]:
+def _faults_of(space: _Field) -> list[Problem]:
     """Return the errors in a search space, with their lines in the file."""
     from nnimgr.config.document import number_hint_at
     from nnimgr.search_space import SearchSpaceError, validate
@@ -152,7 +185,10 @@ def _faults_of(space: Document) -> list[Problem]:
         validate(space.value)
     except SearchSpaceError as error:
         return [
-            space.problem(each.path, f"{each}{number_hint_at(space.value, each.path)}") for each in error.all
+            space.document.problem(
+                (*space.path, *each.path), f"{each}{number_hint_at(space.value, each.path)}"
+            )
+            for each in error.all
         ]
     return []
 
@@ -172,7 +208,7 @@ def located(document: Document, path: KeyPath, problem: Mapping[str, Any], *, fi
     )
 
 
-def _placed(rules: Document | None, told: dict[str, Any]) -> dict[str, Any]:
+def _placed(rules: _Field | None, told: dict[str, Any]) -> dict[str, Any]:
     """Return a problem that the server reports. Add the line in the file if it concerns a constraint."""
     constraint = re.fullmatch(r"searchSpaceConstraints(?:\[(\d+)\])?", told.get("field") or "")
     if constraint is None:
@@ -180,7 +216,8 @@ def _placed(rules: Document | None, told: dict[str, Any]) -> dict[str, Any]:
     if rules is None:
         return {**told, "message": f"{told['message']}; --constraints FILE replaces the constraints, too"}
     index = constraint[1]
-    place = rules.problem(() if index is None else (int(index),), told["message"], field=told["field"])
+    inner = () if index is None else (int(index),)
+    place = rules.document.problem((*rules.path, *inner), told["message"], field=told["field"])
     return told | place.plain()
 
 
@@ -190,7 +227,7 @@ def _update(
     changes: dict[str, Any],
     *,
     title: str,
-    source: Document | None = None,
+    source: _Field | None = None,
     placed: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> int:
     """Send the changes of an experiment to the server.

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
+from nnimgr.spelling import nearest
+
 __all__ = ["class_fault"]
 
 _MOST_BYTES = 4 << 20  # a larger file is not parsed
@@ -105,7 +107,5 @@ def _names(body: Sequence[ast.stmt]) -> Iterator[str]:
 
 
 def _nearest(word: str, words: Sequence[str]) -> str:
-    import difflib  # imported only for a message
-
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else ""
+    near = nearest(word, words, cutoff=0.5)
+    return "" if near is None else f"; did you mean {near}?"

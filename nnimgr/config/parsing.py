@@ -18,13 +18,24 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.alias_generators import to_camel
 
 from nnimgr.config.document import Document, KeyPath, number_hint
-from nnimgr.config.problems import Problem, dotted, nearest
+from nnimgr.config.problems import Problem, dotted
 from nnimgr.config.references import ReferenceUnresolved, anchor, has_reference, resolve_secrets
+from nnimgr.spelling import nearest
 
 __all__ = ["Reading", "check_references", "match_key", "plain", "parse", "validate"]
 
 _QUOTED = re.compile(r"'(\w+)")  # matches quoted field names in the messages of nnimgr's models
-_NAMES_OF_NNI_1 = ("builtintunername", "builtinassessorname", "builtinadvisorname")
+# Words of NNI 1 and of other programs, in the form of ``match_key`` -> field.
+_OTHER_WORDS = {
+    **dict.fromkeys(("builtintunername", "builtinassessorname", "builtinadvisorname"), "name"),
+    **dict.fromkeys(("trials", "ntrials", "numtrials", "numsamples", "maxevals"), "maxTrialNumber"),
+    **dict.fromkeys(("njobs", "parallelism", "maxconcurrent", "workers"), "trialConcurrency"),
+    **dict.fromkeys(("timeout", "hours"), "maxExperimentDuration"),
+    **dict.fromkeys(("direction", "mode"), "goal"),
+    **dict.fromkeys(("gpus", "gpu"), "trialGpuNumber"),
+    **dict.fromkeys(("cpus", "cpu"), "trialCpuNumber"),
+    **dict.fromkeys(("args", "arguments"), "classArgs"),
+}
 
 
 @dataclass(slots=True)
@@ -90,8 +101,8 @@ def parse(reading: Reading, raw: Any, model: type[BaseModel], path: KeyPath = ()
         alias, kind = fields.get(match_key(str(key)), (None, None))
         if alias is None:
             known = [known_alias for known_alias, _ in fields.values()]
-            likely = "name" if match_key(str(key)) in _NAMES_OF_NNI_1 and "name" in known else None
-            likely = likely or nearest(str(key), known)
+            meant = _OTHER_WORDS.get(match_key(str(key)))
+            likely = meant if meant in known else nearest(str(key), known)
             reading.fault((*path, str(key)), "unknown field", nearest=likely, valid=() if likely else known)
             continue
         if alias in spelled:

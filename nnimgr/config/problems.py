@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ConfigError", "Problem", "dotted", "nearest"]
+__all__ = ["ConfigError", "Problem", "dotted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +67,6 @@ class ConfigError(Exception):
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most similar to ``word``, or None if none is similar."""
-    by_lower = {known_word.lower(): known_word for known_word in known}
-    close = difflib.get_close_matches(word.lower().replace("_", ""), by_lower, n=1, cutoff=0.6)
-    return by_lower[close[0]] if close else None
 
 
 def dotted(path: Sequence[str | int]) -> str:

@@ -24,8 +24,8 @@ from nnimgr.config.model import (
 )
 from nnimgr.config.parsing import Reading, match_key, parse, validate
 from nnimgr.config.path_checks import file_fault
-from nnimgr.config.problems import nearest
 from nnimgr.config.values import CpuNumber, GpuNumber
+from nnimgr.spelling import nearest
 from training_services.job_spec import NO_COMMAND
 from training_services.placement.needs import memory_text
 from training_services.platform import PlatformConfig, describe

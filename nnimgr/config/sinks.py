@@ -11,9 +11,9 @@ from pydantic import model_validator
 from nnimgr.config.base import ConfigModel
 from nnimgr.config.parsing import Reading, check_references
 from nnimgr.config.path_checks import directory_fault
-from nnimgr.config.problems import nearest
 from nnimgr.libraries import fault_of
 from nnimgr.sinks.builtin import SINKS
+from nnimgr.spelling import nearest
 
 __all__ = ["SinkConfig", "check_sinks"]
 

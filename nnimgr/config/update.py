@@ -10,8 +10,9 @@ from nnimgr.config.goals import check_goals
 from nnimgr.config.load import check_algorithm
 from nnimgr.config.model import AlgorithmConfig, ExperimentConfig
 from nnimgr.config.parsing import Reading, match_key, parse, plain, validate
-from nnimgr.config.problems import ConfigError, Problem, dotted, nearest
+from nnimgr.config.problems import ConfigError, Problem, dotted
 from nnimgr.config.stop_when import StopWhenConfig
+from nnimgr.spelling import nearest
 from training_services.units import parse_duration
 
 __all__ = ["UPDATABLE", "apply_update", "apply_updates", "read_tuner"]

@@ -9,8 +9,9 @@ from typing import Any
 
 from nnimgr.config.document import Document, KeyPath, to_yaml
 from nnimgr.config.parsing import match_key
-from nnimgr.config.problems import Problem, dotted, nearest
+from nnimgr.config.problems import Problem, dotted
 from nnimgr.config.references import is_reference
+from nnimgr.spelling import nearest
 
 __all__ = ["Conversion", "ConvertedDocument", "Section"]
 

@@ -101,7 +101,7 @@ class Members:
         if isinstance(decision, Pause):
             self.pauses[trial.id] = decision
         elif isinstance(decision, Exploit):
-            count = decision.checkpoint.reports
+            count = 0 if decision.checkpoint is None else decision.checkpoint.reports
             donor = decision.donor
             self._inherited[trial.id] = donor.results[:count], donor.numbers[:count]
         self._hold(trial)

@@ -18,6 +18,7 @@ from nnimgr.dispatcher import registered
 from nnimgr.dispatcher.installed import Interpreter, InterpreterError, installed
 from nnimgr.dispatcher.registered import Registered, RegistryFileError
 from nnimgr.libraries import fault_of
+from nnimgr.spelling import nearest
 
 __all__ = [
     "BUILTINS",
@@ -62,6 +63,20 @@ _LEFT_OUT = {
     ),
     ("DNGO", "DNGOTuner"): "nnimgr does not have DNGO; use GP, or TPE where there are many trials",
 }
+# Usual words for a method -> the built-in tuner that uses it.
+_METHODS = {
+    "bayes": "GP",
+    "bayesian": "GP",
+    "bayesianoptimization": "GP",
+    "bayesopt": "GP",
+    "bo": "GP",
+    "gaussianprocess": "GP",
+    "grid": "GridSearch",
+    "genetic": "Evolution",
+    "optunasampler": "Optuna",
+    "simulatedannealing": "Anneal",
+    "sobol": "QMC",
+}
 _NNI = "nni.algorithms."
 
 
@@ -85,9 +100,11 @@ def is_builtin(role: str, name: str) -> bool:
 def _unknown(role: str, name: str, others: Sequence[str] = ()) -> AlgorithmError:
     """Build the error for an unknown algorithm name. ``others``: valid names beside the built-in names."""
     known = list(dict.fromkeys([*names(role), *others]))
+    method = _METHODS.get(name.lower().replace("_", "").replace(" ", "").removesuffix("tuner"))
+    hint = f"; did you mean {method}?" if method in known else _nearest(name, known)
     sentence = (
         left_out(role, name)
-        or f"there is no built-in {role} {name!r}; valid names are {', '.join(known)}{_nearest(name, known)}"
+        or f"there is no built-in {role} {name!r}; valid names are {', '.join(known)}{hint}"
     )
     return AlgorithmError(sentence, path=("name",))
 
@@ -250,8 +267,5 @@ def load(target: str, *, code_directory: str | None = None) -> type:
 
 
 def _nearest(word: str, words: list[str]) -> str:
-    import difflib  # imported here, because only messages need it, and it would slow the start of every child
-
-    lowered = {each.lower(): each for each in words}
-    found = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.5)
-    return f"; did you mean {lowered[found[0]]}?" if found else ""
+    near = nearest(word, words, cutoff=0.5)
+    return "" if near is None else f"; did you mean {near}?"

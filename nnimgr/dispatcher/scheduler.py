@@ -232,7 +232,7 @@ class SchedulerHost:
             donor = decision.donor
             if not isinstance(donor, Trial) or trials.get(donor.id) is not donor:
                 raise ValueError(f"{_name(decision)} has a donor that has ended, or that does not exist")
-            if decision.checkpoint not in donor.checkpoints:
+            if decision.checkpoint not in (None, *donor.checkpoints):
                 raise ValueError(f"{_name(decision)}: {decision.checkpoint} is not of its donor {donor.id}")
 
         if isinstance(decision, Resize):

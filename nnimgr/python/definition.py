@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.python import space as spaces
+from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.errors import ArgumentConflict, ArgumentError, Error, argument_of
 from nnimgr.python.options import Goal, Ship, duration_of
 from nnimgr.python.trainable import (
@@ -57,6 +58,7 @@ class Experiment:
     ``name``: the experiment's name, or None.
     """
 
+    @checks_arguments
     def __init__(
         self,
         trial: Trainable,

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nnimgr.python.errors import ArgumentError
+
 __all__ = [
     "Parameter",
     "choice",
@@ -31,6 +33,8 @@ __all__ = [
     "randint",
     "uniform",
 ]
+
+_SHOWN = 40  # most characters of a wrong value in a message
 
 Parameter = dict[str, Any]
 """Parameter in NNI's format: its ``_type`` and its ``_value``."""
@@ -94,12 +98,42 @@ def qlognormal(mean: float, deviation: float, q: float) -> Parameter:
     return _parameter("qlognormal", [mean, deviation, q])
 
 
-def plain(space: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a search space in NNI's format. A constant becomes a choice with one option."""
-    return {
-        name: choice([value]) if isinstance(value, str | int | float) and name != "_name" else value
-        for name, value in space.items()
-    }
+def plain(space: Any) -> dict[str, Any]:
+    """Return a search space in NNI's format. A constant becomes a choice with one option.
+
+    Raise ArgumentError for a value that is neither a constant nor a parameter.
+    """
+    if not isinstance(space, Mapping):
+        example = '{"lr": nnimgr.space.uniform(0, 1)}'
+        raise ArgumentError(f"space: must be a mapping of names to parameters, such as {example}")
+    return {name: value if name == "_name" else _described(name, value) for name, value in space.items()}
+
+
+def _described(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if "_type" in value:
+            return value
+        fault = f'{_shown(value)} has no "_type"'
+    elif isinstance(value, str | int | float) or getattr(value, "shape", None) == ():  # also a numpy scalar
+        return choice([value])
+    elif isinstance(value, list | tuple) and value:
+        shown = repr(list(value))
+        offer = f"nnimgr.space.choice({shown if len(shown) <= _SHOWN else '[...]'}) for one of these values"
+        if len(value) == 2 and all(isinstance(each, int | float) for each in value):
+            low, high = value
+            offer += f", or nnimgr.space.uniform({low!r}, {high!r}) for a number between them"
+        raise ArgumentError(f'space["{name}"]: {_shown(value)} describes no parameter; write {offer}')
+    else:
+        fault = f"a value of type {type(value).__name__} describes no parameter"
+    raise ArgumentError(
+        f'space["{name}"]: {fault}; write nnimgr.space.uniform(0, 1), nnimgr.space.choice(["a", "b"]) or '
+        "another function of nnimgr.space"
+    )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def _parameter(kind: str, value: list[Any]) -> Parameter:

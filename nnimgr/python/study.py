@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from nnimgr.home import Home
 from nnimgr.python import space as spaces
+from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.asked import AskedTrial, Value, end_of, result_of
 from nnimgr.python.connection import Connection
 from nnimgr.python.definition import algorithm_field, goal_fields, id_of, merged_config
@@ -57,6 +58,7 @@ class Study:
     ``id``: the experiment's id. ``run``: the experiment.
     """
 
+    @checks_arguments
     def __init__(
         self,
         space: Mapping[str, Any],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.definition import Experiment
 from nnimgr.python.options import Goal, Ship, Show
 from nnimgr.python.trainable import Trainable
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["tune"]
 
 
+@checks_arguments
 def tune(
     trial: Trainable,
     space: Mapping[str, Any],

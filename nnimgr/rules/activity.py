@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from nnimgr.rules.facts import ExperimentStatus, PausedBy, TrialStatus
 from nnimgr.rules.fold_jobs import silence
-from nnimgr.rules.phrases import trial_count
+from nnimgr.rules.phrases import against_limit, trial_count
 from nnimgr.rules.state import ExperimentState
 
 __all__ = ["happening", "sentence_of"]
@@ -118,7 +118,7 @@ def _progress(state: ExperimentState, at: datetime) -> str:
     parts = [f"{busy} of {limits.trial_concurrency} slots busy"]
     if limits.max_trial_number is not None:
         finished = max(0, state.counted - state.searching)
-        parts.append(f"{finished} of {limits.max_trial_number} finished{state.left_out}")
+        parts.append(f"{against_limit(finished, limits.max_trial_number, 'finished')}{state.left_out}")
     if limits.max_experiment_duration is not None:
         parts.append(_elapsed(state.active_for(at), limits.max_experiment_duration))
     if limits.stop_when.total_trial_time is not None:

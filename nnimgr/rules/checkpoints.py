@@ -1,5 +1,4 @@
-"""Checkpoints of live trials: which one an attempt continues from, which are copied to the server, and which
-are deleted.
+"""Checkpoints of live trials: which one an attempt continues from, and which are copied to the server.
 
 A trial's list contains, in order, only the checkpoints that led to its present state and belong to its
 present leg. When the trial goes back to a checkpoint, the later checkpoints leave the list, because their
@@ -14,7 +13,8 @@ from collections.abc import Callable, Iterator
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoint_limit import delete_left, recount
 from nnimgr.rules.indexes import reindex
-from nnimgr.rules.retention import best_checkpoints, borrowed, loans, needed_copies, pinned
+from nnimgr.rules.pruning import retain
+from nnimgr.rules.retention import borrows, loans
 from nnimgr.rules.state import (
     CheckpointState,
     ExperimentState,
@@ -30,7 +30,6 @@ from training_services.base import Place
 __all__ = [
     "CHECKPOINT_STEPS",
     "begin_leg",
-    "borrows",
     "checkpoint_of",
     "continue_from",
     "continues_from",
@@ -38,11 +37,7 @@ __all__ = [
     "give_up_host",
     "is_usable",
     "known_copies",
-    "leave_copies",
-    "prune",
-    "prune_copies",
     "recovery_point",
-    "retain",
     "saves_first",
     "to_keep",
     "where_it_continues",
@@ -204,63 +199,6 @@ def _give_up_origin(state: ExperimentState, trial: TrialState, origin: Checkpoin
         reindex(state, trial)
 
 
-def prune(state: ExperimentState, trial: TrialState) -> Iterator[f.CheckpointsPruned]:
-    """Yield the facts that allow to delete the trial's checkpoints that nobody needs any more."""
-    hosts: dict[tuple[int, str], int] = {}
-    needed = _needed(state, trial)
-    for origin in trial.pruned:
-        key = origin.attempt, origin.keeper_id
-        hosts[key] = max(hosts.get(key, 0), origin.number)
-    for (attempt, keeper_id), up_to in hosts.items():
-        yield f.CheckpointsPruned(
-            job_id=job_id_of(state.id, trial.id, attempt),
-            keeper_id=keeper_id,
-            up_to=up_to,
-            keep=tuple(
-                sorted(number for of_attempt, number in needed if of_attempt == attempt and number <= up_to)
-            ),
-        )
-
-
-def borrows(checkpoint: CheckpointState) -> bool:
-    """Return whether a trial that continues from the checkpoint borrows it from another trial."""
-    return checkpoint.origin.trial_id is not None
-
-
-def _needed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
-    """Return (attempt, number) of the trial's checkpoints that an attempt may still continue from, or that
-    users have pinned.
-    """
-    own = [*trial.checkpoints, *([trial.origin] if trial.origin is not None else [])]
-    needed = {(each.origin.attempt, each.origin.number) for each in own if not borrows(each)}
-    return needed | borrowed(state, trial.id) | pinned(state, trial.id)
-
-
-def prune_copies(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
-    """Yield the facts that allow to delete the server's copies of ended trials' checkpoints.
-
-    Those from which other trials continue, and pinned ones, stay.
-    """
-    for job_id in state.unneeded_copies:
-        numbers = state.copies[job_id]
-        trial_id, attempt = trial_of_job(job_id)
-        named = borrowed(state, trial_id) | pinned(state, trial_id)
-        up_to = max(numbers)
-        keep = tuple(sorted(number for of, number in named if of == attempt and number <= up_to))
-        if not set(numbers) <= set(keep):
-            yield f.CheckpointsPruned(job_id=job_id, keeper_id=None, up_to=up_to, keep=keep)
-
-
-def leave_copies(state: ExperimentState, trial: TrialState) -> None:
-    """Mark the copies of an ended trial's checkpoints for deletion, once no other trial continues from them
-    and no user has pinned them.
-
-    The files on hosts stay.
-    """
-    jobs = (job_id_of(state.id, trial.id, attempt) for attempt in range(1, trial.attempt + 1))
-    state.unneeded_copies.update(dict.fromkeys(job_id for job_id in jobs if job_id in state.copies))
-
-
 def known_copies(state: ExperimentState) -> frozenset[tuple[str, int]]:
     """Return the job and the number of each checkpoint of which the server has a copy."""
     return frozenset((job_id, number) for job_id, numbers in state.copies.items() for number in numbers)
@@ -332,26 +270,6 @@ def _checkpoint(
     )
 
 
-def retain(state: ExperimentState, trial: TrialState) -> None:
-    """Mark checkpoints for deletion that nobody needs.
-
-    Needed are the newest ones, those with the best results, those that users have pinned, the one that the
-    trial continued from, those from which other trials continue, those whose copies are needed, and the one
-    that is being copied.
-    """
-    origin = None if trial.origin is None else trial.origin.origin
-    named = borrowed(state, trial.id) | pinned(state, trial.id)
-    stay = [*needed_copies(state, trial), *best_checkpoints(state, trial.checkpoints)]
-    others = [each.origin for each in trial.checkpoints if each.origin != origin]
-    excess = [
-        each
-        for each in others[: -state.limits.checkpoints_kept]
-        if each not in (trial.keeping, *stay) and (each.attempt, each.number) not in named
-    ]
-    trial.pruned += excess
-    trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
-
-
 @CHECKPOINT_STEPS.of(f.SaveRequested)
 def _save_requested(state: ExperimentState, fact: f.SaveRequested, r: f.Recorded) -> None:
     trial = trial_touched(state, fact.trial_id, fact)
@@ -378,15 +296,21 @@ def _pruned(state: ExperimentState, fact: f.CheckpointsPruned, r: f.Recorded) ->
         keeper.unpruned[fact.job_id] = keeper.prunes, fact.after(before)
     trial_id, attempt = trial_of_job(fact.job_id)
     trial = state.trials.get(trial_id)
-    if trial is not None:
-        trial.pruned = [
-            each
-            for each in trial.pruned
-            if (each.attempt, each.keeper_id) != (attempt, fact.keeper_id) or each.number > fact.up_to
-        ]
-        reindex(state, trial)
-    else:
+    if trial is None:
         delete_left(state, fact)
+        return
+
+    def is_pruned(each: f.Origin) -> bool:
+        return (each.attempt, each.keeper_id) == (attempt, fact.keeper_id) and each.number <= fact.up_to
+
+    trial.pruned = [each for each in trial.pruned if not is_pruned(each)]
+    gone = [
+        each for each in _all_own(trial) if is_pruned(each.origin) and each.origin.number not in fact.keep
+    ]
+    trial.checkpoints = [each for each in trial.checkpoints if each not in gone]
+    if trial.origin in gone:
+        trial.origin = None
+    reindex(state, trial)
 
 
 @CHECKPOINT_STEPS.of(f.CheckpointsDeleted)
@@ -412,8 +336,13 @@ def _has_name(checkpoint: CheckpointState, attempt: int, number: int) -> bool:
 
 def _own_records(trial: TrialState, attempt: int, number: int) -> Iterator[CheckpointState]:
     """Yield the records of the trial's own checkpoint. The list and ``origin`` may have one each."""
+    return (each for each in _all_own(trial) if _has_name(each, attempt, number))
+
+
+def _all_own(trial: TrialState) -> Iterator[CheckpointState]:
+    """Yield the records of the trial's own checkpoints. The list and ``origin`` may both have one."""
     for checkpoint in (*trial.checkpoints, *(() if trial.origin is None else (trial.origin,))):
-        if _has_name(checkpoint, attempt, number) and not borrows(checkpoint):
+        if not borrows(checkpoint):
             yield checkpoint
 
 

@@ -72,7 +72,9 @@ def _no_exploit(state: ExperimentState, decision: f.Decided) -> str | None:
     """Return why a trial cannot continue from the checkpoint that the decision names; None if it can."""
     if state.limits.multi_phase:
         return "the trials are multi-phase trials, which do not continue from checkpoints"
-    donor, named = decision.donor or "", decision.checkpoint or (0, 0)
+    donor, named = decision.donor or "", decision.checkpoint
+    if named is None:
+        return f"{NOTHING_SAVED}, and trial {donor} has saved none from which it could continue"
     checkpoint = checkpoint_of(state, job_id_of(state.id, donor, named[0]), named[1])
     if checkpoint is None:
         return f"trial {donor} has no checkpoint {named[1]} of attempt {named[0]} any more"

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.confirmations import missing_runs, outcome
-from nnimgr.rules.phrases import in_seconds, trial_count
+from nnimgr.rules.phrases import against_limit, in_seconds, trial_count
 from nnimgr.rules.state import (
     ExperimentState,
 )
@@ -99,8 +99,9 @@ def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None,
         return f.DrainReason.RULE, rule
     if state.budget == 0 and not state.interrupted:
         most = state.limits.max_trial_number
+        assert most is not None
         if _is_over(state):
-            return f.DrainReason.BUDGET, f"{state.counted} of {most} trials{state.left_out}"
+            return f.DrainReason.BUDGET, f"{against_limit(state.counted, most, 'trials')}{state.left_out}"
         return f.DrainReason.BUDGET, f"maxTrialNumber ({most}) is reached"
     if state.exhausted and not state.interrupted:
         return f.DrainReason.TUNER, "the tuner has no more parameter sets"

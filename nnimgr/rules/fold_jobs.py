@@ -10,6 +10,7 @@ from nnimgr.rules.checkpoint_limit import recount
 from nnimgr.rules.checkpoints import drop_origin, give_up_host
 from nnimgr.rules.gangs import failing_keeper, is_silent, set_places
 from nnimgr.rules.indexes import reindex
+from nnimgr.rules.metric_notes import note_on_final, note_on_intermediate
 from nnimgr.rules.phases import take_final, waiting_reason
 from nnimgr.rules.state import (
     ExperimentState,
@@ -103,12 +104,10 @@ def _metric(state: ExperimentState, fact: f.MetricReported, r: f.Recorded) -> No
             take_final(state, trial, fact)
         elif trial.final_text is None:
             trial.final_value, trial.final_text = fact.value, fact.text
+        else:
+            note_on_final(trial, fact, first=trial.final_text)
     else:
-        if fact.sequence < trial.intermediates and trial.note is None and not state.limits.multi_phase:
-            trial.note = (
-                f"intermediate result number {fact.sequence} came more than once: several programs or "
-                "processes of this trial report results"
-            )
+        note_on_intermediate(state, trial, fact)
         trial.latest_value, trial.latest_text = fact.value, fact.text
         trial.intermediates += 1
 

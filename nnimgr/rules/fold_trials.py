@@ -9,10 +9,11 @@ from datetime import timedelta
 from nnimgr.objectives import numbers_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoint_limit import leave_files
-from nnimgr.rules.checkpoints import begin_leg, continue_from, leave_copies
+from nnimgr.rules.checkpoints import begin_leg, continue_from
 from nnimgr.rules.confirmations import count_canceled, is_confirmation, note_result
 from nnimgr.rules.decisions import begin_fork
 from nnimgr.rules.indexes import is_queued, reindex
+from nnimgr.rules.pruning import leave_copies
 from nnimgr.rules.state import (
     ATTEMPTS_OF_AN_EPOCH,
     AddedTrial,

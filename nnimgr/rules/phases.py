@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.indexes import reindex
+from nnimgr.rules.phrases import shortened
 from nnimgr.rules.state import ExperimentState, JobState, ParameterSet, TrialState
 from nnimgr.rules.steps import Steps
 from nnimgr.rules.transitions import job_touched, trial_touched
@@ -68,6 +69,11 @@ def take_final(state: ExperimentState, trial: TrialState, metric: f.MetricReport
         trial.sets[index].result = metric.text
         trial.untold.append(index)
         reindex(state, trial)
+    elif trial.note is None:
+        trial.note = (
+            f"the trial reported another final result for parameter set {index + 1}, "
+            f"{shortened(metric.text)}: the tuner gets the first one"
+        )
 
 
 def _index_of(trial: TrialState, parameter_id: str | None) -> int | None:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-__all__ = ["best_so_far", "in_seconds", "left_out", "trial_count"]
+__all__ = ["against_limit", "best_so_far", "in_seconds", "left_out", "shortened", "trial_count"]
+
+SHOWN = 60  # most characters of a user's text that a sentence shows
+
+
+def against_limit(number: int, most: int, what: str) -> str:
+    """Return a number of trials with its limit, for example "4 of 10 finished".
+
+    A user can set the limit below the number of trials that exist: "19 finished, above the limit of 5".
+    """
+    return f"{number} of {most} {what}" if number <= most else f"{number} {what}, above the limit of {most}"
 
 
 def best_so_far(value: float, sequence: int) -> str:
@@ -24,6 +34,12 @@ def left_out(*, retried: int, canceled: int) -> str:
     """
     parts = [f"{number} {what}" for number, what in ((retried, "retried"), (canceled, "canceled")) if number]
     return f" (not counted: {', '.join(parts)})" if parts else ""
+
+
+def shortened(text: str) -> str:
+    """Return the first line of a user's text, cut off if it is too long for a sentence."""
+    line, _, more = text.strip().partition("\n")
+    return line if not more and len(line) <= SHOWN else f"{line[:SHOWN]}..."
 
 
 def trial_count(number: int) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.checkpoints import checkpoint_of, retain
+from nnimgr.rules.checkpoints import checkpoint_of
 from nnimgr.rules.indexes import reindex
+from nnimgr.rules.pruning import retain
 from nnimgr.rules.state import CheckpointState, ExperimentState, trial_of_job
 from nnimgr.rules.steps import Steps
 from nnimgr.rules.transitions import trial_touched

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoint_limit import keep_to_limit
-from nnimgr.rules.checkpoints import prune, prune_copies, saves_first
+from nnimgr.rules.checkpoints import saves_first
 from nnimgr.rules.commands import (
     AskFurther,
     AskTuner,
@@ -29,6 +29,7 @@ from nnimgr.rules.gangs import due_commands, due_facts, losses
 from nnimgr.rules.indexes import is_unsettled
 from nnimgr.rules.phases import is_due, parameter_record
 from nnimgr.rules.phrases import in_seconds
+from nnimgr.rules.pruning import prune, prune_copies, prune_last
 from nnimgr.rules.reuse import reuse_result
 from nnimgr.rules.silent_hosts import give_up_overdue, give_up_silent, given_up_at, lent_at, overdue_at
 from nnimgr.rules.state import (
@@ -78,7 +79,10 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         if trial.reuse is not None:
             yield from reuse_result(trial, trial.reuse)
         else:
-            yield settle(state, trial, now)
+            next_step = settle(state, trial, now)
+            if isinstance(next_step, f.TrialEnded):
+                yield from prune_last(state, trial)
+            yield next_step
     for keeper_id in state.forsaken:
         keeper = state.keepers.get(keeper_id)
         if keeper is not None and keeper.silent is not None:

@@ -11,6 +11,7 @@ from nnimgr.rules.state import CheckpointState, ExperimentState, TrialState, job
 __all__ = [
     "best_checkpoints",
     "borrowed",
+    "borrows",
     "has_files",
     "held_by",
     "loans",
@@ -30,6 +31,11 @@ def pinned(state: ExperimentState, trial_id: str) -> set[tuple[int, int]]:
 def borrowed(state: ExperimentState, trial_id: str) -> set[tuple[int, int]]:
     """Return (attempt, number) of the trial's checkpoints from which legs continue or will continue."""
     return {(point.origin.attempt, point.origin.number) for _, point in loans(state, trial_id)}
+
+
+def borrows(checkpoint: CheckpointState) -> bool:
+    """Return whether a trial that continues from the checkpoint borrows it from another trial."""
+    return checkpoint.origin.trial_id is not None
 
 
 def loans(state: ExperimentState, trial_id: str) -> Iterator[tuple[TrialState, CheckpointState]]:

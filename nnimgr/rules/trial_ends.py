@@ -13,10 +13,12 @@ from typing import Any
 from nnimgr.objectives import DEFAULT, fault_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.causes import LOSSES, counted_as, grows, retries
-from nnimgr.rules.checkpoints import borrows, continues_from, recovery_point, where_it_continues
+from nnimgr.rules.checkpoints import continues_from, recovery_point, where_it_continues
 from nnimgr.rules.confirmations import is_confirmation
 from nnimgr.rules.decisions import leg_lost, resources_refused
 from nnimgr.rules.experiment_status import time_is_up
+from nnimgr.rules.phrases import shortened
+from nnimgr.rules.retention import borrows
 from nnimgr.rules.state import (
     ExperimentState,
     JobState,
@@ -28,7 +30,6 @@ from nnimgr.rules.transitions import preemption_reason
 from training_services.base import memory_text
 
 REMOVED = "its machine was removed by force"
-SHOWN = 60  # most characters of a user's text that a sentence shows
 RETRY_DELAY = timedelta(seconds=1)  # delay of the second new attempt, doubled for each further attempt
 LONGEST_RETRY_DELAY = timedelta(minutes=5)
 _LAST_STATUS = {
@@ -269,7 +270,7 @@ def _sentence(state: ExperimentState, end: f.JobEnded) -> str:
     message = (end.message or "").removeprefix(_SAID_BY_OLDER_KEEPERS)
     if end.exit_code in _SHELL_SAYS:
         named = _NAMED_BY_THE_SHELL.search(message)
-        what = named.group(1) if named is not None else _shown(state.trial_command)
+        what = named.group(1) if named is not None else shortened(state.trial_command)
         return f"{_SHELL_SAYS[end.exit_code]}: {what} (exit code {end.exit_code})"
     if end.signal is not None:
         reason = f"was killed by signal {end.signal} ({_signal_name(end.signal)})"
@@ -295,13 +296,13 @@ def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
         return None
     value = json.loads(trial.final_text)
     if state.objectives:
-        return f"no usable result: {_shown(trial.final_text)} {fault_of(value, state.objectives)}"
+        return f"no usable result: {shortened(trial.final_text)} {fault_of(value, state.objectives)}"
     if (kind := _special(value)) is not None:
         return f"no usable result: a value of type {kind} is not a number; {remedy}"
     if isinstance(value, Mapping):
-        return f'no usable result: {_shown(trial.final_text)} has no number under "{DEFAULT}"'
+        return f'no usable result: {shortened(trial.final_text)} has no number under "{DEFAULT}"'
     kind = "finite" if isinstance(value, int | float) and not isinstance(value, bool) else "a number"
-    return f"no usable result: {_shown(trial.final_text)} is not {kind}; {remedy}"
+    return f"no usable result: {shortened(trial.final_text)} is not {kind}; {remedy}"
 
 
 def _special(value: Any) -> str | None:
@@ -311,12 +312,6 @@ def _special(value: Any) -> str | None:
     """
     marks = (key.strip("_") for key in value if key.startswith("__")) if isinstance(value, Mapping) else ()
     return next(iter(marks), None)
-
-
-def _shown(text: str) -> str:
-    """Return the first line of a user's text, cut off if it is too long for a sentence."""
-    line, _, more = text.strip().partition("\n")
-    return line if not more and len(line) <= SHOWN else f"{line[:SHOWN]}..."
 
 
 def _signal_name(number: int) -> str:

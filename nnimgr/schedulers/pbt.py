@@ -168,7 +168,7 @@ class PBTScheduler(RankingScheduler):
         member = self._members[decision.trial.id]
         if isinstance(decision, Pause):
             return self._compare_all(member.population)
-        if not isinstance(decision, Exploit):
+        if not isinstance(decision, Exploit) or decision.checkpoint is None:
             return None
         if member.retried != member.mark:  # the checkpoint may have been deleted, because its trial has saved
             member.retried = member.mark
@@ -226,8 +226,12 @@ class PBTScheduler(RankingScheduler):
             return []
         donors = []
         for donor in ranked[:count]:
+            if donor.trial.silent:
+                continue
             point = donor.trial.checkpoint
-            if point is None or not point.reports or donor.trial.silent:
+            if point is None or not point.reports:
+                if self._is_unsaved(member.population):
+                    return self._exploit_nothing(member, donor)
                 continue
             if not self.experiment.feasible(donor.trial.parameters):
                 continue  # a user has changed the constraints
@@ -245,6 +249,22 @@ class PBTScheduler(RankingScheduler):
         parameters = self._parameters_of(member, donor, point)
         better = tuple(each.trial.id for each in ranked[max(0, rank - NAMED) : rank][::-1])
         return [Exploit(member.trial, reason, donor.trial, point, parameters, member.mark, better)]
+
+    def _is_unsaved(self, population: Population) -> bool:
+        """Return whether no trial of an asynchronous population has saved its state.
+
+        Trials of a synchronous one cannot even be paused then, of which users hear.
+        """
+        members = population.members.values()
+        return not self._waits and not any(member.trial.checkpoints for member in members)
+
+    def _exploit_nothing(self, member: Member, donor: Member) -> list[Decision]:
+        """Return the decision that the trial would continue from a state that the donor has not saved.
+
+        It is refused, so that users hear why no trial ever continues from another one.
+        """
+        reason = f"report {member.mark}: it would continue from trial {donor.trial.id}, which saves nothing"
+        return [Exploit(member.trial, reason, donor.trial, None, donor.trial.parameters, member.mark)]
 
     def _parameters_of(self, member: Member, donor: Member, point: Checkpoint) -> Callable[[], Any]:
         """Return a function that returns the parameters with which a trial continues."""

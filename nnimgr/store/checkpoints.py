@@ -9,7 +9,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from nnimgr.rules.facts import CheckpointLost, CheckpointPinned, CheckpointStored, Fact
+from nnimgr.rules.decisions import NOTHING_SAVED
+from nnimgr.rules.facts import CheckpointLost, CheckpointPinned, CheckpointStored, DecisionRefused, Fact
 from nnimgr.rules.state import trial_of_job
 from nnimgr.store import schema
 from nnimgr.store.connections import DatabaseReader
@@ -61,6 +62,24 @@ class CheckpointQueries(DatabaseReader):
             return CheckpointRow(**{**row, **found})
 
         return self._rows(query, read)
+
+    def refused_for_nothing_saved(self) -> bool:
+        """Return whether a decision of the scheduler was refused because no trial has saved a checkpoint."""
+        table, c = schema.checkpoints, schema.facts.c
+        if not self._has_table(table):
+            return False  # a database of an earlier version
+        saved = select(table.c.number).where(table.c.experiment_id == self._id).limit(1)
+        refusal = (
+            select(c.number)
+            .where(
+                c.experiment_id == self._id,
+                c.kind == DecisionRefused.__name__,
+                c.payload.contains(NOTHING_SAVED, autoescape=True),
+            )
+            .limit(1)
+        )
+        first = [self._rows(query, lambda row: row["number"]) for query in (saved, refusal)]
+        return first[0] == [] and first[1] != []
 
     def _copies(self, trial_id: str) -> set[tuple[int, int]]:
         """Return attempt and number of each checkpoint of the trial of which the server has a copy."""

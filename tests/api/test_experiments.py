@@ -12,6 +12,7 @@ from nnimgr.core.running.notices import Notice
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.core.running.runner import RunnerClosed
 from nnimgr.rules import facts as f
+from nnimgr.rules.decisions import recorded_as
 from nnimgr.store.errors import StoreError
 from nnimgr.tensorboard.tasks import TensorBoards
 from tests.api.lab import EXPERIMENT, PORT, Lab
@@ -111,6 +112,26 @@ async def test_list(lab: Lab) -> None:
     assert summary["id"] == "exp" and summary["name"] == "lab"
     assert summary["status"] == "NO_MORE_TRIAL"  # a status from the index of another server
     assert summary["served"] is True and summary["durationS"] == 1.5
+
+
+async def test_an_ended_experiment_shows_that_its_scheduler_could_do_nothing(lab: Lab) -> None:
+    scheduler = {"scheduler": {"name": "ASHA"}}
+    lab.life.take(f.ConfigChanged(changes=scheduler, limits=lab.life.state.limits))
+    lab.life.start(0)
+    pause = f.Decided(trial_id=lab.life.trial(0), kind=f.DecisionKind.PAUSE, cause=1, reason="because")
+    lab.life.take(*recorded_as(lab.life.state, pause))
+    await lab.runner.commit()
+    assert (await lab.client.get(EXPERIMENT)).json()["notices"] == []  # the runner's own notices count
+    lab.life.take(f.ExperimentStopRequested())
+    for sequence in (0, 1):
+        lab.life.end(sequence, None, reason=f.EndReason.STOPPED, signal=15)
+    await lab.runner.commit()
+    profile = (await lab.client.get(EXPERIMENT)).json()
+    assert profile["status"] == "STOPPED"
+    assert [notice["sentence"] for notice in profile["notices"]] == [
+        "the scheduler ASHA can neither pause nor continue trials, because they save no checkpoints; "
+        "let the trials call nni.save_checkpoint"
+    ]
 
 
 async def test_profile(lab: Lab) -> None:

@@ -50,6 +50,15 @@ def test_the_view_shows_what_is_of_interest() -> None:
     assert line.split() == ["ta", "4", "1", "min", "7", "0.5", "x=0.4"]
 
 
+@pytest.mark.parametrize(
+    ("most", "told"), [(10, "4 of 10"), (3, "4, above the limit of 3"), (None, "4, no limit")]
+)
+def test_trials_against_their_limit(most: int | None, told: str) -> None:
+    of = profile("abc", counts={"SUCCEEDED": 4})
+    of["limits"] = {**of["limits"], "maxTrialNumber": most}
+    assert told in shown(Progress.of(of))
+
+
 def test_a_view_of_nothing_yet() -> None:
     progress = Progress.of(profile("abc", reason="", name=""))
     text = shown(progress)

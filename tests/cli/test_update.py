@@ -28,6 +28,8 @@ SPACE = {"y": {"_type": "choice", "_value": [1, 2]}}
         (["stopwhen", "-f", "rules.yml"], {"stopWhen": {"metric": 0.9}}, "stopWhen"),
         (["stopwhen", "-f", "exp.yml"], {"stopWhen": {"metric": 0.8}}, "stopWhen"),
         (["stopwhen", "-f", "empty.yml"], {"stopWhen": None}, "stopWhen"),
+        (["searchspace", "-f", "whole.yml"], {"searchSpace": SPACE}, "search space"),
+        (["constraints", "-f", "whole.yml"], {"searchSpaceConstraints": ["y < 3"]}, "constraints"),
         (
             ["searchspace", "-f", "space.json", "--constraints", "list.yml"],
             {"searchSpace": SPACE, "searchSpaceConstraints": ["y < 2"]},
@@ -48,6 +50,8 @@ def test_what_is_sent(
     Path("rules.yml").write_text("metric: 0.9\n")
     Path("exp.yml").write_text("trialConcurrency: 2\nstop_when: {metric: 0.8}\n")
     Path("empty.yml").write_text("")
+    whole = {"trialCommand": "true", "search_space": SPACE, "searchSpaceConstraints": ["y < 3"]}
+    Path("whole.yml").write_text(json.dumps(whole))
     assert main(["update", *words]) == 0
     assert capsys.readouterr().out == f"INFO: Update {title} success!\n"
     assert server.requests[-1] == ("PATCH", "experiments/abc", changes)
@@ -66,6 +70,12 @@ def test_what_is_sent(
         (["duration", "-v", "0"], "0 is not longer than zero."),
         (["searchspace", "-f", "none.json"], "none.json: this file does not exist"),
         (["searchspace", "-f", "bad.json"], "bad.json:1:"),
+        (
+            ["searchspace", "-f", "exp.yml"],
+            "ERROR: exp.yml is a whole configuration, whose searchSpace is in another file.\n"
+            "  Name that file: nnictl update searchspace --filename space.json\n",
+        ),
+        (["constraints", "-f", "exp.yml"], "exp.yml is a whole configuration, and it has no"),
     ],
 )
 def test_what_is_not_sent(
@@ -73,6 +83,7 @@ def test_what_is_not_sent(
 ) -> None:
     server.add("abc")
     Path("bad.json").write_text("{x: [}")
+    Path("exp.yml").write_text("trialCommand: 'true'\nsearchSpaceFile: space.json\n")
     assert main(["update", *words]) == 1
     assert sentence in capsys.readouterr().err
     assert server.requests == []
@@ -145,6 +156,25 @@ def test_a_refused_search_space_is_shown_with_its_line(
         "ERROR: Update search space failed!\n"
         "  Correct space.yml, then repeat: nnictl update searchspace -f space.yml\n"
     )
+
+
+def test_a_refused_search_space_of_a_whole_configuration_is_shown_with_its_line(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc")
+    Path("exp.yml").write_text("trialCommand: 'true'\nsearchSpace:\n  y: {_type: choice}\n")
+    fault = {"field": "searchSpace.y", "message": "the server's words"}
+    server.refuse["experiments/abc"] = Refused(422, "The configuration is wrong.", problems=[fault])
+    assert main(["update", "searchspace", "-f", "exp.yml"]) == 1
+    assert capsys.readouterr().err.startswith('ERROR: exp.yml:3:3: searchSpace.y: has no "_value"\n')
+
+
+def test_a_parameter_may_have_the_name_of_a_field(server: FakeServer) -> None:
+    server.add("abc")
+    space = {"searchSpace": SPACE["y"], "tuner": SPACE["y"]}
+    Path("space.json").write_text(json.dumps(space))
+    assert main(["update", "searchspace", "-f", "space.json"]) == 0
+    assert server.requests[-1] == ("PATCH", "experiments/abc", {"searchSpace": space})
 
 
 def test_a_refused_constraint_is_shown_with_its_line(

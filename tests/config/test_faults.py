@@ -97,6 +97,9 @@ foo: 1
             "tuner.classArgs: must be a mapping of keys to values, not 3",
         ),
         ("tuner: {name: Random, clasArgs: {}}", "tuner.clasArgs: unknown field; did you mean 'classArgs'?"),
+        ("maxTrials: 5", "maxTrials: unknown field; did you mean 'maxTrialNumber'?"),
+        ("num_trials: 5", "num_trials: unknown field; did you mean 'maxTrialNumber'?"),
+        ("tuner: {name: Bayes}", "did you mean GP?"),
         ("tuner: {name: Random, classArgs: {sed: 1}}", "Random takes no argument 'sed'"),
         ("tuner: {name: Random, classArgs: {seed: .inf}}", "tuner.classArgs.seed: inf is not allowed here"),
         (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.scene import eventually
-from tests.e2e.test_checkpoints import Saving, check_curve, saving
+from tests.e2e.test_checkpoints import WAITING, Saving, check_curve, saving
 
 
 def checkpoints(victim: Saving, trial_id: str) -> list[dict[str, Any]]:
@@ -24,7 +24,7 @@ def facts(victim: Saving, kind: str) -> list[dict[str, Any]]:
 
 
 def test_a_trial_continues_from_the_storage_after_the_files_were_lost(tmp_path: Path) -> None:
-    with saving(6, storage=f"file://{tmp_path}") as victim:
+    with saving(6, program=WAITING, storage=f"file://{tmp_path}") as victim:
         victim.wait_for_trials()
         trial_id = str(victim.trials()[0]["id"])
         eventually(lambda: facts(victim, "CheckpointStored"), "a stored checkpoint")
@@ -37,6 +37,8 @@ def test_a_trial_continues_from_the_storage_after_the_files_were_lost(tmp_path: 
         shutil.rmtree(victim.folder / "trials" / trial_id)
         victim.serve()
         victim.nnictl("trial", "resume", victim.experiment, "-T", trial_id)
+        while not victim.ended():
+            victim.act("save")
         victim.finish(limit_s=90)
         with contextlib.closing(victim._database()) as database:
             attempt, parameters, status = database.execute(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -106,6 +107,19 @@ def test_the_scheduler_continues_the_trials_that_it_has_paused() -> None:
     command = f'"nnictl trial resume {life.state.id} -T {first.id}"'
     told = now(life).split("; ")[1:3]
     assert told == ["1 trial is paused by the scheduler", f"1 trial is paused (to continue it: {command})"]
+
+
+def test_a_limit_below_the_number_of_trials() -> None:
+    life = Life(trial_concurrency=3, max_trial_number=3)
+    for sequence in range(3):
+        life.start(sequence)
+    lower = replace(life.state.limits, max_trial_number=1)
+    life.take(f.ConfigChanged(changes={"maxTrialNumber": 1}, limits=lower))
+    life.end(0)
+    life.end(1)
+    assert "2 finished, above the limit of 1; " in now(life)
+    life.end(2)
+    assert now(life) == "finished: 3 trials, above the limit of 1"
 
 
 def test_the_end() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from nnimgr.core.running import requests
 from nnimgr.rules import facts as f
-from nnimgr.rules.decisions import recorded_as
+from nnimgr.rules.decisions import NOTHING_SAVED, recorded_as
 from tests.rules.driver import Life, refold
 from tests.rules.saving import Saving
 
@@ -217,6 +217,14 @@ def test_a_decision_that_is_not_possible_is_refused(kind: f.DecisionKind, why: s
     (member,) = members(1)
     assert refusal(decide(member, kind)) == why
     assert member.trial.note == f"the scheduler cannot {kind} the trial: {why}"
+
+
+def test_an_exploit_of_a_trial_that_has_saved_nothing_is_refused() -> None:
+    heir, donor = members()
+    facts = decide(heir, K.EXPLOIT, parameters="{}", donor=donor.id, checkpoint=None)
+    assert refusal(facts) == (
+        f"{NOTHING_SAVED}, and trial {donor.id} has saved none from which it could continue"
+    )
 
 
 def test_an_exploit_of_a_checkpoint_that_is_gone_is_refused() -> None:

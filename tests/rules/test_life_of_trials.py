@@ -156,6 +156,42 @@ def test_results_that_come_more_than_once_are_noted() -> None:
     )
 
 
+def test_a_second_final_result_is_noted() -> None:
+    life = Life(trial_concurrency=1, max_trial_number=1)
+    life.start(0)
+    life.metric(0, 0, 0.5, kind="FINAL")
+    trial = life.state.trials[life.trial(0)]
+    assert trial.note is None
+    life.metric(0, 1, 0.9, kind="FINAL")
+    assert (trial.final_value, trial.note) == (
+        0.5,
+        "the trial reported another final result, 0.9, which is not used: the first one, 0.5, counts",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ('"good"', 'is "good", which is not a finite number'),
+        ("NaN", "is NaN, which is not a finite number"),
+        ('{"default": "x"}', 'is {"default": "x"}, whose "default" is not a finite number'),
+        ('{"layer": "x"}', 'is {"layer": "x"}, which has no number'),
+        ('{"loss": 0.1}', None),  # charts show the numbers under other names
+    ],
+)
+def test_an_intermediate_result_without_a_number_is_noted(text: str, note: str | None) -> None:
+    life = Life(trial_concurrency=1, max_trial_number=1)
+    life.start(0)
+    life.take(f.MetricReported(life.job(0), 0, "PERIODICAL", 0, "0", None, text))
+    noted = life.state.trials[life.trial(0)].note
+    assert noted == (
+        None
+        if note is None
+        else f"intermediate result number 0 {note}: charts and built-in algorithms cannot use it; "
+        "pass a number to nni.report_intermediate_result()"
+    )
+
+
 def test_a_lost_attempt_is_tried_again_under_a_new_id() -> None:
     life = Life(trial_concurrency=1, max_trial_number=1)
     life.start(0)

@@ -136,6 +136,16 @@ def test_a_result_for_a_set_that_was_never_given_is_noted(life: Life) -> None:
     assert trial.final_text is None
 
 
+def test_a_second_final_result_of_a_set_is_noted(life: Life) -> None:
+    life.final(0, 0.5, 0)
+    life.final(0, 0.7, 0)
+    trial = life.state.trials[life.trial(0)]
+    assert trial.note == (
+        "the trial reported another final result for parameter set 1, 0.7: the tuner gets the first one"
+    )
+    assert (trial.sets[0].result, trial.final_text) == ("0.5", "0.7")
+
+
 def test_a_stopped_trial_gets_nothing_more(life: Life) -> None:
     life.want(0, 1)
     life.take(f.StopRequested(trial_id=life.trial(0)))

@@ -67,3 +67,41 @@ def test_the_trial_continues_from_the_newest_and_not_from_the_best() -> None:
     (again,) = (fact for fact in saving.lose() if isinstance(fact, f.AttemptDue))
     assert again.origin is not None and again.origin.step == 2
     assert steps(saving) == [1, 2]
+
+
+def test_the_checkpoint_that_the_last_attempt_continued_from_is_deleted_at_the_end() -> None:
+    saving = Saving(checkpoints_kept=1, checkpoints_best=1)
+    save(saving, 0.9, 0.1)
+    first = saving.job_id
+    saving.lose()
+    saving.start()  # from checkpoint 2 of the first attempt
+    save(saving, 0.2, 0.3)
+    assert len(saving.trial.checkpoints) == 3
+    ended = [fact for fact in saving.end() if isinstance(fact, (f.CheckpointsPruned, f.TrialEnded))]
+    assert ended[0] == f.CheckpointsPruned(job_id=first, keeper_id="local", up_to=2, keep=(1,))
+    assert isinstance(ended[1], f.TrialEnded) and len(ended) == 2
+    assert refold(saving.life.log) == saving.life.state
+
+
+def test_the_checkpoint_that_the_last_attempt_continued_from_stays_if_the_trial_has_no_newer_one() -> None:
+    saving = Saving(checkpoints_kept=1, checkpoints_limit=100)
+    save(saving, 0.9)
+    job_id = saving.job_id
+    saving.lose()
+    saving.start()
+    assert pruned(saving.end()) == []
+    assert [number for number, _ in saving.life.state.left[job_id].sizes] == [1]
+
+
+def test_an_ended_trial_holds_no_bytes_of_the_checkpoint_that_is_deleted_at_its_end() -> None:
+    saving = Saving(checkpoints_kept=1, checkpoints_limit=100)
+    save(saving, 0.9)
+    first = saving.job_id
+    saving.lose()
+    saving.start()
+    save(saving, 0.8)
+    job_id = saving.job_id
+    assert saving.life.state.held == 20
+    assert pruned(saving.end()) == [(1, ())]
+    assert saving.life.state.held == 10 and first not in saving.life.state.left
+    assert list(saving.life.state.left) == [job_id]

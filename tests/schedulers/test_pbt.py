@@ -61,9 +61,17 @@ def test_only_a_better_state_is_taken() -> None:
     play.save("a")  # after the first result
     play.report("a", 0.9)
     assert play.report("b", 0.3, 0.2) == []
+
+
+def test_a_population_that_saves_nothing_says_so_with_a_decision_that_is_refused() -> None:
     play = Play(PBTScheduler(perturbation_interval=2))
-    play.create("a", "b")
-    play.report("a", 0.9, 0.9)  # it has saved nothing
+    play.create("a", "b", "c")
+    play.report("a", 0.9, 0.9)
+    (decided,) = play.report("b", 0.1, 0.1)
+    assert (decided.kind, decided.donor, decided.checkpoint) == ("exploit", "a", None)
+    assert decided.reason == "report 2: it would continue from trial a, which saves nothing"
+    assert play.refuse(decided) == []
+    play.save("c")  # one trial saves, so the others may do so later
     assert play.report("b", 0.1, 0.1) == []
 
 

@@ -19,6 +19,7 @@ from nnimgr.rules import (
     fold_jobs,
     fold_trials,
     plan,
+    pruning,
     retention,
     trial_ends,
 )
@@ -147,10 +148,10 @@ def unpinned_at_start() -> Iterator[None]:
         trial.pruned += excess
         trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
 
-    def needed(state: ExperimentState, trial: TrialState) -> set[tuple[int, int]]:
-        return {(each.origin.attempt, each.origin.number) for each in trial.checkpoints}
+    def prune(state: ExperimentState, trial: TrialState) -> Iterator[CheckpointsPruned]:
+        return pruning._pruned(state, trial, trial.pruned, [each.origin for each in trial.checkpoints])
 
-    with patch.object(checkpoints, "retain", retain), patch.object(checkpoints, "_needed", needed):
+    with patch.object(checkpoints, "retain", retain), patch.object(plan, "prune", prune):
         yield
 
 
@@ -242,7 +243,7 @@ def slot_freed_before_the_end() -> Iterator[None]:
 @planted
 def donor_not_pinned() -> Iterator[None]:
     """A checkpoint is deleted although another trial continues, or is to continue, from it."""
-    with patch.object(checkpoints, "borrowed", lambda state, trial_id: set()):
+    with patch.object(pruning, "borrowed", lambda state, trial_id: set()):
         yield
 
 
@@ -308,7 +309,7 @@ def best_by_the_opposite_goal() -> Iterator[None]:
         opposite = replace(state, traits=f.TunerTraits(minimises=not state.minimises))
         return retention.best_checkpoints(opposite, saved)
 
-    with patch.object(checkpoints, "best_checkpoints", worst):
+    with patch.object(pruning, "best_checkpoints", worst):
         yield
 
 
@@ -348,7 +349,7 @@ def lost_files_count() -> Iterator[None]:
 @planted
 def pins_forgotten() -> Iterator[None]:
     """A checkpoint that a user has pinned is deleted like any other."""
-    with patch.object(checkpoints, "pinned", lambda state, trial_id: set()):
+    with patch.object(pruning, "pinned", lambda state, trial_id: set()):
         yield
 
 
@@ -428,7 +429,7 @@ def pinned_copies_deleted_at_the_end() -> Iterator[None]:
     """The copies of an ended trial are deleted, also those of pinned checkpoints."""
 
     def prune_copies(state: ExperimentState) -> Iterator[f.CheckpointsPruned]:
-        return checkpoints.prune_copies(replace(state, pins={}))
+        return pruning.prune_copies(replace(state, pins={}))
 
     with patch.object(plan, "prune_copies", prune_copies):
         yield

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.decisions import recorded_as
 from nnimgr.store.checkpoints import CheckpointRow
 from nnimgr.store.location import database_path
 from nnimgr.store.reader import ExperimentReader
@@ -107,6 +108,23 @@ async def test_checkpoints_are_listed(tmp_path: Path, writer: ExperimentWriter) 
         CheckpointRow(attempt=1, number=1, step=1, size=10, files=1, at=at, state="deleted"),
         CheckpointRow(attempt=1, number=2, step=2, size=10, files=1, at=at, state="saved"),
     ]
+
+
+async def test_a_refusal_counts_until_a_trial_saves(tmp_path: Path, writer: ExperimentWriter) -> None:
+    def refused() -> bool:
+        with contextlib.closing(ExperimentReader(tmp_path)) as reader:
+            return reader.refused_for_nothing_saved()
+
+    saving = Saving(StoredLife)
+    await store(saving, writer)
+    assert not refused()
+    pause = f.Decided(trial_id=saving.id, kind=f.DecisionKind.PAUSE, cause=1, reason="because")
+    saving.life.take(*recorded_as(saving.life.state, pause))
+    await store(saving, writer)
+    assert refused()
+    saving.save(1)
+    await store(saving, writer)
+    assert not refused()
 
 
 async def test_stored_copies_are_listed(tmp_path: Path, writer: ExperimentWriter) -> None:

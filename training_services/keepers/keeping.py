@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,17 +48,52 @@ class Transfers:
 
 
 class _Removals:
-    """Tasks that remove copies. ``running``: those that have not ended. Errors are logged.
+    """Tasks that remove copies. Errors are logged. ``running``: the tasks that have not ended."""
 
-    ``first``: the removal of all that the opened experiment does not know; no transfer begins before it.
-    """
-
-    def __init__(self, experiment_id: str) -> None:
-        self._experiment_id = experiment_id
+    def __init__(self, experiment_id: str, store: CheckpointStore) -> None:
+        self._experiment_id, self._store = experiment_id, store
         self.running: set[asyncio.Task[None]] = set()
-        self.first: asyncio.Task[None] | None = None
+        self._first: asyncio.Task[None] | None = None
+        self._clearing: dict[str, asyncio.Task[None]] = {}  # by trial
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def tidy(self, known: Collection[tuple[str, int]], wanted: Collection[tuple[str, int]]) -> None:
+        """Remove everything but these copies and these unfinished transfers."""
+        self._first = self._start(in_thread(self._store.tidy, known, wanted))
+
+    def remove(self, job_id: str, up_to: int, keep: Iterable[int]) -> None:
+        """Remove the copies of the job's checkpoints up to a number, except those in ``keep``."""
+        self._start(in_thread(self._store.remove, job_id, up_to, set(keep)))
+
+    def clear(self, trial_id: str, copied: Wanted | None, task: asyncio.Task[None] | None) -> None:
+        """Remove what the trial's canceled transfers have left, after their task has ended.
+
+        ``copied``: what the task copied when it was canceled. That copy may be whole, if a thread has
+        completed it. No fact has named it.
+        """
+        clearing = self._start(self._clear(trial_id, copied, task))
+        self._clearing[trial_id] = clearing
+
+        def over(_: object) -> None:
+            if self._clearing.get(trial_id) is clearing:
+                del self._clearing[trial_id]
+
+        clearing.add_done_callback(over)
+
+    async def wait(self, trial_id: str) -> None:
+        """Wait for the removals before which no transfer of the trial may begin."""
+        before = {each for each in (self._clearing.get(trial_id), self._first) if each is not None}
+        if before:
+            await asyncio.wait(before)
+
+    async def _clear(self, trial_id: str, copied: Wanted | None, task: asyncio.Task[None] | None) -> None:
+        if task is not None:
+            await asyncio.wait({task})
+        await in_thread(self._store.drop_parts, trial_id)
+        if copied is not None:
+            job_id, number = copied.name
+            await in_thread(self._store.remove, job_id, number, set(range(number)))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"{self._experiment_id}:copies")
         self.running.add(task)
         task.add_done_callback(self._over)
@@ -96,18 +131,17 @@ class Keeping:
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by trial
         self._slots: dict[str, asyncio.Semaphore] = {}  # by keeper
         self._news: dict[str, asyncio.Event] = {}  # by trial: wakes its task
+        self._copying: dict[str, Wanted] = {}  # by trial: what its task copies at present
         self._spared: dict[str, Origin] = {}  # by trial: checkpoint on the server's machine: not copied
-        self._clearing: dict[str, asyncio.Task[None]] = {}  # by trial: removal of an unfinished transfer
         self._leaving: dict[str, float] = {}  # keeper of a host that leaves -> longest wait without progress
         self.uncommitted = UncommittedCopies()
-        self._removals = _Removals(experiment_id)
+        self._removals = _Removals(experiment_id, store)
 
     # ---- orders -------------------------------------------------------------------------------------------
 
     def begin(self, copies: Iterable[tuple[str, int]]) -> None:
         """Remove everything from the store that is neither a known copy nor to be transferred."""
-        known, wanted = set(copies), [each.name for each in self._wanted.values()]
-        self._removals.first = self._removals.start(in_thread(self._store.tidy, known, wanted))
+        self._removals.tidy(set(copies), [each.name for each in self._wanted.values()])
 
     def want(self, trial_id: str, origin: Origin | None) -> None:
         """Copy this checkpoint; None: nothing of the trial. It replaces an earlier order for the trial."""
@@ -149,7 +183,7 @@ class Keeping:
 
     def remove(self, job_id: str, up_to: int, *, keep: Iterable[int]) -> None:
         """Remove the copies of the job's checkpoints up to a number, except those in ``keep``."""
-        self._removals.start(in_thread(self._store.remove, job_id, up_to, set(keep)))
+        self._removals.remove(job_id, up_to, keep)
 
     def heard(self, keeper_id: str) -> None:
         """Continue transfers that have failed: the keeper calls again."""
@@ -247,20 +281,10 @@ class Keeping:
         if (task := self._tasks.pop(trial_id, None)) is not None:
             del self._news[trial_id]
             task.cancel()
+        if task is not None or wanted is not None:
+            self._removals.clear(trial_id, self._copying.get(trial_id), task)
         if wanted is not None:
-            self._clearing[trial_id] = self._removals.start(self._clear(trial_id, wanted, task))
             self._release(wanted)
-
-    async def _clear(self, trial_id: str, wanted: Wanted, task: asyncio.Task[None] | None) -> None:
-        """Remove what the trial's dropped transfer has left, after its task has ended.
-
-        A copy may be whole, if the task was canceled while a thread completed it. No fact has named it.
-        """
-        if task is not None:
-            await asyncio.wait({task})
-        await in_thread(self._store.drop_parts, trial_id)
-        job_id, number = wanted.name
-        await in_thread(self._store.remove, job_id, number, set(range(number)))
 
     def _finish(self, trial_id: str, wanted: Wanted, *events: JobEvent) -> None:
         """Report the result of a transfer. A newer checkpoint of the trial may wait already.
@@ -284,9 +308,7 @@ class Keeping:
 
     async def _keep(self, trial_id: str) -> None:
         """Copy what is wanted of the trial, until nothing is."""
-        for removal in (self._clearing.pop(trial_id, None), self._removals.first):
-            if removal is not None:
-                await asyncio.wait({removal})
+        await self._removals.wait(trial_id)
         pause, longest = PAUSES_S
         while (wanted := self._wanted.get(trial_id)) is not None:
             keeper_id = wanted.origin.keeper_id
@@ -342,6 +364,7 @@ class Keeping:
         """Copy the checkpoint and report the result. Return a sentence if it has to be tried again."""
         job_id, number = wanted.name
         self._put([CheckpointKeepBegun(job_id=job_id, number=number)])
+        self._copying[trial_id] = wanted
         parts = (*attempt_folder(trial_id, wanted.origin.attempt), CHECKPOINTS, str(number))
         try:
             kept = await receive_checkpoint(
@@ -366,6 +389,9 @@ class Keeping:
             self.uncommitted.add(trial_id, wanted)
             fact = CheckpointKept(job_id=job_id, number=number, digest=kept.digest, size=kept.size)
             self._finish(trial_id, wanted, fact)
+        finally:
+            if self._copying.get(trial_id) is wanted:
+                del self._copying[trial_id]
         return None
 
     def _forget(self, copies: Iterable[Wanted]) -> None:

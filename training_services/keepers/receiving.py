@@ -94,13 +94,22 @@ async def _list(pieces: AsyncGenerator[bytes, None]) -> tuple[list[Entry], bytes
 async def _receive(
     pieces: AsyncGenerator[bytes, None], rest: bytes, incoming: Incoming, moved: Callable[[], None]
 ) -> None:
-    """Write the rest of the stream in large pieces."""
+    """Write the rest of the stream in large pieces, one of which is written while the next one arrives."""
     waiting, size = [rest], len(rest)
-    async for piece in pieces:
-        moved()
-        waiting.append(piece)
-        size += len(piece)
-        if size >= _PIECE:
-            await in_thread(incoming.write, b"".join(waiting))
-            waiting, size = [], 0
-    await in_thread(incoming.write, b"".join(waiting))
+    writing: asyncio.Future[None] | None = None
+    try:
+        async for piece in pieces:
+            moved()
+            waiting.append(piece)
+            size += len(piece)
+            if size >= _PIECE:
+                if writing is not None:
+                    await writing
+                writing = asyncio.ensure_future(in_thread(incoming.write, b"".join(waiting)))
+                waiting, size = [], 0
+        if writing is not None:
+            await writing
+        await in_thread(incoming.write, b"".join(waiting))
+    finally:
+        if writing is not None and not writing.done():  # the folder is not closed before its writer has ended
+            await asyncio.wait({writing})

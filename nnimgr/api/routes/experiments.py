@@ -23,6 +23,8 @@ from nnimgr.api.pace import CREATIONS, forecast, trials_per_s
 from nnimgr.config import feasible_share, read_canonical
 from nnimgr.config.model import platform_of
 from nnimgr.core.managing.manager import ExperimentSummary, NewExperiment
+from nnimgr.core.running.notices import UNSAVED, Notice, unsaved_notice
+from nnimgr.core.running.runner import LIVE
 from nnimgr.goal import is_stated, optimize_mode
 from nnimgr.rules.activity import sentence_of
 from nnimgr.rules.facts import DrainReason, ExperimentStatus, Limits, TrialStatus
@@ -235,17 +237,31 @@ def _known(parts: ApiParts, experiment_id: str) -> _Known:
         now=runner.now() if runner is not None else None,
         viewed=manager.viewed(experiment_id),
         trouble=manager.trouble(experiment_id),
-        notices=[
-            models.Notice(
-                about=about,
-                sentence=notice.sentence,
-                subject=notice.subject,
-                seconds=notice.seconds,
-                detail=notice.detail,
-            )
-            for about, notice in manager.notices(experiment_id).items()
-        ],
+        notices=[_notice(*item) for item in manager.notices(experiment_id).items()],
     )
+
+
+def _notice(about: str, notice: Notice) -> models.Notice:
+    return models.Notice(
+        about=about,
+        sentence=notice.sentence,
+        subject=notice.subject,
+        seconds=notice.seconds,
+        detail=notice.detail,
+    )
+
+
+def _notices(reader: ExperimentReader, row: ExperimentRow, known: _Known) -> list[models.Notice]:
+    """Return the experiment's notices. Those of its algorithms end with their processes, but users of an
+    ended experiment still have to see that its scheduler could do nothing.
+    """
+    scheduler = row.config.get("scheduler")
+    if row.status in LIVE or not scheduler or any(notice.about == UNSAVED for notice in known.notices):
+        return known.notices
+    if not reader.refused_for_nothing_saved():
+        return known.notices
+    name = scheduler.get("name") or scheduler.get("className") or ""
+    return [*known.notices, _notice(UNSAVED, unsaved_notice(name))]
 
 
 def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
@@ -298,7 +314,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
             )
             for failure in reader.failures(limit=20)
         ],
-        notices=known.notices,
+        notices=_notices(reader, row, known),
         directory=str(known.summary.directory),
         last_number=row.last_number,
     )

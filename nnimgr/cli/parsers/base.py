@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from nnimgr.client.lines import fitted
+from nnimgr.spelling import nearest
 
 __all__ = [
     "Parser",
@@ -193,11 +194,8 @@ def _nearest(word: str, names: Iterable[str]) -> str | None:
     known = list(names)
     if word.lower() == "list" and "ls" in known:  # other verbs are more similar to "list" than "ls" is
         return "ls"
-    import difflib  # imported only for a message, because it would slow the start of every command
-
-    near = difflib.get_close_matches(word.lower(), known, n=1)
-    near = near or sorted(name for name in known if len(word) > 1 and name.startswith(word.lower()))
-    return near[0] if near else None
+    beginnings = sorted(name for name in known if len(word) > 1 and name.startswith(word.lower()))
+    return nearest(word, known) or next(iter(beginnings), None)
 
 
 def examples_text(examples: Sequence[str]) -> str:

@@ -234,7 +234,11 @@ def _update(group: Verbs[Parser]) -> None:
     )
     add_id(space)
     space.add_argument(
-        "-f", "--filename", required=True, metavar="FILE", help="the new search space, in JSON or YAML"
+        "-f",
+        "--filename",
+        required=True,
+        metavar="FILE",
+        help="the new search space, or an exp.yml that has it",
     )
     space.add_argument("--constraints", metavar="FILE", help="new constraints on the search space, as a list")
     constraints = add_verb(
@@ -246,7 +250,11 @@ def _update(group: Verbs[Parser]) -> None:
     )
     add_id(constraints)
     constraints.add_argument(
-        "-f", "--filename", required=True, metavar="FILE", help="a list of the new constraints"
+        "-f",
+        "--filename",
+        required=True,
+        metavar="FILE",
+        help="a list of the new constraints, or an exp.yml that has it",
     )
     tuner = add_verb(
         group,

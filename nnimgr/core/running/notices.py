@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from nnimgr.rules.checkpoint_limit import excess_of
 from nnimgr.rules.state import ExperimentState
 
-__all__ = ["Notice", "notices_of"]
+__all__ = ["UNSAVED", "Notice", "notices_of", "unsaved_notice"]
 
 FRUITLESS = 5  # after this number of trials in a row without a result, a notice is shown
+UNSAVED = "scheduler without checkpoints"  # name of the notice about trials that save nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,3 +47,14 @@ def notices_of(state: ExperimentState) -> dict[str, Notice]:
     if (excess := excess_of(state)) is not None:
         found["checkpoints"] = Notice(subject=excess)
     return found
+
+
+def unsaved_notice(scheduler: str) -> Notice:
+    """Return the notice that a scheduler can do nothing with trials that save nothing.
+
+    ``scheduler``: its name or class name.
+    """
+    return Notice(
+        subject=f"the scheduler {scheduler} can neither pause nor continue trials, because they save no "
+        "checkpoints; let the trials call nni.save_checkpoint"
+    )

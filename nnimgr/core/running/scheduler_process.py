@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from nnimgr.core.running.algorithm_process import AlgorithmProcess
 from nnimgr.core.running.mailbox import Builder
-from nnimgr.core.running.notices import Notice
+from nnimgr.core.running.notices import UNSAVED, unsaved_notice
 from nnimgr.dispatcher import messages as m
 from nnimgr.rules import facts as f
 from nnimgr.rules.decisions import NOTHING_SAVED, recorded_as
 from nnimgr.rules.state import ExperimentState, trial_of_job
 
 __all__ = ["SchedulerProcess"]
-
-_UNSAVED = "scheduler without checkpoints"  # subject of the notice about trials that save nothing
 
 
 class SchedulerProcess(AlgorithmProcess):
@@ -40,7 +38,7 @@ class SchedulerProcess(AlgorithmProcess):
                     )
                 )
             case f.CheckpointReported(usable=True, reports=int(reports)):
-                self._notices.pop(_UNSAVED, None)
+                self._notices.pop(UNSAVED, None)
                 trial_id, attempt = trial_of_job(fact.job_id)
                 self.tell(
                     m.CheckpointSaved(
@@ -64,7 +62,8 @@ class SchedulerProcess(AlgorithmProcess):
                 self.tell(m.TrialsAgain(number=number))
             case f.DecisionRefused():
                 if fact.reason.startswith(NOTHING_SAVED):
-                    self._notices[_UNSAVED] = Notice(subject=self._unsaved())
+                    title = self.start.name or self.start.class_name or ""
+                    self._notices[UNSAVED] = unsaved_notice(title)
                 self.tell(
                     m.DecisionRefused(
                         number=number,
@@ -74,14 +73,6 @@ class SchedulerProcess(AlgorithmProcess):
                         reason=fact.reason,
                     )
                 )
-
-    def _unsaved(self) -> str:
-        """Return the sentence about trials that save nothing."""
-        title = self.start.name or self.start.class_name
-        return (
-            f"the scheduler {title} can neither pause nor continue trials, because they save no checkpoints; "
-            "let the trials call nni.save_checkpoint"
-        )
 
     def tell(self, message: m.ToChild) -> None:
         """Send a message to the child process, after the metrics that come before it in the log."""

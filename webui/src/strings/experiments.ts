@@ -44,9 +44,14 @@ export const experiments = {
     until: "Ended until",
   },
   progress: (ended: string, max: string | null) => (max === null ? ended : `${ended} / ${max}`),
+  progressAbove: (ended: string, max: string) => `${ended}, limit ${max}`,
   progressParts: (ended: number, max: number | null, running: number, waiting: number, failed: number) =>
     [
-      max === null ? `${ended} trials have ended` : `${ended} of ${max} trials have ended`,
+      max === null
+        ? `${ended} trials have ended`
+        : ended <= max
+          ? `${ended} of ${max} trials have ended`
+          : `${ended} trials have ended, above the limit of ${max}`,
       running > 0 ? `${running} running` : "",
       waiting > 0 ? `${waiting} waiting` : "",
       failed > 0 ? `${failed} failed` : "",

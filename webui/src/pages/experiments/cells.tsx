@@ -63,7 +63,9 @@ export function Progress({ item }: { item: Summary }) {
   return (
     <div className="trials-progress" title={label}>
       <span className="number">
-        {texts.progress(formatNumber(ended), max === null ? null : formatNumber(max))}
+        {max !== null && ended > max
+          ? texts.progressAbove(formatNumber(ended), formatNumber(max))
+          : texts.progress(formatNumber(ended), max === null ? null : formatNumber(max))}
       </span>
       <svg role="img" aria-label={label} preserveAspectRatio="none" viewBox={`0 0 ${all} 1`}>
         <rect className="good" width={succeeded} height="1" />

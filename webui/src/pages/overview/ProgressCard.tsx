@@ -26,6 +26,11 @@ const LOOKS = [
   ["WAITING", "quiet", false],
 ] as const satisfies readonly (readonly [keyof Profile["counts"] & string, ProgressPart["look"], boolean])[];
 
+function finishedText(finished: number, limit: number | null): string {
+  if (limit === null) return text.finished;
+  return (finished <= limit ? text.finishedOf : text.finishedAbove)(formatNumber(limit));
+}
+
 /** How far the experiment is: trials and time against their limits, the pace, and the expected end. */
 export function ProgressCard({ id, profile }: { id: string; profile: Profile }) {
   const { maxTrialNumber, maxExperimentDurationS } = profile.limits;
@@ -43,13 +48,14 @@ export function ProgressCard({ id, profile }: { id: string; profile: Profile }) 
   const whole = Math.max(maxTrialNumber ?? created, created, 1);
   const ran = useRan(id, profile);
   const { made, open } = profile.confirmations ?? { made: 0, open: 0 };
+  const finished = ended - leftOut - (made - open);
   return (
     <section className="card stack-small" aria-labelledby="progress-title">
       <h2 id="progress-title">{text.title}</h2>
       <p className="figure">
-        <strong className="number">{formatNumber(ended - leftOut - (made - open))}</strong>{" "}
+        <strong className="number">{formatNumber(finished)}</strong>{" "}
         <span className="soft">
-          {maxTrialNumber === null ? text.finished : text.finishedOf(formatNumber(maxTrialNumber))}
+          {finishedText(finished, maxTrialNumber)}
           {leftOut === 0 ? null : text.leftOut(profile.retried, canceled)}
         </span>
       </p>
