@@ -10,6 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.product import Product, product
 from tests.e2e.scene import Scene, eventually
 from tests.server.harness import nothing_left, serving
@@ -93,6 +95,12 @@ def test_a_failed_member_ends_all_and_the_next_attempt_continues_all(tmp_path: P
         assert first["message"].endswith("(member 1 on local)")
         assert [member["state"] for member in last["members"]] == ["ended", "ended"]
         assert shown["finalValue"] < 1
+        assert "member 1: on this machine, " in own.nnictl("trial", "show", experiment, "-T", "0")
+        log = own.nnictl("log", "trial", experiment, "-T", "0", "--member", "1")
+        assert json.loads(log.splitlines()[0])["RANK"] == "2"
+        assert "ranks/3/stdout" in own.nnictl("trial", "files", experiment, "-T", "0", "--member", "1")
+        with pytest.raises(RuntimeError, match="has no member 2: it has 2 members, from 0 on"):
+            own.nnictl("log", "trial", experiment, "-T", "0", "--member", "2")
 
 
 def test_a_gang_goes_on_without_a_server_and_is_adopted(tmp_path: Path) -> None:
