@@ -18,9 +18,8 @@ def _validate_members(state: ExperimentState, job: JobState) -> None:
     assert not job.gathered or job.started_at is not None, f"gang {job.id} was gathered before it started"
     if job.started_at is not None:
         assert all(member.started_at is not None for member in job.members), f"gang {job.id} has started"
-    if not job.closed:
-        unknown = state.trials[job.trial_id].status is TrialStatus.UNKNOWN
-        assert unknown == is_silent(state, job), f"gang {job.id} is on a silent host"
+    if not job.closed and state.trials[job.trial_id].status is TrialStatus.UNKNOWN:
+        assert is_silent(state, job), f"gang {job.id} is on no silent host"
 
 
 def validate(state: ExperimentState) -> None:
