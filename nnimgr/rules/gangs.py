@@ -1,9 +1,9 @@
 """Gangs: jobs whose members run on several hosts.
 
 The facts about members come from the training service. What happens to the job as a whole follows from them
-(``due_facts``): it has started when all members have, and it is over when all are. The first member that
-fails, or that is lost, decides how the job ends, and all others are stopped in the same commit. So whatever
-is decided about attempts does not have to know of members.
+(``due_facts``): it has started when all members have, and it is over when all are. When one member fails or
+is lost, all others are stopped in the same commit. The job ends as the first one that has failed, unless a
+member was lost. So whatever is decided about attempts does not have to know of members.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.causes import LOSSES, cause_of
 from nnimgr.rules.commands import GatherGang, StopMembers
 from nnimgr.rules.state import ExperimentState, JobState, MemberState, TrialState
 from training_services.base import TRIAL_GRACE
@@ -97,32 +98,32 @@ def _to_stop(job: JobState) -> tuple[int, ...]:
 
 
 def _outcome(job: JobState) -> f.JobEnded | f.JobLost:
-    """Return how the job has ended, whose members are all over."""
-    leader = job.members[0]
-    for number, member in enumerate(job.members):
-        if member.lost is not None and member.lost.unproven:
-            return _lost(job, number, member.lost)
+    """Return how the job has ended, whose members are all over.
+
+    A loss comes before a failure that was committed earlier: members fail at once when the host of another
+    one is gone, and its loss is proved later.
+    """
+    ended = {number: member.ended for number, member in enumerate(job.members) if member.ended is not None}
+    lost = {number: member.lost for number, member in enumerate(job.members) if member.lost is not None}
+    for number, fact in sorted(lost.items(), key=lambda entry: not entry[1].unproven):
+        return _lost(job, number, fact)
     if job.first is not None:
-        first = job.members[job.first]
-        return _failed(job, job.first, first.ended) if first.ended else _lost(job, job.first, first.lost)
-    for number, member in enumerate(job.members):
-        if member.lost is not None:
-            return _lost(job, number, member.lost)
-    end = leader.ended
-    assert end is not None
+        taken = (number for number, end in ended.items() if cause_of(end, stopped=False) in LOSSES)
+        number = next(taken, job.first)
+        return _failed(job, number, ended[number])
+    end = ended[0]
     # After an order to stop, members fail because others have gone: such a failure says nothing.
     stopped = job.stop is not None and end.reason is f.EndReason.EXITED and end.exit_code != 0
     return _ended(job, end, reason=f.EndReason.STOPPED if stopped else end.reason, message=end.message)
 
 
-def _lost(job: JobState, number: int, lost: f.MemberLost | None) -> f.JobLost:
-    assert lost is not None
+def _lost(job: JobState, number: int, lost: f.MemberLost) -> f.JobLost:
     reason = f"{lost.reason} ({_name(job, number)})"
     return f.JobLost(job_id=job.id, reason=reason, cause=lost.cause, unproven=lost.unproven)
 
 
 def _failed(job: JobState, number: int, end: f.MemberEnded) -> f.JobEnded:
-    """Return the end of a job whose member ``number`` has failed first."""
+    """Return the end of a job of which the failure of member ``number`` is the reason."""
     name = _name(job, number)
     message = name if end.message is None else f"{end.message} ({name})"
     return _ended(job, end, reason=end.reason, message=message)

@@ -142,12 +142,30 @@ def test_a_member_that_a_user_declares_lost_is_lost_and_the_others_are_stopped()
     assert kinds(facts) == ["MemberEnded", "JobLost", "AttemptDue", "JobWaiting"]
 
 
-def test_a_loss_that_is_declared_after_a_failure_ends_the_gang() -> None:
+def test_a_loss_that_is_declared_after_a_failure_is_why_the_gang_has_failed() -> None:
     life = started()
     life.goes_silent(1)
     life.member_ends(0, 1)
-    life.take(f.LossDeclared(trial_id=life.trial(0)))
-    assert life.ended()[life.trial(0)][0] is f.TrialStatus.FAILED
+    facts = life.take(f.LossDeclared(trial_id=life.trial(0)))
+    due = one(facts, f.AttemptDue)
+    assert isinstance(due, f.AttemptDue) and due.lost and not due.failed
+
+
+def test_a_member_that_fails_because_the_host_of_another_one_is_gone_does_not_count_as_failed() -> None:
+    life = started()
+    life.member_ends(0, 1, message="connection reset by peer")
+    facts = life.member_is_lost(1, "the host was restarted")
+    due = one(facts, f.AttemptDue)
+    assert isinstance(due, f.AttemptDue) and due.lost and not due.failed
+    assert due.reason == "the host was restarted (member 1 on elm)"
+
+
+def test_neither_does_one_that_fails_because_the_lease_of_another_one_has_ended() -> None:
+    life = started()
+    life.member_ends(0, 1, message="connection reset by peer")
+    facts = life.member_ends(1, 0, reason=f.EndReason.LEASE)
+    due = one(facts, f.AttemptDue)
+    assert isinstance(due, f.AttemptDue) and due.cause is f.Cause.INFRASTRUCTURE and not due.failed
 
 
 def test_a_stopped_trial_on_a_silent_host_is_given_up_and_never_followed_by_another_attempt() -> None:
