@@ -29,9 +29,7 @@ def _nodes(value: Any) -> int:
     if type(value) is int and 2 <= value <= _MOST_NODES:
         return value
     if isinstance(value, str) and ":" in value:
-        raise ValueError(
-            f"must be one number: trials whose number of hosts changes ({value!r}) are not supported"
-        )
+        raise ValueError(f"must be one number: a range of hosts, such as {value!r}, is not supported")
     raise ValueError(
         f"must be a whole number from 2 to {_MOST_NODES}, not {value!r}; leave it out for one host"
     )

@@ -105,8 +105,9 @@ def _outcome(job: JobState) -> f.JobEnded | f.JobLost:
     """
     ended = {number: member.ended for number, member in enumerate(job.members) if member.ended is not None}
     lost = {number: member.lost for number, member in enumerate(job.members) if member.lost is not None}
-    for number, fact in sorted(lost.items(), key=lambda entry: not entry[1].unproven):
-        return _lost(job, number, fact)
+    if lost:
+        number = min(lost, key=lambda each: (not lost[each].unproven, each))
+        return _lost(job, number, lost[number])
     if job.first is not None:
         taken = (number for number, end in ended.items() if cause_of(end, stopped=False) in LOSSES)
         number = next(taken, job.first)
