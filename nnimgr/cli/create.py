@@ -17,6 +17,7 @@ from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import (
     check_id,
     dashboard_address,
+    ended_if_refused,
     post_experiment,
     refuse_nni,
     resume_experiment,
@@ -46,19 +47,20 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
         experiment_id = check_id(home, args.experiment_id)
         # The server starts while the configuration is read, to save time. Both take about the same time.
         port = args.port or DEFAULT_PORT
-        with ServerStart(home, port, no_token=args.no_token, url_prefix=prefix) as start:
-            loaded = _load(args, terminal)
-            canonical = loaded.config.canonical()
-            terminal.stamped(f"Creating experiment, Experiment ID: {experiment_id}")
-            if loaded.feasibility is not None:
-                terminal.stamped(f"Constraints: {loaded.feasibility}")
-            if start.starts or not terminal.for_people:  # a pipe gets NNI's lines
-                terminal.stamped("Starting web server...")
-            client = start.client(announced=True)
-        terminal.stamped("Setting up...")
-        space = canonical.pop("searchSpace")
-        body = {"config": canonical, "searchSpace": space, "id": experiment_id, **surroundings()}
-        client = post_experiment(home, client, body, no_token=args.no_token, url_prefix=prefix)
+        with ended_if_refused(home, port):
+            with ServerStart(home, port, no_token=args.no_token, url_prefix=prefix) as start:
+                loaded = _load(args, terminal)
+                canonical = loaded.config.canonical()
+                terminal.stamped(f"Creating experiment, Experiment ID: {experiment_id}")
+                if loaded.feasibility is not None:
+                    terminal.stamped(f"Constraints: {loaded.feasibility}")
+                if start.starts or not terminal.for_people:  # a pipe gets NNI's lines
+                    terminal.stamped("Starting web server...")
+                client = start.client(announced=True)
+            terminal.stamped("Setting up...")
+            space = canonical.pop("searchSpace")
+            body = {"config": canonical, "searchSpace": space, "id": experiment_id, **surroundings()}
+            client = post_experiment(home, client, body, no_token=args.no_token, url_prefix=prefix)
     except HomeError as error:
         raise ClientError(str(error)) from error
     url = _address(client, experiment_id, terminal)
@@ -81,17 +83,18 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.warn("--debug has no effect: an experiment keeps the log level it was created with.")
     try:
         entry = to_resume(home, args.id, args.experiment_dir)
-        client, adopted = server_for(home, entry, port=args.port, no_token=args.no_token)
-        profile = client.get("experiments", entry.id)
-        after = int(profile["lastNumber"])
-        terminal.stamped(f"Resuming experiment, Experiment ID: {entry.id}")
-        if adopted:
-            terminal.stamped("The server had ended; a new one adopts the experiment.")
-        else:
-            resume_experiment(client, entry)
-            why = ended_again(client.get("experiments", entry.id))
-            if why is not None:
-                terminal.warn(why)
+        with ended_if_refused(home, args.port or entry.port or DEFAULT_PORT):
+            client, adopted = server_for(home, entry, port=args.port, no_token=args.no_token)
+            profile = client.get("experiments", entry.id)
+            after = int(profile["lastNumber"])
+            terminal.stamped(f"Resuming experiment, Experiment ID: {entry.id}")
+            if adopted:
+                terminal.stamped("The server had ended; a new one adopts the experiment.")
+            else:
+                resume_experiment(client, entry)
+                why = ended_again(client.get("experiments", entry.id))
+                if why is not None:
+                    terminal.warn(why)
     except HomeError as error:
         raise ClientError(str(error)) from error
     url = _address(client, entry.id, terminal)
@@ -106,9 +109,10 @@ def view(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     try:
         entry = named_or_brought(home, args.id, args.experiment_dir, able=("STOPPED",))
-        client, _ = server_for(home, entry, port=args.port, no_token=args.no_token)
-        terminal.stamped(f"Viewing experiment, Experiment ID: {entry.id}")
-        view_experiment(client, entry.id)
+        with ended_if_refused(home, args.port or entry.port or DEFAULT_PORT):
+            client, _ = server_for(home, entry, port=args.port, no_token=args.no_token)
+            terminal.stamped(f"Viewing experiment, Experiment ID: {entry.id}")
+            view_experiment(client, entry.id)
     except HomeError as error:
         raise ClientError(str(error)) from error
     url = _address(client, entry.id, terminal)

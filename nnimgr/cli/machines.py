@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from nnimgr.cli.limits import raised_limit
-from nnimgr.cli.selection import client_of, select
+from nnimgr.cli.selection import client_of, is_named, select
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
+from nnimgr.index import Index
 
 __all__ = ["add", "drain", "list_all", "remove"]
 
@@ -62,6 +63,7 @@ def add(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def drain(args: argparse.Namespace, terminal: Terminal) -> int:
+    _sort_names(args)
     client, experiment_id = _client(args)
     path = ("experiments", experiment_id, "machines", args.machine, "drain")
     machine = client.post(*path, body={"undo": args.undo})
@@ -75,6 +77,7 @@ def drain(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def remove(args: argparse.Namespace, terminal: Terminal) -> int:
+    _sort_names(args)
     client, experiment_id = _client(args)
     path = ("experiments", experiment_id, "machines", args.machine)
     machine = client.call("DELETE", *path, force=str(args.force).lower())
@@ -89,6 +92,15 @@ def remove(args: argparse.Namespace, terminal: Terminal) -> int:
     else:
         terminal.info(f"{machine['name']} is removed: no trial runs there.")
     return 0
+
+
+def _sort_names(args: argparse.Namespace) -> None:
+    """Exchange machine and experiment if the user has named the experiment first, as for other verbs."""
+    if args.id is None:
+        return
+    entries = Index(Home.find()).entries()
+    if is_named(entries, args.machine) and not is_named(entries, args.id):
+        args.machine, args.id = args.id, args.machine
 
 
 def _client(args: argparse.Namespace) -> tuple[Client, str]:

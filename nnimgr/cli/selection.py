@@ -13,6 +13,7 @@ from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import runs
+from nnimgr.client.lines import fitted
 from nnimgr.client.servers import DEFAULT_PORT, connect
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
@@ -27,6 +28,7 @@ __all__ = [
     "converted",
     "entries_of",
     "experiment_line",
+    "is_named",
     "named",
     "newest_first",
     "opened_entries",
@@ -107,6 +109,11 @@ def unnamed(
     if to_change:
         mend = f"Resume one first, for example the latest: nnictl resume {latest} && {again}"
     return ClientError(sentence, plain=candidates(entries), mend=f"{mend}\n  See all: {_LIST}")
+
+
+def is_named(entries: Mapping[str, IndexEntry], word: str) -> bool:
+    """Return whether the word is the name or the beginning of the id of any experiment."""
+    return any(key.startswith(word) or entry.name == word for key, entry in entries.items())
 
 
 def named(entries: Mapping[str, IndexEntry], word: str) -> IndexEntry:
@@ -247,10 +254,10 @@ def _converting(experiment_id: str, convert: Callable[[], T]) -> T:
             f"Experiment {experiment_id}, which NNI has run, cannot be converted: {error}.",
             mend=f"See: {_LIST}",
         ) from error
-    print(
-        f"Experiment {experiment_id} was run by NNI and is now converted. NNI's own files are unchanged.",
-        file=sys.stderr,
+    sentence = (
+        f"Experiment {experiment_id} was run by NNI and is now converted. NNI's own files are unchanged."
     )
+    print(fitted(sys.stderr, sentence), file=sys.stderr)
     return done
 
 

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, TextIO
 
@@ -102,18 +101,8 @@ class Terminal:
         if error.plain:
             print(error.plain, file=self.err)
         if mend:
-            print("\n".join(self._mend_lines(mend)), file=self.err)
+            print(fitted(self.err, f"  {mend}", indent="    "), file=self.err)
         self.err.flush()
-
-    def _mend_lines(self, mend: str) -> Iterator[str]:
-        """Yield the last lines of an error. A command that does not fit gets a line of its own, unbroken."""
-        for line in f"  {mend}".splitlines():
-            reason, colon, command = line.partition(": nnictl ")
-            if colon and len(line) > self.width and self.err.isatty():
-                yield f"{reason}:"
-                yield f"    nnictl {command}"
-            else:
-                yield line
 
     def json(self, value: Any) -> None:
         """Print a JSON value in nnimgr's own format, for programs."""

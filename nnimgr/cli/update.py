@@ -89,7 +89,7 @@ def priority(args: argparse.Namespace, terminal: Terminal) -> int:
         number = int(text)
     except ValueError as error:
         raise ClientError(
-            f"The value must be a whole number, not {text!r}.", mend="{prog} --value 10"
+            f"The value must be a whole number, not {text!r}.", mend="For example: {prog} --value 10"
         ) from error
     return _update(args, terminal, {"priority": number}, title="priority")
 

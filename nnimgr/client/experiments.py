@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from nnimgr.client.calls import Client, Event, ServerGone
 from nnimgr.client.errors import ClientError
-from nnimgr.client.servers import DEFAULT_PORT, ServerStart, answering, connect
+from nnimgr.client.servers import DEFAULT_PORT, ServerStart, answering, connect, has_left
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
@@ -19,6 +21,7 @@ __all__ = [
     "RESUMABLE",
     "check_id",
     "dashboard_address",
+    "ended_if_refused",
     "events_to_the_end",
     "is_stopped",
     "post_experiment",
@@ -58,6 +61,29 @@ def surroundings() -> dict[str, Any]:
     The variables may contain secrets: send them to the server, but do not show them.
     """
     return {"environ": dict(os.environ), "cwd": os.getcwd(), "python": sys.executable}
+
+
+@contextlib.contextmanager
+def ended_if_refused(home: Home, port: int) -> Iterator[None]:
+    """End the port's server after an error if it was started within this context and has no experiment."""
+    ran = home.server_running(port) is not None
+    try:
+        yield
+    except ClientError:
+        if not ran:
+            with contextlib.suppress(ClientError):  # the first error counts
+                _end_unused(home, port)
+        raise
+
+
+def _end_unused(home: Home, port: int) -> None:
+    """End a server, unless it runs or shows an experiment."""
+    client, server = answering(home, port), home.server_running(port)
+    if client is None or server is None or server.pid is None:
+        return
+    if not any(experiment["served"] for experiment in client.get("experiments")["experiments"]):
+        os.kill(server.pid, signal.SIGTERM)
+        has_left(server)
 
 
 def refuse_nni() -> None:

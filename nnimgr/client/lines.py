@@ -8,10 +8,12 @@ from typing import Any, TextIO
 __all__ = ["fitted", "terminal_width", "wrapped"]
 
 _NARROWEST = 20
-# Commands inside sentences, and commands as whole lines, which are not broken at line ends. A line that
-# begins with a command and "error:" is a message of this command.
+# Commands inside sentences, and commands as whole lines, which are not broken at line ends. Inside a
+# sentence, a command ends before a semicolon, or with the sentence. A line that begins with a command and
+# "error:" is a message of this command.
 _COMMAND = (
-    r'"nnictl [^"]*"|(?<=: )(?:nnictl|pip install|\S+ -m pip install) [^;]*|^ *nnictl (?!.*: error: ).*$'
+    r'"nnictl [^"]*"|(?<=: )(?:nnictl|pip install|\S+ -m pip install) [^;]*?(?=;|\. |$)'
+    r"|^ *nnictl (?!.*: error: ).*$"
 )
 _NO_BREAK = "\x00"
 

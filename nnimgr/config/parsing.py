@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -17,6 +17,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.alias_generators import to_camel
 
+from nnimgr.builtins import meant
 from nnimgr.config.document import Document, KeyPath, number_hint
 from nnimgr.config.problems import Problem, dotted
 from nnimgr.config.references import ReferenceUnresolved, anchor, has_reference, resolve_secrets
@@ -101,9 +102,7 @@ def parse(reading: Reading, raw: Any, model: type[BaseModel], path: KeyPath = ()
         alias, kind = fields.get(match_key(str(key)), (None, None))
         if alias is None:
             known = [known_alias for known_alias, _ in fields.values()]
-            meant = _OTHER_WORDS.get(match_key(str(key)))
-            likely = meant if meant in known else nearest(str(key), known)
-            reading.fault((*path, str(key)), "unknown field", nearest=likely, valid=() if likely else known)
+            _report_unknown(reading, raw, path, str(key), known)
             continue
         if alias in spelled:
             reading.note_spelling((*path, alias), str(key))
@@ -114,6 +113,24 @@ def parse(reading: Reading, raw: Any, model: type[BaseModel], path: KeyPath = ()
         if value is not None:
             found[alias] = _value(reading, value, kind, (*path, alias))
     return found
+
+
+def _report_unknown(
+    reading: Reading, raw: Mapping[str, Any], path: KeyPath, key: str, known: Sequence[str]
+) -> None:
+    """Report a key that no field of the model has. ``known``: the fields of the model."""
+    role = "tuner" if path == ("advisor",) else str(path[0]) if path else ""
+    algorithm = meant(role, raw) if "classArgs" in known else None
+    if algorithm is not None and key in algorithm.arguments:
+        sentence = f"is an argument of {algorithm.name}: write it under classArgs"
+        reading.fault((*path, key), f"{sentence}, as in classArgs: {{{key}: {raw[key]!r:.40}}}")
+        return
+    word = _OTHER_WORDS.get(match_key(key))
+    likely = word if word in known else nearest(key, known)
+    sentence = "unknown field"
+    if likely is None and "classArgs" in known:
+        sentence += "; arguments of the algorithm go under classArgs"
+    reading.fault((*path, key), sentence, nearest=likely, valid=() if likely else known)
 
 
 def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any], path: KeyPath = ()) -> Any:

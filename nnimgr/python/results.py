@@ -164,12 +164,24 @@ class Results:
         return self.to_pandas()
 
     def _no_result(self) -> NoResult:
-        counts = ", ".join(f"{count} {status}" for status, count in self._profile["counts"].items() if count)
-        failed = self._connection.get("trials", status=["FAILED"], sort="ended", order="desc", limit=1)[
-            "trials"
-        ]
-        why = f" Trial {failed[0]['sequence']} failed: {failed[0]['reason']}." if failed else ""
-        return NoResult(
-            f"No trial of experiment {self._connection.id} has a usable result: {counts or 'none yet'}.{why}",
-            hint="See results.errors, and trial.logs('stderr') of one of them." if failed else "",
-        )
+        from nnimgr.cli.failures import failure_lines
+
+        profile, experiment_id = self._profile, self._connection.id
+        counts = ", ".join(f"{count} {status}" for status, count in profile["counts"].items() if count)
+        state = f"{profile['status']}: {profile['reason']}" if profile["reason"] else profile["status"]
+        sentences = [f"No trial of experiment {experiment_id} has a usable result: {counts or 'none yet'}."]
+        failed, without = self._newest("FAILED"), self._newest("SUCCEEDED")
+        for trial, sentence in (
+            (failed, "" if failed is None else failure_lines(failed, experiment_id)[0]),
+            (without, "" if without is None else f"Trial {without['sequence']}: {without['reason']}"),
+        ):
+            if trial is not None and trial["reason"] not in state:
+                sentences.append(f"{sentence.removesuffix('.')}.")
+        sentences.append(f"The experiment is {state.removesuffix('.')}.")
+        hint = "See results.errors, and trial.logs('stderr') of one of them." if failed else ""
+        return NoResult(" ".join(sentences), hint=hint)
+
+    def _newest(self, status: str) -> Any:
+        """Return the fields of the trial that was the last one to end with this status, or None."""
+        query = {"status": [status], "sort": "ended", "order": "desc", "limit": 1}
+        return next(iter(self._connection.get("trials", **query)["trials"]), None)

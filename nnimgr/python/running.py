@@ -11,6 +11,7 @@ from nnimgr.client.calls import Event
 from nnimgr.client.experiments import (
     ENDED,
     dashboard_address,
+    ended_if_refused,
     events_to_the_end,
     resume_experiment,
     server_for,
@@ -19,6 +20,7 @@ from nnimgr.client.experiments import (
 from nnimgr.home import Home
 from nnimgr.python.connection import Connection
 from nnimgr.python.errors import Error, translated
+from nnimgr.python.interrupts import without_traceback
 from nnimgr.python.options import Show, duration_of
 from nnimgr.python.results import Results
 from nnimgr.python.trials import Trial, Trials
@@ -135,8 +137,9 @@ class Run:
                 nested = contextlib.nullcontext(screen)
                 slow = {"draw_s": 3600.0} if show == "nothing" else {}
                 progress = follow(client, self.id, screen=nested, after=after, limit_s=timeout, **slow)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             self._say_how_to_come_back()
+            without_traceback(interrupt)
             raise
         if progress.status == "ERROR":
             raise Error(
@@ -161,7 +164,7 @@ class Run:
     def resume(self) -> None:
         """Continue a stopped experiment. Its limits still hold: see ``update``."""
         entry, port = self._connection.entry(), self._connection.port()
-        with translated():
+        with translated(), ended_if_refused(self._connection.home, port):
             client, adopted = server_for(self._connection.home, entry, port=port)
             if not adopted:
                 resume_experiment(client, entry)

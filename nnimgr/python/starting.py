@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnimgr.client.calls import ApiError, Client
+from nnimgr.client.calls import ApiError
 from nnimgr.client.errors import ClientError
-from nnimgr.client.experiments import post_experiment, refuse_nni, surroundings
-from nnimgr.client.servers import ServerStart, has_left
+from nnimgr.client.experiments import ended_if_refused, post_experiment, refuse_nni, surroundings
+from nnimgr.client.servers import ServerStart
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, new_experiment_id
 from nnimgr.python.connection import Connection, chosen_port
@@ -97,25 +95,10 @@ def _create(home: Home, config: Mapping[str, Any], experiment_id: str, *, port: 
     sent = {**config}
     space = sent.pop("searchSpace")
     body = {"config": sent, "searchSpace": space, "id": experiment_id, **surroundings()}
-    runs = home.server_running(port) is not None
-    with ServerStart(home, port) as starting:
-        client = starting.client()
-    try:
+    with ended_if_refused(home, port):
+        with ServerStart(home, port) as starting:
+            client = starting.client()
         post_experiment(home, client, body, url_prefix=None)
-    except ApiError:
-        if not runs:
-            _end_server(home, client)
-        raise
-
-
-def _end_server(home: Home, client: Client) -> None:
-    """End a server that was started for an experiment that it has refused, unless it has another one."""
-    server = home.server_running(client.port)
-    if server is None or server.pid is None:
-        return
-    if not any(experiment["served"] for experiment in client.get("experiments")["experiments"]):
-        os.kill(server.pid, signal.SIGTERM)
-        has_left(server)
 
 
 def _continued(run: Run, config: Mapping[str, Any], *, checked: Callable[[], None] = lambda: None) -> Run:

@@ -299,17 +299,11 @@ def _pruned(state: ExperimentState, fact: f.CheckpointsPruned, r: f.Recorded) ->
     if trial is None:
         delete_left(state, fact)
         return
-
-    def is_pruned(each: f.Origin) -> bool:
-        return (each.attempt, each.keeper_id) == (attempt, fact.keeper_id) and each.number <= fact.up_to
-
-    trial.pruned = [each for each in trial.pruned if not is_pruned(each)]
-    gone = [
-        each for each in _all_own(trial) if is_pruned(each.origin) and each.origin.number not in fact.keep
+    trial.pruned = [
+        each
+        for each in trial.pruned
+        if (each.attempt, each.keeper_id) != (attempt, fact.keeper_id) or each.number > fact.up_to
     ]
-    trial.checkpoints = [each for each in trial.checkpoints if each not in gone]
-    if trial.origin in gone:
-        trial.origin = None
     reindex(state, trial)
 
 
@@ -336,13 +330,8 @@ def _has_name(checkpoint: CheckpointState, attempt: int, number: int) -> bool:
 
 def _own_records(trial: TrialState, attempt: int, number: int) -> Iterator[CheckpointState]:
     """Yield the records of the trial's own checkpoint. The list and ``origin`` may have one each."""
-    return (each for each in _all_own(trial) if _has_name(each, attempt, number))
-
-
-def _all_own(trial: TrialState) -> Iterator[CheckpointState]:
-    """Yield the records of the trial's own checkpoints. The list and ``origin`` may both have one."""
     for checkpoint in (*trial.checkpoints, *(() if trial.origin is None else (trial.origin,))):
-        if not borrows(checkpoint):
+        if _has_name(checkpoint, attempt, number) and not borrows(checkpoint):
             yield checkpoint
 
 

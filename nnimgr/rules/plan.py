@@ -79,10 +79,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         if trial.reuse is not None:
             yield from reuse_result(trial, trial.reuse)
         else:
-            next_step = settle(state, trial, now)
-            if isinstance(next_step, f.TrialEnded):
-                yield from prune_last(state, trial)
-            yield next_step
+            yield from _then_prune(state, trial, settle(state, trial, now))
     for keeper_id in state.forsaken:
         keeper = state.keepers.get(keeper_id)
         if keeper is not None and keeper.silent is not None:
@@ -91,7 +88,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     for trial_id in state.condemned:
         trial = state.trials[trial_id]
         if trial.job_id is None and not trial.closed_job:
-            yield end_unplaced(state, trial)
+            yield from _then_prune(state, trial, end_unplaced(state, trial))
     yield from _aims(state, now)
     given_up = tuple(give_up_silent(state, now))
     yield from given_up or give_up_overdue(state, now)  # only one of the lists, because a job may be in both
@@ -101,6 +98,13 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         yield from _run_again(state)
     elif not time_is_up(state, now):
         yield from confirm(state)
+
+
+def _then_prune(state: ExperimentState, trial: TrialState, fact: f.Fact) -> Iterator[f.Fact]:
+    """Yield the fact, and what may be deleted if it ends the trial."""
+    yield fact
+    if isinstance(fact, f.TrialEnded):
+        yield from prune_last(state, trial)
 
 
 def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:

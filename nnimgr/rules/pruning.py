@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from nnimgr.rules import facts as f
-from nnimgr.rules.retention import best_checkpoints, borrowed, borrows, needed_copies, pinned
+from nnimgr.rules.retention import best_checkpoints, borrowed, borrows, loans, needed_copies, pinned
 from nnimgr.rules.state import ExperimentState, TrialState, job_id_of, trial_of_job
 
 __all__ = ["leave_copies", "prune", "prune_copies", "prune_last", "retain"]
@@ -20,7 +20,9 @@ def retain(state: ExperimentState, trial: TrialState) -> None:
     """
     origin = None if trial.origin is None else trial.origin.origin
     others = [each.origin for each in trial.checkpoints if each.origin != origin]
-    excess = _excess(state, trial, others, stay=(trial.keeping, *needed_copies(state, trial)))
+    excess = _excess(
+        state, trial, others, stay=(trial.keeping, *needed_copies(state, trial)), named=_named(state, trial)
+    )
     trial.pruned += excess
     trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
 
@@ -31,12 +33,12 @@ def _excess(
     origins: list[f.Origin],
     *,
     stay: Iterable[f.Origin | None] = (),
+    named: Collection[tuple[int, int]],
 ) -> list[f.Origin]:
-    """Return those of the trial's checkpoints that are neither in ``stay``, nor the newest or best ones, nor
-    pinned, nor needed by another trial.
+    """Return those of the trial's checkpoints that are neither the newest or best ones, nor in ``stay`` or
+    ``named``.
     """
     needed = [*stay, *best_checkpoints(state, trial.checkpoints)]
-    named = borrowed(state, trial.id) | pinned(state, trial.id)
     return [
         each
         for each in origins[: -state.limits.checkpoints_kept]
@@ -47,38 +49,49 @@ def _excess(
 def prune(state: ExperimentState, trial: TrialState) -> Iterator[f.CheckpointsPruned]:
     """Yield the facts that allow to delete the trial's checkpoints that nobody needs any more."""
     own = [*trial.checkpoints, *([trial.origin] if trial.origin is not None else [])]
-    stay = [each.origin for each in own if not borrows(each)]
-    return _pruned(state, trial, trial.pruned, stay)
+    stay = {(each.origin.attempt, each.origin.number) for each in own if not borrows(each)}
+    return _pruned(state, trial, trial.pruned, stay | _named(state, trial))
 
 
 def prune_last(state: ExperimentState, trial: TrialState) -> Iterator[f.CheckpointsPruned]:
-    """Yield the facts that allow to delete checkpoints which the trial needed until its end: the one that its
+    """Yield the facts that allow to delete what the ended trial needed until its end: the checkpoint that its
     last attempt continued from, and those of copies.
     """
-    own = [each.origin for each in trial.checkpoints]
-    excess = _excess(state, trial, own)
-    return _pruned(state, trial, excess, [each for each in own if each not in excess])
+    own, named = [each.origin for each in trial.checkpoints], _named(state, trial, ended=True)
+    excess = _excess(state, trial, own, named=named)
+    stay = {(each.attempt, each.number) for each in own if each not in excess}
+    return _pruned(state, trial, excess, stay | named)
+
+
+def _named(state: ExperimentState, trial: TrialState, *, ended: bool = False) -> set[tuple[int, int]]:
+    """Return (attempt, number) of the trial's checkpoints that are pinned, or needed by legs: of this trial,
+    too, unless it has ``ended``.
+    """
+    needed = {
+        (point.origin.attempt, point.origin.number)
+        for borrower, point in loans(state, trial.id)
+        if borrower is not trial or not ended
+    }
+    return needed | pinned(state, trial.id)
 
 
 def _pruned(
-    state: ExperimentState, trial: TrialState, origins: Iterable[f.Origin], stay: Iterable[f.Origin]
+    state: ExperimentState, trial: TrialState, origins: Iterable[f.Origin], stay: Collection[tuple[int, int]]
 ) -> Iterator[f.CheckpointsPruned]:
-    """Yield the facts that allow to delete these checkpoints of the trial, but neither those in ``stay`` nor
-    pinned ones nor those that other trials need.
+    """Yield the facts that allow to delete these checkpoints of the trial, except those in ``stay``, which
+    are named by attempt and number.
     """
     hosts: dict[tuple[int, str], int] = {}
     for origin in origins:
         key = origin.attempt, origin.keeper_id
         hosts[key] = max(hosts.get(key, 0), origin.number)
-    needed = {(each.attempt, each.number) for each in stay}
-    needed |= borrowed(state, trial.id) | pinned(state, trial.id)
     for (attempt, keeper_id), up_to in hosts.items():
         yield f.CheckpointsPruned(
             job_id=job_id_of(state.id, trial.id, attempt),
             keeper_id=keeper_id,
             up_to=up_to,
             keep=tuple(
-                sorted(number for of_attempt, number in needed if of_attempt == attempt and number <= up_to)
+                sorted(number for of_attempt, number in stay if of_attempt == attempt and number <= up_to)
             ),
         )
 

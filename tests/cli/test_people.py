@@ -327,6 +327,12 @@ def test_errors_are_wrapped_between_words(busy: FakeServer) -> None:
     assert seen.lines[-1] == "  See: nnictl experiment list --all"
 
 
+def test_advice_is_wrapped_between_words(server: FakeServer) -> None:
+    server.add("a" * 32)
+    seen = in_a_terminal("trial", "lost", "a" * 32, "-T", "1")
+    assert seen.code == 1 and seen.widest <= 80
+
+
 # ---- times ------------------------------------------------------------------------------------------------
 
 

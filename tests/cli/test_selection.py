@@ -197,6 +197,14 @@ def test_a_machine_of_an_ended_experiment(server: FakeServer, capsys: pytest.Cap
     )
 
 
+@pytest.mark.parametrize("names", ["foo abcdef", "abcdef foo", "foo abc", "abc foo"])
+def test_machine_and_experiment_may_be_named_in_either_order(server: FakeServer, names: str) -> None:
+    server.add("abcdef")
+    server.refuse["experiments/abcdef/machines/foo"] = Refused(409, "It has ended.")
+    assert main(["machine", "remove", *names.split()]) == 1
+    assert server.requests[-1] == ("DELETE", "experiments/abcdef/machines/foo", None)
+
+
 def test_where_the_machines_of_an_ended_experiment_are_shown(
     server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,6 +100,19 @@ foo: 1
         ("maxTrials: 5", "maxTrials: unknown field; did you mean 'maxTrialNumber'?"),
         ("num_trials: 5", "num_trials: unknown field; did you mean 'maxTrialNumber'?"),
         ("tuner: {name: Bayes}", "did you mean GP?"),
+        (
+            "tuner: {name: TPE, seed: 1}",
+            "tuner.seed: is an argument of TPE: write it under classArgs, as in classArgs: {seed: 1}",
+        ),
+        (
+            "assessor: {name: Medianstop, start_step: 3}",
+            "assessor.start_step: is an argument of Medianstop: write it under classArgs, as in classArgs: ",
+        ),
+        ("scheduler: {name: ASHA, optimize_mode: minimize}", "is an argument of ASHA: write it under"),
+        (
+            "tuner: {className: a.B, epochs: 3}",
+            "tuner.epochs: unknown field; arguments of the algorithm go under classArgs (valid: name, ",
+        ),
         ("tuner: {name: Random, classArgs: {sed: 1}}", "Random takes no argument 'sed'"),
         ("tuner: {name: Random, classArgs: {seed: .inf}}", "tuner.classArgs.seed: inf is not allowed here"),
         (

@@ -250,8 +250,9 @@ def updates(shell: Shell) -> None:
     assert (shown["trialConcurrency"], shown["maxTrialNumber"]) == (2, 4)
     assert shown["maxExperimentDuration"] == 3600
     assert "must be a whole number" in shell.refuses("update", "concurrency", "-v", "0")
-    refused = shell.refuses("update", "searchspace", "-f", "exp.yml")
-    assert "ERROR: Update search space failed!\n  Correct exp.yml" in refused
+    (shell.directory / "wrong.json").write_text('{"x": 3}')
+    refused = shell.refuses("update", "searchspace", "-f", "wrong.json")
+    assert "ERROR: Update search space failed!\n  Correct wrong.json" in refused
     values = [value_of(trial) for trial in shell.trials("exp")]
     assert set(values[2:]) <= {7, 8, 9} and len(values) == 4
     best, worst = sorted(values)[-1], sorted(values)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,8 +12,10 @@ import pytest
 from nnimgr.analysis.binary_columns import PackedColumn, pack
 from nnimgr.cli.progress import LiveTrial, Progress
 from nnimgr.client.calls import Event
-from nnimgr.python.errors import ArgumentError, Error
+from nnimgr.python.connection import Connection
+from nnimgr.python.errors import ArgumentError, Error, NoResult
 from nnimgr.python.frames import frame_of
+from nnimgr.python.results import Results
 from nnimgr.python.show import screen_of
 from tests.cli.fake import profile
 from tests.python.messages import in_lines
@@ -118,3 +120,53 @@ def test_nothing_is_shown_if_so_wanted(capsys: pytest.CaptureFixture[str]) -> No
     ):
         with screen_of("loud"):  # type: ignore[arg-type]
             pass
+
+
+class _Answers:
+    """Connection to an experiment with these trials, at most one for each status."""
+
+    id = "abc"
+
+    def __init__(self, reason: str, **trials: str) -> None:
+        self._trials = {
+            status: [{"sequence": 3, "id": "t3", "status": status, "reason": why, "cause": "out_of_memory"}]
+            for status, why in trials.items()
+        }
+        counts = dict.fromkeys(trials, 1)
+        self._profile = profile("abc", status="STOPPED", reason=reason, counts=counts, bestTrial=None)
+
+    def get(self, *path: str, **query: Any) -> Any:
+        return {"trials": self._trials.get(query["status"][0], [])} if path else self._profile
+
+
+@pytest.mark.parametrize(
+    ("reason", "trials", "told"),
+    [
+        (
+            "a user stopped it",
+            {"FAILED": "was killed"},
+            "1 FAILED. Trial 3 (t3) FAILED (out of memory): was killed. "
+            "The experiment is STOPPED: a user stopped it.",
+        ),
+        (
+            "a user stopped it",
+            {"SUCCEEDED": 'no usable result: "good" is not a number'},
+            '1 SUCCEEDED. Trial 3: no usable result: "good" is not a number. '
+            "The experiment is STOPPED: a user stopped it.",
+        ),
+        (
+            "the first 5 trials all failed alike: exited with code 1; correct the code",
+            {"FAILED": "exited with code 1"},
+            "1 FAILED. The experiment is STOPPED: the first 5 trials all failed alike: exited with code 1; "
+            "correct the code.",
+        ),
+        ("", {}, "none yet. The experiment is STOPPED."),
+    ],
+)
+def test_why_there_is_no_result(reason: str, trials: dict[str, str], told: str) -> None:
+    results = Results(cast(Connection, _Answers(reason, **trials)))
+    with pytest.raises(NoResult) as raised:
+        results.best  # noqa: B018 - reading the property raises the error
+    sentence, _, _ = str(raised.value).partition("\n  See results.errors")
+    expected = f"No trial of experiment abc has a usable result: {told}"
+    assert " ".join(sentence.split()) == expected

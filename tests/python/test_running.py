@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -16,8 +18,10 @@ import pytest
 
 import nnimgr
 from nnimgr import Experiment, Run, space, tune
+from nnimgr.cli.main import main as nnictl
 from nnimgr.home import Home
 from nnimgr.index import Index
+from nnimgr.store.location import database_path
 from tests.python.messages import in_lines
 
 SPACE = {"x": space.choice([0, 1, 2, 3])}
@@ -85,15 +89,36 @@ def test_trials_without_a_result_are_not_among_the_best(port: int) -> None:
         assert [trial.number for trial in results.top()] == ([3, 2] if goal == "maximize" else [2, 3])
 
 
+WITHOUT_RESULT = (
+    r"2 FAILED\. Trial [01] \(\w+\) FAILED: .*ValueError: no good.*\. The experiment is DONE: 2 of 2 trials\."
+)
+
+
 def test_failed_trials_say_why_there_is_no_best(port: int, capsys: pytest.CaptureFixture[str]) -> None:
     results = tune("mine.py:fails", SPACE, maximize=True, trials=2, tuner="GridSearch", server=port)
-    with pytest.raises(nnimgr.NoResult, match=in_lines(r"2 FAILED\. Trial [01] failed: .*ValueError")):
+    with pytest.raises(nnimgr.NoResult, match=in_lines(WITHOUT_RESULT)):
         results.best_params  # noqa: B018 - reading the property raises the error
     first, _ = sorted(results.errors, key=lambda trial: trial.number)
     assert "ValueError: no good: 0" in first.reason
     traceback = first.logs("stderr")
     assert traceback.startswith("Traceback") and "in fails" in traceback and "_running.py" not in traceback
     assert "FAILED" in capsys.readouterr().out
+
+
+def test_a_refused_resume_leaves_no_server(port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Experiment("mine.py:square", SPACE, trials=1, minimize=True, name="old").start(server=port)
+    run.wait(show="nothing")
+    run.stop()
+    until(lambda: not Home.find().servers())
+    database = database_path(Index(Home.find()).entries()["old"].directory)
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA user_version = 999")  # of a newer version, so the server refuses it
+    with pytest.raises(nnimgr.Error, match="schema"):
+        run.resume()
+    assert not Home.find().servers()
+    assert nnictl(["resume", "old"]) == 1
+    assert "schema" in capsys.readouterr().err
+    assert not Home.find().servers()
 
 
 def test_the_same_name_attaches_and_continues(
@@ -210,7 +235,7 @@ def test_ctrl_c_says_how_to_come_back(folder: Path, port: int) -> None:
     )
     command = [sys.executable, "script.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode != 0 and "KeyboardInterrupt" in done.stderr
+    assert done.returncode == -signal.SIGINT and "Traceback" not in done.stderr
     assert "Experiment long continues. To come back: nnimgr.Run.attach('long').wait()" in done.stdout
     run = Run.attach("long")
     assert run.status == "RUNNING"

@@ -78,8 +78,8 @@ def test_the_checkpoint_that_the_last_attempt_continued_from_is_deleted_at_the_e
     save(saving, 0.2, 0.3)
     assert len(saving.trial.checkpoints) == 3
     ended = [fact for fact in saving.end() if isinstance(fact, (f.CheckpointsPruned, f.TrialEnded))]
-    assert ended[0] == f.CheckpointsPruned(job_id=first, keeper_id="local", up_to=2, keep=(1,))
-    assert isinstance(ended[1], f.TrialEnded) and len(ended) == 2
+    assert isinstance(ended[0], f.TrialEnded) and len(ended) == 2
+    assert ended[1] == f.CheckpointsPruned(job_id=first, keeper_id="local", up_to=2, keep=(1,))
     assert refold(saving.life.log) == saving.life.state
 
 

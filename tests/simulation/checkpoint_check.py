@@ -161,6 +161,10 @@ class CheckpointCheck:
                 if isinstance(fact, f.MachineGone) and not fact.returns:
                     self._retention.gone(fact.keeper_id)
 
+    def committed(self) -> None:
+        """Check after each turn that is durable."""
+        self._retention.committed()
+
     def forget(self) -> None:
         """Forget what is recorded, because an older copy replaces the database."""
         self._states.clear()

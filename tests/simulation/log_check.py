@@ -44,6 +44,7 @@ class LogCheck:
                 self._checkpoints.fact(fact)
             else:
                 self._fact(fact)
+        self._checkpoints.committed()
 
     def _frame(
         self, fact: f.MetricReported | f.FrameSkipped | f.ParametersWanted | f.CheckpointReported

@@ -149,7 +149,8 @@ def unpinned_at_start() -> Iterator[None]:
         trial.checkpoints = [each for each in trial.checkpoints if each.origin not in excess]
 
     def prune(state: ExperimentState, trial: TrialState) -> Iterator[CheckpointsPruned]:
-        return pruning._pruned(state, trial, trial.pruned, [each.origin for each in trial.checkpoints])
+        stay = {(each.origin.attempt, each.origin.number) for each in trial.checkpoints}
+        return pruning._pruned(state, trial, trial.pruned, stay)
 
     with patch.object(checkpoints, "retain", retain), patch.object(plan, "prune", prune):
         yield
@@ -243,7 +244,10 @@ def slot_freed_before_the_end() -> Iterator[None]:
 @planted
 def donor_not_pinned() -> Iterator[None]:
     """A checkpoint is deleted although another trial continues, or is to continue, from it."""
-    with patch.object(pruning, "borrowed", lambda state, trial_id: set()):
+    with (
+        patch.object(pruning, "loans", lambda state, trial_id: iter(())),
+        patch.object(pruning, "borrowed", lambda state, trial_id: set()),
+    ):
         yield
 
 
@@ -343,6 +347,13 @@ def lost_files_count() -> Iterator[None]:
         patch.object(retention, "has_files", has_files),
         patch.object(checkpoint_limit, "has_files", has_files),
     ):
+        yield
+
+
+@planted
+def origin_left_at_the_end() -> Iterator[None]:
+    """The checkpoint that the last attempt of a trial continued from stays when the trial has ended."""
+    with patch.object(plan, "prune_last", lambda state, trial: iter(())):
         yield
 
 

@@ -19,6 +19,7 @@ class RetentionCheck:
         self.pins: dict[tuple[str, int], Mark] = {}
         # ended trial -> what it has left on hosts; the trials in the order in which they ended
         self._left: dict[str, list[Mark]] = {}
+        self._excess: dict[str, set[Mark]] = {}  # trial that has just ended -> what is to be deleted now
         self._limits = f.Limits(trial_concurrency=1)
         self._minimises = False  # the smallest result is the best
 
@@ -45,7 +46,12 @@ class RetentionCheck:
             if job_id == fact.job_id and number <= fact.up_to and number not in fact.keep:
                 self._kernel.fail(f"{mark} is pinned, and it is to be deleted: {fact}")
         if fact.keeper_id is not None and trial_id in self._left:
-            self._limited(fact)
+            deleted = {mark for mark in self._excess.get(trial_id, ()) if _is_named(mark, attempt, fact)}
+            if deleted:
+                self._excess[trial_id] -= deleted
+                self._kernel.counts["deleted at the end"] += 1
+            else:
+                self._limited(fact)
             self._left[trial_id] = [
                 mark
                 for mark in self._left[trial_id]
@@ -54,7 +60,22 @@ class RetentionCheck:
 
     def ended(self, trial_id: str) -> None:
         """Record the end of a trial, and what it leaves on hosts."""
+        marks = self._evidence.trials[trial_id].curve.marks
+        stay = {
+            *marks[-self._limits.checkpoints_kept :],
+            *self._best_of(marks),
+            *self._protected(but=trial_id),
+        }
+        if self._evidence.phased is None:  # a trial with several parameter sets never continues
+            self._excess[trial_id] = {mark for mark in marks if mark not in stay}
         self._left[trial_id] = self._held(trial_id)
+
+    def committed(self) -> None:
+        """Check after each turn that trials that have ended leave no more than the configuration keeps."""
+        for trial_id, excess in self._excess.items():
+            if left := [mark for mark in excess if self._copies.is_on_host(mark)]:
+                self._kernel.fail(f"trial {trial_id} has ended, and has left {left}, which nobody needs")
+        self._excess.clear()
 
     def gone(self, keeper_id: str) -> None:
         """Record that a machine is no longer used. What ended trials have left there no longer counts."""
@@ -65,6 +86,7 @@ class RetentionCheck:
         """Forget what is recorded, because an older copy replaces the database."""
         self.pins.clear()
         self._left.clear()
+        self._excess.clear()
 
     def _limited(self, fact: f.CheckpointsPruned) -> None:
         """Check a deletion because of the limit: it is exceeded, and no trial has ended before this one that
@@ -91,11 +113,11 @@ class RetentionCheck:
             marks = list(dict.fromkeys([*curve.marks, *pins]))
         return [mark for mark in marks if self._copies.is_on_host(mark)]
 
-    def _protected(self) -> set[Mark]:
-        """Return the checkpoints that are pinned, or from which other trials may continue."""
+    def _protected(self, *, but: str = "") -> set[Mark]:
+        """Return the checkpoints that are pinned, or from which live trials may continue, except ``but``."""
         found = set(self.pins.values())
-        for trial in self._evidence.trials.values():
-            if trial.ended is None:
+        for trial_id, trial in self._evidence.trials.items():
+            if trial.ended is None and trial_id != but:
                 found |= {mark for mark in (trial.curve.origin, trial.curve.coming) if mark is not None}
         return found
 
@@ -111,3 +133,9 @@ class RetentionCheck:
         ranked = [(sign * mark.value, -mark.position, mark) for mark in marks if mark.value is not None]
         ordered = sorted(ranked, key=lambda entry: entry[:2])
         return [mark for _, _, mark in ordered[: self._limits.checkpoints_best]]
+
+
+def _is_named(mark: Mark, attempt: int, fact: f.CheckpointsPruned) -> bool:
+    """Return whether the fact allows to delete the checkpoint of an attempt."""
+    place = mark.attempt, mark.keeper_id
+    return place == (attempt, fact.keeper_id) and mark.number <= fact.up_to and mark.number not in fact.keep

@@ -99,7 +99,18 @@ class Parser(argparse.ArgumentParser):
         options = [each for each in self._option_string_actions if each.startswith("--")]
         near = _nearest(word.partition("=")[0], options)
         what = "there is no option" if word.startswith("-") else "one argument too many:"
+        if not word.startswith("-") and (command := self._with_trial(word)) is not None:
+            return f'{what} {word}; did you mean "{command}"?'
         return f"{what} {word}" + ("" if near is None else f'; did you mean "{near}"?')
+
+    def _with_trial(self, word: str) -> str | None:
+        """Return the command with ``word`` as the value of -T, or None if it has this option already."""
+        option = next((action for action in self._actions if action.dest == "trial_id"), None)
+        if option is None or any(typed.startswith(tuple(option.option_strings)) for typed in self._typed):
+            return None
+        others = list(self._typed)
+        others.remove(word)
+        return shlex.join([*self.prog.split(), *others, _spelled(option.option_strings), word])
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
