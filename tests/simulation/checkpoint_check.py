@@ -38,7 +38,6 @@ class CheckpointCheck:
         self._kernel, self._evidence = kernel, evidence
         # trial -> the first step of its present leg, and its state before each step from there on
         self._states: dict[str, tuple[int, list[int]]] = {}
-        self.ending: set[str] = set()  # trials whose ends are in the turn that is being checked
         self.deletions = DeletionCheck(kernel, evidence)
         self.copies = CopyCheck(kernel, evidence)
         self._retention = RetentionCheck(kernel, evidence, self.copies)
@@ -184,10 +183,9 @@ class CheckpointCheck:
             if trial.ended is None:
                 self._kernel.fail(f"trial {trial_id} has not ended, and its copies are to be deleted: {fact}")
             return
-        lives = trial.ended is None and trial_id not in self.ending
-        needed = self._retention.needed(curve) if lives else set()
-        for name, other in self._evidence.trials.items():
-            for mark in () if name in self.ending else self._borrowed(other):
+        needed = self._retention.needed(curve) if trial.ended is None else set()
+        for other in self._evidence.trials.values():
+            for mark in self._borrowed(other):
                 if (mark.trial_id, mark.attempt, mark.keeper_id) == (trial_id, attempt, fact.keeper_id):
                     if mark.number <= fact.up_to and mark.number not in fact.keep:
                         self._kernel.fail(f"{mark} is to be deleted, and another trial needs it: {fact}")
@@ -198,7 +196,7 @@ class CheckpointCheck:
             if mark in needed:
                 self._kernel.fail(f"trial {trial_id} needs {mark}, which is to be deleted: {fact}")
         origin = curve.origin
-        own = lives and origin is not None and origin.trial_id == trial_id
+        own = trial.ended is None and origin is not None and origin.trial_id == trial_id
         if own and origin is not None and (origin.attempt, origin.keeper_id) == (attempt, fact.keeper_id):
             if origin.number <= fact.up_to and origin.number not in fact.keep:
                 self._kernel.fail(f"trial {trial_id} continues from {origin}, which is to be deleted: {fact}")

@@ -31,7 +31,6 @@ class LogCheck:
 
     def committed(self, turn: Sequence[f.Recorded]) -> None:
         """Check a turn that is durable."""
-        self._checkpoints.ending = {fact.trial_id for _, _, fact in turn if isinstance(fact, f.TrialEnded)}
         for number, at, fact in turn:
             if number != self.number + 1 or (self._at is not None and at < self._at):
                 self._kernel.fail(f"fact {number} of {at} follows fact {self.number} of {self._at}")
