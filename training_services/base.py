@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from training_services.events import (
     Cause,
@@ -32,6 +32,7 @@ from training_services.events import (
     CheckpointStored,
     EndReason,
     FrameSkipped,
+    GangGathered,
     HostVanished,
     JobEnded,
     JobEvent,
@@ -51,6 +52,11 @@ from training_services.events import (
     MachineEvent,
     MachineGone,
     MachineRemoved,
+    MemberEnded,
+    MemberLost,
+    MemberPlace,
+    MembersStopped,
+    MemberStarted,
     MetricReported,
     ParametersWanted,
     Place,
@@ -60,8 +66,22 @@ from training_services.events import (
     UpdateOrdered,
     never_started,
 )
-from training_services.job_ids import experiment_of_job, job_id_of, trial_of_job
-from training_services.job_spec import KeptCopy, Origin, OwnNeeds, TrialJobSpec, origin_id
+from training_services.job_ids import (
+    experiment_of_job,
+    job_id_of,
+    job_of_member,
+    member_id_of,
+    trial_of_job,
+)
+from training_services.job_spec import (
+    KeptCopy,
+    MemberProgress,
+    Origin,
+    OwnNeeds,
+    TrialJobSpec,
+    origin_id,
+)
+from training_services.known import KnownKeeper, KnownKeepers, KnownMachine
 
 __all__ = [
     "Capabilities",
@@ -78,6 +98,7 @@ __all__ = [
     "FileListing",
     "FrameSkipped",
     "Gang",
+    "GangGathered",
     "HostVanished",
     "JobEnded",
     "JobEvent",
@@ -104,6 +125,12 @@ __all__ = [
     "MachineGone",
     "MachineRemoved",
     "MachineStatus",
+    "MemberEnded",
+    "MemberLost",
+    "MemberPlace",
+    "MemberProgress",
+    "MemberStarted",
+    "MembersStopped",
     "MetricReported",
     "Origin",
     "OwnNeeds",
@@ -124,6 +151,8 @@ __all__ = [
     "UpdateOrdered",
     "experiment_of_job",
     "job_id_of",
+    "job_of_member",
+    "member_id_of",
     "memory_text",
     "never_started",
     "origin_id",
@@ -159,54 +188,6 @@ class JobRejected(ServiceError):
 
 class ServiceUnavailable(ServiceError):
     """Error: the platform cannot be used now."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownKeeper:
-    """Keeper that has already worked for this experiment before the server was restarted."""
-
-    keeper_id: str
-    token_sha256: str
-    instance: str | None
-    boot_id: str | None
-    # highest number of a command to this instance of the keeper that is committed in the database
-    last_cmd: int
-    retired: tuple[str, ...] = ()  # earlier directories (instances) of the keeper, whose reports are ignored
-    silent: bool = False  # True: the keeper was reported as silent, and has not called since
-    prunes: int = 0  # number of the facts CheckpointsPruned about the keeper
-    # what it may not have deleted: for each job the number of the last of these facts, and all in one
-    unpruned: tuple[tuple[int, CheckpointsPruned], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownMachine:
-    """Machine whose state was changed while the experiment ran: added, draining or removed.
-
-    ``added`` is the machine's configuration, as in the fact MachineAdded.
-    """
-
-    keeper_id: str
-    added: Mapping[str, Any] | None = None
-    draining: bool = False
-    removing: bool = False
-    gone: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownKeepers:
-    """Keepers and machines in the experiment's database, with the identity of the database.
-
-    ``restored``: the database was once replaced by an older copy, so keepers may have carried out commands
-    that the database does not contain. ``copies``: job and number of each checkpoint of which the server has
-    a copy.
-    """
-
-    db_id: str
-    m_epoch: int
-    keepers: tuple[KnownKeeper, ...] = ()
-    machines: tuple[KnownMachine, ...] = ()
-    restored: bool = False
-    copies: frozenset[tuple[str, int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +256,7 @@ class Capabilities:
     machines: bool = False  # True: the service accepts MachineAdded and the other facts about machines
     keeps_files: bool = False  # True: files of ended jobs are kept in the experiment's own folder
     checkpoints: bool = False  # True: an attempt can continue from a checkpoint of an earlier attempt
+    gangs: bool = False  # True: a job can have members on several hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,12 +269,16 @@ class SharedFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """Several worker processes that run the command of one trial on one host. ``processes``: their number, or
-    "cpu", "gpu" or "auto". ``max_restarts``: number of retries after a failure, which the workers are told.
+    """Several worker processes that run the command of one trial. ``processes``: their number on each host,
+    or "cpu", "gpu" or "auto"; None: the command runs once on each host. ``max_restarts``: number of retries
+    after a failure, which the workers are told. ``nodes``: number of hosts. ``same_host``: the members of one
+    trial may run beside each other on one host.
     """
 
-    processes: str
+    processes: str | None
     max_restarts: int
+    nodes: int = 1
+    same_host: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,7 +374,7 @@ class TrainingService(abc.ABC):
 
         The job gets SIGTERM, and SIGKILL after ``grace``. ``save_within``: longest wait before SIGTERM, in
         which the job is asked to save its state. Return None if the job is unknown, has ended, or was stopped
-        before.
+        before. Of a gang, this stops the leader: see ``stop_members``.
         """
 
     def save_trial_job(self, job_id: str, *, within: timedelta) -> SaveOrdered | None:
@@ -398,6 +384,21 @@ class TrainingService(abc.ABC):
         ended, or was stopped. A platform that cannot ask its jobs returns a fact without a ``cmd_seq``.
         """
         return SaveOrdered(job_id=job_id, cmd_seq=None, within=within)
+
+    def gather(self, job_id: str) -> GangGathered | None:
+        """Queue the orders by which the members of a gang, which have all started, run the trial's command.
+
+        Return the fact to commit, or None if the job is unknown or has ended. Only a service with
+        ``Capabilities.gangs`` gets such jobs.
+        """
+        raise NotImplementedError
+
+    def stop_members(self, job_id: str, members: Sequence[int], *, grace: timedelta) -> MembersStopped | None:
+        """Queue the stops of these members of a gang, and return the fact to commit.
+
+        Return None if none of them is known and runs.
+        """
+        raise NotImplementedError
 
     def prioritise(self, priority: int) -> None:
         """Change the priority of the experiment's waiting jobs. A platform without priorities ignores it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from training_services.checkpoint_events import (
@@ -20,6 +19,15 @@ from training_services.checkpoint_events import (
     CheckpointsPruned,
     CheckpointStored,
 )
+from training_services.gang_events import (
+    GangGathered,
+    MemberEnded,
+    MemberLost,
+    MemberPlace,
+    MembersStopped,
+    MemberStarted,
+)
+from training_services.outcomes import Cause, EndReason, Place
 
 __all__ = [
     "Cause",
@@ -32,6 +40,7 @@ __all__ = [
     "CheckpointsPruned",
     "EndReason",
     "FrameSkipped",
+    "GangGathered",
     "HostVanished",
     "JobEnded",
     "JobEvent",
@@ -51,6 +60,11 @@ __all__ = [
     "MachineEvent",
     "MachineGone",
     "MachineRemoved",
+    "MemberEnded",
+    "MemberLost",
+    "MemberPlace",
+    "MemberStarted",
+    "MembersStopped",
     "MetricReported",
     "ParametersWanted",
     "Place",
@@ -62,53 +76,18 @@ __all__ = [
 ]
 
 
-class EndReason(StrEnum):
-    """Reason why an attempt ended, as reported by the keeper that ran the attempt."""
-
-    EXITED = "exited"  # the command ended by itself, or by a signal that did not come from the keeper
-    STOPPED = "stopped"  # the command ended after the keeper had signaled it because of a stop order
-    # the attempt was stopped before its start, or its command could not be executed
-    NEVER_STARTED = "never_started"
-    LEASE = "lease"  # the host was without contact to the server for longer than the lease
-    # the checkpoint from which the command was to continue is neither on the host nor on the server
-    CHECKPOINT_LOST = "checkpoint_lost"
-
-
-class Cause(StrEnum):
-    """Cause for which an attempt failed or was lost. The number of retries depends on it."""
-
-    USER_ERROR = "user_error"  # the command failed, or could not be executed
-    OUT_OF_MEMORY = "out_of_memory"  # the kernel or the platform killed the command for lack of memory
-    # the platform ended the host, because it needed the resources or the machine, or the attempt was stopped
-    # for an experiment with a higher priority
-    PREEMPTED = "preempted"
-    INFRASTRUCTURE = "infrastructure"  # the host, its keeper or the attempt's files were lost
-    TIMEOUT = "timeout"  # the attempt exceeded a time limit of the platform
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Place where a job runs: a keeper, its directory (``instance``), its machine's boot, and the GPUs.
-
-    If the machine is rebooted or the keeper's directory is replaced, the job is lost.
-    """
-
-    keeper_id: str
-    instance: str
-    boot_id: str
-    gpus: tuple[int, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlaced:
     """Fact: a machine was chosen for the job.
 
     The command that starts the job has the number ``cmd_seq``. It is sent when this fact is committed.
+    ``members``: places of members 1, 2 and so on of a gang, whose leader has the place ``place``.
     """
 
     job_id: str
     place: Place
     cmd_seq: int
+    members: tuple[MemberPlace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,6 +391,11 @@ JobEvent = (
     | JobEnded
     | JobLost
     | JobNoted
+    | MemberStarted
+    | GangGathered
+    | MembersStopped
+    | MemberEnded
+    | MemberLost
     | PreemptionWanted
     | KeeperEnrolled
     | KeeperBound

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from training_services.events import JobPlaced, SaveOrdered, StopOrdered, UpdateOrdered
 from training_services.job_ids import experiment_of_job, job_id_of
 
-__all__ = ["NO_COMMAND", "KeptCopy", "Origin", "OwnNeeds", "TrialJobSpec", "origin_id"]
+__all__ = ["NO_COMMAND", "KeptCopy", "MemberProgress", "Origin", "OwnNeeds", "TrialJobSpec", "origin_id"]
 
 NO_COMMAND = "(none: programs ask for the trials)"  # trialCommand on a platform that runs no command
 
@@ -51,11 +51,24 @@ class KeptCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemberProgress:
+    """Committed facts about a member of a gang. ``over``: it has ended or was lost. ``go``, ``stop``: numbers
+    of the commands to run the trial's command, and to stop (``MembersStopped``).
+    """
+
+    started: bool = False
+    over: bool = False
+    go: int | None = None
+    stop: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialJobSpec:
     """Attempt at a trial, which the core asks the training service to run.
 
     ``parameter_text`` is the exact content of ``parameter.cfg``. The fields ``place`` to ``started`` are
-    committed facts about the job. They are set when the job is submitted again after the server's restart.
+    committed facts about the job, and so is ``members``. They are set when the job is submitted again after
+    the server's restart.
     """
 
     id: str
@@ -77,6 +90,10 @@ class TrialJobSpec:
     seed: int | None = None  # for the trial's random numbers; None: the trial chooses a seed itself
     # resources that differ from the configuration: its fields, with their values (memory in MiB)
     resources: Mapping[str, float] = field(default_factory=dict)
+    # committed facts about all members of a gang that has a place, the leader first
+    members: tuple[MemberProgress, ...] = ()
+    member: int | None = None  # this is the part of a gang's job for one member, whose id is ``id``
+    hosts: tuple[str, ...] = ()  # addresses of the hosts of all members, for the others to reach them
 
     @property
     def origin_id(self) -> tuple[str, int] | None:

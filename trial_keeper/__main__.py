@@ -35,10 +35,10 @@ def main() -> NoReturn:
         from trial_keeper import wrap
 
         wrap.run(arguments[1], arguments[2], keep)
-    if len(arguments) == 3 and arguments[0] == "crew":
+    if len(arguments) in (3, 6) and arguments[0] == "crew":
         from trial_keeper import crew
 
-        crew.run(arguments[1], arguments[2])
+        crew.run(*arguments[1:])
     if len(arguments) == 6 and arguments[0] in ("warm", "resident"):
         from trial_keeper import warm
 

@@ -1,6 +1,9 @@
 """The crew: runs the command of an attempt as several worker processes, as ``torchrun --standalone`` does.
 
-    trial-keeper crew PROCESSES COMMAND
+    trial-keeper crew PROCESSES COMMAND [JOB MEMBER HOSTS]
+
+With JOB, it is the crew of one member of a gang, whose members are on these hosts; PROCESSES "" then means
+that the command runs once. The members meet first (``gang_line``), and their workers have common ranks.
 
 It is the attempt's own command, below its shim. Each worker gets the environment of a worker of torchrun
 (https://docs.pytorch.org/docs/stable/elastic/run.html). The output of rank 0 is that of the trial. The output
@@ -18,6 +21,7 @@ import signal
 import sys
 import time
 
+from trial_keeper.lean import NamedTuple
 from trial_keeper.log import CappedLog
 from trial_keeper.machine import procs
 from trial_keeper.shim import LAST_WORDS, RESET, SHELL, SHOWN
@@ -29,26 +33,70 @@ if TYPE_CHECKING:
 USAGE = 2
 GRACE_S = 5.0  # between SIGTERM and SIGKILL for the workers that are left after a failure
 LOG_BYTES = 1 << 27
-FIRST_PORT, PORTS = 20000, 10000  # below the ports that Linux gives to outgoing connections
+# interface that communication libraries take, where they would guess a wrong one
+_INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
 class CrewError(Exception):
     """Error: the workers cannot be started. The message is a sentence for users."""
 
 
-def run(processes: str, command: str) -> NoReturn:
+class Group(NamedTuple):
+    """The member of a gang that this crew is. ``counts``: number of workers of each member."""
+
+    member: int
+    counts: list[int]
+    hosts: list[str]
+    port: int  # where rank 0 listens
+    interface: str | None = None  # network interface to the other members
+
+    @property
+    def first(self) -> int:
+        """Rank of the first worker of this member."""
+        return sum(self.counts[: self.member])
+
+
+def run(processes: str, command: str, job: str = "", member: str = "0", hosts: str = "") -> NoReturn:
     """Run the workers, and exit like a shell whose command was the first one that fails.
 
     The exit status is 0 if none fails.
     """
+    directory = os.environ.get("NNI_SYS_DIR") or os.getcwd()
     try:
-        crew = _Crew(command, count_of(processes), os.environ.get("NNI_SYS_DIR") or os.getcwd())
+        count = count_of(processes) if processes else 1
+        group = _meet(job, int(member), hosts.split(","), count, directory) if job else _alone(count)
+        crew = _Crew(command, group, directory, once=not processes)
     except (CrewError, OSError) as error:
         sys.stderr.write(f"gang: {error}\n")
         sys.exit(USAGE)
     status = crew.run()
     sys.stderr.flush()
     os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+
+
+def _alone(count: int) -> Group:
+    """Return the only member of a gang on one host."""
+    from trial_keeper.gang_line import LineError, free_port
+
+    try:
+        return Group(0, [count], ["127.0.0.1"], free_port("127.0.0.1"))
+    except LineError as error:
+        raise CrewError(str(error)) from error
+
+
+def _meet(job: str, member: int, hosts: list[str], count: int, directory: str) -> Group:
+    """Wait until all members have met. Until then, SIGTERM ends the crew at once."""
+    from trial_keeper import gang_line
+
+    try:
+        if member == 0:
+            met = gang_line.lead(job, hosts, count)
+        else:
+            gang_line.await_go(directory)
+            met = gang_line.join(job, member, hosts, count)
+    except gang_line.LineError as error:
+        raise CrewError(str(error)) from error
+    return Group(member, met.counts, hosts, met.port, gang_line.interface_of(met.address))
 
 
 def count_of(processes: str) -> int:
@@ -71,22 +119,44 @@ def count_of(processes: str) -> int:
     return len(gpus)
 
 
-def environment(rank: int, count: int, port: int, folder: str) -> dict[str, str]:
-    """Return the variables of one worker. ``folder``: where it may write how it has failed."""
+def environment(group: Group, local: int, folder: str, *, once: bool = False) -> dict[str, str]:
+    """Return the variables of one worker. ``folder``: where it may write how it has failed.
+
+    ``once``: the command runs once on each host, so that it may be torchrun itself.
+    """
+    rank, count, world = group.first + local, group.counts[group.member], sum(group.counts)
+    nodes, leader = len(group.counts), group.hosts[0]
     found: dict[str, object] = {
-        "RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank, "GROUP_RANK": 0,
-        "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "ROLE_WORLD_SIZE": count, "GROUP_WORLD_SIZE": 1,
-        "ROLE_NAME": "default", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+        "RANK": rank, "LOCAL_RANK": local, "ROLE_RANK": rank, "GROUP_RANK": group.member,
+        "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": count, "ROLE_WORLD_SIZE": world, "GROUP_WORLD_SIZE": nodes,
+        "ROLE_NAME": "default", "MASTER_ADDR": leader, "MASTER_PORT": group.port,
         "TORCHELASTIC_USE_AGENT_STORE": "False", "TORCHELASTIC_ERROR_FILE": f"{folder}/error.json",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
     }  # fmt: skip
+    if nodes > 1:
+        found.update({
+            "NNIMGR_GANG_RANK": group.member, "NNIMGR_GANG_SIZE": nodes,
+            "NNIMGR_GANG_HOSTS": ",".join(group.hosts), "NNIMGR_GANG_ENDPOINT": f"{leader}:{group.port}",
+            "NNIMGR_GANG_ROUND": 1 + int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+        })  # fmt: skip
+    if once:
+        found.update({
+            "PET_NNODES": nodes, "PET_NODE_RANK": group.member, "PET_MASTER_ADDR": leader,
+            "PET_MASTER_PORT": group.port, "PET_RDZV_BACKEND": "static", "PET_MAX_RESTARTS": 0,
+        })  # fmt: skip
+    if group.interface is not None:
+        for name in _INTERFACES:
+            if name not in os.environ:
+                found[name] = group.interface
     if count > 1 and "OMP_NUM_THREADS" not in os.environ:
         found["OMP_NUM_THREADS"] = 1
     return {name: str(value) for name, value in found.items()}
 
 
 class _Worker:
-    """One worker. ``log``: what it writes to standard error; None for rank 0, whose output is the trial's."""
+    """One worker. ``log``: what it writes to standard error; None for the first one, whose output is the
+    trial's.
+    """
 
     def __init__(self, rank: int, pid: int, folder: str) -> None:
         self.rank = rank
@@ -104,7 +174,7 @@ class _Worker:
 
 
 class _Crew:
-    def __init__(self, command: str, count: int, directory: str) -> None:
+    def __init__(self, command: str, group: Group, directory: str, *, once: bool) -> None:
         if SHELL is None:
             raise CrewError("there is no shell here to run the command")
         self._poll = select.poll()
@@ -117,19 +187,20 @@ class _Crew:
         self._poll.register(self._pulse, select.POLLIN)
         self._kill_at: float | None = None
         self._first: _Worker | None = None  # the first worker that failed
-        port = _free_port()
+        self._group = group
         self._workers: dict[int, _Worker] = {}
-        for rank in range(count):
-            worker = self._start(rank, count, command, port, f"{directory}/ranks/{rank}")
+        for local in range(group.counts[group.member]):
+            folder = f"{directory}/ranks/{group.first + local}"
+            worker = self._start(local, command, folder, environment(group, local, folder, once=once))
             self._workers[worker.pid] = worker
 
-    def _start(self, rank: int, count: int, command: str, port: int, folder: str) -> _Worker:
+    def _start(self, local: int, command: str, folder: str, variables: dict[str, str]) -> _Worker:
         os.makedirs(folder, exist_ok=True)
-        environ = {**os.environ, **environment(rank, count, port, folder)}
+        environ = {**os.environ, **variables}
         actions: list[tuple[int, int, int]] = []
         ends: list[int] = []
         logs: list[CappedLog] = []
-        for number, name in ((1, "stdout"), (2, "stderr")) if rank else ():
+        for number, name in ((1, "stdout"), (2, "stderr")) if local else ():
             reader, writer = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(reader, False)
             logs.append(CappedLog(f"{folder}/{name}", LOG_BYTES))
@@ -145,7 +216,7 @@ class _Crew:
         finally:
             for fd in ends:
                 os.close(fd)
-        worker = _Worker(rank, pid, folder)
+        worker = _Worker(self._group.first + local, pid, folder)
         worker.log = logs[1] if logs else None
         return worker
 
@@ -202,9 +273,13 @@ class _Crew:
         procs.signal_all([*left, *(pid for each in left for pid in procs.descendants(each))], number)
 
     def _report(self, worker: _Worker) -> None:
-        """Say which worker has failed first. The trial's own output has the last words of rank 0 already."""
+        """Say which worker has failed first. The output of the first one is the trial's own, which has its
+        last words already.
+        """
         others = len(self._workers) - 1
-        if self._stopping or (worker.rank == 0 and not worker.last_words()):
+        has_spoken = worker.log is None and not worker.last_words()
+        killed = len(self._group.counts) > 1 and os.WIFSIGNALED(worker.status or 0)
+        if self._stopping or (has_spoken and not killed):
             return
         words = worker.last_words() or _how(worker.status or 0)
         stopped = f"; {others} others were stopped" if others > 1 else "; the other one was stopped"
@@ -227,19 +302,3 @@ def _message(path: str) -> str:
         return str(found["message"] if isinstance(found, dict) else found)
     except (OSError, ValueError, KeyError, TypeError):
         return ""
-
-
-def _free_port() -> int:
-    """Return a port on which nobody listens. Attempts of one machine begin to look at different ports."""
-    import socket
-
-    begin = int.from_bytes(os.urandom(4), "big")
-    for offset in range(PORTS):
-        port = FIRST_PORT + (begin + offset) % PORTS
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
-    raise CrewError(f"all ports from {FIRST_PORT} to {FIRST_PORT + PORTS - 1} are in use")

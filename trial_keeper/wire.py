@@ -83,8 +83,13 @@ Answer (200, JSON)::
              "lease": bool,        the attempt may run only under a lease; left out: no lease is needed
              "sought": bool,       the attempt was ordered earlier: only report its state; left out: start it
              "code": {"sha256": str, "size": bytes},   code archive; left out: the code is on the host
-             "gang": {"processes": str},   run the command as so many worker processes: a number, "cpu", "gpu"
+             "gang": {"processes": str,    run the command as so many worker processes: a number, "cpu", "gpu"
                                    or "auto" (``trial_keeper.crew``); left out: run it once
+                      "job": job_id, "member": int, "hosts": [str]},   the attempt is this member of a job
+                                   whose members are on hosts with these addresses. A member but the leader
+                                   (0) joins it when it has got the update with the index 1
+                                   (``trial_keeper.gang_line``); left out: the job has no members
+                                   left out: run the command itself
              "preload": {"modules": [str], "target": str, "resident": bool},
                                    fork the attempt from a process that has imported these modules, and run
                                    the function or class FILE:NAME ``target`` in it, in place of
@@ -173,10 +178,13 @@ if TYPE_CHECKING:
         sha256: str
         size: int
 
-    class Gang(TypedDict):
-        """Number of worker processes of an attempt, as ``trial_keeper.crew`` takes it."""
+    class Gang(TypedDict, total=False):
+        """Worker processes of an attempt, and which member of a job it is (``trial_keeper.crew``)."""
 
         processes: str
+        job: str
+        member: int
+        hosts: list[str]
 
     class _Preload(TypedDict):
         modules: list[str]

@@ -101,10 +101,25 @@ def _set_of(held: TrialSet) -> models.ParameterSet:
 
 
 def job_of(row: JobRow, trial_paths: TrialPaths) -> models.Job:
-    derived = ("id", "log_path")
+    derived = ("id", "log_path", "members")
     fields = {name: getattr(row, name) for name in models.Job.model_fields if name not in derived}
     log_path = trial_paths.log_path(row, row.keeper_id)
-    return models.Job(**fields | {"id": row.job_id, "gpus": row.gpus or [], "log_path": log_path})
+    members = [_member(row, number, trial_paths) for number in range(len(row.members))]
+    found = {"id": row.job_id, "gpus": row.gpus or [], "log_path": log_path, "members": members}
+    return models.Job(**fields | found)
+
+
+def _member(row: JobRow, number: int, trial_paths: TrialPaths) -> models.Member:
+    member = row.members[number]
+    derived = ("member", "state", "log_path")
+    fields = {name: getattr(member, name) for name in models.Member.model_fields if name not in derived}
+    state = "running" if member.started_at is not None else "placed"
+    return models.Member(
+        member=number,
+        state=state if member.end_reason is None else "ended",
+        log_path=trial_paths.log_path(row, member.keeper_id, member=number),
+        **fields,
+    )
 
 
 def checkpoint_of(row: CheckpointRow) -> models.Checkpoint:

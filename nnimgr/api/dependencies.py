@@ -25,7 +25,7 @@ from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.store.jobs import JobRow
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.tensorboard.tasks import TensorBoards
-from training_services.base import FileListing, TrainingService
+from training_services.base import FileListing, TrainingService, job_of_member
 from training_services.keepers.host import KeeperFiles, attempt_folder
 
 __all__ = [
@@ -120,7 +120,7 @@ class ApiParts:
     ) -> AsyncGenerator[tuple[KeeperFiles, Sequence[str]], None]:
         directory = self.manager.directory(experiment_id)
         async with self.manager.remains.files(directory, job.keeper_id) as files:
-            yield files, attempt_folder(job.trial_id, job.attempt)
+            yield files, attempt_folder(job.trial_id, job.attempt, job_of_member(job.job_id)[1])
 
     async def _read_at_rest(
         self, job: JobRow, path: str, experiment_id: str, *, tail: int | None = None

@@ -8,7 +8,7 @@ that the next fact explains better (for example, the end of an attempt).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nnimgr.api.models.feed import Severity
@@ -265,9 +265,17 @@ def _ended(fact: f.TrialEnded, names: Names) -> tuple[Severity, str]:
 
 
 def _placed(fact: f.JobPlaced, names: Names) -> tuple[Severity, str]:
-    gpus = fact.place.gpus
-    on = f" with GPU {', '.join(map(str, gpus))}" if gpus else ""
-    return _INFO, f"{names.attempt(fact.job_id)} was placed on {_host(fact.place.keeper_id)}{on}"
+    places = [fact.place, *(member.place for member in fact.members)]
+    on = [f"{_host(each.keeper_id)}{_with_gpus(each.gpus)}" for each in places]
+    return _INFO, f"{names.attempt(fact.job_id)} was placed on {', '.join(on)}"
+
+
+def _with_gpus(gpus: Sequence[int]) -> str:
+    return f" with GPU {', '.join(map(str, gpus))}" if gpus else ""
+
+
+def _member_lost(fact: f.MemberLost, names: Names) -> tuple[Severity, str]:
+    return _WARNING, f"{names.attempt(fact.job_id)}: member {fact.member} is lost: {fact.reason}"
 
 
 def _waiting(fact: f.JobWaiting, names: Names) -> tuple[Severity, str]:
@@ -371,6 +379,7 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
     f.JobStarted: _started,
     f.FrameSkipped: _skipped,
     f.JobNoted: _job_noted,
+    f.MemberLost: _member_lost,
     f.PreemptionWanted: _preemption_wanted,
     f.CheckpointLost: _checkpoint_lost,
     f.CheckpointPinned: _pinned,
@@ -400,6 +409,10 @@ LEFT_OUT: frozenset[type[Any]] = frozenset(
         f.ResultReused,  # the end of the trial has a sentence
         f.JobEnded,  # another fact of the same turn describes the trial's next step
         f.JobLost,
+        f.MemberStarted,  # JobStarted follows when all members have started
+        f.GangGathered,
+        f.MembersStopped,
+        f.MemberEnded,  # the end of the attempt names the member that failed
         f.KeeperEnrolled,
         f.KeeperAcknowledged,
         f.KeeperGone,

@@ -29,17 +29,17 @@ class TrialPaths:
         """
         return {} if self.platform == LOCAL else reader.keepers(rows)
 
-    def log_path(self, row: TrialRow | JobRow, keeper_id: str | None) -> str:
+    def log_path(self, row: TrialRow | JobRow, keeper_id: str | None, *, member: int = 0) -> str:
         """Return the path of the folder of an attempt: ``HOST:~/...`` on another machine, as in NNI.
 
         Return "" if programs of the user run the trials, because nnimgr has no folder of these trials.
 
         ``row``: the attempt, or a trial, whose latest attempt counts. ``keeper_id``: the keeper that runs the
-        attempt.
+        attempt, or this ``member`` of it.
         """
         if self.platform == ASK:
             return ""
-        folder = attempt_folder(row.trial_id, max(1, row.attempt))
+        folder = attempt_folder(row.trial_id, max(1, row.attempt), member)
         host = None if keeper_id in (None, LOCAL) else host_of(keeper_id)
         if keeper_id is None or host is None:
             return str(self.directory.joinpath(*folder))

@@ -29,7 +29,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
-    query = {} if args.attempt is None else {"attempt": args.attempt}
+    query = _part_of(args)
     trial = trial_named(client, entry.id, args.trial_id)
     found = client.get("experiments", entry.id, "trials", trial["id"], "files", **query)
     if terminal.as_json:
@@ -50,15 +50,21 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
+def _part_of(args: argparse.Namespace) -> dict[str, int]:
+    """Return which attempt, and which member of it, the options name."""
+    named = {"attempt": args.attempt, "member": args.member}
+    return {name: number for name, number in named.items() if number is not None}
+
+
 def get(args: argparse.Namespace, terminal: Terminal) -> int:
     """Fetch one file of a trial. If the transfer fails, remove the incomplete file."""
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
-    query = {} if args.attempt is None else {"attempt": args.attempt}
+    query = _part_of(args)
     trial = trial_named(client, entry.id, args.trial_id)
-    of_attempt = "" if args.attempt is None else f" --attempt {args.attempt}"
-    files = f"nnictl trial files {entry.id} -T {trial['sequence']}{of_attempt}"
+    of_part = "".join(f" --{name} {number}" for name, number in query.items())
+    files = f"nnictl trial files {entry.id} -T {trial['sequence']}{of_part}"
     client.mends = {**client.mends, 404: f"See: {files}"}
     path = ("experiments", entry.id, "trials", trial["id"], "files", *args.path.split("/"))
     chunks = awaited(client.stream(*path, **query), file_sentence(entry, trial, args.path))

@@ -46,13 +46,13 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
     """Show the output of an attempt of a trial, or the path of the attempt's folder.
 
     A terminal gets the output. A pipe gets the path in NNI's format, or the output with ``--follow``,
-    ``--file`` or ``--tail``. With ``--path``, both get the path alone. Without a trial, the paths of all
-    trials are shown, to a terminal as a table. Without ``--attempt``, it is the latest attempt.
+    ``--file``, ``--tail`` or ``--member``. With ``--path``, both get the path alone. Without a trial, the
+    paths of all trials are shown, to a terminal as a table. Without ``--attempt``, it is the latest attempt.
     """
     home = Home.find()
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
-    wanted = args.follow or args.file or args.tail is not None
+    wanted = args.follow or args.file or args.tail is not None or args.member is not None
     if args.trial_id is None:
         if wanted or args.attempt is not None:
             mend = f"For example: {{command {entry.id}}} -T 0"
@@ -121,7 +121,9 @@ def _copy(
     name = args.file or "stdout"
     path = ("experiments", entry.id, "trials", trial["id"], "logs", name)
     query: dict[str, object] = {"follow": "true"} if args.follow else {}
-    query |= {key: getattr(args, key) for key in ("tail", "attempt") if getattr(args, key) is not None}
+    query |= {
+        key: getattr(args, key) for key in ("tail", "attempt", "member") if getattr(args, key) is not None
+    }
     chunks = awaited(client.stream(*path, **query), file_sentence(entry, trial, name))
     if terminal.as_json:
         text = b"".join(chunks).decode("utf-8", "replace")

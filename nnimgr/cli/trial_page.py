@@ -120,6 +120,8 @@ def _attempts(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Attempts", "none has started"
     for at, job in enumerate(jobs[:_MOST_ATTEMPTS]):
         yield "" if at else "Attempts", f"{job['attempt']}: {_where(job)}, {_how(job)}"
+        for member in job["members"]:
+            yield "", f"   member {member['member']}: {_where(member)}, {_how(member)}"
     if len(jobs) > _MOST_ATTEMPTS:
         yield "", f"{len(jobs) - _MOST_ATTEMPTS} more"
 
@@ -148,7 +150,7 @@ def _how(job: Mapping[str, Any]) -> str:
         end = f"exited with code {job['exitCode']}"
     else:
         end = str(job["endReason"] or "lost").replace("_", " ")
-    cause = job["cause"]
+    cause = job.get("cause")  # members have none of their own
     addition = "" if cause in (None, "user_error") else f" ({cause.replace('_', ' ')})"
     message = f": {printable(job['message'])}" if job["message"] else ""
     return f"{span}{end}{addition}{message}"

@@ -94,6 +94,13 @@ def _check_gang(reading: Reading, config: ExperimentConfig) -> None:
     """Report a gang together with ``preload``. Warn of a command that starts processes of its own."""
     if config.preload:
         reading.fault(_GANG, "cannot be used together with preload")
+    assert config.gang is not None
+    if config.gang.nodes is not None:
+        _check_nodes(reading, config, config.gang.nodes, same_host=config.gang.same_host)
+    elif config.gang.same_host:
+        reading.fault((*_GANG, "sameHost"), "needs nodes: without them, a trial has only one host")
+    if config.gang.processes is None:
+        return
     for member in config.members:
         launcher = next((word for word in _words(member.job_command) if word in _LAUNCHERS), None)
         if launcher is not None:
@@ -102,6 +109,28 @@ def _check_gang(reading: Reading, config: ExperimentConfig) -> None:
                 f"each of the processes runs trialCommand, and {launcher} starts further processes: leave "
                 f"{launcher} out of trialCommand, or leave gang out",
             )
+
+
+def _check_nodes(reading: Reading, config: ExperimentConfig, nodes: int, *, same_host: bool) -> None:
+    """Report a gang on several hosts that cannot be placed, and what cannot be used together with it."""
+    at = (*_GANG, "nodes")
+    if config.multi_phase:
+        reading.fault(at, "cannot be used together with multiPhase")
+    if len(config.members) > 1:
+        reading.fault(at, "cannot be used with several training services: give one")
+        return
+    (member,) = config.members
+    if member.platform == "local" and not same_host:
+        reading.fault(at, "needs several hosts, and platform: local has one. To try it, set sameHost: true")
+    elif member.platform == "remote" and not same_host:
+        machines = {place.rpartition("@")[2] for place in describe(member.service).places()}
+        if len(machines) < nodes:
+            reading.fault(at, f"needs {nodes} machines, and machineList has {len(machines)}")
+    elif member.platform not in ("local", "remote"):
+        reading.fault(
+            at,
+            f'cannot be used on the platform "{member.platform}" yet: only with remote, or local to try it',
+        )
 
 
 def preload_of(member: Member) -> Preload | None:

@@ -307,8 +307,14 @@ class ExperimentConfig(ConfigModel):
 
     def gang_of_trials(self) -> Gang | None:
         """Return the worker processes of each trial in the form that training services use."""
-        restarts = (self.max_retries or Retries()).user_error
-        return None if self.gang is None else Gang(processes=str(self.gang.processes), max_restarts=restarts)
+        if self.gang is None:
+            return None
+        return Gang(
+            processes=None if self.gang.processes is None else str(self.gang.processes),
+            max_restarts=(self.max_retries or Retries()).user_error,
+            nodes=self.gang.nodes or 1,
+            same_host=self.gang.same_host,
+        )
 
     def limits(self) -> Limits:
         """Return the limits on trials, retries and durations in the form that the core uses."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnimgr.rules.facts import Cause, EndReason, JobEnded, Limits
+from nnimgr.rules.facts import Cause, EndReason, JobEnded, Limits, MemberEnded
 from nnimgr.rules.state import TrialState
 
 __all__ = ["LOSSES", "cause_of", "counted_as", "grows", "retries"]
@@ -11,8 +11,8 @@ __all__ = ["LOSSES", "cause_of", "counted_as", "grows", "retries"]
 LOSSES = frozenset({Cause.INFRASTRUCTURE, Cause.PREEMPTED})
 
 
-def cause_of(end: JobEnded, *, stopped: bool) -> Cause | None:
-    """Return the cause of an attempt's failure; None if the attempt has not failed.
+def cause_of(end: JobEnded | MemberEnded, *, stopped: bool) -> Cause | None:
+    """Return the cause of an attempt's failure; None if the attempt, or this member of it, has not failed.
 
     ``stopped``: the core had ordered the attempt to stop.
     """

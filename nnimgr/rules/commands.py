@@ -65,4 +65,20 @@ class UpdateJob:
     record: str
 
 
-Command = SubmitJob | CancelJob | SaveJob | AskTuner | AskFurther | UpdateJob
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatherGang:
+    """Command to let the members of a gang, which are all there, run the trial's command."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopMembers:
+    """Command to stop these members of a gang. Their processes have the time ``grace`` to end."""
+
+    job_id: str
+    members: tuple[int, ...]
+    grace: timedelta
+
+
+Command = SubmitJob | CancelJob | SaveJob | AskTuner | AskFurther | UpdateJob | GatherGang | StopMembers

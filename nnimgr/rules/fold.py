@@ -33,12 +33,10 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
         case f.MetricReported() | f.FrameSkipped() | f.ParametersWanted() | f.CheckpointReported():
             job = state.jobs.get(fact.job_id)
             return job is not None and not job.closed and fact.position == job.recorded
-        case f.JobStarted():
-            job = state.jobs.get(fact.job_id)
-            return job is not None and not job.closed and job.started_at is None
-        case f.JobEnded() | f.JobLost():
-            job = state.jobs.get(fact.job_id)
-            return job is not None and not job.closed
+        case f.JobStarted() | f.JobEnded() | f.JobLost():
+            return _concerns_job(state, fact)
+        case f.MemberStarted() | f.MemberEnded() | f.MemberLost():
+            return _concerns_member(state, fact)
         case f.JobPlaced() | f.JobWaiting():
             return _placeable(state, fact)
         case f.PreemptionWanted():
@@ -106,6 +104,22 @@ def _placeable(state: ExperimentState, fact: f.JobPlaced | f.JobWaiting) -> bool
     if job.closed or job.placed is not None or job.stop is not None:
         return False
     return isinstance(fact, f.JobPlaced) or fact.reason != job.waiting
+
+
+def _concerns_job(state: ExperimentState, fact: f.JobStarted | f.JobEnded | f.JobLost) -> bool:
+    """Return whether the fact is news about an open job."""
+    job = state.jobs.get(fact.job_id)
+    if job is None or job.closed:
+        return False
+    return job.started_at is None or not isinstance(fact, f.JobStarted)
+
+
+def _concerns_member(state: ExperimentState, fact: f.MemberStarted | f.MemberEnded | f.MemberLost) -> bool:
+    """Return whether the fact is news about a member of an open gang."""
+    job = state.jobs.get(fact.job_id)
+    if job is None or job.closed or fact.member >= len(job.members) or job.members[fact.member].over:
+        return False
+    return not isinstance(fact, f.MemberStarted) or job.members[fact.member].started_at is None
 
 
 def _preemptible(state: ExperimentState, job_id: str) -> bool:

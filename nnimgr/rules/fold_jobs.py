@@ -8,6 +8,7 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.causes import cause_of
 from nnimgr.rules.checkpoint_limit import recount
 from nnimgr.rules.checkpoints import drop_origin, give_up_host
+from nnimgr.rules.gangs import failing_keeper, is_silent, set_places
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.metric_notes import note_on_final, note_on_intermediate
 from nnimgr.rules.phases import take_final, waiting_reason
@@ -57,6 +58,7 @@ def _attach(state: ExperimentState, job_id: str, fact: f.Fact) -> tuple[TrialSta
 def _placed(state: ExperimentState, fact: f.JobPlaced, r: f.Recorded) -> None:
     trial, job = _attach(state, fact.job_id, fact)
     job.placed, job.waiting, job.placed_at = fact, None, r.at
+    set_places(job, fact)
     trial.preempted_by = None
     trial.reason = "is being started"
     reindex(state, trial)
@@ -140,7 +142,7 @@ def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
     if trial.target is f.StopKind.PREEMPT and _gave_way(job, fact):
         job.cause = f.Cause.PREEMPTED
     if fact.reason is f.EndReason.CHECKPOINT_LOST:
-        drop_origin(state, trial, "" if job.placed is None else job.placed.place.keeper_id)
+        drop_origin(state, trial, failing_keeper(job))
     job.ended_at = max(fact.ended_at, job.started_at or fact.ended_at)  # a host's clock can be set back
     if job.placed is not None:
         keeper = state.keepers[job.placed.place.keeper_id]
@@ -178,6 +180,64 @@ def _job_lost(state: ExperimentState, fact: f.JobLost, r: f.Recorded) -> None:
     _close(state, job, trial, r)
 
 
+# ---- members of gangs -------------------------------------------------------------------------------------
+
+
+@JOB_STEPS.of(f.MemberStarted)
+def _member_started(state: ExperimentState, fact: f.MemberStarted, r: f.Recorded) -> None:
+    job = job_touched(state, fact.job_id)
+    member = job.members[fact.member]
+    member.started_at, member.pid = fact.started_at, fact.pid
+    reindex(state, state.trials[job.trial_id])
+
+
+@JOB_STEPS.of(f.GangGathered)
+def _gathered(state: ExperimentState, fact: f.GangGathered, r: f.Recorded) -> None:
+    job = job_touched(state, fact.job_id)
+    job.gathered = True
+    for member, order in zip(job.members[1:], fact.orders, strict=True):
+        member.go = order
+    reindex(state, state.trials[job.trial_id])
+
+
+@JOB_STEPS.of(f.MembersStopped)
+def _members_stopped(state: ExperimentState, fact: f.MembersStopped, r: f.Recorded) -> None:
+    job = job_touched(state, fact.job_id)
+    for number, order in fact.orders:
+        job.members[number].stop = order
+    reindex(state, state.trials[job.trial_id])
+
+
+@JOB_STEPS.of(f.MemberEnded)
+def _member_ended(state: ExperimentState, fact: f.MemberEnded, r: f.Recorded) -> None:
+    job = job_touched(state, fact.job_id)
+    member = job.members[fact.member]
+    member.ended = fact
+    keeper = state.keepers[member.place.keeper_id]
+    keeper.acked_cmd = max(keeper.acked_cmd, fact.acked_cmd)
+    _member_over(state, job, fact)
+    _release(state)
+
+
+@JOB_STEPS.of(f.MemberLost)
+def _member_lost(state: ExperimentState, fact: f.MemberLost, r: f.Recorded) -> None:
+    job = job_touched(state, fact.job_id)
+    job.members[fact.member].lost = fact
+    _member_over(state, job, fact)
+
+
+def _member_over(state: ExperimentState, job: JobState, fact: f.MemberEnded | f.MemberLost) -> None:
+    trial = trial_touched(state, job.trial_id, fact)
+    if job.members[fact.member].failed and job.first is None and job.stop is None:
+        job.first = fact.member
+    if trial.status is f.TrialStatus.UNKNOWN:
+        _end_silence(state, job, trial)
+    reindex(state, trial)
+
+
+# ---- the ends of jobs -------------------------------------------------------------------------------------
+
+
 def _close(state: ExperimentState, job: JobState, trial: TrialState, r: f.Recorded) -> None:
     if not job.closed:
         job.lost, job.ended_at = "never placed", r.at
@@ -203,13 +263,8 @@ def _job_noted(state: ExperimentState, fact: f.JobNoted, r: f.Recorded) -> None:
 def _release(state: ExperimentState) -> None:
     """Delete ended jobs whose last command was acknowledged by the keeper (the agent beside the trials)."""
     for job_id in list(state.closing_jobs):
-        job = state.jobs[job_id]
-        if job.placed is not None:
-            keeper = state.keepers[job.placed.place.keeper_id]
-            same = keeper.instance == job.placed.place.instance
-            if same and job.last_cmd > keeper.acked_cmd:
-                continue
-        del state.jobs[job_id], state.closing_jobs[job_id]
+        if state.is_acknowledged(state.jobs[job_id]):
+            del state.jobs[job_id], state.closing_jobs[job_id]
 
 
 # ---- keepers ----------------------------------------------------------------------------------------------
@@ -262,14 +317,20 @@ def _heard(state: ExperimentState, fact: f.KeeperHeard, r: f.Recorded) -> None:
     state.keepers[fact.keeper_id].silent = None
     for job in state.open_jobs_at(fact.keeper_id):
         if state.trials[job.trial_id].status is f.TrialStatus.UNKNOWN:
-            trial = trial_touched(state, job.trial_id, fact)
-            started = job.started_at is not None
-            if job.stop is not None:
-                trial.reason = stopping_reason(trial)
-            else:
-                trial.reason = waiting_reason(trial) if started else "is being started"
-            move(state, trial, f.TrialStatus.RUNNING if started else f.TrialStatus.WAITING)
-            reindex(state, trial)
+            _end_silence(state, job, trial_touched(state, job.trial_id, fact))
+
+
+def _end_silence(state: ExperimentState, job: JobState, trial: TrialState) -> None:
+    """Give an UNKNOWN trial the status that it had before, unless another host of its gang is silent."""
+    if is_silent(state, job):
+        return
+    started = job.started_at is not None
+    if job.stop is not None:
+        trial.reason = stopping_reason(trial)
+    else:
+        trial.reason = waiting_reason(trial) if started else "is being started"
+    move(state, trial, f.TrialStatus.RUNNING if started else f.TrialStatus.WAITING)
+    reindex(state, trial)
 
 
 @JOB_STEPS.of(f.KeeperGone)
@@ -282,19 +343,23 @@ def _gone(state: ExperimentState, fact: f.KeeperGone, r: f.Recorded) -> None:
 
 def _acknowledge_nothing(state: ExperimentState, keeper_id: str) -> None:
     """Delete the ended jobs of this keeper, because the keeper will acknowledge no more commands."""
+    for job in state.jobs.values():
+        for member in job.members:
+            member.dismissed = member.dismissed or member.place.keeper_id == keeper_id
     for job_id in list(state.closing_jobs):
-        placed = state.jobs[job_id].placed
-        if placed is not None and placed.place.keeper_id == keeper_id:
+        job = state.jobs[job_id]
+        placed = job.placed is not None and job.placed.place.keeper_id == keeper_id
+        if state.is_acknowledged(job) if job.members else placed:
             del state.jobs[job_id], state.closing_jobs[job_id]
 
 
 def silence(state: ExperimentState, trial: TrialState) -> str:
     """Return a sentence about an UNKNOWN trial: since when and why its host is silent."""
     assert trial.job_id is not None and trial.unknown_since is not None
-    placed = state.jobs[trial.job_id].placed
-    assert placed is not None
+    seats = state.jobs[trial.job_id].seats()
+    told = (state.keepers[seat.place.keeper_id].silent for seat in seats if seat.open)
     since = trial.unknown_since.astimezone(UTC)
-    return f"unknown since {since:%Y-%m-%d %H:%M:%S} UTC: {state.keepers[placed.place.keeper_id].silent}"
+    return f"unknown since {since:%Y-%m-%d %H:%M:%S} UTC: {next(filter(None, told), None)}"
 
 
 def _ways_out(state: ExperimentState, trial: TrialState) -> str:

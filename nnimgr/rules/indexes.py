@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from nnimgr.rules import gangs
 from nnimgr.rules.facts import StopKind, SuggestionSource, TrialStatus
 from nnimgr.rules.retention import held_by
 from nnimgr.rules.state import ExperimentState, Touched, TrialState
@@ -77,6 +78,7 @@ INDEXES: Mapping[str, Callable[[ExperimentState, TrialState], bool]] = {
     "lent": lambda state, trial: trial.slot_lent,
     "wanting": lambda state, trial: bool(trial.wants),
     "reported": lambda state, trial: bool(trial.untold),
+    "gangs": gangs.is_due,
     "superseded": lambda state, trial: trial.superseded and trial.target is None,
 }
 """Predicate of each index, by the name of the index's field in the state.

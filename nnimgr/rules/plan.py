@@ -25,6 +25,7 @@ from nnimgr.rules.commands import (
 )
 from nnimgr.rules.confirmations import confirm
 from nnimgr.rules.experiment_status import move_status, time_is_up
+from nnimgr.rules.gangs import due_commands, due_facts, losses
 from nnimgr.rules.indexes import is_unsettled
 from nnimgr.rules.phases import is_due, parameter_record
 from nnimgr.rules.phrases import in_seconds
@@ -68,6 +69,9 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         yield from prune(state, state.trials[trial_id])
     yield from prune_copies(state)
     yield from keep_to_limit(state)
+    for trial_id in state.gangs:
+        trial = state.trials[trial_id]
+        yield from due_facts(trial, state.jobs[trial.job_id or ""])
     for trial_id in state.reported:
         yield from take_results(state.trials[trial_id])
     for trial_id in state.unsettled:
@@ -80,7 +84,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         keeper = state.keepers.get(keeper_id)
         if keeper is not None and keeper.silent is not None:
             for job in state.open_jobs_at(keeper_id):
-                yield f.JobLost(job_id=job.id, reason=f"{REMOVED}: {keeper.silent}")
+                yield from losses(job, f"{REMOVED}: {keeper.silent}", keepers=(keeper_id,))
     for trial_id in state.condemned:
         trial = state.trials[trial_id]
         if trial.job_id is None and not trial.closed_job:
@@ -174,8 +178,14 @@ def _run_again(state: ExperimentState) -> Iterator[f.Fact]:
 
 
 def _commands(state: ExperimentState, now: datetime, ahead: int, wanted_jobs: int) -> Iterator[Command]:
-    yield from _stops(state)
+    stops = tuple(_stops(state))
+    yield from stops
     yield from _saves(state)
+    if state.gangs:
+        stopping = {command.job_id for command in stops}
+        for trial_id in state.gangs:
+            job = state.jobs[state.trials[trial_id].job_id or ""]
+            yield from due_commands(job, stops=job.id in stopping)
     for trial_id in state.wanting:
         yield from _hand_over(state, state.trials[trial_id])
     if state.status not in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING) or state.stop_requested:
@@ -258,9 +268,11 @@ def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:
     for trial_id in state.unknown:
         trial = state.trials[trial_id]
         if trial.job_id is not None:
+            # what is due already waits for another fact, such as the order to stop a gang's members
             at = given_up_at(state, trial, state.jobs[trial.job_id])
-            due += [] if at is None else [at]
-            due += [] if trial.slot_lent else [lent_at(state, trial)]
+            due += [] if at is None or at <= now else [at]
+            at = lent_at(state, trial)
+            due += [] if trial.slot_lent or at <= now else [at]
     overdue = overdue_at(state)
     due += [] if overdue is None else [overdue]
     # Only trials that wait for a retry have due_at, and they are few. Trials that wait for a slot have no

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.fold_jobs import silence
+from nnimgr.rules.gangs import losses
 from nnimgr.rules.phrases import in_seconds
 from nnimgr.rules.state import (
     ExperimentState,
@@ -31,21 +32,19 @@ def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
             continue
         job = state.jobs[trial.job_id]
         due = given_up_at(state, trial, job)
+        silent = {name for name, keeper in state.keepers.items() if keeper.silent is not None}
         if trial.declared_lost and job.stop is not None:
-            yield f.JobLost(
-                job_id=job.id, reason="a user declared the trial lost, while its machine was silent"
-            )
+            reason = "a user declared the trial lost, while its machine was silent"
+            yield from losses(job, reason, keepers=silent, stopped=True)
         elif due is not None and due <= now:
             reason = f"the trial may still run on its machine ({silence(state, trial)})"
-            yield f.JobLost(job_id=job.id, reason=reason, unproven=True)
+            yield from losses(job, reason, keepers=silent, unproven=True, stopped=True)
         elif not trial.slot_lent and lent_at(state, trial) <= now:
             yield f.SlotLent(trial_id=trial_id)
 
 
 def give_up_overdue(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
-    """Yield a JobLost fact for each trial that has not ended within STOP_LIMIT after the experiment's
-    stop.
-    """
+    """Yield the losses of the jobs that have not ended within STOP_LIMIT after the experiment's stop."""
     due = overdue_at(state)
     if due is None or due > now:
         return
@@ -53,11 +52,8 @@ def give_up_overdue(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
         trial = state.trials.get(job.trial_id)
         if trial is not None and trial.job_id == job.id and trial.target is not None:
             limit = in_seconds(STOP_LIMIT)
-            yield f.JobLost(
-                job_id=job.id,
-                reason=f"the trial's end was not reported within {limit}; it may still run on its machine",
-                unproven=True,
-            )
+            reason = f"the trial's end was not reported within {limit}; it may still run on its machine"
+            yield from losses(job, reason, keepers=None, unproven=True)
 
 
 def overdue_at(state: ExperimentState) -> datetime | None:

@@ -28,6 +28,7 @@ from nnimgr.rules.trial_state import AddedTrial as AddedTrial
 from nnimgr.rules.trial_state import CheckpointState as CheckpointState
 from nnimgr.rules.trial_state import JobState as JobState
 from nnimgr.rules.trial_state import LeftCheckpoints as LeftCheckpoints
+from nnimgr.rules.trial_state import MemberState as MemberState
 from nnimgr.rules.trial_state import NextLeg as NextLeg
 from nnimgr.rules.trial_state import ParameterSet as ParameterSet
 from nnimgr.rules.trial_state import Resizing as Resizing
@@ -38,7 +39,7 @@ from training_services.base import trial_of_job as trial_of_job
 
 FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
-SNAPSHOT_VERSION = 10  # increased with each change of the state's fields; older snapshots are not loaded
+SNAPSHOT_VERSION = 11  # increased with each change of the state's fields; older snapshots are not loaded
 
 
 @dataclass(slots=True, kw_only=True)
@@ -203,6 +204,7 @@ class ExperimentState:
     wanting: dict[str, None] = field(default_factory=dict, compare=False)  # waiting for parameter sets
     reported: dict[str, None] = field(default_factory=dict, compare=False)  # with new results of sets
     superseded: dict[str, None] = field(default_factory=dict, compare=False)  # to be canceled
+    gangs: dict[str, None] = field(default_factory=dict, compare=False)  # something follows from members
     closing_jobs: dict[str, None] = field(default_factory=dict, compare=False)  # closed, not acknowledged
     touched: Touched = field(default_factory=Touched, compare=False)
 
@@ -271,10 +273,21 @@ class ExperimentState:
         return len(self.jobs) - len(self.closing_jobs)
 
     def open_jobs_at(self, keeper_id: str) -> Iterator[JobState]:
-        """Yield the jobs of this keeper (the agent beside the trials) that have not ended."""
+        """Yield the jobs that have not ended on this keeper (the agent beside the trials)."""
         for job in self.jobs.values():
-            if not job.closed and job.placed is not None and job.placed.place.keeper_id == keeper_id:
+            if any(seat.open and seat.place.keeper_id == keeper_id for seat in job.seats()):
                 yield job
+
+    def is_acknowledged(self, job: JobState) -> bool:
+        """Return whether the keepers have carried out all commands for the job, or never will."""
+        return not any(True for _ in self.unacknowledged(job))
+
+    def unacknowledged(self, job: JobState) -> Iterator[KeeperState]:
+        """Yield the keepers that have to acknowledge commands for the job."""
+        for place, last_cmd, _ in job.seats():
+            keeper = self.keepers[place.keeper_id]
+            if keeper.instance == place.instance and last_cmd > keeper.acked_cmd:
+                yield keeper
 
     @property
     def free_slots(self) -> int:
@@ -319,7 +332,7 @@ class ExperimentState:
         when the host answers again.
         """
         return not self.unfinished and all(
-            job.closed and job.placed is not None and self.keepers[job.placed.place.keeper_id].silent
+            job.closed and job.placed is not None and all(each.silent for each in self.unacknowledged(job))
             for job in self.jobs.values()
         )
 

@@ -88,7 +88,7 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
         if job is not None and job.lost is not None:
             reason += f"; {job.lost}"
         return _interrupted(state, trial, trial.target, reason)
-    if job is not None and job.placed is not None and job.placed.place.keeper_id in state.forsaken:
+    if job is not None and any(seat.place.keeper_id in state.forsaken for seat in job.seats()):
         return _again(state, trial, REMOVED, due_at=now)
     if job is None or end is None or job.cause in LOSSES:
         return _retry(state, trial, job, now)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from nnimgr.rules.facts import (
     Cause,
+    EndReason,
     JobEnded,
     JobPlaced,
     KeptCopy,
+    MemberEnded,
+    MemberLost,
     Origin,
     PausedBy,
     Reuse,
@@ -22,15 +26,18 @@ from nnimgr.rules.facts import (
     TrialStatus,
     UpdateOrdered,
 )
+from training_services.base import Place
 
 __all__ = [
     "AddedTrial",
     "CheckpointState",
     "JobState",
     "LeftCheckpoints",
+    "MemberState",
     "NextLeg",
     "ParameterSet",
     "Resizing",
+    "Seat",
     "TrialState",
     "next_attempt",
 ]
@@ -111,6 +118,50 @@ class Resizing:
     reason: str
 
 
+WELL = (EndReason.EXITED, 0)
+
+
+@dataclass(slots=True, kw_only=True)
+class MemberState:
+    """Member of a gang's job. ``cmd_seq``, ``go``, ``stop``: numbers of the commands to start it, to run the
+    trial's command, and to stop. ``dismissed``: its keeper acknowledges no more commands.
+    """
+
+    place: Place
+    cmd_seq: int
+    started_at: datetime | None = None  # by the host's clock
+    pid: int | None = None
+    go: int | None = None
+    stop: int | None = None
+    ended: MemberEnded | None = None
+    lost: MemberLost | None = None
+    dismissed: bool = False
+
+    @property
+    def over(self) -> bool:
+        return self.ended is not None or self.lost is not None
+
+    @property
+    def failed(self) -> bool:
+        """Return whether the member was lost, or has ended in another way than by itself with exit code 0."""
+        end = self.ended
+        return self.lost is not None or (end is not None and (end.reason, end.exit_code) != WELL)
+
+    @property
+    def last_cmd(self) -> int:
+        return max(self.cmd_seq, self.go or 0, self.stop or 0)
+
+
+class Seat(NamedTuple):
+    """Place that a job, or a member of its gang, has or had. ``last_cmd``: number of the last command for it,
+    which the keeper has to acknowledge. ``open``: it may run there, as far as is known.
+    """
+
+    place: Place
+    last_cmd: int
+    open: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class JobState:
     """Job of an attempt.
@@ -123,6 +174,9 @@ class JobState:
     trial_id: str
     attempt: int
     placed: JobPlaced | None = None
+    members: list[MemberState] = field(default_factory=list)  # of a gang, the leader first; else empty
+    gathered: bool = False  # True: the gang's members were told to run the command
+    first: int | None = None  # number of the member that failed or was lost first, before any order to stop
     waiting: str | None = None  # reason why the job has no place yet
     placed_at: datetime | None = None
     started_at: datetime | None = None  # by the host's clock
@@ -157,6 +211,15 @@ class JobState:
         if self.save is not None and self.save.cmd_seq is not None:
             last = max(last, self.save.cmd_seq)
         return max([last, *(order.cmd_seq for order, _ in self.updates)])
+
+    def seats(self) -> Iterator[Seat]:
+        """Yield the job's place, or those of all members of a gang whose keepers still answer for them."""
+        if self.placed is not None and not self.members:
+            yield Seat(self.placed.place, self.last_cmd, not self.closed)
+        for number, member in enumerate(self.members):
+            if not member.dismissed:
+                last = member.last_cmd if number else max(self.last_cmd, member.last_cmd)
+                yield Seat(member.place, last, not self.closed and not member.over)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from nnimgr.rules.facts import TrialStatus
+from nnimgr.rules.facts import JobPlaced, TrialStatus
+from nnimgr.rules.gangs import is_silent
 from nnimgr.rules.indexes import INDEXES
 from nnimgr.rules.retention import held_by
-from nnimgr.rules.state import ExperimentState
+from nnimgr.rules.state import ExperimentState, JobState, MemberState
+
+
+def _validate_members(state: ExperimentState, job: JobState) -> None:
+    """Raise AssertionError if the members of a gang's job do not agree with the job."""
+    if not job.members:
+        assert job.first is None and not job.gathered, f"job {job.id} has no members"
+        return
+    assert job.placed is not None and len(job.members) == 1 + len(job.placed.members), f"members of {job.id}"
+    assert not job.gathered or job.started_at is not None, f"gang {job.id} was gathered before it started"
+    if job.started_at is not None:
+        assert all(member.started_at is not None for member in job.members), f"gang {job.id} has started"
+    if not job.closed and state.trials[job.trial_id].status is TrialStatus.UNKNOWN:
+        assert is_silent(state, job), f"gang {job.id} is on no silent host"
 
 
 def validate(state: ExperimentState) -> None:
@@ -41,13 +55,18 @@ def validate(state: ExperimentState) -> None:
         assert trial.job_id is not None or not trial.slot_lent, (
             f"trial {trial.id} lends a slot and has no job"
         )
+    for job in state.jobs.values():
+        _validate_members(state, job)
     open_jobs = {job.id for job in state.jobs.values() if not job.closed}
     assert set(state.closing_jobs) == set(state.jobs) - open_jobs, "closing_jobs"
     for job_id in open_jobs:
         assert state.trials[state.jobs[job_id].trial_id].job_id == job_id, f"job {job_id} has no trial"
     # The numbers of commands start from 1 in a recreated keeper directory. Its first job may be recorded
     # before the fact KeeperBound, which records the directory.
-    placed = [job.placed for job in state.jobs.values() if job.placed is not None]
+    placed: list[JobPlaced | MemberState] = [
+        job.placed for job in state.jobs.values() if job.placed is not None
+    ]
+    placed += [member for job in state.jobs.values() for member in job.members[1:]]
     commands = [(each.place.keeper_id, each.place.instance, each.cmd_seq) for each in placed]
     assert len(commands) == len(set(commands)), "a command number was given twice"
     created = sum(state.counts.values())

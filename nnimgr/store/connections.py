@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Select, Table, create_engine, exc, select
+from sqlalchemy import URL, Column, Connection, Select, Table, create_engine, exc, select
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.pool import QueuePool
 
@@ -47,6 +47,7 @@ class DatabaseReader:
         self._experiment_id: str | None = None
         self._indexes: frozenset[str] = frozenset()
         self._tables: frozenset[str] = frozenset()
+        self._columns: set[Column[Any]] = set()
 
     def close(self) -> None:
         self._closed.set()
@@ -129,6 +130,17 @@ class DatabaseReader:
         if table.name not in self._tables:
             self._tables = self._names("table")
         return table.name in self._tables
+
+    def _has_column(self, column: Column[Any]) -> bool:
+        """Return whether the database has this column. A server may add the column while the database is
+        read.
+        """
+        if column not in self._columns:
+            with self._connect() as connection:
+                rows = connection.exec_driver_sql(f"PRAGMA table_info({column.table.name})")
+                if column.name in {row[1] for row in rows}:
+                    self._columns.add(column)
+        return column in self._columns
 
     def _names(self, kind: str) -> frozenset[str]:
         with self._connect() as connection:

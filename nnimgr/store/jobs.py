@@ -13,6 +13,7 @@ from sqlalchemy import select
 from nnimgr.rules.facts import Cause
 from nnimgr.store import schema
 from nnimgr.store.connections import DatabaseReader
+from nnimgr.store.members import MemberRow, read_members
 from nnimgr.store.rows import from_us
 from training_services.base import job_id_of
 
@@ -36,6 +37,7 @@ class JobRow:
     frames: int
     message: str | None
     cause: Cause | None = None
+    members: tuple[MemberRow, ...] = ()  # of a gang, the leader first
 
 
 class JobQueries(DatabaseReader):
@@ -47,6 +49,8 @@ class JobQueries(DatabaseReader):
         columns = [column for column in table.c if column is not table.c.experiment_id]
         if not self._has_causes:
             columns.remove(table.c.cause)
+        if not self._has_column(table.c.members):
+            columns.remove(table.c.members)
         query = select(*columns).where(table.c.experiment_id == self._id, table.c.trial_id == trial_id)
         return self._rows(query.order_by(table.c.attempt), _job)
 
@@ -77,5 +81,6 @@ def _job(row: Mapping[str, Any]) -> JobRow:
     converted = {
         "gpus": None if gpus is None else json.loads(gpus),
         "cause": None if cause is None else Cause(cause),
+        "members": read_members(row.get("members")),
     }
     return JobRow(**{**row, **times, **converted})

@@ -59,6 +59,10 @@ def _add_legs_and_copies(connection: Connection) -> None:
     _add_columns(connection, ("checkpoints", "reports", "INTEGER"))
 
 
+def _add_members(connection: Connection) -> None:
+    _add_columns(connection, ("jobs", "members", "TEXT"))
+
+
 def _add_columns(connection: Connection, *wanted: tuple[str, str, str]) -> None:
     """Add the columns (table, name, type) that the database does not have yet."""
     for table, column, kind in wanted:
@@ -75,6 +79,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _create_annotations_and_views,
     _add_checkpoints_and_causes,
     _add_legs_and_copies,
+    _add_members,
 )
 
 

@@ -26,6 +26,7 @@ from nnimgr.rules.state import (
     job_id_of,
     trial_of_job,
 )
+from nnimgr.store.members import stored_members
 from nnimgr.store.older import completed
 
 FACT_VERSION = 1
@@ -300,6 +301,7 @@ def _job_row(key: str, job: JobState) -> Row:
         job.recorded - job.base,
         end.message if end else job.lost or job.waiting,
         str(job.cause) if job.cause else None,
+        stored_members(job),
     )
 
 

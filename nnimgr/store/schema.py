@@ -23,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 metadata = MetaData()
 
@@ -170,6 +170,7 @@ jobs = _table(
     Column("frames", Integer, nullable=False),
     Column("message", Text),
     Column("cause", String(16)),  # of a failure or loss; NULL also if an earlier version has stored it
+    Column("members", Text),  # JSON list of the members of a gang (``members.py``); NULL: it is none
     PrimaryKeyConstraint("experiment_id", "job_id"),
     Index("job_by_trial", "experiment_id", "trial_id", "attempt"),
 )

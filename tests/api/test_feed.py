@@ -259,6 +259,11 @@ FACTS: list[tuple[f.Fact, str, str]] = [
     ),
     (f.JobNoted(job_id=JOB, note="its log is capped"), "warning", "Trial #3 (abcde): its log is capped."),
     (
+        f.MemberLost(job_id=JOB, member=1, reason="its host was restarted"),
+        "warning",
+        "Trial #3 (abcde): member 1 is lost: its host was restarted.",
+    ),
+    (
         f.PreemptionWanted(job_id=JOB, by="other"),
         "info",
         "Trial #3 (abcde) will be stopped, and continues later: trials of experiment other, which has a "

@@ -22,6 +22,7 @@ JOB: dict[str, Any] = {
     "exitCode": 1,
     "signal": None,
     "cause": "user_error",
+    "members": [],
     "message": "ValueError: boom",
 }
 CHECKPOINT = {"attempt": 1, "number": 3, "step": 8, "state": "saved", "at": CREATED_AT}
@@ -68,6 +69,25 @@ def test_a_page_of_a_trial_that_ran_elsewhere(server: FakeServer) -> None:
     server.add("abc").trials = [{**detailed(status="FAILED", reason="bad", logPath=""), "jobs": [job]}]
     lines = in_a_terminal("trial", "show", "-T", "0").lines
     assert "in a program of your own" in lines[5] and not any("nnictl log" in line for line in lines)
+
+
+def test_a_page_names_the_members_on_several_machines(server: FakeServer) -> None:
+    ended = {key: JOB[key] for key in ("startedAt", "endedAt", "endReason", "exitCode", "signal", "message")}
+    members = [
+        {
+            **ended,
+            "member": 0,
+            "keeperId": "alice_gpu1_22",
+            "gpus": [0],
+            "endReason": "stopped",
+            "message": None,
+        },
+        {**ended, "member": 1, "keeperId": "alice_gpu2_22", "gpus": [1], "exitCode": 7, "message": "boom"},
+    ]
+    server.add("abc").trials = [{**detailed(), "jobs": [{**JOB, "members": members}]}]
+    lines = [" ".join(line.split()) for line in in_a_terminal("trial", "show", "-T", "0").lines]
+    assert "member 0: on gpu1, GPU 0, 1 min 5 s, exited with code 1" in lines
+    assert "member 1: on gpu2, GPU 1, 1 min 5 s, exited with code 7: boom" in lines
 
 
 def test_the_latest_of_many_reports(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

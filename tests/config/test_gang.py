@@ -32,3 +32,62 @@ def test_it_cannot_be_used_together_with_preload(faults: Faults) -> None:
 def test_a_command_that_starts_processes_itself_gets_a_warning(load: Load) -> None:
     (warning,) = load(LOCAL + "trialCommand: torchrun train.py\ngang: {processes: 2}\n").warnings
     assert "torchrun starts further processes" in str(warning)
+
+
+REMOTE = """
+searchSpace: {x: {_type: uniform, _value: [0, 1]}}
+trialConcurrency: 1
+goal: maximize
+tuner: {name: Random}
+trialCommand: python3 train.py
+trainingService:
+  platform: remote
+  machineList: [{host: gpu-1, gangAddress: 10.0.0.5}, {host: gpu-2}]
+"""
+
+
+def test_members_on_several_machines(load: Load) -> None:
+    config = load(REMOTE + "gang: {nodes: 2, processes: gpu}\n").config
+    assert config.gang_of_trials() == Gang(processes="gpu", max_restarts=0, nodes=2)
+    alone = load(REMOTE + "gang: {nodes: 2}\n").config
+    assert alone.gang_of_trials() == Gang(processes=None, max_restarts=0, nodes=2)
+
+
+def test_members_beside_each_other(load: Load) -> None:
+    config = load(COMMAND + "gang: {nodes: 3, sameHost: true}\n").config
+    assert config.gang_of_trials() == Gang(processes=None, max_restarts=0, nodes=3, same_host=True)
+
+
+@pytest.mark.parametrize(
+    ("base", "gang", "said"),
+    [
+        (REMOTE, '{nodes: "2:4"}', "gang.nodes: must be one number: a range of hosts, such as"),
+        (
+            REMOTE,
+            "{nodes: 1}",
+            "gang.nodes: must be a whole number from 2 to 256, not 1; leave",
+        ),
+        (REMOTE, "{nodes: 3}", "gang.nodes: needs 3 machines, and machineList has 2"),
+        (REMOTE, "{}", "gang: needs processes, nodes, or both"),
+        (
+            COMMAND,
+            "{nodes: 2}",
+            "gang.nodes: needs several hosts, and platform: local has one",
+        ),
+        (COMMAND, "{processes: 2, sameHost: true}", "gang.sameHost: needs nodes"),
+        (
+            COMMAND + "multiPhase: true\n",
+            "{nodes: 2, sameHost: true}",
+            "cannot be used together with multiPhase",
+        ),
+    ],
+)
+def test_nodes_that_cannot_be_are_refused(faults: Faults, base: str, gang: str, said: str) -> None:
+    (fault,) = faults(base + f"gang: {gang}\n")
+    assert said in fault
+
+
+def test_other_platforms_are_refused(faults: Faults) -> None:
+    service = "{platform: kubernetes, image: python, context: lab}"
+    found = faults(COMMAND.replace("{platform: local}", service) + "gang: {nodes: 2}\n")
+    assert any('cannot be used on the platform "kubernetes" yet' in fault for fault in found)

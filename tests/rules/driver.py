@@ -18,7 +18,12 @@ PLACE = Place(keeper_id="local", instance="i1", boot_id="b1")
 
 
 class Life:
-    """An experiment whose tuner and service are played by the test and answer at once."""
+    """An experiment whose tuner and service are played by the test and answer at once.
+
+    ``places``: one for each of its keepers.
+    """
+
+    places: tuple[Place, ...] = (PLACE,)
 
     def __init__(self, *, tuner: bool = True, **limits: Any) -> None:
         self.state = ExperimentState()
@@ -44,8 +49,11 @@ class Life:
                 traits=f.TunerTraits(),
             ),
             f.ExperimentOpened(m_epoch=1),
-            f.KeeperEnrolled(keeper_id="local", token_sha256="0" * 64),
-            f.KeeperBound(keeper_id="local", instance="i1", boot_id="b1"),
+            *(f.KeeperEnrolled(keeper_id=each.keeper_id, token_sha256="0" * 64) for each in self.places),
+            *(
+                f.KeeperBound(keeper_id=each.keeper_id, instance=each.instance, boot_id=each.boot_id)
+                for each in self.places
+            ),
         )
 
     def take(self, *facts: f.Fact, after: timedelta = timedelta(0)) -> list[f.Fact]:

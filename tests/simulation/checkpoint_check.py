@@ -308,7 +308,8 @@ class CheckpointCheck:
             if trial_of_job(job)[0] == fact.trial_id and attempt.place is not None:
                 if attempt.over is None:
                     self._kernel.fail(f"trial {fact.trial_id} is paused, and attempt {job} holds its place")
-                present = trial_of_job(job)[1] == self._evidence.trials[fact.trial_id].attempt
+                trial = self._evidence.trials[fact.trial_id]
+                present = trial_of_job(job)[1] == trial.attempt and not trial.declared
                 attempt.parked = attempt.parked or (fact.parked and present)
                 if self._evidence.runs(job) and not self._excused(attempt):
                     self._kernel.fail(f"trial {fact.trial_id} is paused, and attempt {job} runs")

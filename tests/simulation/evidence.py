@@ -28,7 +28,8 @@ class Attempt:
     spoiled: bool = False  # its claim was removed or overwritten
     exec_failed: bool = False
     lapsed: bool = False  # its shim has ended it, or not started it, because of its lease
-    parked: bool = False  # its trial was paused by a stop of the experiment, and will continue
+    # its trial was paused by a stop of the experiment, and will continue; no user has declared it lost
+    parked: bool = False
     forsaken: bool = False  # given up without proof at a user's request: it may still run, or start
     save_at: float | None = None  # time at which its keeper has recorded the order to save its state
     sealed: str | None = None  # reason of its end in its keeper's record

@@ -11,15 +11,20 @@ from nnimgr.rules.state import trial_of_job
 from tests.simulation.checkpoint_check import CheckedFact, CheckpointCheck
 from tests.simulation.confirmation_check import ConfirmationCheck
 from tests.simulation.evidence import Attempt, Evidence, Trial
+from tests.simulation.gangs import GangCheck
 from tests.simulation.kernel import Kernel
+from training_services.base import job_of_member, member_id_of
 from training_services.frames import read_frame
 
 
 class LogCheck:
     """Check of each fact that becomes durable."""
 
-    def __init__(self, kernel: Kernel, evidence: Evidence, checkpoints: CheckpointCheck) -> None:
+    def __init__(
+        self, kernel: Kernel, evidence: Evidence, checkpoints: CheckpointCheck, gangs: GangCheck
+    ) -> None:
         self._kernel, self._evidence, self._checkpoints = kernel, evidence, checkpoints
+        self._gangs = gangs
         self.confirmations = ConfirmationCheck(kernel, evidence)
         self.number = 0
         self._at: datetime | None = None  # time of the last fact
@@ -71,6 +76,7 @@ class LogCheck:
 
     def _fact(self, fact: f.Fact) -> None:
         fail = self._kernel.fail
+        of_gang = self._gangs.fact(fact)
         match fact:
             case f.Suggested():
                 self._suggested(fact)
@@ -82,15 +88,10 @@ class LogCheck:
                 self._stop_ordered(fact)
             case f.SaveOrdered(cmd_seq=int(seq)):
                 self._save_ordered(fact, seq)
-            case f.JobStarted():
-                if self._evidence.attempts[fact.job_id].execs == 0:
-                    fail(f"attempt {fact.job_id} is recorded as started and was not")
             case f.KeeperSilent() | f.KeeperHeard() | f.KeeperBound():
                 self._heard(fact)
-            case f.JobEnded():
-                self._ended(fact)
-            case f.JobLost():
-                self._lost(fact)
+            case f.JobStarted() | f.JobEnded() | f.JobLost() | f.MemberEnded() | f.MemberLost():
+                self._job(fact, of_gang=of_gang)
             case f.LossDeclared() | f.StopRequested() | f.ExperimentStopRequested():
                 self._wished(fact)
             case f.AttemptDue():
@@ -133,6 +134,9 @@ class LogCheck:
         attempt.stop = fact
         if fact.cmd_seq is None:
             attempt.over = "it was never placed"
+            for job, other in self._evidence.attempts.items():
+                if other.place is not None and job_of_member(job)[0] == fact.job_id:
+                    other.over = attempt.over
 
     def _heard(self, fact: f.KeeperSilent | f.KeeperHeard | f.KeeperBound) -> None:
         if isinstance(fact, f.KeeperBound):
@@ -189,6 +193,8 @@ class LogCheck:
             self._kernel.fail(f"attempt {fact.job_id} was placed, but {trial}")
         attempt.place = fact.place
         attempt.base, attempt.reports = len(trial.curve.frames), trial.curve.reports
+        for number, member in enumerate(fact.members, start=1):
+            self._evidence.attempts[member_id_of(fact.job_id, number)].place = member.place
 
     def _ends(self, job: str, how: str) -> Attempt:
         attempt = self._evidence.attempts[job]
@@ -197,15 +203,41 @@ class LogCheck:
         attempt.over = how
         return attempt
 
-    def _ended(self, fact: f.JobEnded) -> None:
-        job, fail = fact.job_id, self._kernel.fail
-        attempt = self._ends(job, f"{fact.reason} {fact.exit_code}")
-        if attempt.recorded < fact.metrics:
-            fail(f"attempt {job} ended with {fact.metrics} frames, {attempt.recorded} are recorded")
-        if not self._evidence.fenced(attempt) and attempt.recorded != len(attempt.frames):
-            fail(f"attempt {job} wrote {len(attempt.frames)} frames, {attempt.recorded} are recorded")
+    def _job(
+        self,
+        fact: f.JobStarted | f.JobEnded | f.JobLost | f.MemberEnded | f.MemberLost,
+        *,
+        of_gang: bool,
+    ) -> None:
+        """Check what has happened to an attempt. Of a gang, this is checked for each of its members."""
+        match fact:
+            case f.MemberEnded():
+                self._ended(fact)
+            case f.MemberLost():
+                self._lost(fact)
+            case f.JobEnded() if of_gang:
+                self._ended_well(fact)
+            case f.JobEnded():
+                self._ended(fact)
+            case f.JobLost() if not of_gang:
+                self._lost(fact)
+            case f.JobStarted() if not of_gang and self._evidence.attempts[fact.job_id].execs == 0:
+                self._kernel.fail(f"attempt {fact.job_id} is recorded as started and was not")
+
+    def _ended_well(self, fact: f.JobEnded) -> None:
         if fact.reason is f.EndReason.EXITED and fact.exit_code == 0:
-            self._evidence.trials[trial_of_job(job)[0]].exited = fact
+            self._evidence.trials[trial_of_job(fact.job_id)[0]].exited = fact
+
+    def _ended(self, fact: f.JobEnded | f.MemberEnded) -> None:
+        job, fail = _named(fact), self._kernel.fail
+        attempt = self._ends(job, f"{fact.reason} {fact.exit_code}")
+        if isinstance(fact, f.JobEnded) or fact.member == 0:  # nothing of other members is recorded
+            if attempt.recorded < fact.metrics:
+                fail(f"attempt {job} ended with {fact.metrics} frames, {attempt.recorded} are recorded")
+            if not self._evidence.fenced(attempt) and attempt.recorded != len(attempt.frames):
+                fail(f"attempt {job} wrote {len(attempt.frames)} frames, {attempt.recorded} are recorded")
+        if isinstance(fact, f.JobEnded):
+            self._ended_well(fact)
         match fact.reason:
             case f.EndReason.NEVER_STARTED:
                 justified = attempt.execs == 0 and (attempt.exec_failed or attempt.stop is not None)
@@ -225,9 +257,10 @@ class LogCheck:
         if not justified and not attempt.unrecorded:  # the reason of its stop may be forgotten
             fail(f"attempt {job} ended without cause: {fact}; {attempt}")
 
-    def _lost(self, fact: f.JobLost) -> None:
-        attempt = self._ends(fact.job_id, f"lost: {fact.reason}")
-        trial = self._evidence.trials[trial_of_job(fact.job_id)[0]]
+    def _lost(self, fact: f.JobLost | f.MemberLost) -> None:
+        job = _named(fact)
+        attempt = self._ends(job, f"lost: {fact.reason}")
+        trial = self._evidence.trials[trial_of_job(job)[0]]
         wanted = attempt.stop is not None and (trial.declared or trial.stopped)
         if wanted or self._evidence.stopped:
             attempt.forsaken = True  # even if its directory is gone: perhaps nobody has ended it there yet
@@ -238,15 +271,14 @@ class LogCheck:
             # the newer database had used its number before
             self._kernel.counts["given up behind an older database"] += 1
         elif self._evidence.ending(attempt):
-            if self._evidence.runs(fact.job_id) or attempt.recorded != len(attempt.frames):
-                self._kernel.fail(
-                    f"attempt {fact.job_id} was told to end with its host, too early: {attempt}"
-                )
+            unheard = isinstance(fact, f.MemberLost) and fact.member > 0
+            if self._evidence.runs(job) or (attempt.recorded != len(attempt.frames) and not unheard):
+                self._kernel.fail(f"attempt {job} was told to end with its host, too early: {attempt}")
             self._kernel.counts["told to end with its host"] += 1
         elif not self._evidence.leased:
-            self._kernel.fail(f"attempt {fact.job_id} was given up without cause: {fact.reason}")
-        elif not attempt.shim_killed and self._evidence.runs(fact.job_id):
-            self._kernel.fail(f"attempt {fact.job_id} was given up and runs: {fact.reason}")
+            self._kernel.fail(f"attempt {job} was given up without cause: {fact.reason}")
+        elif not attempt.shim_killed and self._evidence.runs(job):
+            self._kernel.fail(f"attempt {job} was given up and runs: {fact.reason}")
         else:
             self._kernel.counts["given up by its lease"] += 1
 
@@ -255,4 +287,10 @@ class LogCheck:
         self.number, self._at = 0, None
         self._evidence.forget_records()
         self._checkpoints.forget()
+        self._gangs.forget()
         self.committed(log)
+
+
+def _named(fact: f.JobEnded | f.JobLost | f.MemberEnded | f.MemberLost) -> str:
+    """Return the id under which a keeper has run what the fact is about."""
+    return member_id_of(fact.job_id, fact.member if isinstance(fact, f.MemberEnded | f.MemberLost) else 0)

@@ -26,7 +26,7 @@ from tests.simulation.loop import SimLoop
 from tests.simulation.network import Exchange
 from tests.simulation.service import SimService
 from tests.simulation.store import SimWriter
-from training_services.base import ExperimentContext, TrainingService
+from training_services.base import ExperimentContext, Gang, TrainingService
 from training_services.keepers.http_door import KeeperDoor
 from training_services.keepers.hub import KeeperHub
 from training_services.placement.ledger import HostLedger
@@ -146,6 +146,7 @@ class Server:
             environ={},
             silent_after=timedelta(seconds=world.silent_after_s),
             lease=None if world.lease_s is None else timedelta(seconds=world.lease_s),
+            gang=None if world.nodes == 1 else Gang(processes=None, max_restarts=0, nodes=world.nodes),
         )
         tools = ServiceTools(hub=self._hub, ledger=self._ledger)
         store = SimStore(world.copies, self.die)

@@ -273,7 +273,8 @@ class Shim:
             self.kernel.at(self.kernel.random.uniform(0.0, 1.0), self.spoil_claim)
         self._mind_lease()
         self._saver = Saver(self)
-        self._live(self._saver.load())
+        begin = self.host.witness.gangs.begins if "gang" in self.start else Shim.live
+        begin(self)
 
     # ---- its lease ----------------------------------------------------------------------------------------
 
@@ -312,6 +313,10 @@ class Shim:
 
     # ---- the command --------------------------------------------------------------------------------------
 
+    def live(self) -> None:
+        if self.main:
+            self._live(self._saver.load())
+
     def _live(self, frame: int) -> None:
         if not self.main or self._saver.begins():
             return
@@ -322,7 +327,7 @@ class Shim:
             self._wait(frame)
             return
         if frame >= conduct.frames:
-            self.kernel.at(chance.choice([0.0, 0.1]), self._main_ends, conduct.code, None)
+            self.kernel.at(chance.choice([0.0, 0.1]), self.ends, conduct.code)
             return
         content = self.output.metric(frame, conduct, link(self._saver.state, frame))
         if conduct.junk and frame == 3:
@@ -358,11 +363,8 @@ class Shim:
         """Let the command continue with its next step after a while."""
         self.kernel.at(self.kernel.random.uniform(0.0, self.conduct.gap), self._live, self._saver.step)
 
-    def ends(self, code: int) -> None:
-        """Let the command exit with this code."""
-        self._main_ends(code, None)
-
-    def _main_ends(self, code: int | None, signal: int | None) -> None:
+    def ends(self, code: int | None, signal: int | None = None) -> None:
+        """Let the command end with this exit code or signal."""
         if not self.main:
             return
         self.main = False
@@ -441,7 +443,7 @@ class Shim:
             graceful = chance.random() < 0.2
             self.kernel.at(
                 chance.choice([0.0, 0.1, 1.0]),
-                self._main_ends,
+                self.ends,
                 0 if graceful else None,
                 None if graceful else 15,
             )
@@ -449,4 +451,4 @@ class Shim:
 
     def _kill(self) -> None:
         if self.alive:
-            self._main_ends(None, 9)
+            self.ends(None, 9)

@@ -16,6 +16,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.witness import Witness
 
 COMMIT_CRASH = 0.004
+GATHERED_CRASH = 0.2  # probability after the commit that lets a gang run, before its members are told
 SLOW = 0.06  # probability of a slow disk
 SLOW_CRASH = 0.15  # probability of a crash while the disk is slow
 
@@ -141,7 +142,8 @@ class SimWriter:
         store.commit(state, turn)
         if kernel.likely(0.03):
             store.save(state)
-        if kernel.likely(COMMIT_CRASH):
+        gathered = any(isinstance(recorded.fact, f.GangGathered) for recorded in turn)
+        if kernel.likely(GATHERED_CRASH if gathered else COMMIT_CRASH):
             self._die("after a commit")
             return
         if not done.done():

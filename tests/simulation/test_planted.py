@@ -6,7 +6,8 @@ import pytest
 
 from tests.simulation.kernel import Violation
 from tests.simulation.planted_checkpoints import PLANTED
-from tests.simulation.world import World
+from tests.simulation.planted_gangs import GANGS_PLANTED
+from tests.simulation.world import GANGS, World
 
 SEEDS = 400
 KINDS = 4  # kinds of lives, chosen by the seed (see World)
@@ -51,3 +52,10 @@ def test_a_planted_bug_is_found(bug: str) -> None:
     seeds = range(SEEDS) if first is None else range(first, first + KINDS * SEEDS, KINDS)
     with PLANTED[bug]():
         assert any(map(breaks, seeds))
+
+
+@pytest.mark.parametrize("bug", GANGS_PLANTED)
+def test_a_planted_bug_about_gangs_is_found(bug: str) -> None:
+    step, first = GANGS
+    with GANGS_PLANTED[bug]():
+        assert any(map(breaks, range(first, first + step * SEEDS, step)))

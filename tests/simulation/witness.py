@@ -10,10 +10,12 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_of_job
 from tests.simulation.checkpoint_check import CheckpointCheck
 from tests.simulation.evidence import Evidence
+from tests.simulation.gangs import GangCheck
 from tests.simulation.kernel import Kernel
 from tests.simulation.log_check import LogCheck
 from tests.simulation.save_check import SaveCheck
 from tests.simulation.shim import ENDLESS, Conduct
+from training_services.base import job_of_member
 from trial_keeper import wire
 from trial_keeper.actions import journal as product
 from trial_keeper.core.records import Record
@@ -26,7 +28,7 @@ class Witness:
     """Observer of a simulated run. A broken promise ends the run.
 
     ``log`` checks what the database records, ``checkpoints`` checks what is said of checkpoints, ``saves``
-    checks orders to save.
+    checks orders to save, ``gangs`` checks jobs on several hosts.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -34,7 +36,8 @@ class Witness:
         self.evidence = Evidence()
         self.checkpoints = CheckpointCheck(kernel, self.evidence)
         self.saves = SaveCheck(kernel, self.evidence)
-        self.log = LogCheck(kernel, self.evidence, self.checkpoints)
+        self.gangs = GangCheck(kernel, self.evidence)
+        self.log = LogCheck(kernel, self.evidence, self.checkpoints, self.gangs)
         self._conducts: dict[str, Conduct] = {}
         self._epochs: dict[str, int] = {}  # instance -> epoch of the last server that it obeyed
 
@@ -75,7 +78,8 @@ class Witness:
                     or attempt.forsaken
                     or (self.evidence.leased and old.shim_killed)
                 )  # a shim with a lease can have been killed
-                if shim.main and shim.job != job and trial_of_job(shim.job)[0] == trial_id and not excused:
+                others = job_of_member(shim.job)[0] != job_of_member(job)[0]
+                if shim.main and others and trial_of_job(shim.job)[0] == trial_id and not excused:
                     fail(f"attempts {shim.job} and {job} of one trial run together")
         self._check_gpus(job, host)
         if attempt.place is None and attempt.unrecorded:
@@ -184,7 +188,7 @@ class Witness:
             key = None if parameter_id is None else int(parameter_id)
             if self.evidence.trials[trial_id].results.get(key) != texts[0]:
                 fail(f"set {parameter_id} of trial {trial_id} has {texts}; not the first was taken")
-        for leftover in self.evidence.leftovers():
+        for leftover in (*self.evidence.leftovers(), *self.gangs.left()):
             fail(leftover)
         for host in self.evidence.hosts.values():
             self.checkpoints.host(host)

@@ -31,6 +31,7 @@ SETTLE_S = 900.0  # time after the last fault by which everything must have ende
 LATEST_FORK_S = 35.0  # time after which even the slowest shim has found its claim taken
 CONFIRMING = (1, 8)  # remainders of the seeds of lives with confirmBest
 RESIZING = 10  # remainder of the seeds of lives whose scheduler may change resources
+GANGS = (23, 18)  # divisor and remainder of the seeds of lives whose trials have members on several hosts
 PREEMPTED = 7  # remainder of the seeds of lives whose trials are stopped for another experiment
 CERTAIN = ("server crash", "keeper crash", "lost message", "doubled message")
 
@@ -64,6 +65,9 @@ class World:
         self.hosts = [Host(self.kernel, name, network, self.witness) for name in self._names()]
         self.witness.evidence.hosts = {host.name: host for host in self.hosts}
         phased = seed % 4 == 3
+        self.nodes = 1  # number of the hosts of each trial
+        if seed % GANGS[0] == GANGS[1] and not phased:
+            self.nodes = 3 if len(self.hosts) > 3 and seed % 2 else 2
         self.witness.evidence.phased = (
             random.Random(seed) if phased else None
         )  # its own random source, so that other lives do not change

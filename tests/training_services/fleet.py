@@ -38,6 +38,7 @@ class FakeMachine(KeeperHost):
         self.without_keeper = False
         self.running: dict[str, int] = {}  # job -> number of frames sent
         self.left = False
+        self.commands: list[tuple[str, str]] = []  # kind and job of each command that has arrived
         self._hub: KeeperHub | None = None
         self._sync_no = 0
         self._acked = 0
@@ -144,6 +145,7 @@ class FakeMachine(KeeperHost):
         answer = called if isinstance(called, Answer) else await called.answer
         assert answer.status == 200, answer
         for seq, kind, job_id, _ in answer.body["cmds"]:
+            self.commands.append((kind, job_id))
             self._acked = max(self._acked, seq)
             if kind == "start":
                 self.running[job_id] = 0

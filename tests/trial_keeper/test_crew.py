@@ -13,6 +13,7 @@ import pytest
 from tests.trial_keeper.harness import REPORT, Host, ending, oldest_python, text, wait_for
 from tests.trial_keeper.harness import host as make_host
 from trial_keeper import crew
+from trial_keeper.gang_line import FIRST_PORT, PORTS
 from trial_keeper.machine import procs
 
 NAMES = (
@@ -45,7 +46,7 @@ def test_each_worker_has_the_environment_of_torchrun(here: Host) -> None:
         for rank in range(3)
     ]
     port = seen[0]["MASTER_PORT"]
-    assert crew.FIRST_PORT <= int(port) < crew.FIRST_PORT + crew.PORTS
+    assert FIRST_PORT <= int(port) < FIRST_PORT + PORTS
     for rank, environ in enumerate(seen):
         error = f"{directory}/ranks/{rank}/error.json"
         values = (rank, rank, rank, 0, 3, 3, 3, 1, "127.0.0.1", port, error, 1)

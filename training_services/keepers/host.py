@@ -17,11 +17,13 @@ from training_services.addresses import Reach
 from training_services.base import (
     ExperimentContext,
     FileListing,
+    Gang,
     KeptCopy,
     Origin,
     Preload,
     ServiceUnavailable,
     TrialJobSpec,
+    job_of_member,
 )
 from training_services.checkpoint_store import CheckpointStore
 from training_services.code import CodeArchive
@@ -88,7 +90,8 @@ class KeeperHost(abc.ABC):
     them. No second keeper is ever started there, so the token in ``manager.json`` needs no number of the
     file's version, and the keeper does not count as silent before its first call. ``beside_server``: the
     server runs on the machine. ``keeps_files``: the trials' files stay there when the experiment stops.
-    ``call_margin``: a healthy keeper calls again within this time after an answer.
+    ``call_margin``: a healthy keeper calls again within this time after an answer. ``gang_address``: where
+    members of gangs on other hosts reach the machine.
     """
 
     keeper_id: str
@@ -98,6 +101,7 @@ class KeeperHost(abc.ABC):
     beside_server = False
     keeps_files = True
     call_margin = timedelta(seconds=15)
+    gang_address = "127.0.0.1"
     changed: Callable[[], None] = staticmethod(lambda: None)
 
     async def open(self) -> None:
@@ -209,10 +213,11 @@ class KeeperHost(abc.ABC):
         return await job.keeper.listing(job.parts)
 
 
-def attempt_folder(trial_id: str, attempt: int) -> tuple[str, ...]:
-    """Return the path from the experiment's directory to the directory of an attempt."""
+def attempt_folder(trial_id: str, attempt: int, member: int = 0) -> tuple[str, ...]:
+    """Return the path from the experiment's directory to the directory of an attempt, or of its member."""
     first = ("trials", trial_id)
-    return first if attempt == 1 else (*first, f"attempt-{attempt}")
+    folder = first if attempt == 1 else (*first, f"attempt-{attempt}")
+    return (*folder, f"member-{member}") if member else folder
 
 
 def start_order(
@@ -269,17 +274,24 @@ def start_order(
     return {
         "trial_id": job.trial_id,
         "attempt": job.attempt,
-        "directory": "/".join(attempt_folder(job.trial_id, job.attempt)),
+        "directory": "/".join(attempt_folder(job.trial_id, job.attempt, job.member or 0)),
         "command": context.trial_command,
         "cwd": directory,
         "environment": environment,
         "parameter": job.parameter_text,
         "log_cap": LOG_CAP,
         **({} if code is None else {"code": code.order}),
-        **({} if context.gang is None else {"gang": {"processes": context.gang.processes}}),
+        **({} if context.gang is None else {"gang": _gang(context.gang, job)}),
         **({} if context.preload is None else {"preload": _preload(context.preload)}),
         **({} if job.origin is None else {"origin": _origin(job, job.origin, context, beside_server)}),
     }
+
+
+def _gang(gang: Gang, job: TrialJobSpec) -> Mapping[str, Any]:
+    processes = {} if gang.processes is None else {"processes": gang.processes}
+    if job.member is None:
+        return processes
+    return {**processes, "job": job_of_member(job.id)[0], "member": job.member, "hosts": list(job.hosts)}
 
 
 def _preload(preload: Preload) -> Mapping[str, Any]:

@@ -14,14 +14,16 @@ from training_services.base import (
     JobLost,
     JobNoted,
     JobStarted,
-    KeptCopy,
-    Origin,
+    MemberEnded,
+    MemberLost,
+    MemberStarted,
     Place,
     TrialJobSpec,
+    job_of_member,
     origin_id,
 )
 from training_services.frames import read_frames
-from training_services.keepers.request import Attempt, Final
+from training_services.keepers.request import Attempt, Final, Started
 
 __all__ = ["End", "Job"]
 
@@ -63,6 +65,8 @@ class Job:
     astray: bool = False  # True: the job counts as lost, but there is no proof, so it may still run
     end: End = End.NONE
     notes: set[str] = field(default_factory=set)
+    member: int | None = None  # number of the gang's member that the job is; None: it is no part of a gang
+    unheard: int = 0  # number of frames of a member that are not recorded, because it is not the leader
 
     @classmethod
     def adopted(cls, spec: TrialJobSpec) -> Job:
@@ -72,35 +76,21 @@ class Job:
         """
         if spec.place is None:
             raise ValueError(f"job {spec.id} has no place")
-        place, start_cmd = spec.place.place, spec.place.cmd_seq
-        job = cls.placed(
-            spec.id, spec.trial_id, place, start_cmd=start_cmd, origin=spec.origin, kept=spec.kept
-        )
+        job = cls.placed(spec, spec.place.place, start_cmd=spec.place.cmd_seq)
         job.received = job.committed = max(job.base, spec.recorded)
         job.started, job.stopped = spec.started, spec.stop is not None
         return job
 
     @classmethod
-    def placed(
-        cls,
-        job_id: str,
-        trial_id: str,
-        place: Place,
-        *,
-        start_cmd: int,
-        origin: Origin | None,
-        kept: KeptCopy | None,
-    ) -> Job:
-        """Return a new job at this place. ``origin``: checkpoint from which the job continues, or None.
-
-        ``kept``: the server's copy of this checkpoint, or None.
-        """
-        job = cls(id=job_id, trial_id=trial_id, place=place, start_cmd=start_cmd, last_cmd=start_cmd)
-        if origin is not None:
+    def placed(cls, spec: TrialJobSpec, place: Place, *, start_cmd: int) -> Job:
+        """Return a new job at this place."""
+        job = cls(id=spec.id, trial_id=spec.trial_id, place=place, start_cmd=start_cmd, last_cmd=start_cmd)
+        job.member = spec.member
+        if (origin := spec.origin) is not None:
             job.base = job.received = job.committed = origin.position
-            job.reports, job.origin_id = origin.reports, origin_id(job_id, trial_id, origin)
+            job.reports, job.origin_id = origin.reports, origin_id(spec.id, spec.trial_id, origin)
             here = (place.keeper_id,) if origin.keeper_id == place.keeper_id else ()
-            job.sources = (*here, *(() if kept is None else (None,)))
+            job.sources = (*here, *(() if spec.kept is None else (None,)))
         return job
 
     @property
@@ -113,11 +103,14 @@ class Job:
         events: list[JobEvent] = []
         if attempt.started is not None and not self.started:
             self.started = True
-            started = attempt.started
-            events.append(JobStarted(job_id=self.id, started_at=started.at, pid=started.pid))
+            events.append(self._started(attempt.started))
         known = self.received - self.base
         fresh = attempt.payloads[known - attempt.first :] if attempt.first <= known else []
-        if fresh:
+        if fresh and self.member:  # only the leader is heard
+            self.unheard += len(fresh)
+            self.received += len(fresh)
+            self.committed = self.received
+        elif fresh:
             events += read_frames(
                 self.id, self.trial_id, position=self.received, payloads=fresh, reports=self.reports
             )
@@ -126,19 +119,34 @@ class Job:
             events += self.note(attempt.note)
         return events
 
+    def _started(self, started: Started) -> JobStarted | MemberStarted:
+        if self.member is None:
+            return JobStarted(job_id=self.id, started_at=started.at, pid=started.pid)
+        return MemberStarted(job_id=self.whole, member=self.member, started_at=started.at, pid=started.pid)
+
+    @property
+    def whole(self) -> str:
+        """Id of the gang's job whose member this is; the job's own id if it is no part of a gang."""
+        return job_of_member(self.id)[0] if self.member else self.id
+
     def note(self, note: str) -> list[JobEvent]:
         """Return a note about the job as a list of events; empty if the same note was returned before."""
         if note in self.notes:
             return []
         self.notes.add(note)
-        return [JobNoted(job_id=self.id, note=note)]
+        return [JobNoted(job_id=self.whole, note=note)]
 
     def has_all(self, attempt: Attempt) -> bool:
         """Return True if every frame that the keeper has reported so far was passed to the core."""
         return attempt.reach <= self.received - self.base
 
-    def missing(self, final: Final) -> list[JobEvent]:
-        """Return a note if the keeper's metrics file has fewer metrics than the server has received."""
+    def remarks(self, final: Final) -> list[JobEvent]:
+        """Return a note if the keeper's metrics file has fewer metrics than the server has received, or if
+        results of a member are not recorded.
+        """
+        if self.unheard:
+            note = f"{self.unheard} reports of member {self.member} are not recorded: only rank 0 reports."
+            return self.note(note)
         lost = self.received - self.base - final.frames
         if lost <= 0:
             return []
@@ -153,14 +161,14 @@ class Job:
             for keeper_id in self.sources
         ]
 
-    def finish(self, final: Final, reason: EndReason, *, acked_cmd: int) -> JobEnded:
+    def finish(self, final: Final, reason: EndReason, *, acked_cmd: int) -> JobEnded | MemberEnded:
         """Record the job's end that its keeper has reported, and return the event.
 
         ``acked_cmd``: number of the last command that the keeper has carried out.
         """
         self.end = End.TOLD
-        return JobEnded(
-            job_id=self.id,
+        ended = JobEnded(
+            job_id=self.whole,
             reason=reason,
             exit_code=final.code,
             signal=final.signal,
@@ -170,8 +178,13 @@ class Job:
             message=final.message,
             cause=final.cause,
         )
+        if self.member is None:
+            return ended
+        return MemberEnded(member=self.member, **{name: getattr(ended, name) for name in ended.__slots__})
 
-    def lose(self, reason: str, cause: Cause) -> JobLost:
+    def lose(self, reason: str, cause: Cause) -> JobLost | MemberLost:
         """Record that the job was lost, so that its end will not be reported. Return the event."""
         self.end, self.lost = End.TOLD, True
-        return JobLost(job_id=self.id, reason=reason, cause=cause)
+        if self.member is None:
+            return JobLost(job_id=self.id, reason=reason, cause=cause)
+        return MemberLost(job_id=self.whole, member=self.member, reason=reason, cause=cause)

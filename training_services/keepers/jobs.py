@@ -15,8 +15,6 @@ from training_services.base import (
     JobEvent,
     JobPlaced,
     KeeperAcknowledged,
-    KeptCopy,
-    Origin,
     Place,
     SaveOrdered,
     StopOrdered,
@@ -86,16 +84,7 @@ class Jobs:
         if spec.stop is not None and spec.stop.cmd_seq is not None:
             put(job, spec.stop.cmd_seq, "stop", _stop_body(spec.stop), committed=True)
 
-    def order_start(
-        self,
-        job_id: str,
-        trial_id: str,
-        *,
-        gpus: tuple[int, ...],
-        start: StartOrder,
-        origin: Origin | None = None,
-        kept: KeptCopy | None = None,
-    ) -> JobPlaced:
+    def order_start(self, spec: TrialJobSpec, *, gpus: tuple[int, ...], start: StartOrder) -> JobPlaced:
         """Place the job on this keeper, and order its start. Return the fact to commit.
 
         Raises ValueError if the keeper has not called yet.
@@ -105,11 +94,9 @@ class Jobs:
             raise ValueError(f"keeper {caller.keeper_id} has not called this runner yet")
         place = Place(keeper_id=caller.keeper_id, instance=caller.instance, boot_id=caller.boot_id, gpus=gpus)
         seq = self._commands.last + 1
-        job = self.by_id[job_id] = Job.placed(
-            job_id, trial_id, place, start_cmd=seq, origin=origin, kept=kept
-        )
+        job = self.by_id[spec.id] = Job.placed(spec, place, start_cmd=seq)
         self._commands.put(job, seq, "start", self._start_body(start, boot_id=caller.boot_id))
-        return JobPlaced(job_id=job_id, place=place, cmd_seq=seq)
+        return JobPlaced(job_id=spec.id, place=place, cmd_seq=seq)
 
     def _start_body(self, start: StartOrder, *, boot_id: str) -> StartOrder:
         return {**start, "boot_id": boot_id, **({"lease": True} if self._leased else {})}
@@ -239,15 +226,15 @@ class Jobs:
 
     def report(self, job: Job, attempt: Attempt) -> list[JobEvent]:
         """Record what the keeper reports about a job that has not ended. Return the new events."""
-        before = job.received
+        before = job.received - job.committed
         events = job.report(attempt)
-        self._backlog.frames += job.received - before
+        self._backlog.frames += job.received - job.committed - before
         if attempt.final is not None and job.has_all(attempt):
             events += self._seal(job, attempt.final)
         return events
 
     def _seal(self, job: Job, final: Final) -> list[JobEvent]:
-        events = job.missing(final)
+        events = job.remarks(final)
         if final.reason is None and (verdict := self._verdict()) is not None:
             message, cause = str(verdict), verdict.cause
             final = Final(EndReason.EXITED, None, None, final.frames, final.at, message, cause)

@@ -15,7 +15,7 @@ from trial_keeper.wire import WireError
 __all__ = ["Attempt", "Final", "HostFacts", "Request", "Started", "WireError", "read_request"]
 
 
-_JOB_ID = re.compile(r"[A-Za-z0-9_-]+-[a-z0-9]+-[0-9]+")
+_JOB_ID = re.compile(r"[A-Za-z0-9_-]+-[a-z0-9]+-[0-9]+(\.[0-9]+)?")
 
 
 class Started(NamedTuple):

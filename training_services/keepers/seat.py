@@ -22,10 +22,12 @@ from training_services.base import (
     Machine,
     MachineStatus,
     ServiceError,
+    TrialJobSpec,
 )
 from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers.host import HostGone, KeeperHost
 from training_services.keepers.hub import KeeperDesk, token_digest
+from training_services.keepers.jobs import StartOrder
 from training_services.keepers.lease import LeaseWatch
 from training_services.keepers.link import KeeperLink
 from training_services.keepers.upkeep import Upkeep
@@ -122,6 +124,10 @@ class KeeperSeat:
     @property
     def id(self) -> str:
         return self.keeper_host.keeper_id
+
+    def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
+        """Return the command that starts the job on these GPUs of the host."""
+        return self.keeper_host.start_order(job, gpus)
 
     @property
     def trouble(self) -> str | None:

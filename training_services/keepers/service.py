@@ -40,9 +40,10 @@ from training_services.base import (
     TrialJobSpec,
     UpdateOrdered,
 )
-from training_services.job_ids import trial_of_job
-from training_services.keepers.checkpoints import CheckpointFact, CheckpointsOfJobs
+from training_services.job_ids import job_of_member, trial_of_job
+from training_services.keepers.checkpoints import CheckpointFact
 from training_services.keepers.errands import Errands
+from training_services.keepers.gangs import GangFact, GangsOfJobs
 from training_services.keepers.host import HostGone, JobFiles, KeeperHost, attempt_folder
 from training_services.keepers.hub import MAX_BACKLOG, KeeperDesk, KeeperHub
 from training_services.keepers.job_ends import JobEnds
@@ -59,7 +60,7 @@ from training_services.placement.ledger import HostLedger
 __all__ = ["KeeperService"]
 
 
-class KeeperService(CheckpointsOfJobs):
+class KeeperService(GangsOfJobs):
     """Training service that runs the jobs of one experiment on hosts with keepers.
 
     A platform defines which hosts exist when the service is opened (``_known_hosts``), how jobs are placed on
@@ -75,6 +76,7 @@ class KeeperService(CheckpointsOfJobs):
         self._adopted = False
         self._errands = Errands(context.experiment_id)  # adding and removing of hosts
         self._backlog = Backlog()
+        self._gangs = {}
         self._queue = self._make_queue()
         self._placed = Placements(self._queue)
         self._ends = JobEnds()
@@ -157,10 +159,10 @@ class KeeperService(CheckpointsOfJobs):
     # ---- orders -------------------------------------------------------------------------------------------
 
     def submit_trial_job(self, job: TrialJobSpec) -> JobPlaced | JobWaiting | None:
-        if job.id in self._placed or job.id in self._queue:
+        if job.id in self._placed or job.id in self._queue or job.id in self._gangs:
             return None
         if job.place is not None:
-            self._adopt(job, job.place)
+            (self._adopt_gang if job.members else self._adopt)(job, job.place)
             return None
         return self._queue.submit(job)
 
@@ -170,15 +172,12 @@ class KeeperService(CheckpointsOfJobs):
             reason = f"keeper {placed.place.keeper_id} is no longer in the configuration"
             self._outbox.put([JobLost(job_id=job.id, reason=reason)])
             return
-        seat.link.jobs.adopt(job, seat.keeper_host.start_order(job, placed.place.gpus))
+        seat.link.jobs.adopt(job, seat.start_order(job, placed.place.gpus))
         self._placed.put(job.id, seat)
         self._queue.hold(job, seat, placed.place.gpus)
 
     def _start(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> JobPlaced:
-        order = seat.keeper_host.start_order(job, gpus)
-        placed = seat.link.jobs.order_start(
-            job.id, job.trial_id, gpus=gpus, start=order, origin=job.origin, kept=job.kept
-        )
+        placed = seat.link.jobs.order_start(job, gpus=gpus, start=seat.start_order(job, gpus))
         self._placed.put(job.id, seat)
         return placed
 
@@ -209,6 +208,8 @@ class KeeperService(CheckpointsOfJobs):
     ) -> StopOrdered | None:
         if self._queue.withdraw(job_id):
             return StopOrdered(job_id=job_id, cmd_seq=None, grace=grace)
+        if job_id in self._gangs:
+            return self._cancel_gang(job_id, grace=grace, save_within=save_within)
         seat = self._placed.get(job_id)
         if seat is None:
             return None
@@ -247,22 +248,26 @@ class KeeperService(CheckpointsOfJobs):
             if keeper_seat is not None:
                 self._take_keeper_fact(fact, keeper_seat)
             return keeper_seat
+        if isinstance(fact, GangFact):
+            self._take_gang_fact(fact)
+            return None
+        if isinstance(fact, JobEnded | JobLost) and self._forget_gang(fact.job_id):
+            return None
         seat = self._placed.get(fact.job_id)
         if seat is None:
             return None
         match fact:
             case JobPlaced() | UpdateOrdered():
                 seat.link.jobs.command_committed(fact.job_id, fact.cmd_seq)
+                if isinstance(fact, JobPlaced):
+                    self._commit_places(fact)
             case StopOrdered(cmd_seq=None):  # the start was withdrawn before it was sent
-                self._leave(fact.job_id, seat)
+                self._leave_withdrawn(fact.job_id, seat)
             case StopOrdered(cmd_seq=int(seq)):
                 seat.link.jobs.command_committed(fact.job_id, seq)
                 seat.expect_obedience()
             case JobEnded() | JobLost():
-                self._outbox.put(seat.link.jobs.end_committed(fact.job_id, lost=isinstance(fact, JobLost)))
-                seat.desk.settle(("ended", fact.job_id))
-                self._ends.came(fact.job_id)
-                self._leave(fact.job_id, seat)
+                self._end_committed(fact.job_id, seat, lost=isinstance(fact, JobLost))
         return seat
 
     def _take_keeper_fact(
@@ -277,17 +282,6 @@ class KeeperService(CheckpointsOfJobs):
             case KeeperAcknowledged():
                 for job_id in list(seat.closing):
                     self._placed.forget_ended(job_id, seat)
-
-    def _leave(self, job_id: str, seat: KeeperSeat) -> None:
-        """Free the place of a job that has ended.
-
-        Remove the job from the tables if its keeper needs no more commands for it.
-        """
-        if not seat.link.jobs.is_astray(job_id):
-            self._placed.release(job_id, seat)
-        seat.closing[job_id] = None
-        self._placed.forget_ended(job_id, seat)
-        self._vacated(seat)
 
     # ---- hosts --------------------------------------------------------------------------------------------
 
@@ -348,7 +342,7 @@ class KeeperService(CheckpointsOfJobs):
             raise FileNotFoundError(f"{job_id} has not run on a machine of this experiment")
         files = JobFiles(
             job_id=job_id,
-            parts=attempt_folder(*trial_of_job(job_id)),
+            parts=attempt_folder(*trial_of_job(job_id), job_of_member(job_id)[1]),
             keeper=seat.desk,
             is_open=partial(self._is_open, job_id),
             ended=partial(self._ends.wait, job_id),

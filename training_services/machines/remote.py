@@ -72,6 +72,7 @@ class RemoteKeeper(KeeperHost):
             max_jobs_per_gpu=machine.max_trial_number_per_gpu,
         )
         self.wants = Wants.of(context)
+        self.gang_address = machine.gang_address or machine.host
         self.keeps_files = not config.clean_up
         self._context = context
         self._config = config

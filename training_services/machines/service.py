@@ -26,11 +26,14 @@ from training_services.base import (
     ServiceUnavailable,
     StopOrdered,
     TrialJobSpec,
+    job_of_member,
 )
 from training_services.keepers.host import KeeperHost
 from training_services.keepers.placing import JobPlacing
 from training_services.keepers.seat import KeeperSeat
 from training_services.keepers.service import KeeperService
+from training_services.placement.gang import GangWants
+from training_services.placement.gang_queue import GangQueue
 from training_services.placement.preemption import Preemptible
 from training_services.placement.queue import JobQueue
 from training_services.tools import ServiceTools
@@ -47,7 +50,7 @@ class MachineService(KeeperService):
     It may raise ServiceUnavailable.
     """
 
-    capabilities = Capabilities(updates=True, machines=True, checkpoints=True)
+    capabilities = Capabilities(updates=True, machines=True, checkpoints=True, gangs=True)
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class MachineService(KeeperService):
         return seat is not None and not seat.silent and seat.link.jobs.is_open(job_id)
 
     def _want_preemption(self, job_id: str, by: str) -> None:
-        self._outbox.put([PreemptionWanted(job_id=job_id, by=by)])
+        self._outbox.put([PreemptionWanted(job_id=job_of_member(job_id)[0], by=by)])
 
     def prioritise(self, priority: int) -> None:
         self._ledger.prioritise(self.context.experiment_id, priority)
@@ -94,11 +97,22 @@ class MachineService(KeeperService):
 
     def _is_stopping(self, job_id: str) -> None:
         """Record in the ledger that the job's resources become free soon."""
-        seat = self._placed.get(job_id)
-        if seat is not None:
-            self._ledger.preemption.stopping(seat.host.id, job_id)
+        seats = [(member_id, seat) for _, member_id, seat in self._members_of(job_id)]
+        if not seats and (seat := self._placed.get(job_id)) is not None:
+            seats = [(job_id, seat)]
+        for member_id, seat in seats:
+            self._ledger.preemption.stopping(seat.host.id, member_id)
 
     def _make_queue(self) -> JobPlacing:
+        gang = self.context.gang
+        if gang is not None and gang.nodes > 1:
+            return GangQueue(
+                self.context.experiment_id,
+                self._ledger,
+                GangWants(size=gang.nodes, same_host=gang.same_host),
+                start=self._start_gang,
+                put=self._outbox.put,
+            )
         return JobQueue(
             self.context.experiment_id,
             self._ledger,

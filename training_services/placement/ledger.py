@@ -7,10 +7,13 @@ CPU or memory is given to a new job. The functions of ``fit`` decide whether a j
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from training_services.base import member_id_of
 from training_services.placement.fit import behind_others, place
-from training_services.placement.machine import HostUse, Machine
+from training_services.placement.gang import GangWants, Refused, choose_hosts
+from training_services.placement.machine import HostUse
+from training_services.placement.machine_table import MachineTable
 from training_services.placement.needs import (
     Capacity,
     Gpu,
@@ -53,7 +56,7 @@ class _Listener:
 
 
 @dataclass(slots=True)
-class HostLedger:
+class HostLedger(MachineTable):
     """Table that says which job holds which GPUs, CPUs and memory on which machine, over all experiments.
 
     While a job waits, the resources that it lacks are reserved for it: jobs whose turn comes later cannot
@@ -66,7 +69,6 @@ class HostLedger:
     (``rebuilt``).
     """
 
-    _machines: dict[str, Machine] = field(default_factory=dict)
     _expected: dict[str, None] = field(default_factory=dict)  # experiments that are not rebuilt yet, in order
     _listeners: dict[object, _Listener] = field(default_factory=dict)
     _grants: dict[str, int] = field(default_factory=dict)  # experiment -> number of its last placement
@@ -139,50 +141,7 @@ class HostLedger:
         if self.preemption.allows(experiment_id):
             self._notify(host_id)
 
-    # ---- state of the machines ----------------------------------------------------------------------------
-
-    def read(self, host_id: str, owner: object, reading: GpuReading) -> None:
-        """Record a GPU reading of the machine. ``owner``: the queue of the experiment whose keeper reports
-        it.
-        """
-        self._machine(host_id).read(owner, reading)
-        self._notify(host_id)
-
-    def told(self, host_id: str, capacity: Capacity) -> None:
-        """Record the total capacity of the machine as a keeper reports it."""
-        machine = self._machine(host_id)
-        known, machine.capacity = machine.capacity, capacity
-        if known is None or known[:2] != capacity[:2]:
-            self._notify(host_id)
-
-    def capacity(self, host_id: str) -> Capacity | None:
-        """Return the total capacity of the machine, or None if no keeper has reported it."""
-        machine = self._machines.get(host_id)
-        return None if machine is None else machine.capacity
-
-    def reading(self, host_id: str) -> GpuReading | None:
-        """Return the last GPU reading of the machine, or None if there is none."""
-        machine = self._machines.get(host_id)
-        return None if machine is None else machine.reading
-
-    def use(self, host_id: str) -> HostUse:
-        """Return a snapshot of the machine's resources and of the jobs of all experiments on it."""
-        return (self._machines.get(host_id) or Machine()).use()
-
-    def load(self, host_id: str) -> float:
-        """Return the number of jobs per CPU on the machine, over all experiments."""
-        machine = self._machines.get(host_id)
-        return 0.0 if machine is None else machine.load
-
-    def trouble(self, host: Host) -> str | None:
-        """Return a sentence that says what is wrong with the machine's GPUs, or None if they work."""
-        return self._machine(host.id).trouble(host)
-
     # ---- placement of jobs on machines --------------------------------------------------------------------
-
-    def check(self, need: Need, host: Host) -> None:
-        """Raise JobRejected if the machine can never provide the resources that the job needs."""
-        place(need, host, None, (), capacity=self.capacity(host.id))
 
     def place(self, need: Need, host: Host) -> tuple[int, ...] | Waits:
         """Choose GPUs for the job and reserve its resources, or return why it must wait.
@@ -210,6 +169,49 @@ class HostLedger:
         self._granted += 1
         self._grants[need.experiment_id] = self._granted
         return chosen
+
+    def place_gang(
+        self, wants: GangWants, asked: Sequence[tuple[Need, Host]]
+    ) -> list[tuple[int, tuple[int, ...]]] | Refused:
+        """Choose hosts and GPUs for all members of a gang and reserve their resources, or reserve nothing and
+        return why the gang must wait.
+
+        ``asked``: hosts, with what a member needs there. A gang that waits is left room for one member on
+        each of them by experiments whose turn comes later. Return the index of each member's host. Raises
+        JobRejected.
+        """
+        if wants.alone:
+            for need, host in asked:
+                self.check(need.times(wants.size), host)
+        if self._expected and any(not need.nothing for need, _ in asked):
+            waits = Waits(_not_rebuilt(asked[0][0], list(self._expected)))
+            return Refused(asked[0][0], 0, len(asked), [waits], [])
+        chosen = choose_hosts(wants, asked, self._fits)
+        if isinstance(chosen, Refused):
+            self._wait_for_gang(wants, asked)
+            return chosen
+        for need, host in asked:
+            self._lines.leave((need.experiment_id, need.line), host.id)
+        for member, (index, gpus) in enumerate(chosen):
+            need, host = asked[index]
+            self.hold(replace(need, job_id=member_id_of(need.job_id, member)), host, gpus)
+        self._granted += 1
+        self._grants[asked[0][0].experiment_id] = self._granted
+        return chosen
+
+    def _fits(self, need: Need, host: Host, beside: Sequence[Holding]) -> tuple[int, ...] | Waits:
+        return self._machine(host.id).place(need, host, [*self._held_before(need, host), *beside])
+
+    def _wait_for_gang(self, wants: GangWants, asked: Sequence[tuple[Need, Host]]) -> None:
+        """Let later experiments leave the gang what it needs, on all hosts, also on those that have room."""
+        for need, host in asked:
+            whole = need.times(wants.size) if wants.alone else need
+            if need.nothing or not self.is_large_enough(whole, host):
+                continue
+            held = self._held_before(need, host)
+            keepable = self._machine(host.id).keep(whole, host, held) is not None
+            if self._lines.wait(whole, host, keepable=keepable):
+                self._notify(host.id)
 
     def _held_before(self, need: Need, host: Host, leaving: Collection[Holding] = ()) -> list[Holding]:
         """Return what jobs hold on the machine, and what is kept there for jobs whose turn is before this
@@ -313,9 +315,6 @@ class HostLedger:
 
     def _is_higher(self, holding: Holding, experiment_id: str) -> bool:
         return self._priorities.get(holding.experiment_id, 0) > self._priorities.get(experiment_id, 0)
-
-    def _machine(self, host_id: str) -> Machine:
-        return self._machines.setdefault(host_id, Machine())
 
     def _turn(self, experiment_id: str) -> tuple[int, int, int]:
         """Return a key for sorting experiments by whose turn is next.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from training_services.base import ExperimentContext, JobRejected, OwnNeeds, TrialJobSpec, memory_text
@@ -178,6 +178,11 @@ class Need:
     def nothing(self) -> bool:
         """True if the job needs no GPU, CPU or memory, so that it fits on any machine at any time."""
         return not (self.gpus or self.cpus or self.memory)
+
+    def times(self, number: int) -> Need:
+        """Return the need of so many equal jobs together."""
+        gpus = None if self.gpus is None else self.gpus * number
+        return replace(self, gpus=gpus, cpus=self.cpus * number, memory=self.memory * number)
 
     def share(self, host: Host) -> float:
         """Return the share that the job takes of each of its GPUs on this machine, at most 1."""

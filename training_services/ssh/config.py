@@ -71,6 +71,7 @@ def _user(value: str) -> str:
     return value
 
 
+_OptionalHost = Annotated[str | None, AfterValidator(lambda value: None if value is None else _host(value))]
 _Duration = Annotated[str | int, PlainValidator(_duration)]  # stays as the user wrote it
 _Indices = Annotated[list[int], PlainValidator(parse_gpu_indices)]
 _Policy = Annotated[HostKeyPolicy, Field(strict=False)]
@@ -103,6 +104,7 @@ class MachineConfig(_Model):
     ] = None
     proxy_jump: str | None = None  # "user@host:port", several with commas between them
     host_key_policy: _Policy | None = None  # None: the policy for all machines
+    gang_address: _OptionalHost = None  # where members of gangs reach this machine; None: ``host``
 
     @property
     def keeper_id(self) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trial_keeper.core.core import KeeperCore
     from trial_keeper.core.effects import Effect
     from trial_keeper.machine.interpreter import Interpreters
-    from trial_keeper.wire import Origin, Start
+    from trial_keeper.wire import Gang, Origin, Start
 
 
 # Shell code that runs before a trial's command. The keeper does not check the shared storage itself, because
@@ -120,7 +120,7 @@ class Starts:
             environment["PYTHONPATH"] = f"{present}:{added}" if present else added
         requests, command = self._requests, start["command"]
         if start.get("gang") is not None:
-            command = _crew(start["gang"]["processes"], command)
+            command = _crew(start["gang"], command)
         if start.get("preload") is not None:
             warm = self._warm(effect, environment)
             if warm is None:
@@ -236,9 +236,11 @@ class Starts:
         self._copies.close()
 
 
-def _crew(processes: str, command: str) -> str:
-    """Return the shell command that runs a command as several processes."""
-    words = (sys.executable, "-S", "-E", program(), "crew", processes, command)
+def _crew(gang: Gang, command: str) -> str:
+    """Return the shell command that runs a command as several processes, or as a member of a gang."""
+    words = [sys.executable, "-S", "-E", program(), "crew", gang.get("processes", ""), command]
+    if "member" in gang:
+        words += [gang["job"], str(gang["member"]), ",".join(gang["hosts"])]
     return "exec " + " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in words)
 
 

@@ -114,6 +114,23 @@ class Trial(Model):
     )
 
 
+class Member(Model):
+    """Member of an attempt that runs on several hosts."""
+
+    member: int = Field(description="number of the member; 0 is the leader")
+    keeper_id: str
+    gpus: list[int]
+    state: str = Field(description="placed, running, or ended")
+    started_at: AwareDatetime | None
+    pid: int | None
+    ended_at: AwareDatetime | None
+    end_reason: str | None
+    exit_code: int | None
+    signal: int | None
+    message: str | None
+    log_path: str = Field(description="folder of the member; HOST:~/... on another machine")
+
+
 class Job(Model):
     """Attempt of a trial, which is one run of its command."""
 
@@ -134,6 +151,9 @@ class Job(Model):
     log_path: str = Field(
         description="folder of the attempt; HOST:~/... on another machine; empty if a program of the user "
         "runs the trial"
+    )
+    members: list[Member] = Field(
+        description="members of an attempt that runs on several hosts, the leader first; else empty"
     )
 
 

@@ -71,7 +71,7 @@ def _machine(machine: Machine) -> models.Machine:
         status=machine.status,
         reason=machine.reason,
         since=machine.since,
-        trial_ids=[trial_of_job(job_id)[0] for job_id in machine.job_ids],
+        trial_ids=list(dict.fromkeys(trial_of_job(job_id)[0] for job_id in machine.job_ids)),
         cpus=machine.cpus,
         memory_mb=machine.memory,
         disk_free_mb=machine.disk,

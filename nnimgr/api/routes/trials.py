@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -32,6 +33,7 @@ from nnimgr.core.running.requests import FailedTrial, RequestRefused
 from nnimgr.rules.facts import SuggestionSource, TrialStatus
 from nnimgr.store.jobs import JobRow
 from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader, TrialRow
+from training_services.base import member_id_of
 from training_services.keepers.names import ASK
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
@@ -68,6 +70,12 @@ WithoutResult = Annotated[
 ]
 Attempt = Annotated[
     int | None, Query(ge=1, lt=2**31, description="number of the attempt; default: the latest")
+]
+MemberNumber = Annotated[
+    int | None,
+    Query(
+        ge=0, lt=2**16, description="number of the member of an attempt on several hosts; default: the leader"
+    ),
 ]
 After = Annotated[int, Query(ge=0, lt=2**63, description="number of a fact: return only newer metrics")]
 IdempotencyKey = Annotated[
@@ -261,9 +269,10 @@ async def read_log(
     follow: Annotated[bool, Query(description="continue until the attempt has ended")] = False,
     tail: Annotated[int | None, Query(ge=0, le=100_000, description="number of last lines to return")] = None,
     attempt: Attempt = None,
+    member: MemberNumber = None,
 ) -> StreamingResponse:
     """Return a log of the trial: its standard output, its standard error, or the file trial.log."""
-    job = await asyncio.to_thread(find_job, reader, trial_id, attempt)
+    job = await asyncio.to_thread(find_job, reader, trial_id, attempt, member)
     try:
         chunks = await log_stream(
             lambda following, lines: parts.read_log(
@@ -279,10 +288,15 @@ async def read_log(
 
 @router.get("/trials/{trialId}/files", response_model=models.TrialFiles, responses=refusals(404, 503))
 async def list_files(
-    parts: Parts, experiment_id: ExperimentId, reader: Reader, trial_id: TrialId, attempt: Attempt = None
+    parts: Parts,
+    experiment_id: ExperimentId,
+    reader: Reader,
+    trial_id: TrialId,
+    attempt: Attempt = None,
+    member: MemberNumber = None,
 ) -> models.TrialFiles:
     """Return a list of the files that an attempt has written, from the machine where it ran."""
-    job = await asyncio.to_thread(find_job, reader, trial_id, attempt)
+    job = await asyncio.to_thread(find_job, reader, trial_id, attempt, member)
     try:
         listing = await parts.list_files(job, experiment_id=experiment_id)
     except FileNotFoundError:
@@ -306,9 +320,10 @@ async def read_file(
     trial_id: TrialId,
     path: str,
     attempt: Attempt = None,
+    member: MemberNumber = None,
 ) -> StreamingResponse:
     """Return a file of an attempt, up to its current size. A stream that breaks off is incomplete."""
-    job = await asyncio.to_thread(find_job, reader, trial_id, attempt)
+    job = await asyncio.to_thread(find_job, reader, trial_id, attempt, member)
     try:
         chunks = await begun(parts.read_file(job, path, experiment_id=experiment_id))
     except (FileNotFoundError, ValueError):
@@ -325,15 +340,28 @@ def _no_file(job: JobRow, missing: str) -> NotFound:
     return NotFound(f"Trial {job.trial_id} {missing}.")
 
 
-def find_job(reader: ExperimentReader, trial_id: str, attempt: int | None) -> JobRow:
-    """Return this attempt of a trial, or its latest attempt if ``attempt`` is None. Raise NotFound."""
+def find_job(
+    reader: ExperimentReader, trial_id: str, attempt: int | None, member: int | None = None
+) -> JobRow:
+    """Return this attempt of a trial, or its latest attempt if ``attempt`` is None. Raise NotFound.
+
+    ``member``: return the part of the attempt that is this member, with the member's id and keeper.
+    """
     trial_row(reader, trial_id)
     jobs = reader.jobs(trial_id)
     found = [job for job in jobs if attempt in (None, job.attempt)]
     if not found:
         missing = f"has no attempt {attempt}" if jobs else "has not been started"
         raise NotFound(f"Trial {trial_id} {missing}.")
-    return found[-1]
+    job = found[-1]
+    if not member:
+        return job
+    if member >= len(job.members):
+        has = f"has {len(job.members)} members, from 0 on" if job.members else "runs on one host"
+        raise NotFound(f"Attempt {job.attempt} of trial {trial_id} has no member {member}: it {has}.")
+    return replace(
+        job, job_id=member_id_of(job.job_id, member), keeper_id=job.members[member].keeper_id, members=()
+    )
 
 
 def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial]:

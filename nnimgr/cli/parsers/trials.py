@@ -355,6 +355,12 @@ def _add_attempt(verb: argparse.ArgumentParser, more: str = "") -> None:
         metavar="N",
         help=f"the N-th attempt of the trial ({more}default: the latest)",
     )
+    verb.add_argument(
+        "--member",
+        type=count,
+        metavar="N",
+        help=f"member N of a trial on several hosts ({more}default: 0, the leader)",
+    )
 
 
 def _tensorboard(group: Verbs[Parser]) -> None:

@@ -20,16 +20,25 @@ from nnimgr.core.running.search import Search
 from nnimgr.core.running.waits import Wait
 from nnimgr.rules import facts as f
 from nnimgr.rules.checkpoints import known_copies, to_keep
-from nnimgr.rules.commands import CancelJob, Command, SaveJob, SubmitJob, UpdateJob
+from nnimgr.rules.commands import (
+    CancelJob,
+    Command,
+    GatherGang,
+    SaveJob,
+    StopMembers,
+    SubmitJob,
+    UpdateJob,
+)
 from nnimgr.rules.confirmations import about_confirmation
 from nnimgr.rules.phases import parameter_record
-from nnimgr.rules.state import ExperimentState, TrialState
+from nnimgr.rules.state import ExperimentState, JobState, TrialState
 from nnimgr.store.rows import trial_of
 from training_services.base import (
     JobRejected,
     KnownKeeper,
     KnownKeepers,
     KnownMachine,
+    MemberProgress,
     ServiceUnavailable,
     TrainingService,
     TrialJobSpec,
@@ -140,6 +149,10 @@ class ServiceSession:
                     facts += _save(service, command)
                 case UpdateJob():
                     answer = service.update_trial_job(command.job_id, command.index, command.record)
+                case GatherGang():
+                    answer = service.gather(command.job_id)
+                case StopMembers():
+                    answer = service.stop_members(command.job_id, command.members, grace=command.grace)
             if answer is not None:
                 facts.append(answer)
         return facts
@@ -313,9 +326,8 @@ def _known_keepers(state: ExperimentState, database: Database) -> KnownKeepers:
     """Return the keepers and machines in the experiment's state, and the identity of its database."""
     last: dict[str, int] = {}
     for job in state.jobs.values():
-        if job.placed is not None:
-            keeper_id = job.placed.place.keeper_id
-            last[keeper_id] = max(last.get(keeper_id, 0), job.last_cmd)
+        for place, last_cmd, _ in job.seats():
+            last[place.keeper_id] = max(last.get(place.keeper_id, 0), last_cmd)
     return KnownKeepers(
         db_id=database.db_id,
         m_epoch=database.m_epoch,
@@ -428,4 +440,15 @@ def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = 
         kept=None if trial.origin is None else trial.origin.kept,
         seed=trial.seed,
         resources=dict(trial.resources),
+        members=() if job is None else _progress(job),
+    )
+
+
+def _progress(job: JobState) -> tuple[MemberProgress, ...]:
+    """Return the committed facts about the members of a gang's job."""
+    return tuple(
+        MemberProgress(
+            started=member.started_at is not None, over=member.over, go=member.go, stop=member.stop
+        )
+        for member in job.members
     )

@@ -24,6 +24,7 @@ from training_services.base import (
     StopOrdered,
     TrialJobSpec,
     UpdateOrdered,
+    trial_of_job,
 )
 from training_services.keepers.jobs import Backlog
 from training_services.keepers.link import KeeperLink
@@ -124,14 +125,19 @@ class Rig:
     def start(
         self, job: str = "x-aaaaa-1", *, origin: Origin | None = None, kept: KeptCopy | None = None
     ) -> JobPlaced:
-        placed = self.link.jobs.order_start(
-            job, job.split("-")[1], gpus=(), start=START, origin=origin, kept=kept
-        )
+        spec = unplaced(job, origin=origin, kept=kept)
+        placed = self.link.jobs.order_start(spec, gpus=(), start=START)
         self.commit(placed)
         return placed
 
     def acknowledge(self, number: int) -> None:
         self.header["acked_cmd"] = self.header["seen_cmd"] = number
+
+
+def unplaced(job: str, **more: Any) -> TrialJobSpec:
+    """Return the description of a new job."""
+    trial, attempt = trial_of_job(job)
+    return TrialJobSpec(id=job, trial_id=trial, attempt=attempt, sequence=0, parameter_text="{}", **more)
 
 
 def adopted(*, seq: int = 1, instance: str = "i1", trial: str = "aaaaa", **more: Any) -> TrialJobSpec:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.training_services.keepers.link_rig import unplaced
 from training_services.base import JobEnded, JobEvent, JobStarted, KeeperBound, KnownKeeper, MetricReported
 from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers import hub as keeper_hub
@@ -72,7 +73,7 @@ class Office:
         return self.desk.receive(self.body(**more))
 
     def start(self) -> None:
-        placed = self.link.jobs.order_start("x-aaaaa-1", "aaaaa", gpus=(), start={})
+        placed = self.link.jobs.order_start(unplaced("x-aaaaa-1"), gpus=(), start={})
         self.link.jobs.command_committed(placed.job_id, placed.cmd_seq)
         self.desk.flush()
 
@@ -135,7 +136,7 @@ async def test_a_report_leaves_with_the_commands_and_the_waiting_call_stays(offi
     office.call(boot_id="b2", k_epoch=2, all=True)
     report = office.call(boot_id="b2", k_epoch=2)
     wait = office.call(boot_id="b2", k_epoch=2, wait=True)
-    placed = office.link.jobs.order_start("x-aaaaa-1", "aaaaa", gpus=(), start={})
+    placed = office.link.jobs.order_start(unplaced("x-aaaaa-1"), gpus=(), start={})
     office.link.jobs.command_committed(placed.job_id, placed.cmd_seq)
     assert isinstance(office.events[0], KeeperBound)
     office.link.caller.bound_committed("i", "b2")

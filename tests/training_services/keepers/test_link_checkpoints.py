@@ -20,6 +20,7 @@ from tests.training_services.keepers.link_rig import (
     final,
     known,
     payload,
+    unplaced,
 )
 from training_services.base import (
     CheckpointLost,
@@ -206,7 +207,7 @@ def test_a_stop_brings_the_time_to_save(rig: Rig) -> None:
 
 
 def test_a_job_that_is_not_placed_durably_has_nothing_to_save(rig: Rig) -> None:
-    rig.link.jobs.order_start(JOB, "aaaaa", gpus=(), start=START)
+    rig.link.jobs.order_start(unplaced(JOB), gpus=(), start=START)
     stop = rig.link.jobs.order_stop(JOB, grace=GRACE, save_within=SAVE)
     assert stop == StopOrdered(job_id=JOB, cmd_seq=None, grace=GRACE)
 

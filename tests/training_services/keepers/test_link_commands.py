@@ -11,6 +11,7 @@ from tests.training_services.keepers.link_rig import (
     adopted,
     attempt,
     known,
+    unplaced,
 )
 from training_services.base import (
     JobLost,
@@ -28,7 +29,7 @@ from training_services.keepers.link import Received
 def test_the_first_sync_binds_and_waits_for_the_commit() -> None:
     rig = Rig()
     with pytest.raises(ValueError, match="has not called"):
-        rig.link.jobs.order_start("x-aaaaa-1", "aaaaa", gpus=(), start=START)
+        rig.link.jobs.order_start(unplaced("x-aaaaa-1"), gpus=(), start=START)
     bound = KeeperBound(keeper_id="k", instance="i1", boot_id="b1")
     assert rig.link.receive(rig.request(all=True)) == Received([bound], {("bound", "i1", "b1")}, [])
     assert rig.link.receive(rig.request(wait=True)).needs == {("bound", "i1", "b1")}
@@ -54,7 +55,7 @@ def test_a_directory_made_anew_loses_the_jobs_of_the_old_one(rig: Rig) -> None:
     events, answer = rig.sync(instance="i2", all=True)
     assert tuple(map(type, events)) == (JobLost, JobLost, KeeperBound)
     assert answer["cmds"] == []
-    placed = rig.link.jobs.order_start("x-ccccc-1", "ccccc", gpus=(), start=START)
+    placed = rig.link.jobs.order_start(unplaced("x-ccccc-1"), gpus=(), start=START)
     assert (placed.cmd_seq, placed.place.instance) == (1, "i2")
     with pytest.raises(Refused) as refused:
         rig.link.receive(rig.request())
@@ -81,7 +82,7 @@ def test_foreign_keepers_are_refused(rig: Rig) -> None:
 
 
 def test_a_start_leaves_once_it_is_committed_and_until_it_has_arrived(rig: Rig) -> None:
-    placed = rig.link.jobs.order_start("x-aaaaa-1", "aaaaa", gpus=(1,), start=START)
+    placed = rig.link.jobs.order_start(unplaced("x-aaaaa-1"), gpus=(1,), start=START)
     assert placed.place == Place(keeper_id="k", instance="i1", boot_id="b1", gpus=(1,))
     assert rig.sync()[1]["cmds"] == []
     rig.commit(placed)
@@ -95,8 +96,8 @@ def test_a_start_leaves_once_it_is_committed_and_until_it_has_arrived(rig: Rig) 
 
 
 def test_commands_leave_in_order_and_without_a_gap(rig: Rig) -> None:
-    first = rig.link.jobs.order_start("x-aaaaa-1", "aaaaa", gpus=(), start=START)
-    second = rig.link.jobs.order_start("x-bbbbb-1", "bbbbb", gpus=(), start=START)
+    first = rig.link.jobs.order_start(unplaced("x-aaaaa-1"), gpus=(), start=START)
+    second = rig.link.jobs.order_start(unplaced("x-bbbbb-1"), gpus=(), start=START)
     rig.commit(second)
     assert rig.sync()[1]["cmds"] == []
     rig.commit(first)
@@ -130,7 +131,7 @@ def test_a_running_job_is_asked_to_save(rig: Rig) -> None:
 
 
 def test_a_start_that_is_not_committed_is_withdrawn(rig: Rig) -> None:
-    rig.link.jobs.order_start("x-aaaaa-1", "aaaaa", gpus=(), start=START)
+    rig.link.jobs.order_start(unplaced("x-aaaaa-1"), gpus=(), start=START)
     assert rig.link.jobs.order_stop("x-aaaaa-1", grace=GRACE) == StopOrdered(
         job_id="x-aaaaa-1", cmd_seq=None, grace=GRACE
     )

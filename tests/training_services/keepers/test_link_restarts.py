@@ -16,6 +16,7 @@ from tests.training_services.keepers.link_rig import (
     final,
     known,
     payload,
+    unplaced,
 )
 from training_services.base import (
     JobEnded,
@@ -309,7 +310,7 @@ def test_a_keeper_that_is_not_ahead_is_given_nothing_again() -> None:
 
 
 def test_a_withdrawn_start_never_leaves_though_its_number_was_acknowledged_and_forgotten(rig: Rig) -> None:
-    placed = rig.link.jobs.order_start("x-aaaaa-1", "aaaaa", gpus=(), start=START)
+    placed = rig.link.jobs.order_start(unplaced("x-aaaaa-1"), gpus=(), start=START)
     rig.link.jobs.order_stop("x-aaaaa-1", grace=GRACE)
     rig.commit(placed)
     assert [(seq, kind) for seq, kind, *_ in rig.sync(wait=True)[1]["cmds"]] == [(1, "nop")]
@@ -321,7 +322,7 @@ def test_a_withdrawn_start_never_leaves_though_its_number_was_acknowledged_and_f
 
 
 def test_a_start_that_was_carried_out_and_forgotten_starts_nothing_once_its_job_is_lost(rig: Rig) -> None:
-    rig.commit(rig.link.jobs.order_start("x-aaaaa-1", "aaaaa", gpus=(), start=START))
+    rig.commit(rig.link.jobs.order_start(unplaced("x-aaaaa-1"), gpus=(), start=START))
     rig.sync(wait=True)
     rig.acknowledge(1)
     rig.sync(wait=True)

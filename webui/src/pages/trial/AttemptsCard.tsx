@@ -58,7 +58,7 @@ function Attempt({ job, now }: { job: Job; now: number }) {
       <th scope="row" className="number">
         {job.attempt}
       </th>
-      <td>{job.keeperId === null ? text.notPlaced : job.keeperId === "local" ? text.here : job.keeperId}</td>
+      <td>{place(job)}</td>
       <td className="number">{job.gpus.length === 0 ? strings.common.notAvailable : job.gpus.join(", ")}</td>
       <td className="number">{formatInstant(job.placedAt)}</td>
       <td className="number" title={job.pid === null ? undefined : text.pid(job.pid)}>
@@ -69,6 +69,13 @@ function Attempt({ job, now }: { job: Job; now: number }) {
       <td className="why">{howEnded(job)}</td>
     </tr>
   );
+}
+
+/** The machine of an attempt, or those of all its members. */
+function place(job: Job): string {
+  if (job.keeperId === null) return text.notPlaced;
+  const keepers = job.members.length === 0 ? [job.keeperId] : job.members.map((member) => member.keeperId);
+  return keepers.map((keeper) => (keeper === "local" ? text.here : keeper)).join(", ");
 }
 
 function howEnded(job: Job): string {

@@ -20,6 +20,7 @@ const JOB: Schemas["Job"] = {
   message: null,
   cause: null,
   logPath: "",
+  members: [],
 };
 
 const TRIAL: Schemas["TrialDetail"] = {

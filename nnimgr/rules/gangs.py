@@ -1,0 +1,190 @@
+"""Gangs: jobs whose members run on several hosts.
+
+The facts about members come from the training service. What happens to the job as a whole follows from them
+(``due_facts``): it has started when all members have, and it is over when all are. When one member fails or
+is lost, all others are stopped in the same commit. The job ends as the first one that has failed, unless a
+member was lost. So whatever is decided about attempts does not have to know of members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.causes import LOSSES, cause_of
+from nnimgr.rules.commands import GatherGang, StopMembers
+from nnimgr.rules.state import ExperimentState, JobState, MemberState, TrialState
+from training_services.base import TRIAL_GRACE
+
+__all__ = ["due_commands", "due_facts", "failing_keeper", "is_due", "is_silent", "losses", "set_places"]
+
+
+def set_places(job: JobState, placed: f.JobPlaced) -> None:
+    """Record the places of a gang's members, the leader's first. Do nothing for a job without members."""
+    if placed.members:
+        leader = MemberState(place=placed.place, cmd_seq=placed.cmd_seq)
+        others = [MemberState(place=each.place, cmd_seq=each.cmd_seq) for each in placed.members]
+        job.members = [leader, *others]
+
+
+# ---- what is due ------------------------------------------------------------------------------------------
+
+
+def is_due(state: ExperimentState, trial: TrialState) -> bool:
+    """Return whether something follows from the states of the members of the trial's open job."""
+    job = state.jobs.get(trial.job_id or "")
+    if job is None or not job.members:
+        return False
+    return _is_over(job) or _has_started(trial, job) or _is_to_gather(job) or bool(_to_stop(job))
+
+
+def due_facts(trial: TrialState, job: JobState) -> Iterator[f.Fact]:
+    """Yield what has happened to a gang's job, as far as it follows from its members."""
+    if _is_over(job):
+        yield _outcome(job)
+    elif _has_started(trial, job):
+        started_at = job.members[0].started_at
+        assert started_at is not None
+        yield f.JobStarted(job_id=job.id, started_at=started_at, pid=job.members[0].pid)
+
+
+def due_commands(job: JobState, *, stops: bool) -> Iterator[GatherGang | StopMembers]:
+    """Yield the commands to the members of a gang's job that are due. ``stops``: the job is about to be
+    stopped.
+    """
+    if _is_to_gather(job) and not stops:
+        yield GatherGang(job_id=job.id)
+    if members := _to_stop(job):
+        yield StopMembers(job_id=job.id, members=members, grace=TRIAL_GRACE)
+
+
+def _is_over(job: JobState) -> bool:
+    return all(member.over for member in job.members)
+
+
+def _has_started(trial: TrialState, job: JobState) -> bool:
+    """Return whether the job has just started. A start is not believed while a member's host is silent."""
+    if job.started_at is not None or job.first is not None or trial.status is f.TrialStatus.UNKNOWN:
+        return False
+    return all(member.started_at is not None for member in job.members)
+
+
+def _is_to_gather(job: JobState) -> bool:
+    """Return whether the members are to run the trial's command: all are there, and none is to stop."""
+    if job.started_at is None or job.gathered or job.stop is not None:
+        return False
+    return not any(member.over for member in job.members)
+
+
+def _to_stop(job: JobState) -> tuple[int, ...]:
+    """Return the members that are to be stopped. A stop of the job is an order to the leader alone.
+
+    If the leader saves its state first, the others go on meanwhile, because it may need them for that.
+    """
+    leader = job.members[0]
+    if job.stop is None and job.first is None:
+        return ()
+    saves = job.stop is not None and job.stop.save_within is not None and job.first is None
+    if saves and not leader.over and not any(member.failed for member in job.members):
+        return ()
+    return tuple(
+        number
+        for number, member in enumerate(job.members)
+        if not member.over and member.stop is None and not (number == 0 and job.stop is not None)
+    )
+
+
+# ---- how a gang ends --------------------------------------------------------------------------------------
+
+
+def _outcome(job: JobState) -> f.JobEnded | f.JobLost:
+    """Return how the job has ended, whose members are all over.
+
+    A loss comes before a failure that was committed earlier: members fail at once when the host of another
+    one is gone, and its loss is proved later.
+    """
+    ended = {number: member.ended for number, member in enumerate(job.members) if member.ended is not None}
+    lost = {number: member.lost for number, member in enumerate(job.members) if member.lost is not None}
+    if lost:
+        number = min(lost, key=lambda each: (not lost[each].unproven, each))
+        return _lost(job, number, lost[number])
+    if job.first is not None:
+        taken = (number for number, end in ended.items() if cause_of(end, stopped=False) in LOSSES)
+        number = next(taken, job.first)
+        return _failed(job, number, ended[number])
+    end = ended[0]
+    # After an order to stop, members fail because others have gone: such a failure says nothing.
+    stopped = job.stop is not None and end.reason is f.EndReason.EXITED and end.exit_code != 0
+    return _ended(job, end, reason=f.EndReason.STOPPED if stopped else end.reason, message=end.message)
+
+
+def _lost(job: JobState, number: int, lost: f.MemberLost) -> f.JobLost:
+    reason = f"{lost.reason} ({_name(job, number)})"
+    return f.JobLost(job_id=job.id, reason=reason, cause=lost.cause, unproven=lost.unproven)
+
+
+def _failed(job: JobState, number: int, end: f.MemberEnded) -> f.JobEnded:
+    """Return the end of a job of which the failure of member ``number`` is the reason."""
+    name = _name(job, number)
+    message = name if end.message is None else f"{end.message} ({name})"
+    return _ended(job, end, reason=end.reason, message=message)
+
+
+def _ended(job: JobState, end: f.MemberEnded, *, reason: f.EndReason, message: str | None) -> f.JobEnded:
+    leader = job.members[0].ended
+    return f.JobEnded(
+        job_id=job.id,
+        reason=reason,
+        exit_code=end.exit_code,
+        signal=end.signal,
+        metrics=job.recorded - job.base if leader is None else leader.metrics,
+        acked_cmd=0 if leader is None else leader.acked_cmd,
+        ended_at=end.ended_at if leader is None else leader.ended_at,
+        message=message,
+        cause=end.cause,
+    )
+
+
+def _name(job: JobState, number: int) -> str:
+    return f"member {number} on {job.members[number].place.keeper_id}"
+
+
+def failing_keeper(job: JobState) -> str:
+    """Return the keeper where the attempt has ended that a JobEnded fact is about; "" if it had no place."""
+    if job.members:
+        return job.members[job.first or 0].place.keeper_id
+    return "" if job.placed is None else job.placed.place.keeper_id
+
+
+# ---- hosts that do not answer -----------------------------------------------------------------------------
+
+
+def is_silent(state: ExperimentState, job: JobState) -> bool:
+    """Return whether a host is silent on which the open job, or one of its members, may run."""
+    silent = (state.keepers[each.place.keeper_id].silent for each in job.seats() if each.open)
+    return any(reason is not None for reason in silent)
+
+
+def losses(
+    job: JobState,
+    reason: str,
+    *,
+    keepers: Container[str] | None,
+    unproven: bool = False,
+    stopped: bool = False,
+) -> Iterator[f.JobLost | f.MemberLost]:
+    """Yield the loss of an open job, or of a gang's members that are open on these keepers; None: on all.
+
+    ``stopped``: leave out members whose stop was not ordered yet, because a host that answers again after
+    the experiment's end hears only of stops that were ordered before.
+    """
+    if not job.members:
+        yield f.JobLost(job_id=job.id, reason=reason, unproven=unproven)
+    for number, member in enumerate(job.members):
+        told = member.stop is not None or (number == 0 and job.stop is not None)
+        if (
+            not member.over
+            and (keepers is None or member.place.keeper_id in keepers)
+            and (told or not stopped)
+        ):
+            yield f.MemberLost(job_id=job.id, member=number, reason=reason, unproven=unproven)

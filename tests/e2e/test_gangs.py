@@ -1,0 +1,135 @@
+"""Trials with members on several hosts: here beside each other on one host, on a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.product import Product, product
+from tests.e2e.scene import Scene, eventually
+from tests.server.harness import nothing_left, serving
+
+MEMBERS = ("stdout", "member-1/stdout", "member-2/stdout")
+
+TRIAL = """
+import json, os, sys, time
+import nni
+
+parameters = nni.get_next_parameter()
+names = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NNIMGR_GANG_SIZE")
+found = {name: os.environ[name] for name in names}
+print(json.dumps({**found, "pid": os.getpid()}), flush=True)
+state = nni.load_checkpoint() or {"step": 0}
+for step in range(state["step"], 2):
+    nni.save_checkpoint({"step": step + 1}, step=step + 1)
+    if os.environ["RANK"] == "3" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and step == 1:
+        raise ValueError("as expected")
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+nni.report_final_result(parameters["x"] if os.environ["RANK"] == "0" else 100)
+"""
+
+
+def create(own: Product, **changes: Any) -> str:
+    code = own.directory / "code"
+    code.mkdir(exist_ok=True)
+    (code / "trial.py").write_text(TRIAL)
+    return own.create(
+        "code",
+        {
+            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+            "trialCommand": f"{sys.executable} trial.py {own.directory}/end",
+            "trialCodeDirectory": str(code),
+            "trialConcurrency": 1,
+            "maxTrialNumber": 1,
+            "gang": {"nodes": 2, "processes": 2, "sameHost": True},
+            "maxRetries": {"userError": 1},
+            "goal": "maximize",
+            "tuner": {"name": "Random"},
+            **changes,
+        },
+    )
+
+
+def trial(own: Product, experiment: str) -> dict[str, Any]:
+    return json.loads(own.nnictl("trial", "show", experiment, "-T", "0", "--json"))  # type: ignore[no-any-return]
+
+
+def said(path: Path) -> dict[str, Any] | None:
+    """Return what a worker has printed, if it has."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return json.loads(lines[0]) if lines else None
+
+
+def test_a_failed_member_ends_all_and_the_next_attempt_continues_all(tmp_path: Path) -> None:
+    with product("nnimgr-gangs-") as own:
+        experiment = create(own)
+        (folder,) = eventually(lambda: list((own.home / experiment / "trials").glob("*")), "the trial")
+        second = folder / "attempt-2"
+        paths = [
+            second / "stdout",
+            second / "ranks/1/stdout",
+            second / "member-1/stdout",
+            second / "member-1/ranks/3/stdout",
+        ]
+        eventually(lambda: all(map(said, paths)), "the second attempt")
+        found = [seen for path in paths if (seen := said(path))]
+        assert [(each["RANK"], each["GROUP_RANK"], each["LOCAL_RANK"]) for each in found] == [
+            ("0", "0", "0"), ("1", "0", "1"), ("2", "1", "0"), ("3", "1", "1"),
+        ]  # fmt: skip
+        assert {each["WORLD_SIZE"] for each in found} == {"4"}
+        assert {each["MASTER_ADDR"] for each in found} == {"127.0.0.1"}
+        assert len({each["MASTER_PORT"] for each in found}) == 1
+        (own.directory / "end").touch()
+        assert own.wait(experiment, limit_s=120)["counts"] == {"SUCCEEDED": 1}
+        shown = trial(own, experiment)
+        first, last = shown["jobs"]
+        assert first["message"].startswith("rank 3 failed first: ValueError: as expected; ")
+        assert first["message"].endswith("(member 1 on local)")
+        assert [member["state"] for member in last["members"]] == ["ended", "ended"]
+        assert shown["finalValue"] < 1
+        assert "member 1: on this machine, " in own.nnictl("trial", "show", experiment, "-T", "0")
+        log = own.nnictl("log", "trial", experiment, "-T", "0", "--member", "1")
+        assert json.loads(log.splitlines()[0])["RANK"] == "2"
+        assert "ranks/3/stdout" in own.nnictl("trial", "files", experiment, "-T", "0", "--member", "1")
+        with pytest.raises(RuntimeError, match="has no member 2: it has 2 members, from 0 on"):
+            own.nnictl("log", "trial", experiment, "-T", "0", "--member", "2")
+
+
+def test_a_gang_goes_on_without_a_server_and_is_adopted(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(nothing_left(tmp_path))
+        here = Scene(stack.enter_context(serving(tmp_path)), tmp_path)
+        command = f"{here.script(TRIAL)} {tmp_path}/end"
+        here.create(command, gang={"nodes": 3, "sameHost": True})
+        trial_id = here.running()["id"]
+        outputs = [here.folder / "trials" / trial_id / name for name in MEMBERS]
+        eventually(lambda: all(map(said, outputs)), "the members")
+        pids = [seen["pid"] for path in outputs if (seen := said(path))]
+        here.server.end(signal.SIGKILL)
+        here = Scene(stack.enter_context(serving(tmp_path, port=here.server.port)), tmp_path)
+        assert here.running()["attempt"] == 1
+        assert all(os.path.exists(f"/proc/{pid}") for pid in pids)
+        (tmp_path / "end").touch()
+        (ended,) = here.done()
+        assert ended["status"] == "SUCCEEDED" and len(here.get(f"/trials/{trial_id}")["jobs"]) == 1
+
+
+def test_a_stopped_trial_leaves_no_member(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(nothing_left(tmp_path))
+        here = Scene(stack.enter_context(serving(tmp_path)), tmp_path)
+        here.create(f"{here.script(TRIAL)} {tmp_path}/end", gang={"nodes": 2, "sameHost": True})
+        trial_id = here.running()["id"]
+        output = here.folder / "trials" / trial_id / MEMBERS[1]
+        found = eventually(lambda: said(output), "the member") or {}
+        assert here.server.call("POST", f"{here.url}/trials/{trial_id}/stop").status == 202
+        here.done()
+        assert here.trial()["status"] == "USER_CANCELED" and not os.path.exists(f"/proc/{found['pid']}")

@@ -1,0 +1,281 @@
+"""Gangs: what happens to a job follows from what happens to its members."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+import pytest
+
+from nnimgr.rules import facts as f
+from nnimgr.rules.silent_hosts import SILENT_GRACE, STOP_LIMIT
+from tests.rules.driver import refold
+from tests.rules.gang_life import HOSTS, GangLife
+
+RUNNING, UNKNOWN = f.TrialStatus.RUNNING, f.TrialStatus.UNKNOWN
+
+
+def kinds(facts: list[f.Fact]) -> list[str]:
+    return [type(fact).__name__ for fact in facts]
+
+
+def one(facts: list[f.Fact], kind: type[f.Fact]) -> f.Fact:
+    (found,) = [fact for fact in facts if isinstance(fact, kind)]
+    return found
+
+
+def started(nodes: int = 2, **limits: object) -> GangLife:
+    life = GangLife(nodes=nodes, max_trial_number=1, **limits)
+    life.member_starts(*range(nodes))
+    return life
+
+
+def test_the_job_has_started_when_all_members_have() -> None:
+    life = GangLife(nodes=3)
+    assert kinds(life.member_starts(1)) == ["MemberStarted"]
+    assert kinds(life.member_starts(0)) == ["MemberStarted"]
+    assert kinds(life.member_starts(2)) == ["MemberStarted", "JobStarted", "GangGathered"]
+    assert life.state.trials[life.trial(0)].status is RUNNING
+    assert life.job_state().gathered and life.job_state().members[1].go is not None
+
+
+def test_the_trial_succeeds_when_all_members_have_ended_well() -> None:
+    life = started(3)
+    life.metric(0, 0, 1.0, "FINAL")
+    assert kinds(life.member_ends(0)) == ["MemberEnded"]
+    assert kinds(life.member_ends(2)) == ["MemberEnded"]
+    assert kinds(life.member_ends(1)) == ["MemberEnded", "JobEnded", "TrialEnded", "ExperimentMoved"]
+    assert life.ended()[life.trial(0)][0] is f.TrialStatus.SUCCEEDED
+
+
+def test_the_first_failure_stops_all_others_in_the_same_turn_and_is_the_reason() -> None:
+    life = started(3)
+    facts = life.member_ends(1, 7, message="rank 3 failed first: ValueError: bad")
+    assert kinds(facts) == ["MemberEnded", "MembersStopped"]
+    stopped = one(facts, f.MembersStopped)
+    assert isinstance(stopped, f.MembersStopped) and [member for member, _ in stopped.orders] == [0, 2]
+    life.member_ends(0, 1, message="its peers are gone")
+    facts = life.member_ends(2, None, reason=f.EndReason.STOPPED)
+    end = one(facts, f.JobEnded)
+    assert isinstance(end, f.JobEnded) and (end.reason, end.exit_code) == (f.EndReason.EXITED, 7)
+    status, reason = life.ended()[life.trial(0)]
+    assert status is f.TrialStatus.FAILED
+    assert reason == "exited with code 7: rank 3 failed first: ValueError: bad (member 1 on elm)"
+
+
+def test_a_member_that_fails_after_the_leader_has_ended_well_fails_the_trial() -> None:
+    life = started()
+    life.member_ends(0)
+    life.member_ends(1, 1)
+    assert life.ended()[life.trial(0)][0] is f.TrialStatus.FAILED
+
+
+def test_a_member_that_never_started_ends_the_gang_before_it_runs() -> None:
+    life = GangLife(max_trial_number=1)
+    life.member_starts(0)
+    facts = life.member_ends(1, None, reason=f.EndReason.NEVER_STARTED, message="no such file")
+    assert kinds(facts) == ["MemberEnded", "MembersStopped"]
+    life.member_ends(0, None, reason=f.EndReason.STOPPED)
+    assert life.ended()[life.trial(0)][1].startswith("no such file (member 1 on elm)")
+
+
+def test_a_lost_member_makes_a_lost_attempt_after_the_others_have_ended() -> None:
+    life = started()
+    assert kinds(life.member_is_lost(1, "the host was restarted")) == ["MemberLost", "MembersStopped"]
+    facts = life.member_ends(0, None, reason=f.EndReason.STOPPED)
+    assert kinds(facts) == ["MemberEnded", "JobLost", "AttemptDue", "JobPlaced"]
+    due = one(facts, f.AttemptDue)
+    assert isinstance(due, f.AttemptDue) and due.lost
+    assert due.reason == "the host was restarted (member 1 on elm)"
+
+
+def test_a_stop_reaches_all_members() -> None:
+    life = started()
+    facts = life.take(f.StopRequested(trial_id=life.trial(0)))
+    assert kinds(facts) == ["StopRequested", "StopOrdered", "MembersStopped"]
+    life.member_ends(1, 1, message="its leader is gone")
+    life.member_ends(0, 1, message="its peers are gone")
+    status, _ = life.ended()[life.trial(0)]
+    assert status is f.TrialStatus.USER_CANCELED
+
+
+def test_a_stop_with_a_save_lets_the_others_go_on_until_the_leader_has_ended() -> None:
+    life = started()
+    life.take(
+        f.CheckpointReported(job_id=life.job(0), position=0, number=1, step=1, size=1, files=1, asked=False)
+    )
+    facts = life.take(f.StopRequested(trial_id=life.trial(0), kind=f.StopKind.PAUSE))
+    assert kinds(facts) == ["StopRequested", "StopOrdered"]
+    facts = life.member_ends(0, None, reason=f.EndReason.STOPPED)
+    assert kinds(facts) == ["MemberEnded", "MembersStopped"]
+    facts = life.member_ends(1, None, reason=f.EndReason.STOPPED)
+    assert kinds(facts) == ["MemberEnded", "JobEnded", "TrialPaused"]
+
+
+def test_a_stop_of_a_gang_whose_leader_has_ended_stops_the_rest() -> None:
+    life = started()
+    life.member_ends(0)
+    facts = life.take(f.StopRequested(trial_id=life.trial(0)))
+    assert kinds(facts) == ["StopRequested", "StopOrdered", "MembersStopped"]
+    life.member_ends(1, None, reason=f.EndReason.STOPPED)
+    assert life.trial(0) in life.ended()
+
+
+def test_a_silent_host_of_any_member_makes_the_trial_unknown() -> None:
+    life = started(3)
+    life.goes_silent(1)
+    life.goes_silent(2)
+    assert life.state.trials[life.trial(0)].status is UNKNOWN
+    assert "elm has not called" in life.state.trials[life.trial(0)].reason  # type: ignore[operator]
+    life.take(f.KeeperHeard(keeper_id="elm"))
+    assert life.state.trials[life.trial(0)].status is UNKNOWN
+    life.take(f.KeeperHeard(keeper_id="oak"))
+    assert life.state.trials[life.trial(0)].status is RUNNING
+
+
+def test_a_member_that_a_user_declares_lost_is_lost_and_the_others_are_stopped() -> None:
+    life = started()
+    life.goes_silent(1)
+    facts = life.take(f.LossDeclared(trial_id=life.trial(0)))
+    assert kinds(facts) == ["LossDeclared", "StopOrdered", "MembersStopped", "MemberLost"]
+    facts = life.member_ends(0, None, reason=f.EndReason.STOPPED)
+    assert kinds(facts) == ["MemberEnded", "JobLost", "AttemptDue", "JobWaiting"]
+
+
+def test_a_loss_that_is_declared_after_a_failure_is_why_the_gang_has_failed() -> None:
+    life = started()
+    life.goes_silent(1)
+    life.member_ends(0, 1)
+    facts = life.take(f.LossDeclared(trial_id=life.trial(0)))
+    due = one(facts, f.AttemptDue)
+    assert isinstance(due, f.AttemptDue) and due.lost and not due.failed
+
+
+def test_a_member_that_fails_because_the_host_of_another_one_is_gone_does_not_count_as_failed() -> None:
+    life = started()
+    life.member_ends(0, 1, message="connection reset by peer")
+    facts = life.member_is_lost(1, "the host was restarted")
+    due = one(facts, f.AttemptDue)
+    assert isinstance(due, f.AttemptDue) and due.lost and not due.failed
+    assert due.reason == "the host was restarted (member 1 on elm)"
+
+
+def test_neither_does_one_that_fails_because_the_lease_of_another_one_has_ended() -> None:
+    life = started()
+    life.member_ends(0, 1, message="connection reset by peer")
+    facts = life.member_ends(1, 0, reason=f.EndReason.LEASE)
+    due = one(facts, f.AttemptDue)
+    assert isinstance(due, f.AttemptDue) and due.cause is f.Cause.INFRASTRUCTURE and not due.failed
+
+
+def test_a_stopped_trial_on_a_silent_host_is_given_up_and_never_followed_by_another_attempt() -> None:
+    life = started()
+    life.goes_silent(1)
+    life.take(f.StopRequested(trial_id=life.trial(0)))
+    life.member_ends(0, None, reason=f.EndReason.STOPPED)
+    facts = life.take(after=SILENT_GRACE + timedelta(seconds=1))
+    assert kinds(facts)[:2] == ["MemberLost", "JobLost"]
+    lost = one(facts, f.JobLost)
+    assert isinstance(lost, f.JobLost) and lost.unproven
+    assert life.ended()[life.trial(0)][0] is f.TrialStatus.USER_CANCELED
+
+
+def test_members_that_do_not_end_after_the_stop_of_the_experiment_are_given_up() -> None:
+    life = started()
+    life.take(f.ExperimentStopRequested())
+    facts = life.take(after=STOP_LIMIT + timedelta(seconds=1))
+    assert kinds(facts)[:3] == ["MemberLost", "MemberLost", "JobLost"]
+    assert life.ended()[life.trial(0)][0] is f.TrialStatus.SYS_CANCELED
+    life.take(*(f.KeeperAcknowledged(keeper_id=name, acked_cmd=life.cmd_seq) for name in HOSTS))
+    assert life.state.status is f.ExperimentStatus.STOPPED
+
+
+def test_a_member_on_a_machine_that_is_removed_by_force_is_stopped_and_tried_elsewhere() -> None:
+    life = started()
+    facts = life.take(f.MachineRemoved(keeper_id="elm", force=True))
+    assert "StopOrdered" in kinds(facts) and "MembersStopped" in kinds(facts)
+    life.member_ends(1, None, reason=f.EndReason.STOPPED)
+    facts = life.member_ends(0, None, reason=f.EndReason.STOPPED)
+    due = one(facts, f.AttemptDue)
+    assert isinstance(due, f.AttemptDue) and due.reason == "its machine was removed by force"
+
+
+def test_the_job_is_kept_until_every_keeper_has_carried_out_its_last_command() -> None:
+    life = started()
+    life.member_ends(1, 1, acked=0)
+    life.member_ends(0, None, reason=f.EndReason.STOPPED, acked=0)
+    assert life.job(0) in life.state.jobs
+    life.take(f.KeeperAcknowledged(keeper_id="ash", acked_cmd=life.cmd_seq))
+    assert life.job(0) in life.state.jobs
+    life.take(f.KeeperAcknowledged(keeper_id="elm", acked_cmd=life.cmd_seq))
+    assert not life.state.jobs
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_a_keeper_that_has_gone_needs_no_more_commands(gone: int) -> None:
+    life = started()
+    life.member_ends(1, 1, acked=0)
+    life.member_ends(0, None, reason=f.EndReason.STOPPED, acked=0)
+    life.take(f.KeeperGone(keeper_id=HOSTS[gone]))
+    assert life.job(0) in life.state.jobs
+    life.take(f.KeeperAcknowledged(keeper_id=HOSTS[1 - gone], acked_cmd=life.cmd_seq))
+    assert not life.state.jobs
+
+
+def _random_event(life: GangLife, draw: random.Random) -> f.Fact:
+    trial_id = life.trial(draw.randint(0, 3))
+    attempt, member = draw.randint(1, 3), draw.randrange(life.nodes)
+    job_id, name = f"exp-{trial_id}-{attempt}", HOSTS[member]
+    choice = draw.random()
+    if choice < 0.45:
+        return f.MemberStarted(job_id=job_id, member=member, started_at=life.now)
+    if choice < 0.7:
+        return f.MemberEnded(
+            job_id=job_id,
+            member=member,
+            reason=draw.choice(list(f.EndReason)),
+            exit_code=draw.choice([0, 0, 1, None]),
+            signal=None,
+            metrics=0,
+            acked_cmd=draw.choice([life.cmd_seq, 0]),
+            ended_at=life.now,
+        )
+    if choice < 0.74:
+        return f.MemberLost(job_id=job_id, member=member, reason="gone", unproven=draw.random() < 0.2)
+    if choice < 0.8:
+        return f.KeeperSilent(keeper_id=name, reason="silent")
+    if choice < 0.9:
+        return f.KeeperHeard(keeper_id=name)
+    if choice < 0.93:
+        kind = draw.choice([f.StopKind.USER, f.StopKind.PAUSE])
+        return f.StopRequested(trial_id=trial_id, kind=kind)
+    if choice < 0.95:
+        return f.LossDeclared(trial_id=trial_id)
+    if choice < 0.97:
+        return f.ResumeRequested(trial_id=trial_id)
+    return f.KeeperAcknowledged(keeper_id=name, acked_cmd=life.cmd_seq)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_random_life_of_gangs_stays_valid_and_ends(seed: int) -> None:
+    draw = random.Random(seed)
+    life = GangLife(nodes=draw.choice([2, 3]), trial_concurrency=draw.randint(1, 3), max_trial_number=4)
+    for _ in range(150):
+        life.take(_random_event(life, draw), after=timedelta(seconds=draw.choice([0, 0, 1, 10])))
+    if draw.random() < 0.5:
+        life.take(f.ExperimentStopRequested())
+    for _ in range(100):
+        life.take(*(f.KeeperHeard(keeper_id=name) for name in HOSTS), after=timedelta(seconds=20))
+        life.take(*(f.ResumeRequested(trial_id=trial_id) for trial_id in life.state.trials))
+        life.take(*(life.placed(job.id) for job in list(life.state.jobs.values()) if job.placed is None))
+        for job in list(life.state.jobs.values()):
+            for number in range(len(job.members)):
+                if not job.closed:
+                    sequence = life.state.trials[job.trial_id].sequence
+                    life.member_ends(number, sequence=sequence, attempt=job.attempt)
+        life.take(*(f.KeeperAcknowledged(keeper_id=name, acked_cmd=life.cmd_seq) for name in HOSTS))
+        if life.state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED):
+            break
+    assert life.state.status in (f.ExperimentStatus.DONE, f.ExperimentStatus.STOPPED)
+    assert not life.state.jobs
+    assert refold(life.log) == life.state

@@ -1,0 +1,143 @@
+"""Gangs in a keeper service: their members are started, told, stopped and taken over on several machines."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from tests.training_services.fleet import Fleet, named
+from training_services.base import (
+    Gang,
+    GangGathered,
+    JobNoted,
+    JobPlaced,
+    JobWaiting,
+    MemberEnded,
+    MetricReported,
+    StopOrdered,
+)
+from training_services.testing import CoreDouble
+
+GRACE = timedelta(seconds=5)
+JOB, MEMBER = "contract-aaaaa-1", "contract-aaaaa-1.1"
+
+
+async def opened(directory: Path, machines: int = 2, nodes: int = 2, **context: Any) -> Fleet:
+    gang = Gang(processes=None, max_restarts=0, nodes=nodes)
+    fleet = Fleet(directory, *named(machines), gang=gang, **context)
+    await fleet.open()
+    return fleet
+
+
+def payload(value: float) -> bytes:
+    fields = {"parameter_id": 0, "trial_job_id": "aaaaa", "type": "PERIODICAL", "sequence": 0}
+    return json.dumps({**fields, "value": str(value)}).encode()
+
+
+def placed_of(core: CoreDouble) -> JobPlaced:
+    (placed,) = [fact for fact in core.of(JOB) if isinstance(fact, JobPlaced)]
+    return placed
+
+
+async def test_all_members_are_placed_in_one_fact_and_started_after_it(tmp_path: Path) -> None:
+    fleet = await opened(tmp_path)
+    job = fleet.core.submit("aaaaa")
+    placed = placed_of(fleet.core)
+    assert job == JOB and len(placed.members) == 1
+    assert {placed.place.keeper_id, placed.members[0].place.keeper_id} == {"worker-1", "worker-2"}
+    for machine in fleet.machines.values():
+        await machine.poll()
+    assert [list(machine.running) for machine in fleet.machines.values()] == [[JOB], [MEMBER]]
+    await fleet.core.close(detach=True)
+
+
+async def test_a_gang_waits_for_all_its_machines_and_says_so(tmp_path: Path) -> None:
+    fleet = await opened(tmp_path, machines=3, trial_cpu_number=8)
+    fleet.core.submit("aaaaa")
+    second = fleet.core.submit("bbbbb")
+    (waiting,) = fleet.core.of(second)
+    assert isinstance(waiting, JobWaiting)
+    assert waiting.reason.startswith(
+        "waits for 2 hosts with 8 CPUs each: 1 is free; waits for 8 CPUs on worker-1"
+    )
+    third = fleet.core.submit("ccccc")
+    assert fleet.core.of(third) == [
+        JobWaiting(job_id=third, reason="waits behind other trials of its experiment")
+    ]
+    await fleet.core.close(detach=True)
+
+
+async def test_only_the_leader_is_heard(tmp_path: Path) -> None:
+    fleet = await opened(tmp_path)
+    fleet.core.submit("aaaaa")
+    one, two = fleet.machines.values()
+    for machine in (one, two):
+        await machine.poll()
+    await one.report({JOB: [payload(1.0)]})
+    await two.report({MEMBER: [payload(9.0), payload(9.5)]})
+    await two.finish(MEMBER)
+    await fleet.core.seen(MemberEnded, JOB)
+    metrics = [fact for fact in fleet.core.of(JOB) if isinstance(fact, MetricReported)]
+    assert [metric.value for metric in metrics] == [1.0]
+    (note,) = [fact for fact in fleet.core.of(JOB) if isinstance(fact, JobNoted)]
+    assert note.note == "2 reports of member 1 are not recorded: only rank 0 reports."
+    await fleet.core.close(detach=True)
+
+
+async def started(directory: Path) -> Fleet:
+    """Return a fleet with a gang whose members both run."""
+    fleet = await opened(directory)
+    fleet.core.submit("aaaaa")
+    for machine in fleet.machines.values():
+        await machine.poll()
+    return fleet
+
+
+async def test_members_are_told_when_all_are_there(tmp_path: Path) -> None:
+    fleet = await started(tmp_path)
+    service = fleet.core.service
+    assert service is not None
+    gathered = service.gather(JOB)
+    assert gathered == GangGathered(job_id=JOB, orders=(2,))
+    two = fleet.machines["worker-2"]
+    await two.poll()
+    assert "update" not in [kind for kind, _ in two.commands]
+    fleet.core.commit(gathered)
+    await two.poll()
+    assert ("update", MEMBER) in two.commands
+    await fleet.core.close(detach=True)
+
+
+async def test_a_stop_goes_to_the_leader_and_then_to_the_others(tmp_path: Path) -> None:
+    fleet = await started(tmp_path)
+    service = fleet.core.service
+    assert service is not None
+    assert fleet.core.cancel(JOB) == StopOrdered(job_id=JOB, cmd_seq=2, grace=GRACE)
+    stopped = service.stop_members(JOB, (1,), grace=GRACE)
+    assert stopped is not None and stopped.orders == ((1, 2),)
+    fleet.core.commit(stopped)
+    for machine in fleet.machines.values():
+        await machine.poll()
+    await fleet.core.until(lambda: len([e for e in fleet.core.of(JOB) if isinstance(e, MemberEnded)]) == 2)
+    await fleet.core.close(detach=True)
+
+
+async def test_a_stop_after_the_end_of_the_leader_needs_no_command(tmp_path: Path) -> None:
+    fleet = await started(tmp_path)
+    await fleet.machines["worker-1"].finish(JOB)
+    await fleet.core.seen(MemberEnded, JOB)
+    assert fleet.core.cancel(JOB) == StopOrdered(job_id=JOB, cmd_seq=0, grace=GRACE)
+    await fleet.core.close(detach=True)
+
+
+async def test_starts_that_are_not_committed_are_withdrawn_together(tmp_path: Path) -> None:
+    fleet = await opened(tmp_path, trial_cpu_number=8)
+    fleet.core.submit("aaaaa", withhold=True)
+    await fleet.core.offered(JOB)
+    assert fleet.core.cancel(JOB) == StopOrdered(job_id=JOB, cmd_seq=None, grace=GRACE)
+    for machine in fleet.machines.values():
+        await machine.poll()
+        assert not machine.running and not fleet.tools.ledger.use(machine.host.id).jobs
+    await fleet.core.close(detach=True)

@@ -1,0 +1,237 @@
+"""Queue of an experiment whose jobs are gangs: each needs places on several hosts at the same time.
+
+A gang gets all its places at once, or none. The jobs are placed strictly in order of arrival, so a gang never
+waits behind later ones that need less. Meanwhile it holds nothing. But experiments whose turn comes later
+leave it what one of its members needs on each host (see ``HostLedger``), so that it is placed in the end.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import count, islice
+from typing import Generic
+
+from training_services.base import (
+    JobEvent,
+    JobPlaced,
+    JobRejected,
+    JobWaiting,
+    KeptCopy,
+    TrialJobSpec,
+    never_started,
+)
+from training_services.placement.choice import S
+from training_services.placement.gang import Asked, GangWants, why_gang_waits
+from training_services.placement.ledger import HostLedger
+from training_services.placement.needs import Capacity, GpuReading, Waits
+from training_services.placement.obstacles import Obstacles
+from training_services.placement.queue import COPIED_FIRST
+
+__all__ = ["GangQueue"]
+
+FIRST = 8  # waiting jobs to which a new reason is reported, which bounds the cost of an event
+BEHIND = "waits behind other trials of its experiment"
+_LINE = 0  # all jobs form one line
+
+
+class GangQueue(Generic[S]):
+    """Queue of an experiment's waiting gangs. A seat is a machine that takes members.
+
+    ``start`` gives a job places on these seats, with these GPUs, the leader's first. ``put`` passes events to
+    the core.
+    """
+
+    def __init__(
+        self,
+        experiment_id: str,
+        ledger: HostLedger,
+        wants: GangWants,
+        *,
+        start: Callable[[TrialJobSpec, Sequence[tuple[S, tuple[int, ...]]]], JobPlaced],
+        put: Callable[[Sequence[JobEvent]], None],
+    ) -> None:
+        self._experiment_id, self._ledger, self._wants = experiment_id, ledger, wants
+        self._start, self._put = start, put
+        self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
+        self._arrivals: dict[str, int] = {}
+        self._numbers = count()
+        self._told: dict[str, str] = {}  # last reason reported for each waiting job
+        self._seats: dict[S, None] = {}
+        self._obstacles: Obstacles[S] = Obstacles(self.reasons_changed)
+        self._placing = self._again = False
+
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._jobs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._jobs)
+
+    # ---- seats --------------------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Start to place waiting jobs when resources become free (see ``HostLedger.listen``)."""
+        self._ledger.listen(self, self._freed, experiment_id=self._experiment_id)
+
+    def close(self) -> None:
+        self._ledger.ignore(self)
+        self._obstacles.close()
+
+    def add(self, seat: S) -> None:
+        """Allow members to be placed on this seat (a machine that takes jobs)."""
+        self._seats[seat] = None
+        self.place()
+
+    def remove(self, seat: S) -> None:
+        """Place no more members on this seat (a machine that takes jobs)."""
+        if seat in self._seats:
+            del self._seats[seat]
+            self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
+            self.place()
+
+    def left(self, seat: S) -> None:
+        """Try to place jobs, because a member has left this seat."""
+        self.place()
+
+    def ready(self, seat: S) -> None:
+        """Try to place jobs, because the seat's keeper has become ready for jobs."""
+        self.place()
+        self._ledger.reachable(self._experiment_id, seat.host.id)
+
+    def reasons_changed(self) -> None:
+        """Try to place jobs again, because reasons for waiting may have changed."""
+        self.place()
+
+    def _freed(self, hosts: Collection[str] | None) -> None:
+        self.place()
+
+    # ---- jobs ---------------------------------------------------------------------------------------------
+
+    def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
+        """Place the job, or queue it with a reason. Raises JobRejected if its members can never run."""
+        arrival = next(self._numbers)
+        reason = BEHIND
+        if not self._jobs:
+            outcome = self._try(job, arrival)
+            if isinstance(outcome, JobPlaced):
+                self._ledger.placed_at_once(self._experiment_id, line=_LINE)
+                return outcome
+            reason = outcome.reason
+        self._jobs[job.id], self._arrivals[job.id], self._told[job.id] = job, arrival, reason
+        if len(self._jobs) == 1:
+            self._ledger.pass_on(self._experiment_id, job.id, line=_LINE, arrival=arrival)
+        return JobWaiting(job_id=job.id, reason=reason)
+
+    def copied(self, name: tuple[str, int], kept: KeptCopy) -> None:
+        """Let jobs that wait for the machine with this checkpoint run anywhere (see ``JobPlacing``)."""
+        for job_id, job in self._jobs.items():
+            if job.origin_id == name:
+                self._jobs[job_id] = replace(job, kept=kept)
+        self.place()
+
+    def withdraw(self, job_id: str) -> bool:
+        """Remove a waiting job from the queue. Return False if the queue does not have the job."""
+        if job_id not in self._jobs:
+            return False
+        self._remove(job_id)
+        self.place()
+        return True
+
+    def place(self) -> None:
+        """Place waiting jobs in order of arrival, until one does not fit. Report why jobs wait.
+
+        A call that a placement causes, through the ledger, lets the present call begin again.
+        """
+        self._again = bool(self._jobs)
+        if self._placing:
+            return
+        self._placing = True
+        try:
+            while self._again:
+                self._again = False
+                self._place_all()
+        finally:
+            self._placing = False
+
+    def _place_all(self) -> None:
+        placed = False
+        while self._jobs:
+            job_id, job = next(iter(self._jobs.items()))
+            event: JobEvent
+            try:
+                outcome = self._try(job, self._arrivals[job_id])
+            except JobRejected as rejection:
+                event = never_started(job_id, str(rejection))
+            else:
+                if isinstance(outcome, Waits):
+                    self._put(self._news(outcome.reason))
+                    break
+                event, placed = outcome, True
+            self._put([event])
+            self._remove(job_id)
+        if placed:
+            self._ledger.turn_taken(self._experiment_id)
+        for seat in self._obstacles.take_hindered():
+            self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
+
+    def _news(self, reason: str) -> list[JobEvent]:
+        """Return why the first few jobs wait, as far as that has changed."""
+        found: list[JobEvent] = []
+        for position, job_id in enumerate(islice(self._jobs, FIRST)):
+            told = BEHIND if position else reason
+            if self._told[job_id] != told:
+                self._told[job_id] = told
+                found.append(JobWaiting(job_id=job_id, reason=told))
+        return found
+
+    def _remove(self, job_id: str) -> None:
+        """Remove a job. What was left free for it is left free for the next one."""
+        del self._jobs[job_id], self._arrivals[job_id], self._told[job_id]
+        first = next(iter(self._jobs), None)
+        arrival = 0 if first is None else self._arrivals[first]
+        self._ledger.pass_on(self._experiment_id, first, line=_LINE, arrival=arrival)
+
+    def _try(self, job: TrialJobSpec, arrival: int) -> JobPlaced | Waits:
+        """Place all members of the job, or return why it waits. Raises JobRejected if they can never run."""
+        origin = None if job.origin is None else job.origin.keeper_id
+        bound = origin is not None and job.kept is None  # only the leader's host has the checkpoint
+        seats = sorted(self._seats, key=lambda seat: (seat.id != origin, self._ledger.load(seat.host.id)))
+        if bound and (not seats or seats[0].id != origin):
+            return Waits(COPIED_FIRST)
+        asked: list[Asked[S]] = []
+        hindered: list[Waits] = []
+        for seat in seats:
+            need = seat.wants.of_job(job).need(self._experiment_id, job.id, line=_LINE, arrival=arrival)
+            if (obstacle := self._obstacles.find(seat)) is None:
+                asked.append(Asked(seat, need))
+            elif bound and seat is seats[0]:
+                return Waits(f"{obstacle}; {seat.host.name} has the trial's checkpoint")
+            else:
+                hindered.append(Waits(obstacle))
+        alone = self._wants.same_host and len(seats) == 1
+        wants = replace(self._wants, bound=bound, alone=alone)
+        found = self._ledger.place_gang(wants, [(each.need, each.seat.host) for each in asked])
+        if isinstance(found, list):
+            return self._start(job, [(asked[index].seat, gpus) for index, gpus in found])
+        return why_gang_waits(wants, found, hindered, seats=len(seats))
+
+    def hold(self, job: TrialJobSpec, seat: S, gpus: tuple[int, ...]) -> None:
+        """Record that a member was placed on the seat before the server's restart. ``job``: its part of the
+        job.
+        """
+        self._ledger.hold(seat.wants.of_job(job).need(self._experiment_id, job.id), seat.host, gpus)
+
+    def release(self, job_id: str, seat: S, *, heard: bool = True) -> bool:
+        """Free the resources of an ended member (see ``HostLedger.release``)."""
+        return self._ledger.release(seat.host.id, job_id, heard=heard)
+
+    def told(self, seat: S, capacity: Capacity | None, gpus: GpuReading | None) -> None:
+        """Record the machine's capacity and GPUs, as its keeper reports them.
+
+        None: not part of this report.
+        """
+        if capacity is not None:
+            self._ledger.told(seat.host.id, capacity)
+        if gpus is not None:
+            self._ledger.read(seat.host.id, self, gpus)

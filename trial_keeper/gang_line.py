@@ -1,0 +1,212 @@
+"""The line between the crews of a gang: members join their leader before any of them runs the command.
+
+The leader listens on the first free port of a short list that follows from the job's id, so every member
+knows the list. A member joins when the server has told it that all members are there. So the leader is there,
+too, and a member that cannot reach it within ``REACH_S`` never will. When all have joined, the leader tells
+each the number of processes of all members, and the port for the processes' own meeting. Messages are lines
+of JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import zlib
+
+from trial_keeper.lean import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from typing import Any
+
+FIRST_PORT, PORTS = 20000, 10000  # below the ports that Linux gives to outgoing connections
+TRIED = 16  # ports on which a leader may listen
+REACH_S = 5.0
+ANSWER_S = 1.0  # longest wait for the answer of one port
+LOOK_S = 0.05
+LAST_LOOK_S = 0.25
+GO = "parameter_1.cfg"  # in the member's folder, from the server: all members are there
+_SIOCGIFADDR = 0x8915
+
+
+class LineError(Exception):
+    """Error: the members cannot meet. The message is a sentence for users."""
+
+
+class Met(NamedTuple):
+    """What each member knows when all have met. ``counts``: number of processes of each member.
+
+    ``port``: where rank 0 listens for the other processes. ``address``: own address that others reach.
+    """
+
+    counts: list[int]
+    port: int
+    address: str
+
+
+def ports(job: str) -> list[int]:
+    """Return the ports on which the leader of this job may listen, in order."""
+    first = FIRST_PORT + zlib.crc32(job.encode()) % (PORTS - TRIED)
+    return list(range(first, first + TRIED))
+
+
+def lead(job: str, hosts: list[str], count: int) -> Met:
+    """Wait until all members have joined, and tell them what they need."""
+    with _listen(job, hosts[0]) as listener:
+        joined: dict[int, tuple[socket.socket, int]] = {}
+        while len(joined) < len(hosts) - 1:
+            peer, _ = listener.accept()
+            hello = _greet(peer, job)
+            if hello is None or not 0 < hello["member"] < len(hosts):
+                peer.close()
+            else:
+                if hello["member"] in joined:
+                    joined[hello["member"]][0].close()
+                joined[hello["member"]] = peer, hello["processes"]
+        counts = [count, *(joined[member][1] for member in sorted(joined))]
+        met = Met(counts, free_port(hosts[0]), joined[1][0].getsockname()[0])
+        for peer, _ in joined.values():
+            _send(peer, {"counts": met.counts, "port": met.port})
+            peer.close()
+        return met
+
+
+def join(job: str, member: int, hosts: list[str], count: int) -> Met:
+    """Join the leader, and wait until all members have joined. Raise LineError if it cannot be reached."""
+    hello = {"job": job, "member": member, "processes": count}
+    with _reach(job, hello, hosts[0], hosts[member]) as peer:
+        peer.settimeout(None)
+        told = _receive(peer)
+        while told is None:  # the leader has ended, so the server stops this member, too
+            time.sleep(60)
+        return Met(told["counts"], told["port"], peer.getsockname()[0])
+
+
+def await_go(directory: str) -> None:
+    """Wait until the server has told that all members are there."""
+    pause = LOOK_S
+    while not os.path.exists(f"{directory}/{GO}"):
+        time.sleep(pause)
+        pause = min(LAST_LOOK_S, 1.2 * pause)
+
+
+def free_port(address: str) -> int:
+    """Return a port on which nobody listens at this address of the machine. Raise LineError.
+
+    Attempts of one machine begin to look at different ports.
+    """
+    begin = int.from_bytes(os.urandom(4), "big")
+    for offset in range(PORTS):
+        port = FIRST_PORT + (begin + offset) % PORTS
+        found = _try_server(address, port)
+        if found is not None:
+            found.close()
+            return port
+    raise LineError(f"all ports from {FIRST_PORT} to {FIRST_PORT + PORTS - 1} are in use")
+
+
+def interface_of(address: str) -> str | None:
+    """Return the network interface that has this IPv4 address; None: none, or only the loopback has it."""
+    import fcntl
+    import struct
+
+    if address.startswith("127."):
+        return None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                request = struct.pack("256s", name.encode()[:15])
+                found = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+            except OSError:  # it has no IPv4 address
+                continue
+            if socket.inet_ntoa(found[20:24]) == address.rpartition(":")[2]:
+                return name
+    return None
+
+
+def _listen(job: str, address: str) -> socket.socket:
+    tried = ports(job)
+    found = next(filter(None, (_try_server(address, port) for port in tried)), None)
+    if found is None:
+        raise LineError(f"all ports from {tried[0]} to {tried[-1]} are in use, so the members cannot meet")
+    return found
+
+
+def _try_server(address: str, port: int) -> socket.socket | None:
+    """Return a socket that listens on the port; None if the port is in use."""
+    try:
+        return _server(address, port)
+    except OSError:
+        return None
+
+
+def _server(address: str, port: int) -> socket.socket:
+    """Return a socket that listens on the port: on all addresses, unless all members are on this machine."""
+    if address.startswith("127."):
+        return socket.create_server((address, port), backlog=64)
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, backlog=64, dualstack_ipv6=True)
+    return socket.create_server(("", port), backlog=64)
+
+
+def _greet(peer: socket.socket, job: str) -> dict[str, Any] | None:
+    """Read a member's greeting and answer it. Return None if it is none of this job."""
+    peer.settimeout(ANSWER_S)
+    hello = _receive(peer)
+    if hello is None or hello.get("job") != job or not _send(peer, {"job": job}):
+        return None
+    numbers = hello.get("member"), hello.get("processes")
+    return hello if all(type(number) is int for number in numbers) else None
+
+
+def _reach(job: str, hello: dict[str, Any], address: str, here: str) -> socket.socket:
+    until = time.monotonic() + REACH_S
+    while True:
+        why = "nothing of the trial listens there"
+        for port in ports(job):
+            try:
+                peer = socket.create_connection((address, port), timeout=ANSWER_S)
+            except OSError as error:
+                why = why if isinstance(error, ConnectionRefusedError) else (error.strerror or str(error))
+                if time.monotonic() >= until:
+                    break
+                continue
+            answer = _receive(peer) if _send(peer, hello) else None
+            if answer is not None and answer.get("job") == job:
+                return peer
+            peer.close()
+        if time.monotonic() >= until:
+            first, last = ports(job)[0], ports(job)[-1]
+            raise LineError(
+                f"{here} cannot reach the leader at {address}, ports {first} to {last} ({why}): set "
+                f"gangAddress of that machine, or open its ports {FIRST_PORT} to {FIRST_PORT + PORTS - 1}"
+            )
+        time.sleep(LOOK_S)
+
+
+def _send(peer: socket.socket, message: dict[str, Any]) -> bool:
+    """Send a message; return False if the other end has gone."""
+    import json
+
+    try:
+        peer.sendall(json.dumps(message).encode() + b"\n")
+    except OSError:
+        return False
+    return True
+
+
+def _receive(peer: socket.socket) -> dict[str, Any] | None:
+    """Return the next message; None if there is none, or no valid one."""
+    import json
+
+    line = b""
+    try:
+        while not line.endswith(b"\n"):
+            piece = peer.recv(1)  # no more than this message
+            if not piece or len(line) > 1 << 16:
+                return None
+            line += piece
+        found = json.loads(line)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
