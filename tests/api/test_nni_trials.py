@@ -12,6 +12,7 @@ from nnimgr.rules import facts as f
 from tests.api.lab import Lab
 from tests.api.stored_life import several_sets
 from tests.api.test_nni_experiment import BOTH, NNI, T0_MS, headers_of, is_empty, says
+from training_services.frames import number_in
 
 DICT = '{"default": 0.36, "other": 3, "\\u00e9": 1e-07}'
 
@@ -22,7 +23,8 @@ async def busy(lab: Lab) -> Lab:
     life = lab.life
 
     def report(sequence: int, position: int, text: str, *, number: int = 0, kind: str = "FINAL") -> None:
-        life.take(f.MetricReported(life.job(sequence), position, kind, number, str(sequence), None, text))
+        value = number_in(json.loads(text))
+        life.take(f.MetricReported(life.job(sequence), position, kind, number, str(sequence), value, text))
 
     life.start(0)
     life.start(1)
@@ -82,9 +84,26 @@ def all_trials(lab: Lab) -> list[str]:
     final = all_metrics(lab)["0 final"]
     failed = f'"{lab.manager.folder}/trials/{lab.life.trial(1)}/stderr"'
     return [
-        trial_text(lab, 0, "SUCCEEDED", f',"endTime":{T0_MS},"finalMetricData":[{final}]'),
         trial_text(
-            lab, 1, "FAILED", f',"endTime":{T0_MS},"stderrPath":{failed}', message="exited with code 3"
+            lab,
+            0,
+            "SUCCEEDED",
+            f',"endTime":{T0_MS},"finalMetricData":[{final}]',
+            message=(
+                'the trial reported another final result, "oops", which is not used: '
+                "the first one, 1e-05, counts"
+            ),
+        ),
+        trial_text(
+            lab,
+            1,
+            "FAILED",
+            f',"endTime":{T0_MS},"stderrPath":{failed}',
+            message=(
+                "exited with code 3; intermediate result number 0 is NaN, which is not a finite number: "
+                "charts and built-in algorithms cannot use it; pass a number to "
+                "nni.report_intermediate_result()"
+            ),
         ),
         trial_text(lab, 2, "RUNNING", ""),
     ]
@@ -318,7 +337,7 @@ async def test_nnis_clients_find_the_main_objective_as_default(lab: Lab) -> None
     )
     life.take(changed)
     life.start(0)
-    life.take(f.MetricReported(life.job(0), 0, "PERIODICAL", 0, "0", None, "0.5"))
+    life.take(f.MetricReported(life.job(0), 0, "PERIODICAL", 0, "0", 0.5, "0.5"))
     life.take(f.MetricReported(life.job(0), 1, "FINAL", 0, "0", None, '{"loss": 1, "size": 2.5}'))
     life.end(0)
     await lab.runner.commit()

@@ -65,7 +65,8 @@ FAULTS = {  # what is replaced, by what, and what is said
     "unknown inner key": (
         "{name: Random}",
         "{name: Random, wibble: 1}",
-        "exp.yml:6:23: tuner.wibble: unknown field (valid: name, className, codeDirectory, classArgs)",
+        "exp.yml:6:23: tuner.wibble: unknown field; arguments of the algorithm go under classArgs "
+        "(valid: name, className, codeDirectory, classArgs)",
     ),
     "negative concurrency": (
         "y: 2",
