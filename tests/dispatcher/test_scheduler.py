@@ -260,7 +260,7 @@ def test_what_is_no_decision_is_told(answer: Any, told: str) -> None:
     ("more", "told"),
     [
         ({"donor": Trial("b", {})}, "Exploit of trial a has a donor that has ended, or that does not exist"),
-        ({"checkpoint": None}, "Exploit of trial a: None is not of its donor b"),
+        ({"checkpoint": 7}, "Exploit of trial a: 7 is not of its donor b"),
         ({"parameters": {"x": float("nan")}}, "x in the parameter set of Exploit of trial a is nan"),
         ({"parameters": {"x": object()}}, "has no JSON form"),
         ({"parameters": lambda: {"x": 0.1}}, "the constraint x > 0.5 is not met by x = 0.1"),
