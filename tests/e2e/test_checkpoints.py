@@ -212,7 +212,7 @@ def test_every_curve_is_that_of_one_uninterrupted_run(seed: int) -> None:
 
 @pytest.mark.parametrize("how", [[], ["--save"]])
 def test_a_stopped_experiment_continues_its_trials_under_their_ids(how: list[str]) -> None:
-    with saving(3) as victim:
+    with saving(3, program=WAITING) as victim:
         victim.wait_for_trials()
         victim.wait_for_checkpoints(2)
         victim.nnictl("stop", victim.experiment, *how)
@@ -222,6 +222,8 @@ def test_a_stopped_experiment_continues_its_trials_under_their_ids(how: list[str
         victim.nnictl("resume", victim.experiment, "--port", str(victim.port))
         if how:
             assert victim.rolled_back(parked) == [0] * len(parked)
+        while not victim.ended():
+            victim.act("save")
         victim.finish(limit_s=60)
         assert {trial["id"] for trial in victim.trials()} >= set(parked)
         victim.check()
