@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import proc
-from tests.e2e.processes import of_home
 from tests.e2e.product import Product, fdatasync_ms
+from tests.processes import of_home
 from trial_keeper.machine.interpreter import lay_down
 
 LEAVE_S = 15.0

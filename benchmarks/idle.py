@@ -17,7 +17,7 @@ from benchmarks import proc, program
 from benchmarks.ground import Ground, Look, create, looks, server_pid
 from benchmarks.peers.ask import Peers
 from benchmarks.report import Better, Row
-from tests.e2e.processes import processes
+from tests.processes import processes
 
 KEEPER_MS = 5.0
 PSS_MIB = 0.75

@@ -22,8 +22,8 @@ from benchmarks import proc, program
 from benchmarks.ground import Ground, Look, create, looks, server_pid
 from benchmarks.peers.ask import Peers
 from benchmarks.report import Better, Row
-from tests.e2e.processes import Process, of_home
 from tests.e2e.product import Product
+from tests.processes import Process, of_home
 
 BACK_S = 5.0
 IDLE_PERCENT = 1.0

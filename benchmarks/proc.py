@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.processes import processes
+from tests.processes import processes
 
 _TICK = os.sysconf("SC_CLK_TCK")
 

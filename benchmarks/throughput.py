@@ -22,8 +22,8 @@ from benchmarks import proc, program
 from benchmarks.ground import Ground, Look, Loop, create, looks, own_cpu_s, popen_loop, server_pid
 from benchmarks.peers.ask import Peers, figures
 from benchmarks.report import Better, Row
-from tests.e2e.processes import processes
 from tests.e2e.product import Product
+from tests.processes import processes
 
 TRIAL = """import nni
 nni.report_final_result(nni.get_next_parameter()["x"])

@@ -6,12 +6,13 @@ import contextlib
 import getpass
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.processes import holds_lock, kill
 
 __all__ = ["NEEDS_SSHD", "Machine", "Site"]
 
@@ -97,9 +98,7 @@ class Machine:
         self._process.kill()
         self._process.wait()
         self._process = None
-        for pid in connections:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(*connections)
 
     def connections(self) -> list[int]:
         """The sshd processes that serve a connection each."""
@@ -112,12 +111,7 @@ class Machine:
 
     def keepers(self) -> list[int]:
         """The keepers of this home, without what they have forked."""
-        found = []
-        for pid in self.keeper_processes():
-            folder = f"/proc/{pid}/fd"
-            if any(os.readlink(f"{folder}/{name}").endswith("/keeper/lock") for name in os.listdir(folder)):
-                found.append(pid)
-        return found
+        return [pid for pid in self.keeper_processes() if holds_lock(pid)]
 
     def keeper_processes(self) -> list[int]:
         """Everything that keepers of this home are made of: keepers, spawners, shims."""
@@ -139,10 +133,8 @@ class Machine:
     def kill_all(self) -> None:
         """Kill everything that was started in this home."""
         mark = f"HOME={self.home}".encode()
-        for name in os.listdir("/proc"):
-            if name.isdigit() and mark in _read(int(name), "environ").split(b"\0"):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(name), signal.SIGKILL)
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        kill(*(pid for pid in pids if mark in _read(pid, "environ").split(b"\0")))
 
 
 class Site:

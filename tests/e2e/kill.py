@@ -27,8 +27,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.processes import dispatchers, holders, of_home, zygotes
 from tests.e2e.product import Product
+from tests.processes import dispatchers, holders, kill, of_home, zygotes
 
 METRICS = 20
 KINDS = ("server", "keeper", "dispatcher", "zygote", "all")
@@ -245,8 +245,9 @@ class Victim(Product):
         """What still runs of this home after everything was stopped."""
         self.serve()  # the last one may have died before it had ended everything
         self.nnictl("stop", self.experiment)
-        for pid in self.pids("server"):  # one without experiments would linger for those to come
-            os.kill(pid, signal.SIGTERM)
+        kill(
+            *self.pids("server"), by=signal.SIGTERM
+        )  # one without experiments would linger for those to come
         deadline = time.monotonic() + limit_s
         while (left := of_home(self.home)) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -311,9 +312,7 @@ def victim(draw: random.Random) -> Iterator[Victim]:
 
 
 def _kill_all(target: Victim) -> None:
-    for process in of_home(target.home):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
+    kill(*(process.pid for process in of_home(target.home)))
     for server in target.servers:
         server.wait()
 

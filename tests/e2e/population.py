@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.processes import Process
+from tests.processes import Process
 from trial_keeper.machine import procs
 
 COMMAND = "python3 trial.py"

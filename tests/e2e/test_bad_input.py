@@ -17,7 +17,7 @@ from nnimgr.cli.main import main
 from nnimgr.home import Home
 from nnimgr.index import Index
 from tests.e2e.disks import disk
-from tests.e2e.processes import of_home
+from tests.processes import of_home
 from tests.server.harness import free_port
 
 PLATFORMS = "(valid: ask, frameworkcontroller, kubeflow, kubernetes, local, remote)"

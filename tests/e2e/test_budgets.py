@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from nnimgr.tuners.hyperband import Hyperband
-from tests.e2e.processes import dispatchers
 from tests.e2e.scene import Scene, eventually
+from tests.processes import dispatchers
 from tests.server.harness import nothing_left, serving
 from tests.tuners.running import Life
 

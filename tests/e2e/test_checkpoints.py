@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
-import signal
 import sqlite3
 import subprocess
 import tempfile
@@ -22,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.kill import Victim
-from tests.e2e.processes import of_home
+from tests.processes import kill, of_home
 
 STEPS = 40
 TRIALS = 3
@@ -114,8 +112,7 @@ class Saving(Victim):
         """Kill -9 one process of a trial."""
         pids = [process.pid for process in of_home(self.home) if process.command == "python3 trial.py"]
         if pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.draw.choice(pids), signal.SIGKILL)
+            kill(self.draw.choice(pids))
 
     def act(self, verb: str) -> None:
         """Pause or resume a random trial, or ask it to save. Trials that do not allow this are left alone."""

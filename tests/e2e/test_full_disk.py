@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections import Counter
 from pathlib import Path
 
 from nnimgr.index import Index
 from tests.e2e.disks import disk
-from tests.e2e.processes import holders
 from tests.e2e.scene import Scene, eventually, scene
+from tests.processes import holders, kill
 
 # Reports numbers until it is told that it is enough; ``acknowledged`` has those that were accepted.
 REPORTER = """
@@ -103,8 +101,7 @@ def test_a_keeper_that_was_killed_has_no_room_to_come_back(tmp_path: Path) -> No
         here.create(RECORD.format(record) + f"until [ -e {go} ]; do sleep 0.02; done", maxTrialNumber=2)
         eventually(record.exists, "the first trial")
         keeper.fill()
-        for pid in holders(here.folder / "keeper" / "lock"):
-            os.kill(pid, signal.SIGKILL)
+        kill(*holders(here.folder / "keeper" / "lock"))
         said = here.saying(NO_SPACE)
         assert (
             "the keeper on this machine: the server's address could not be written to the keeper's directory"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,8 +15,8 @@ from nnimgr.algorithm import NoMoreTrialError
 from nnimgr.dispatcher.channel import Channel
 from nnimgr.dispatcher.tuner import TunerHost
 from tests.dispatcher.hosting import start_line
-from tests.e2e.processes import dispatchers
 from tests.e2e.scene import Scene, eventually
+from tests.processes import dispatchers, kill
 from tests.server.harness import Server, nothing_left, serving
 
 SPACE = {
@@ -72,8 +71,7 @@ def kill_tuner(server: Server) -> None:
     def pids() -> list[int]:
         return [process.pid for process in dispatchers(server.home.path)]
 
-    for pid in eventually(pids, "the tuner's process"):
-        os.kill(pid, signal.SIGKILL)
+    kill(*eventually(pids, "the tuner's process"))
 
 
 def sets_of(trials: list[dict[str, Any]]) -> list[str]:

@@ -7,8 +7,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.e2e.processes import holders
 from tests.e2e.scene import Scene, eventually, scene
+from tests.processes import holders
 from trial_keeper.actions import journal
 
 # The first two end by themselves, the others when they are told to.

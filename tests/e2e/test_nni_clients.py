@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.processes import holders
 from tests.e2e.scene import Scene, eventually, scene
 from tests.e2e.sdks import NoSdk, sdk_python
+from tests.processes import holders
 
 LIMIT_S = 60.0
 TRIAL = """

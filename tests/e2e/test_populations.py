@@ -13,8 +13,8 @@ import pytest
 
 from tests.e2e.disks import disk
 from tests.e2e.population import COMMAND, Population, cut_newest_checkpoint, facts
-from tests.e2e.processes import of_home
 from tests.e2e.test_checkpoints import Saving
+from tests.processes import of_home
 
 
 class Local(Saving):

@@ -15,10 +15,10 @@ import pytest
 
 from tests.e2e.cluster import SDK, ground
 from tests.e2e.population import COMMAND, Population, facts
-from tests.e2e.processes import Process, dispatchers, processes
 from tests.e2e.scene import eventually
 from tests.e2e.test_kubernetes import LIMIT_S, Field
-from tests.machines.machine import holds_lock, kill
+from tests.machines.machine import kill
+from tests.processes import Process, dispatchers, holds_lock, processes
 from tests.server.harness import nothing_left
 
 # Saves its state only when its pod is being stopped, and has it copied then.

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.e2e.population import COMMAND, Population, cut_newest_checkpoint, facts
-from tests.e2e.processes import Process, dispatchers
 from tests.e2e.remote import Field, field
 from tests.e2e.scene import eventually
 from tests.machines.bed import bed
 from tests.machines.machine import Machine, kill
+from tests.processes import Process, dispatchers
 
 pytestmark = [
     pytest.mark.kill,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sqlite3
 from pathlib import Path
@@ -13,8 +12,8 @@ import pytest
 from nnimgr.index import Index
 from nnimgr.store.schema import SCHEMA_VERSION
 from tests.e2e.disks import disk
-from tests.e2e.processes import of_home
 from tests.e2e.scene import Scene, scene
+from tests.processes import kill, of_home
 from tests.server.harness import serving
 
 READ_ONLY = "Read-only file system"
@@ -25,9 +24,7 @@ def power_off(here: Scene, *, but_the_server: bool = False) -> None:
     """Kill all of this home, so that no file is open: only then can a disk be made read-only."""
     spared = here.server.process.pid if but_the_server else 0
     while left := [process.pid for process in of_home(here.server.home.path) if process.pid != spared]:
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(*left)
 
 
 def assert_run_again(here: Scene) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -22,6 +21,7 @@ import pytest
 from tests.e2e import vandalism
 from tests.e2e.product import Product, product
 from tests.e2e.scene import eventually
+from tests.processes import kill
 from tests.sshd import NEEDS_SSHD, Machine, Site, site
 
 pytestmark = pytest.mark.skipif(NEEDS_SSHD, reason="there is no sshd")
@@ -300,8 +300,7 @@ def test_delete_removes_it_from_its_machines_too(field: Field) -> None:
         field.product.nnictl(*delete)
     assert [folder.exists() for folder in folders] == [True, True]
     assert (field.product.home / experiment).exists()
-    for keeper in idle.keepers():
-        os.kill(keeper, signal.SIGKILL)
+    kill(*idle.keepers())
     told = json.loads(field.product.nnictl(*delete, "--leave-unreachable", "--json"))["deleted"]
     assert idle.address in told[0]["left"][0]
     assert [folder.exists() for folder in folders] == [False, True]
@@ -320,8 +319,7 @@ def test_trials_that_spoil_one_another_end(field: Field, tmp_path: Path, end: st
     )
     eventually(lambda: vandalism.all_have_spoiled(records), "the damage")
     if end == "by itself, without its keeper":
-        for pid in field.keepers():
-            os.kill(pid, signal.SIGKILL)
+        kill(*field.keepers())
     if end == "by a stop":
         field.product.nnictl("stop", experiment)
     else:
@@ -351,18 +349,14 @@ def test_nothing_is_lost_whoever_is_killed(field: Field) -> None:
         machine.stop()
         machine.start()
 
-    def kill(find: Callable[[Machine], list[int]]) -> Callable[[Machine], None]:
-        def act(machine: Machine) -> None:
-            for pid in find(machine):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-
-        return act
+    def killing(find: Callable[[Machine], list[int]]) -> Callable[[Machine], None]:
+        return lambda machine: kill(*find(machine))
 
     def kill_server(machine: Machine) -> None:
         field.kill_server()
 
-    acts = [kill(Machine.keepers), kill(Machine.attendants), kill(Machine.connections), restart, kill_server]
+    found_by = [Machine.keepers, Machine.attendants, Machine.connections]
+    acts = [*map(killing, found_by), restart, kill_server]
     for _ in range(25):
         time.sleep(dice.uniform(0.05, 0.5))  # at any instant
         dice.choice(acts)(dice.choice(field.site.machines))

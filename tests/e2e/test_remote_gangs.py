@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.processes import Process
 from tests.e2e.remote import Field, field
 from tests.e2e.scene import eventually
 from tests.machines.bed import Bed, bed
 from tests.machines.machine import kill
+from tests.processes import Process
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="machines with networks of their own need root")
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.kill import Victim
-from tests.e2e.processes import of_home
+from tests.processes import of_home
 from trial_keeper.machine import procs
 
 STEPS = 12

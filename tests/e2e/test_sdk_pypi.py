@@ -13,9 +13,9 @@ import pytest
 
 from tests.e2e.answers import Side
 from tests.e2e.metric_routes import Reported, unlike
-from tests.e2e.processes import holders
 from tests.e2e.scene import Scene, eventually, scene
 from tests.e2e.sdks import VERSIONS, NoSdk, sdk_python
+from tests.processes import holders
 from tests.server.harness import free_port, nothing_left, serving
 
 LIMIT_S = 120.0  # an SDK of NNI takes seconds to import, and starts a process for each metric

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
 from pathlib import Path
 
 from tests.e2e.scene import Scene, eventually
+from tests.processes import kill
 from tests.server.harness import free_port, nothing_left, serving
 from trial_keeper.machine import procs
 
@@ -57,8 +56,7 @@ def test_kills_lose_and_double_nothing(tmp_path: Path) -> None:
                 if life < 2:
                     server.process.kill()
                     server.process.wait()
-                    for pid in sinks_of(tmp_path):
-                        os.kill(pid, signal.SIGKILL)
+                    kill(*sinks_of(tmp_path))
                     continue
                 here.done()
                 here.nnictl("stop", "exp")

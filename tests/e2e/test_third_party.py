@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 from functools import partial
 from pathlib import Path
 
-from tests.e2e.processes import of_home
 from tests.e2e.product import Product, product
 from tests.e2e.scene import eventually
+from tests.processes import kill, of_home
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "training_service"
 METRICS = 30
@@ -79,9 +77,7 @@ def test_nothing_is_lost_or_run_twice_when_its_server_is_killed() -> None:
         (code / "gate").touch()
         for number in range(1, KILLS + 1):
             eventually(partial(started, code, number), "another start")
-            for process in of_home(made.home):
-                if "nnimgr.server" in process.command:
-                    os.kill(process.pid, signal.SIGKILL)
+            kill(*(process.pid for process in of_home(made.home) if "nnimgr.server" in process.command))
             with contextlib.suppress(RuntimeError):  # it starts a server, which has reopened the experiment
                 made.nnictl("resume", experiment)
         assert made.wait(experiment, limit_s=60)["counts"] == {"SUCCEEDED": 2 * KILLS}

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.processes import dispatchers
 from tests.e2e.scene import DEADLINE_S, Scene, eventually, scene
+from tests.processes import dispatchers
 
 REPORT = """
 import nni

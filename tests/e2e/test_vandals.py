@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import vandalism
-from tests.e2e.processes import holders
 from tests.e2e.scene import Scene, eventually, scene
+from tests.processes import holders, kill
 from trial_keeper.attempt import claim
 from trial_keeper.machine import procs
 
@@ -108,8 +108,7 @@ def vandals(here: Scene, records: Path, *, kill_keeper: bool) -> None:
     )
     eventually(lambda: vandalism.all_have_spoiled(records), "the damage")
     if kill_keeper:
-        for pid in keepers(here):
-            os.kill(pid, signal.SIGKILL)
+        kill(*keepers(here))
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["", "keeper-killed"])

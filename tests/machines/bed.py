@@ -26,9 +26,9 @@ from typing import IO
 import pytest
 
 from tests.e2e.disks import Disk, disk
-from tests.e2e.processes import processes
 from tests.machines.machine import Account, Machine, Traits, Unable
 from tests.machines.network import Network, run, sweep
+from tests.processes import processes
 
 _ROOM = Path("/var/tmp")  # not /tmp, which machines have of their own
 _PREFIX = "nnbed-"

@@ -21,8 +21,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.processes import Process, processes
 from tests.machines.network import Cable, Network, run
+from tests.processes import Process, holds_lock, processes
 
 DEADLINE_S = 10.0
 GONE_S = 5.0
@@ -343,15 +343,6 @@ def _space(pid: int) -> str:
         return os.readlink(f"/proc/{pid}/ns/pid")
     except OSError:
         return ""
-
-
-def holds_lock(pid: int) -> bool:
-    """Whether this process has a keeper's lock open."""
-    try:
-        links = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
-    except OSError:
-        return False
-    return any(link.endswith("/keeper/lock") for link in links)
 
 
 def _sshd() -> str:

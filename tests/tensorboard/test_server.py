@@ -16,6 +16,7 @@ import pytest
 
 from nnimgr.tensorboard.process import Interpreter, find_interpreter
 from tests.e2e.scene import Scene, eventually, scene
+from tests.processes import open_files
 
 HERE = Path(__file__).parent
 FAKE, ABSENT = str(HERE / "fake"), str(HERE / "absent")
@@ -125,7 +126,7 @@ def test_a_stranger_gets_401_and_tensorboard_has_no_port(done: Scene) -> None:
     task = _start(done)
     refused, _ = _ask(done, f"{task['path']}runs", headers={"User-Agent": "Mozilla/5.0"})
     assert refused.status == 401
-    inodes = {os.readlink(each) for each in Path(f"/proc/{task['pid']}/fd").iterdir()}
+    inodes = set(open_files(task["pid"]))
     for table in ("tcp", "tcp6", "udp"):
         rows = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
         assert not inodes & {f"socket:[{row.split()[9]}]" for row in rows}

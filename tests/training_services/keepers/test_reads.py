@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import resource
 import signal
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import open_files
 from tests.training_services.machines.local_platform import SCRIPTS, LocalPlatform, opened_platform
 from tests.trial_keeper.harness import oldest_python, wait_for
 from training_services.base import ExperimentContext, JobEnded, JobStarted, ServiceUnavailable
@@ -151,16 +151,6 @@ async def test_a_reader_that_leaves_ends_the_keepers_reading(platform: FarPlatfo
     core.cancel(job_id)
     await core.seen(JobEnded, job_id)
     await core.close(detach=False)
-
-
-def open_files(pid: int) -> list[str]:
-    found = []
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            found.append(os.readlink(descriptor))
-        except FileNotFoundError:
-            continue
-    return found
 
 
 async def test_more_readers_than_a_keeper_takes_are_told_so(platform: FarPlatform) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.gpus import ScriptedGpus
+from tests.processes import kill
 from tests.training_services.hosting import serve
 from training_services.base import ExperimentContext
 from training_services.keepers.hub import KeeperHub
@@ -110,8 +111,7 @@ class LocalPlatform(ContractPlatform):
         return len(self._pids(f"/{trial_id}\0"))
 
     def kill_trials(self) -> None:
-        for pid in self._pids("/"):
-            os.kill(pid, signal.SIGKILL)
+        kill(*self._pids("/"))
 
     def _pids(self, tail: str) -> list[int]:
         mark = f"\0NNI_SYS_DIR={self.directory}/contract/trials{tail}".encode()

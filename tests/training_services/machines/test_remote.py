@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nnimgr.server.doors import Doors
+from tests.processes import kill
 from tests.sshd import NEEDS_SSHD, Machine, Site, make_key, site
 from tests.training_services.machines.local_platform import PRELUDE, SCRIPTS
 from training_services.base import (
@@ -192,8 +193,7 @@ async def test_a_trial_runs_on_whatever_is_killed(platform: RemotePlatform, vict
     job_id = await started(core, platform, "aaaa1", Behaviour.REPORTS_LATER)
     machine = platform.site.machines[0]
     pids = {"attendant": machine.attendants, "connection": machine.connections, "keeper": machine.keepers}
-    for pid in pids[victim]():
-        os.kill(pid, signal.SIGKILL)
+    kill(*pids[victim]())
     await ends_well(core, platform, job_id, "aaaa1")
     second = await started(core, platform, "bbbb2", Behaviour.REPORTS_LATER)
     await ends_well(core, platform, second, "bbbb2")

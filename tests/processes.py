@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,16 +66,30 @@ def _algorithms(home: Path) -> tuple[list[Process], list[Process]]:
     return parents, [process for process in found if process not in parents]
 
 
+def open_files(pid: int) -> list[str]:
+    """What a process has open; nothing once it has gone, or where we may not look."""
+    folder = f"/proc/{pid}/fd"
+    found = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                found.append(os.readlink(f"{folder}/{name}"))
+    return found
+
+
 def holders(path: Path) -> list[int]:
     """The processes that have this file open."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            links = [os.readlink(f"/proc/{entry}/fd/{fd}") for fd in os.listdir(f"/proc/{entry}/fd")]
-        except OSError:
-            continue
-        if str(path) in links:
-            found.append(int(entry))
-    return found
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    return [pid for pid in pids if str(path) in open_files(pid)]
+
+
+def holds_lock(pid: int) -> bool:
+    """Whether this process has a keeper's lock open."""
+    return any(path.endswith("/keeper/lock") for path in open_files(pid))
+
+
+def kill(*pids: int, by: signal.Signals = signal.SIGKILL) -> None:
+    """Send this signal to those that still live: where one is killed, others may end with it."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, by)
