@@ -245,6 +245,7 @@ class Victim(Product):
         """What still runs of this home after everything was stopped."""
         self.serve()  # the last one may have died before it had ended everything
         self.nnictl("stop", self.experiment)
+        # one without experiments would linger for those to come
         kill(
             *self.pids("server"), by=signal.SIGTERM
         )  # one without experiments would linger for those to come
