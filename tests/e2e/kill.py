@@ -246,9 +246,7 @@ class Victim(Product):
         self.serve()  # the last one may have died before it had ended everything
         self.nnictl("stop", self.experiment)
         # one without experiments would linger for those to come
-        kill(
-            *self.pids("server"), by=signal.SIGTERM
-        )  # one without experiments would linger for those to come
+        kill(*self.pids("server"), by=signal.SIGTERM)
         deadline = time.monotonic() + limit_s
         while (left := of_home(self.home)) and time.monotonic() < deadline:
             time.sleep(0.05)
