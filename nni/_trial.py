@@ -30,6 +30,7 @@ __all__ = [
 
 LOG_FORMAT = ("[%(asctime)s] %(levelname)s (%(name)s) %(message)s", "%Y-%m-%d %H:%M:%S")
 
+_STANDALONE = "STANDALONE"  # the parameter_id, experiment and trial of a program that runs alone
 _LIMIT = 1_000_000
 _FIRST_LOOK_S = 0.01
 _LAST_LOOK_S = 0.5
@@ -148,6 +149,8 @@ class Trial:
         self._logs = False
         self._told = False  # True: the reason why this process does not report was printed
         self._channel: Any = None  # channel that the user has set instead of files
+        self._looked = False  # True: the environment was searched for such a channel
+        self._rank = 0, ""  # pid, and what other_rank() has returned in that process
 
     def get_next_parameter(self, default: Any = None) -> Any:
         """Return the trial's parameters: a dict with the names in the search space.
@@ -165,7 +168,7 @@ class Trial:
         elif _standalone():
             if default is None:
                 warn_standalone(3)
-            self._record = {"parameter_id": "STANDALONE", "parameters": {} if default is None else default}
+            self._record = {"parameter_id": _STANDALONE, "parameters": {} if default is None else default}
         else:
             self._record = self.receive()
         return None if self._record is None else self._record["parameters"]
@@ -218,10 +221,9 @@ class Trial:
                 sequence=sequence,
                 value=metric,
             )
-        elif _standalone():
+        elif record is None or record["parameter_id"] == _STANDALONE:
             self.say_result(kind, sequence, metric)
         else:
-            assert record is not None
             self.send_metric(kind, record["parameter_id"], get_trial_id(), sequence, metric)
 
     def send_metric(
@@ -231,9 +233,11 @@ class Trial:
 
         Do nothing if this process is not the first of a distributed trial.
         """
-        rank = other_rank()
-        if rank:
-            self._keep_silent(rank)
+        pid = os.getpid()
+        if self._rank[0] != pid:  # reading the environment takes longer than all else
+            self._rank = pid, other_rank()
+        if self._rank[1]:
+            self._keep_silent(self._rank[1])
             return
         self._keep_log()
         self._send(_frame(kind, parameter_id, trial_job_id, sequence, metric))
@@ -266,14 +270,15 @@ class Trial:
 
         If ``channel`` is None, use files as usual.
         """
-        self._channel = channel
+        self._channel, self._looked = channel, False
 
     def custom_channel(self) -> Any:
         """Return the ``TrialCommandChannel`` that the user has set in place of files, or None.
 
         If NNI_TRIAL_COMMAND_CHANNEL names its class as ``import://module.Class``, create the object first.
         """
-        if self._channel is None:
+        if self._channel is None and not self._looked:
+            self._looked = True
             url = os.environ.get("NNI_TRIAL_COMMAND_CHANNEL", "")
             if url.startswith("import://"):
                 import importlib
@@ -318,9 +323,8 @@ class Trial:
         for text in texts:
             payload = text.encode("ascii") + b"\n"
             if len(payload) >= _LIMIT:
-                raise AssertionError(
-                    f"Metric too long: {len(payload)} bytes; the limit is {_LIMIT - 1} bytes"
-                )
+                lengths = f"{len(payload)} bytes; the limit is {_LIMIT - 1} bytes"
+                raise AssertionError(f"Metric too long: {lengths}")
             frames += b"ME%06d" % len(payload) + payload
         if self._metrics is None:
             self._metrics = _open_metrics(os.path.join(os.environ["NNI_SYS_DIR"], ".nni", "metrics"))
@@ -349,8 +353,7 @@ class Trial:
             if not index:
                 sys.stderr.write(
                     f"nni: waiting for {path}, which does not exist. Did the trial clear its folder before "
-                    "it "
-                    "called nni.get_next_parameter()?\n"
+                    "it called nni.get_next_parameter()?\n"
                 )
         pause = _FIRST_LOOK_S
         while not text:  # poll, because there is no event for a new file
@@ -463,12 +466,12 @@ def _text(path: str) -> str | None:
 
 def get_experiment_id() -> str:
     """Return the experiment's id, or ``STANDALONE`` outside an experiment."""
-    return os.environ.get("NNI_EXP_ID", "STANDALONE")
+    return os.environ.get("NNI_EXP_ID", _STANDALONE)
 
 
 def get_trial_id() -> str:
     """Return the trial's id, or ``STANDALONE`` outside an experiment."""
-    return os.environ.get("NNI_TRIAL_JOB_ID", "STANDALONE")
+    return os.environ.get("NNI_TRIAL_JOB_ID", _STANDALONE)
 
 
 def get_sequence_id() -> int:

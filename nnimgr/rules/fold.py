@@ -73,13 +73,14 @@ def measured(state: ExperimentState, fact: f.Fact) -> f.Fact:
     """Return the fact with the values to record: a checkpoint gets the number of results before it. With
     objectives, a metric's value is the main objective's number.
     """
-    if type(fact) is f.CheckpointReported:
+    if type(fact) is f.MetricReported:
+        if state.config.get("objectives"):
+            final = fact.type == f.MetricType.FINAL
+            return fact._replace(value=main_value(fact.text, fact.value, state.objectives, final=final))
+    elif isinstance(fact, f.CheckpointReported):
         trial_id, _ = trial_of_job(fact.job_id)
         return replace(fact, reports=state.trials[trial_id].intermediates)
-    if type(fact) is not f.MetricReported or not (objectives := state.objectives):
-        return fact
-    value = main_value(fact.text, fact.value, objectives, final=fact.type == f.MetricType.FINAL)
-    return fact._replace(value=value)
+    return fact
 
 
 def _concerns_checkpoint(

@@ -33,6 +33,8 @@ from nnimgr.rules.transitions import (
 
 JOB_STEPS = Steps()
 
+_FINAL = f.MetricType.FINAL
+
 # ---- jobs -------------------------------------------------------------------------------------------------
 
 
@@ -90,16 +92,17 @@ def _started(state: ExperimentState, fact: f.JobStarted, r: f.Recorded) -> None:
 
 @JOB_STEPS.of(f.MetricReported)
 def _metric(state: ExperimentState, fact: f.MetricReported, r: f.Recorded) -> None:
-    if fact.job_id in state.jobs:
-        job = job_touched(state, fact.job_id)
+    job_id = fact.job_id
+    if job_id in state.jobs:
+        job = job_touched(state, job_id)
         job.recorded += 1
         job.left = False
         trial_id = job.trial_id
     else:  # the log of an earlier version recorded a reused result as a metric (see ResultReused)
-        trial_id, _ = trial_of_job(fact.job_id)
+        trial_id, _ = trial_of_job(job_id)
     trial = state.trials[trial_id]
-    state.touched.trials[trial.id] = trial
-    if fact.type == f.MetricType.FINAL:
+    state.touched.trials[trial_id] = trial
+    if fact.type == _FINAL:
         if state.limits.multi_phase:
             take_final(state, trial, fact)
         elif trial.final_text is None:

@@ -30,13 +30,15 @@ def note_on_intermediate(state: ExperimentState, trial: TrialState, metric: f.Me
     """Note that an intermediate result came more than once, or has no number."""
     if trial.note is not None:
         return
-    name = f"intermediate result number {metric.sequence}"
     if metric.sequence < trial.intermediates and not state.limits.multi_phase:
-        trial.note = f"{name} came more than once: several programs or processes of this trial report results"
+        trial.note = (
+            f"intermediate result number {metric.sequence} came more than once: several programs or "
+            "processes of this trial report results"
+        )
     elif metric.value is None and (fault := _fault_of(json.loads(metric.text))) is not None:
         trial.note = (
-            f"{name} is {shortened(metric.text)}, {fault}: charts and built-in algorithms cannot use it; "
-            "pass a number to nni.report_intermediate_result()"
+            f"intermediate result number {metric.sequence} is {shortened(metric.text)}, {fault}: charts and "
+            "built-in algorithms cannot use it; pass a number to nni.report_intermediate_result()"
         )
 
 

@@ -90,9 +90,12 @@ def batch(state: ExperimentState, turn: Sequence[f.Recorded], touched: Touched) 
     pruned, copied, uncopied, lost = list[Row](), list[Row](), list[Row](), list[Row]()
     key, attempts, defined = state.id, _Attempts(), False
     legs: list[Row] = []
+    last_at, at_us = None, None
     for number, at, fact in turn:
         if type(fact) is f.MetricReported:
-            metrics.append(_metric_row(key, number, at, fact, *attempts[fact.job_id]))
+            if at is not last_at:  # the facts of a turn share one time
+                last_at, at_us = at, to_us(at)
+            metrics.append(_metric_row(key, number, at_us, fact, *attempts[fact.job_id]))
             continue
         defined = defined or type(fact) in _DEFINING
         facts.append(fact_row(key, number, at, fact))
@@ -150,20 +153,21 @@ class _Attempts(dict[str, tuple[str, int]]):
 
 
 def _metric_row(
-    key: str, number: int, at: datetime, fact: f.MetricReported, trial_id: str, attempt: int
+    key: str, number: int, at_us: int | None, fact: f.MetricReported, trial_id: str, attempt: int
 ) -> Row:
+    _, position, kind, sequence, parameter_id, value, text = fact
     return (
         key,
         number,
         trial_id,
         attempt,
-        fact.position,
-        fact.parameter_id,
-        fact.type,
-        fact.sequence,
-        to_us(at),
-        fact.value,
-        fact.text,
+        position,
+        parameter_id,
+        kind,
+        sequence,
+        at_us,
+        value,
+        text,
         None,
     )
 

@@ -21,6 +21,7 @@ from training_services.base import (
     MachineEvent,
     MachineGone,
     MachineRemoved,
+    MetricReported,
     PreemptionWanted,
     ServiceError,
     ServiceUnavailable,
@@ -161,7 +162,7 @@ class MachineService(KeeperService):
     def committed(self, facts: Sequence[JobEvent]) -> None:
         super().committed(facts)
         for fact in facts:
-            if isinstance(fact, MachineEvent):
+            if type(fact) is not MetricReported and isinstance(fact, MachineEvent):
                 self._take_machine_fact(fact)
 
     def _take_machine_fact(self, fact: MachineEvent) -> None:

@@ -124,8 +124,9 @@ class Search:
 
         If one of the facts is a failure of an algorithm's process, restart this process.
         """
+        confirms = state.limits.confirm_best is not None
         for number, _, fact in turn:
-            if about_confirmation(state, fact, touched):
+            if confirms and about_confirmation(state, fact, touched):
                 continue
             if self._scheduler is not None:
                 self._scheduler.committed(number, fact)

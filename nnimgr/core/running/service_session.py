@@ -48,6 +48,10 @@ __all__ = ["Database", "ServiceSession"]
 
 # Facts after which another checkpoint of their trial may have to be copied to the server.
 COPIED_AFTER = (f.CheckpointReported, f.CheckpointKept, f.CheckpointLost, f.AttemptDue, f.TrialEnded)
+FRAMES = (f.MetricReported, f.FrameSkipped, f.ParametersWanted, f.CheckpointReported)
+# Metrics and starts of jobs may wait for the trial's end, which often follows soon. This saves one commit per
+# trial.
+PATIENT = (f.MetricReported, f.JobStarted)
 RETRY_S = (1.0, 30.0)  # first and longest wait before another try to open a service
 LAST_EVENTS_S = 1.0
 
@@ -163,10 +167,10 @@ class ServiceSession:
         """
         if self.service is not None:
             self._prioritise()
-            trials = dict.fromkeys(trial_of(r.fact) for r in turn if isinstance(r.fact, COPIED_AFTER))
+            trials = dict.fromkeys(trial_of(fact) for _, _, fact in turn if isinstance(fact, COPIED_AFTER))
             for trial_id in filter(None, trials):
                 self._keep(self.service, trial_id)
-            self.service.committed([r.fact for r in turn if isinstance(r.fact, f.JobEvent)])
+            self.service.committed([fact for _, _, fact in turn if isinstance(fact, f.JobEvent)])
         jobs = self._state.jobs
         for job_id in job_ids:
             if job_id not in jobs or jobs[job_id].closed:
@@ -299,19 +303,22 @@ class ServiceSession:
         """Put an event of the training service into the mailbox. Ignore a repeated event; collect metrics
         for the assessor.
         """
-        if isinstance(event, f.CheckpointReported) and not self._continues:
-            event = replace(event, usable=False)
-        if isinstance(event, f.MetricReported | f.FrameSkipped | f.ParametersWanted | f.CheckpointReported):
+        if isinstance(event, FRAMES):
             if event.position != self._next_frame(event.job_id):
                 return
             self._door[event.job_id] = event.position + 1
-            search, job = self._search(), self._state.jobs.get(event.job_id)
-            if search is not None and type(event) is f.MetricReported and job is not None and not job.closed:
-                if not about_confirmation(self._state, event):
-                    search.judge(event)
-        # Metrics and starts of jobs may wait for the trial's end, which often follows soon. This saves one
-        # commit per trial.
-        self._mailbox.put(event, urgent=not isinstance(event, f.MetricReported | f.JobStarted))
+            if type(event) is f.MetricReported:
+                self._judge(event)
+            elif isinstance(event, f.CheckpointReported) and not self._continues:
+                event = replace(event, usable=False)
+        self._mailbox.put(event, urgent=not isinstance(event, PATIENT))
+
+    def _judge(self, metric: f.MetricReported) -> None:
+        """Pass a metric of an open job on to the assessor, which never hears of confirmations."""
+        search, job = self._search(), self._state.jobs.get(metric.job_id)
+        if search is not None and job is not None and not job.closed:
+            if not about_confirmation(self._state, metric):
+                search.judge(metric)
 
     def _next_frame(self, job_id: str) -> int:
         """Return the number of the job's next new frame."""
