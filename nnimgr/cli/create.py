@@ -177,6 +177,7 @@ def _assessor(config: ExperimentConfig) -> str | None:
 
 
 def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
+    from nnimgr.cli.gang_plan import describe_members, plan_members
     from nnimgr.cli.manifest import plan_job
     from nnimgr.config.preview import parameter_sets
     from nnimgr.config.secrets import hide_secrets
@@ -202,10 +203,12 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
         "parameterSets": parameter_sets(config.search_space),
         "feasibleShare": None if loaded.feasibility is None else loaded.feasibility.share,
     }
+    members = plan_members(config)
     job = plan_job(loaded.config, experiment_id, os.environ)
     refused = job is not None and job.accepted is False
     if terminal.as_json:
-        told = {} if job is None else job.plain()
+        told = {"members": members} if members else {}
+        told |= {} if job is None else job.plain()
         terminal.json({"config": config.canonical(), "wouldStart": facts, **told})
         return 1 if refused else 0
     import yaml
@@ -218,6 +221,10 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     facts["feasibleShare"] = "no constraints" if loaded.feasibility is None else str(loaded.feasibility)
     for name, value in facts.items():
         terminal.say(f"# {name}: {'none' if value is None else value}")
+    if members:
+        terminal.say("\n# The processes of each trial")
+        for line in describe_members(members):
+            terminal.say(f"# {line}")
     if job is not None:
         terminal.say(f"\n# The Job of the experiment's first {'pooled pod' if job.pooled else 'trial'}")
         terminal.say(yaml.safe_dump(job.manifest, sort_keys=False, allow_unicode=True).rstrip())

@@ -66,6 +66,45 @@ def test_the_share_of_the_space_that_meets_the_constraints(
     assert f"Constraints: {said[1]}" in capsys.readouterr().out
 
 
+GANG = """\
+gang: {nodes: 2, processes: gpu}
+trialGpuNumber: 4
+"""
+SITE = """\
+trainingService:
+  platform: remote
+  machineList: [{host: gpu-1, user: alice}, {host: gpu-2, user: alice}]
+"""
+
+
+def test_a_dry_run_shows_the_members_of_a_trial(
+    home: Home, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(CONFIG.replace("trainingService: {platform: local}\n", SITE) + GANG)
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "# member 0, the leader, runs the command as 4 processes.\n" in printed
+    assert "#   RANK=0\n" in printed and "#   WORLD_SIZE=8\n" in printed
+    _, _, second = printed.partition("# member 1 runs the command as 4 processes.\n")
+    assert "#   RANK=4\n" in second and "WORLD_SIZE" not in second
+    assert main(["create", "--config", "exp.yml", "--dry-run", "--json"]) == 0
+    members = json.loads(capsys.readouterr().out)["members"]
+    assert [member["processes"] for member in members] == [4, 4]
+    assert members[1]["variables"]["NNIMGR_GANG_HOSTS"] == "<address of member 0>,<address of member 1>"
+    assert members[1]["variables"]["MASTER_PORT"] == "<a free port from 20000 to 29999>"
+
+
+@pytest.mark.parametrize(("processes", "units"), [("cpu", "CPU"), ("auto", "GPU of the trial, or each CPU")])
+def test_a_dry_run_says_what_only_the_machine_knows(
+    home: Home, config: Path, capsys: pytest.CaptureFixture[str], processes: str, units: str
+) -> None:
+    config.write_text(CONFIG + f"gang: {{processes: {processes}}}\n")
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert f"# member 0 runs the command as one process for each {units}" in printed
+    assert "#   WORLD_SIZE=<known on the machines>\n" in printed and "#   RANK=0\n" in printed
+
+
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config

@@ -1,0 +1,81 @@
+"""The members of each trial and the variables of their processes, for ``nnictl create --dry-run``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nnimgr.config.attempts import Retries
+from nnimgr.config.model import ExperimentConfig
+from trial_keeper.crew import Group, environment
+from trial_keeper.gang_line import FIRST_PORT, PORTS
+
+__all__ = ["describe_members", "plan_members"]
+
+_COUNTED = ("WORLD_SIZE", "ROLE_WORLD_SIZE", "LOCAL_WORLD_SIZE")
+_RANKS = ("RANK", "ROLE_RANK")
+_UNITS = {"cpu": "CPU", "gpu": "GPU of the trial", "auto": "GPU of the trial, or each CPU if it has none"}
+_PORT = f"<a free port from {FIRST_PORT} to {FIRST_PORT + PORTS - 1}>"
+
+
+def plan_members(config: ExperimentConfig) -> list[dict[str, Any]]:
+    """Return each member of a trial: ``member``, ``command``, ``processes`` and ``variables``.
+
+    ``processes``: number of processes that run the command, or "cpu", "gpu" or "auto" if the machine decides.
+    ``variables``: those of the member's first process; what is known only later stands in angle brackets.
+    The list is empty if a trial is one process.
+    """
+    gang = config.gang
+    if gang is None:
+        return []
+    service = config.members[0]
+    processes: int | str = 1 if gang.processes is None else gang.processes
+    if processes == "gpu" and isinstance(service.job_gpu_number, int):
+        processes = service.job_gpu_number
+    nodes = gang.nodes or 1
+    hosts = [f"<address of member {member}>" for member in range(nodes)] if nodes > 1 else ["127.0.0.1"]
+    attempt = {
+        "TORCHELASTIC_RUN_ID": "<id of the trial>",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": str((config.max_retries or Retries()).user_error),
+    }
+    return [
+        {
+            "member": member,
+            "command": service.job_command,
+            "processes": processes,
+            "variables": _variables(member, hosts, processes, once=gang.processes is None) | attempt,
+        }
+        for member in range(nodes)
+    ]
+
+
+def describe_members(members: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines that show the members to people. Variables that all members share stand once."""
+    first = members[0]["variables"]
+    for member in members:
+        name = (
+            f"member {member['member']}{', the leader,' if member is members[0] and len(members) > 1 else ''}"
+        )
+        yield f"{name} runs the command {_times(member['processes'])}."
+        yield f"  Variables of its first process{'' if member is members[0] else ' that differ'}:"
+        for variable, value in member["variables"].items():
+            if member is members[0] or first[variable] != value:
+                yield f"  {variable}={value}"
+
+
+def _times(processes: int | str) -> str:
+    if isinstance(processes, int):
+        return "once" if processes == 1 else f"as {processes} processes"
+    return f"as one process for each {_UNITS[processes]}"
+
+
+def _variables(member: int, hosts: list[str], processes: int | str, *, once: bool) -> dict[str, str]:
+    known = processes if isinstance(processes, int) else 1
+    group = Group(member, [known] * len(hosts), hosts, FIRST_PORT)
+    found = environment(group, 0, "<folder of the process>", once=once)
+    if processes != known:
+        found |= dict.fromkeys(_COUNTED, "<known on the machines>")
+        if member:
+            found |= dict.fromkeys(_RANKS, "<known on the machines>")
+    return {name: value.replace(str(FIRST_PORT), _PORT) for name, value in found.items()}
