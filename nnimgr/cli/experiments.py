@@ -298,13 +298,14 @@ def tag(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def archive(args: argparse.Namespace, terminal: Terminal) -> int:
     """Archive an experiment. Lists then leave it out, except with ``--all`` or while it runs."""
-    experiment_id = _label(args.id, {"archived": not args.undo})
-    terminal.info(f"Experiment {experiment_id} is {'not ' if args.undo else ''}archived.")
+    entry = _label(args.id, {"archived": not args.undo})
+    later = "" if args.undo or not runs(entry) else "; lists show it until it has ended"
+    terminal.info(f"Experiment {entry.id} is {'not ' if args.undo else ''}archived{later}.")
     return 0
 
 
-def _label(word: str, changes: Mapping[str, Any]) -> str:
-    """Change an experiment's tags, or whether it is archived. Return the experiment's id.
+def _label(word: str, changes: Mapping[str, Any]) -> IndexEntry:
+    """Change an experiment's tags, or whether it is archived. Return the experiment as it was before.
 
     A running server makes the change, so that it can notify browsers. Otherwise the index is changed
     directly. Raise ClientError.
@@ -313,13 +314,13 @@ def _label(word: str, changes: Mapping[str, Any]) -> str:
     entry = select(home, word)
     if entry.port is not None and home.server_running(entry.port) is not None:
         client_of(home, entry).call("PATCH", "experiments", entry.id, "labels", body=changes)
-        return entry.id
+        return entry
     fields = {"tag" if name == "tags" else name: value for name, value in changes.items()}
     try:
         Index(home).update(entry.id, **fields)
     except HomeError as error:
         raise ClientError(str(error)) from error
-    return entry.id
+    return entry
 
 
 def delete(args: argparse.Namespace, terminal: Terminal) -> int:

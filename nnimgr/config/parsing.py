@@ -25,6 +25,8 @@ from nnimgr.spelling import nearest
 
 __all__ = ["Reading", "check_references", "match_key", "plain", "parse", "validate"]
 
+_NUMBERS = ("int_type", "int_from_float", "float_type")  # pydantic's names of errors
+_DIGITS = re.compile(r"[-+]?\d+(\.\d*)?")
 _QUOTED = re.compile(r"'(\w+)")  # matches quoted field names in the messages of nnimgr's models
 # Words of NNI 1 and of other programs, in the form of ``match_key`` -> field.
 _OTHER_WORDS = {
@@ -331,6 +333,8 @@ def _sentence(fault: Any) -> tuple[str, dict[str, Any]]:
         return "must not be empty", {}
     if wanted is None:
         return str(fault["msg"]), {}
+    if kind in _NUMBERS and isinstance(given, str) and _DIGITS.fullmatch(given):
+        return f'must be {wanted}, not the text "{given}": remove the quotes', {}
     return f"must be {wanted}, not {_shown(given)}{number_hint(given)}", {}
 
 

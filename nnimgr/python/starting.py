@@ -42,6 +42,8 @@ def start(
     ``experiment_id``: None gives a new experiment. ``port``: that of the server; None: the best one.
     ``pickled``: function that the trials get by value. Its file is written into the experiment's folder.
     """
+    if port is not None and not (type(port) is int and 0 < port < 65536):
+        raise ArgumentError(f"server: must be a port number, such as 8080, not {port!r}")
     home = Home.find()
     with translated():
         refuse_nni()

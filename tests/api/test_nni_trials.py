@@ -347,5 +347,7 @@ async def test_nnis_clients_find_the_main_objective_as_default(lab: Lab) -> None
             json.loads(json.loads(each["data"])) for each in (await lab.client.get(f"{NNI}/{path}")).json()
         ]
         assert sorted(map(str, data)) == sorted(map(str, [0.5, final]))
+    profile = (await lab.client.get("/api/v1/experiments/exp")).json()
+    assert profile["objectives"] == {"size": "minimize", "loss": "minimize"}
     (shown,) = (await lab.client.get(f"{NNI}/trial-jobs?status=SUCCEEDED")).json()
     assert [json.loads(json.loads(each["data"])) for each in shown["finalMetricData"]] == [final]

@@ -67,6 +67,7 @@ def test_labels_by_the_server(server: FakeServer, capsys: pytest.CaptureFixture[
     assert "Experiment abc is tagged one, two." in capsys.readouterr().out
     assert main(["experiment", "archive", "abc"]) == 0
     assert server.requests[-1][2] == {"archived": True}
+    assert "Experiment abc is archived; lists show it until it has ended." in capsys.readouterr().out
     assert main(["experiment", "tag", "zzz"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: There is no experiment 'zzz'.\n  See: nnictl experiment list --all\n"

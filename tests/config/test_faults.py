@@ -83,7 +83,7 @@ foo: 1
     [
         ("trialConcurrency: 2.5", "must be a whole number, not 2.5"),
         ("trialConcurrency: 0", "must be greater than 0, not 0"),
-        ("trialConcurrency: '2'", "must be a whole number, not '2'"),
+        ("trialConcurrency: '2'", 'must be a whole number, not the text "2": remove the quotes'),
         ("trialCommand: [a]", "must be text, not a list"),
         ("trialCommand: ''", "must not be empty"),
         ("tuner: Random", "tuner: must be a mapping of keys to values, not 'Random'"),

@@ -359,3 +359,9 @@ def test_unknown_names_are_reported() -> None:
     with pytest.raises(AttributeError, match=in_lines("module 'nnimgr' has no attribute 'tone'")):
         nnimgr.tone  # noqa: B018
     assert {"tune", "space", "Run"} <= set(dir(nnimgr))
+
+
+def test_a_server_is_named_by_its_port() -> None:
+    experiment = Experiment("true", {"x": space.uniform(0, 1)}, minimize=True, trials=1)
+    with pytest.raises(ArgumentError, match=in_lines("^server: must be a port .* not 'http://a:1'$")):
+        experiment.start(server="http://a:1")  # type: ignore[arg-type]

@@ -253,6 +253,18 @@ def test_a_recreated_keeper_directory_has_no_checkpoints() -> None:
     )
 
 
+def test_a_resumed_trial_says_that_it_waits_for_a_slot() -> None:
+    saving = Saving(trial_concurrency=1, max_trial_number=2)
+    saving.save(1)
+    saving.pause()
+    saving.end(None, f.EndReason.STOPPED)
+    saving.life.start(1)
+    due(saving.resume())
+    assert saving.trial.reason == (
+        "waits for a free slot: its pause has ended; the trial will continue from step 1"
+    )
+
+
 def test_a_waiting_attempt_does_not_wait_for_a_host_that_is_gone() -> None:
     saving = Saving()
     saving.save(1)

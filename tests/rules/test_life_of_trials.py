@@ -213,6 +213,7 @@ def test_retries_wait_longer_and_end() -> None:
     life.take(f.JobLost(job_id=life.job(0), reason="gone"))
     life.take(f.JobLost(job_id=life.job(0, 2), reason="gone"))
     assert life.wake_at == life.now + RETRY_DELAY
+    assert str(life.state.trials[life.trial(0)].reason).startswith("waits for its next attempt: ")
     assert life.job(0, 3) not in life.state.jobs
     life.take(after=RETRY_DELAY)
     life.take(f.JobLost(job_id=life.job(0, 3), reason="gone"))

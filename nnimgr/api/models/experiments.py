@@ -254,6 +254,10 @@ class Experiment(_AnyExperiment):
     goal_stated: bool = Field(
         description="true: the configuration states the direction of results; false: NNI's default applies"
     )
+    objectives: dict[str, str] = Field(
+        description="direction (maximize or minimize) by objective name; bestTrial has the best value of the "
+        "first objective; empty: the experiment has no objectives, and a result is one number"
+    )
     limits: LimitsModel
     pace: Pace | None = Field(
         description="rate of new trials; null: the experiment does not run on this server"

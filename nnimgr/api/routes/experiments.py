@@ -26,6 +26,7 @@ from nnimgr.core.managing.manager import ExperimentSummary, NewExperiment
 from nnimgr.core.running.notices import UNSAVED, Notice, unsaved_notice
 from nnimgr.core.running.runner import LIVE
 from nnimgr.goal import is_stated, optimize_mode
+from nnimgr.objectives import objectives_of
 from nnimgr.rules.activity import sentence_of
 from nnimgr.rules.facts import DrainReason, ExperimentStatus, Limits, TrialStatus
 from nnimgr.rules.phrases import best_so_far
@@ -290,6 +291,7 @@ def _profile(reader: ExperimentReader, known: _Known) -> models.Experiment:
         confirmations=confirmations_model(confirmed),
         optimize_mode=optimize_mode(config),
         goal_stated=is_stated(config),
+        objectives=objectives_of(config),
         limits=models.LimitsModel(
             trial_concurrency=limits.trial_concurrency,
             max_trial_number=limits.max_trial_number,

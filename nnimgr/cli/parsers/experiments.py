@@ -155,7 +155,9 @@ def _results(group: Verbs[Parser]) -> None:
         group,
         "pareto",
         "pareto:pareto",
-        "list the trials that no other trial beats in every objective",
+        "list the best trials by several objectives (Pareto set)",
+        about="A trial is left out if another one is at least as good in every objective, and\n"
+        "better in one.",
         examples=("nnictl experiment pareto", "nnictl experiment pareto --filter 'ms<5'"),
     )
     add_id(pareto)

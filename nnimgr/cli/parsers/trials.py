@@ -70,9 +70,11 @@ def _act(group: Verbs[Parser]) -> None:
         group,
         "pause",
         "trials:pause",
-        "pause a trial: it saves its state, and its processes end",
-        about="A paused trial holds no slot and no resources. It continues from its last\n"
-        "checkpoint (nni.save_checkpoint), or from its beginning if it has saved none.",
+        "pause a trial: its processes end, and it can continue later",
+        about="A trial that asks nni.should_checkpoint() saves its state first. Any other trial\n"
+        "loses what it has done since its last checkpoint (nni.save_checkpoint). A paused\n"
+        "trial holds no slot and no resources. It continues from its last checkpoint, or\n"
+        "from its beginning if it has saved none.",
         examples=("nnictl trial pause -T 12",),
     )
     add_id(pause)
