@@ -11,6 +11,11 @@ STARTS = "starts, epoch"  # part of the first line that a keeper writes when it 
 HEAD = 16 << 20
 LEAST = 4096  # smallest size in bytes that has room for the line about lost bytes
 _CHUNK = 1 << 20
+_RULES = b"=-_*#~+. \t"  # a line of these alone says nothing
+_TORCHRUN = (  # in the first line of what torchrun writes when a worker has failed; the second: before 2.3
+    b" torch/distributed/elastic/multiprocessing/api.py:",
+    b":torch.distributed.elastic.multiprocessing.api:",
+)
 
 
 def complain(sentence: str) -> None:
@@ -69,12 +74,17 @@ class CappedLog:
         return None
 
     def last_line(self, limit: int) -> bytes:
-        """Return the last non-empty line within the last ``limit`` bytes; never raises."""
+        """Return the last line within the last ``limit`` bytes that says something; never raises.
+
+        What torchrun writes about the workers after their own output does not count.
+        """
         try:
             text = os.pread(self._fd, limit, max(0, self._size - limit))
         except OSError:
             return b""
-        return text.rstrip().rpartition(b"\n")[2].strip()
+        lines = [line.strip() for line in text.split(b"\n")]
+        report = next((at for at, line in enumerate(lines) if any(mark in line for mark in _TORCHRUN)), None)
+        return _last(lines[:report]) or _last(lines)
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -107,3 +117,8 @@ class CappedLog:
             self._skipped,
             self._cap,
         )
+
+
+def _last(lines: list[bytes]) -> bytes:
+    """Return the last line that is more than a rule, or b""."""
+    return next((line for line in reversed(lines) if line.strip(_RULES)), b"")

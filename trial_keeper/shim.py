@@ -32,7 +32,7 @@ DEFAULT_GRACE_S = 10.0
 GIVE_UP_S = 10.0  # a process that survives SIGKILL for this time hangs in the kernel, and is reported by pid
 RETRY_S = 1.0
 LAST_FLUSH_PAUSE_S = 8.0
-LAST_WORDS = 4096  # bytes at the end of stderr to search for its last line
+LAST_WORDS = 16384  # bytes at the end of stderr to search for its last line
 SHOWN = 300  # longest shown part of the last line, in bytes
 NOT_CLAIMED = 255  # exit status (or an errno) of a shim that could not prepare and claim its attempt
 

@@ -51,3 +51,36 @@ def test_a_failed_write_drops_and_counts(tmp_path: Path) -> None:
     full.write(b"123")
     full.close()
     assert full.dropped == 3
+
+
+REPORT = b"""\
+E1127 03:25 32246 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 0
+Traceback (most recent call last):
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        (b"", b""),
+        (b"one\ntwo\n\n", b"two"),
+        (b"it failed\n==========\n--- ---\n", b"it failed"),
+        (b"=====\n", b""),
+        (b"ValueError: no\n" + REPORT, b"ValueError: no"),
+        (
+            REPORT,
+            b"traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html",
+        ),
+    ],
+)
+def test_the_last_line_that_says_something(tmp_path: Path, written: bytes, line: bytes) -> None:
+    capped = CappedLog(str(tmp_path / "stderr"), 1 << 20)
+    capped.write(written)
+    assert capped.last_line(16384) == line
+    capped.close()

@@ -25,6 +25,7 @@ _COMPILE = "import py_compile,sys; [py_compile.compile(path) for path in sys.arg
 RETRY_S = 1.0
 SLOW_S = 2.0  # seconds after which users are told what the trials wait for
 LIMIT_S = 10.0
+LINE_BYTES = 256  # longest first line of a program that Linux reads
 SDK = {  # file to write -> our file with its content
     **{
         name: name
@@ -84,12 +85,12 @@ class Interpreters:
         return None if self._answers[self.interpreter(command)] else self._sdk
 
     def interpreter(self, command: str) -> str | None:
-        """Return the path of the interpreter at the beginning of the command, or else that of ``python3``."""
-        word = command.split(None, 1)[0] if command.strip() else ""
-        if not _names_python(os.path.basename(word)):
-            word = "python3"
+        """Return the path of the interpreter at the beginning of the command, or of the one that runs the
+        program there, such as ``torchrun``. Otherwise return that of ``python3``.
+        """
+        word = command.split(None, 1)[0] if command.strip() else "python3"
         if word not in self._found:
-            self._found[word] = _find(word)
+            self._found[word] = _find(word if _names_python(os.path.basename(word)) else _runs(word))
         return self._found[word]
 
     def _ask(self, interpreter: str | None) -> None:
@@ -153,6 +154,20 @@ def _names_python(name: str) -> bool:
     Other names belong to other programs.
     """
     return name.startswith("python") and not name[len("python") :].strip("0123456789.")
+
+
+def _runs(word: str) -> str:
+    """Return the Python that the first line of the program ``word`` names, or else ``python3``."""
+    path = _which(word)
+    try:
+        with open(path or os.devnull, "rb") as file:
+            line = os.fsdecode(file.readline(LINE_BYTES))
+    except OSError:
+        line = ""
+    words = line[2:].split() if line.startswith("#!") else []
+    if words and os.path.basename(words[0]) == "env":
+        words = words[1:]
+    return words[0] if words and _names_python(os.path.basename(words[0])) else "python3"
 
 
 def _can_import(interpreter: str, slow: Callable[[], None]) -> bool:

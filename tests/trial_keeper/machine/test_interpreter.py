@@ -38,6 +38,18 @@ def test_an_interpreter_is_asked(tmp_path: Path, name: str) -> None:
     assert asked.path_for(f"{path} train.py") == str(tmp_path / "sdk")
 
 
+@pytest.mark.parametrize("first", ["#!{}", "#!/usr/bin/env {}", "#!{} -s"])
+def test_the_interpreter_of_a_script_is_asked(tmp_path: Path, first: str) -> None:
+    python = program(tmp_path, "python3.11", f'echo "$@" >> {tmp_path}/ran; exit 1')
+    script = tmp_path / "torchrun"
+    script.write_text(f"{first.format(python)}\nprint()\n")
+    script.chmod(0o755)
+    asked = Interpreters(str(tmp_path), lambda: None)
+    wait_for(lambda: asked.ready(f"{script} train.py"), "the answer")
+    assert (tmp_path / "ran").read_text().startswith("-c ")
+    assert asked.path_for(f"{script} train.py") == str(tmp_path / "sdk")
+
+
 def test_one_that_never_answers_is_said_then_killed_and_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
