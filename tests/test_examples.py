@@ -27,7 +27,7 @@ def config(name: str) -> dict[str, Any]:
     return loaded
 
 
-@pytest.mark.parametrize("name", ["hello", "quickstart", "shell", "custom_tuner"])
+@pytest.mark.parametrize("name", ["hello", "quickstart", "shell", "custom_tuner", "ddp"])
 def test_configurations_are_sound(name: str) -> None:
     loaded = config(name)
     space = loaded.get("searchSpace")
