@@ -169,3 +169,24 @@ def test_an_impostor_on_the_first_port_keeps_no_member_from_its_leader(tmp_path:
         assert {json.loads(each)["job"] for each in greeted} == {job_id}
         folder = here.folder / "trials" / ended["id"] / "attempt-2"
         assert (folder / "stdout").read_text() == (folder / MEMBERS[1]).read_text()
+
+
+def test_a_member_that_hangs_after_its_leader_is_stopped_and_the_trial_has_succeeded(tmp_path: Path) -> None:
+    script = """
+import os, signal
+import nni
+
+nni.get_next_parameter()
+if os.environ["RANK"] == "1":
+    signal.pause()
+nni.report_final_result(0.5)
+"""
+    with ExitStack() as stack:
+        stack.enter_context(nothing_left(tmp_path))
+        here = Scene(stack.enter_context(serving(tmp_path)), tmp_path)
+        here.create(here.script(script), gang={"nodes": 2, "sameHost": True, "exitBarrier": "2s"})
+        (ended,) = here.done()
+        assert (ended["status"], ended["finalValue"]) == ("SUCCEEDED", 0.5)
+        assert ended["note"] == "member 1 on local was stopped, because it had not ended 2 s after the leader"
+        (job,) = here.get(f"/trials/{ended['id']}")["jobs"]
+        assert [member["endReason"] for member in job["members"]] == ["exited", "stopped"]
