@@ -76,7 +76,7 @@ def join(job: str, member: int, hosts: list[str], count: int, key: str) -> Met:
         told = None
         if _send(peer, processes=count, proof=proof):
             told = _receive(peer, None)
-        while told is None:  # the leader has ended, so the server stops this member, too
+        while told is None:  # the leader has ended. Its keeper says why, and the server stops this member
             time.sleep(60)
         counts, port = told.get("counts"), told.get("port")
         if not talk.proves(told, key, gang_proof.MET, counts, port):
@@ -156,8 +156,8 @@ def _server(address: str, port: int) -> socket.socket:
 def _reach(job: str, member: int, hosts: list[str], key: str) -> tuple[socket.socket, Talk]:
     """Return a connection to the leader, which has proved that it is the leader."""
     address, until = hosts[0], time.monotonic() + REACH_S
+    why = "nothing of the trial listens there"
     while True:
-        why = "nothing of the trial listens there"
         for port in ports(job):
             try:
                 peer = socket.create_connection((address, port), timeout=ANSWER_S)
@@ -170,6 +170,7 @@ def _reach(job: str, member: int, hosts: list[str], key: str) -> tuple[socket.so
             if talk is not None:
                 return peer, talk
             peer.close()
+            why = "what listens there does not prove to be the leader"
         if time.monotonic() >= until:
             first, last = ports(job)[0], ports(job)[-1]
             raise LineError(

@@ -233,13 +233,14 @@ def _member_lost(state: ExperimentState, fact: f.MemberLost, r: f.Recorded) -> N
 
 def _member_over(state: ExperimentState, job: JobState, fact: f.MemberEnded | f.MemberLost) -> None:
     trial = trial_touched(state, job.trial_id, fact)
-    if job.leader_done_at is not None:
-        if job.stop is None:
-            trial.reason = barrier_reason(state, job)
-    elif job.members[fact.member].failed and job.first is None and job.stop is None:
-        job.first = fact.member
+    if job.members[fact.member].failed and job.stop is None and job.leader_done_at is None:
+        job.first = fact.member if job.first is None else job.first
     if trial.status is f.TrialStatus.UNKNOWN:
         _end_silence(state, job, trial)
+    if job.leader_done_at is not None and job.stop is None:
+        trial.reason = barrier_reason(state, job)
+        if trial.status is f.TrialStatus.UNKNOWN:
+            trial.reason = f"{silence(state, trial)}; {trial.reason}"
     reindex(state, trial)
 
 
@@ -374,6 +375,9 @@ def silence(state: ExperimentState, trial: TrialState) -> str:
 
 def _ways_out(state: ExperimentState, trial: TrialState) -> str:
     """Return a sentence that lists the events which would end the trial's UNKNOWN status."""
+    job = state.jobs[trial.job_id or ""]
+    if job.leader_done_at is not None and job.stop is None:
+        return barrier_reason(state, job)
     lease, command = state.config.get("lease"), f"nnictl trial lost {state.id} -T {trial.id}"
     if lease is not None:
         return (

@@ -334,10 +334,23 @@ def test_a_member_on_a_silent_host_is_given_up_after_the_time_that_it_had() -> N
 def test_a_host_that_answers_again_says_again_what_the_trial_waits_for() -> None:
     life = led()
     waits = life.state.trials[life.trial(0)].reason
+    assert waits is not None
     life.goes_silent(1)
-    assert life.state.trials[life.trial(0)].reason != waits
+    assert life.state.trials[life.trial(0)].reason == (
+        f"unknown since 2026-01-01 00:00:00 UTC: elm has not called for 30 s; {waits}"
+    )
     life.take(f.KeeperHeard(keeper_id="elm"))
     assert life.state.trials[life.trial(0)].reason == waits
+
+
+def test_the_end_of_the_leader_does_not_hide_that_a_host_is_silent() -> None:
+    life = started()
+    life.goes_silent(1)
+    life.member_ends(0)
+    assert life.state.trials[life.trial(0)].reason == (
+        "unknown since 2026-01-01 00:00:00 UTC: elm has not called for 30 s; the leader has ended with exit "
+        "code 0; waits at most 300 s for the end of member 1 on elm"
+    )
 
 
 def _random_event(life: GangLife, draw: random.Random) -> f.Fact:

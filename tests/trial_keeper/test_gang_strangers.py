@@ -290,6 +290,13 @@ def test_a_changed_message_of_the_leader_is_an_error(job: str) -> None:
     )
 
 
+def test_a_member_that_finds_only_strangers_says_so(job: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gang_line, "REACH_S", 0.2)
+    with impostor(gang_line.ports(job)[3], _echo), pytest.raises(LineError) as raised:
+        gang_line.join(job, 1, [BESIDE] * 2, 1, KEY)
+    assert "(what listens there does not prove to be the leader)" in str(raised.value)
+
+
 def test_a_leader_that_cannot_be_reached_is_named_with_both_hosts(
     job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
