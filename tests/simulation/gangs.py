@@ -214,6 +214,10 @@ class GangCheck:
         if gang.stop is None and ended_well != (gang.led is not None):
             self._kernel.fail(f"{job} must end as its leader, and has ended as {fact}: {gang}")
 
+    def has_succeeded(self, job_id: str) -> bool:
+        """Return whether the leader has ended well, so that nobody needs the other members."""
+        return job_id in self._gangs and self._gangs[job_id].led is not None
+
     def forget(self) -> None:
         """Forget what is recorded, because an older copy replaces the database."""
         for gang in self._gangs.values():
