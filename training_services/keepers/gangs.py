@@ -104,9 +104,12 @@ class GangsOfJobs(CheckpointsOfJobs):
         return GangGathered(job_id=job_id, orders=tuple(each.cmd_seq for each in orders if each is not None))
 
     def stop_members(self, job_id: str, members: Sequence[int], *, grace: timedelta) -> MembersStopped | None:
+        """See the base class. A member whose start is being committed cannot be stopped yet: the core asks
+        again when it hears of the member.
+        """
         orders: list[tuple[int, int]] = []
         for number, member_id, seat in self._members_of(job_id):
-            if number in members:
+            if number in members and seat.link.jobs.is_ordered(member_id):
                 order = seat.link.jobs.order_stop(member_id, grace=grace)
                 if order is not None and order.cmd_seq is not None:
                     orders.append((number, order.cmd_seq))

@@ -141,6 +141,24 @@ async def test_a_stop_goes_to_the_leader_and_then_to_the_others(tmp_path: Path) 
     await fleet.core.close(detach=True)
 
 
+async def test_a_member_is_not_stopped_before_its_start_is_committed(tmp_path: Path) -> None:
+    """Such a stop would withdraw the start, and nobody would ever hear of the member."""
+    fleet = await opened(tmp_path)
+    fleet.core.submit("aaaaa", withhold=True)
+    await fleet.core.offered(JOB)
+    placed, service = fleet.core.withheld.pop(JOB), fleet.core.service
+    assert service is not None and service.stop_members(JOB, (1,), grace=GRACE) is None
+    fleet.core.commit(placed)
+    stopped = service.stop_members(JOB, (1,), grace=GRACE)
+    assert stopped is not None and stopped.orders == ((1, 2),)
+    fleet.core.commit(stopped)
+    two = fleet.machines["worker-2"]
+    await two.poll()
+    assert two.commands == [("start", MEMBER), ("stop", MEMBER)]
+    await fleet.core.seen(MemberEnded, JOB)
+    await fleet.core.close(detach=True)
+
+
 async def test_a_stop_after_the_end_of_the_leader_needs_no_command(tmp_path: Path) -> None:
     fleet = await started(tmp_path)
     await fleet.machines["worker-1"].finish(JOB)
