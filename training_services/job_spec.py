@@ -94,6 +94,7 @@ class TrialJobSpec:
     members: tuple[MemberProgress, ...] = ()
     member: int | None = None  # this is the part of a gang's job for one member, whose id is ``id``
     hosts: tuple[str, ...] = ()  # addresses of the hosts of all members, for the others to reach them
+    line_key: str = field(default="", repr=False)  # secret by which the members know each other
 
     @property
     def origin_id(self) -> tuple[str, int] | None:

@@ -35,7 +35,7 @@ def main() -> NoReturn:
         from trial_keeper import wrap
 
         wrap.run(arguments[1], arguments[2], keep)
-    if len(arguments) in (3, 6) and arguments[0] == "crew":
+    if len(arguments) in (3, 7) and arguments[0] == "crew":
         from trial_keeper import crew
 
         crew.run(*arguments[1:])

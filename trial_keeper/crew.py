@@ -1,9 +1,10 @@
 """The crew: runs the command of an attempt as several worker processes, as ``torchrun --standalone`` does.
 
-    trial-keeper crew PROCESSES COMMAND [JOB MEMBER HOSTS]
+    trial-keeper crew PROCESSES COMMAND [JOB MEMBER HOSTS KEYFILE]
 
 With JOB, it is the crew of one member of a gang, whose members are on these hosts; PROCESSES "" then means
 that the command runs once. The members meet first (``gang_line``), and their workers have common ranks.
+KEYFILE has the secret by which the members know each other.
 
 It is the attempt's own command, below its shim. Each worker gets the environment of a worker of torchrun
 (https://docs.pytorch.org/docs/stable/elastic/run.html). The output of rank 0 is that of the trial. The output
@@ -56,7 +57,9 @@ class Group(NamedTuple):
         return sum(self.counts[: self.member])
 
 
-def run(processes: str, command: str, job: str = "", member: str = "0", hosts: str = "") -> NoReturn:
+def run(
+    processes: str, command: str, job: str = "", member: str = "0", hosts: str = "", key_file: str = ""
+) -> NoReturn:
     """Run the workers, and exit like a shell whose command was the first one that fails.
 
     The exit status is 0 if none fails.
@@ -64,7 +67,10 @@ def run(processes: str, command: str, job: str = "", member: str = "0", hosts: s
     directory = os.environ.get("NNI_SYS_DIR") or os.getcwd()
     try:
         count = count_of(processes) if processes else 1
-        group = _meet(job, int(member), hosts.split(","), count, directory) if job else _alone(count)
+        if job:
+            group = _meet(job, int(member), hosts.split(","), count, directory, key_file)
+        else:
+            group = _alone(count)
         crew = _Crew(command, group, directory, once=not processes)
     except (CrewError, OSError) as error:
         sys.stderr.write(f"gang: {error}\n")
@@ -84,16 +90,20 @@ def _alone(count: int) -> Group:
         raise CrewError(str(error)) from error
 
 
-def _meet(job: str, member: int, hosts: list[str], count: int, directory: str) -> Group:
+def _meet(job: str, member: int, hosts: list[str], count: int, directory: str, key_file: str) -> Group:
     """Wait until all members have met. Until then, SIGTERM ends the crew at once."""
     from trial_keeper import gang_line
 
+    with open(key_file, encoding="ascii") as file:
+        key = file.read()
+    if not key:
+        raise CrewError("the server that has started this trial is too old: it gives its members no key")
     try:
         if member == 0:
-            met = gang_line.lead(job, hosts, count)
+            met = gang_line.lead(job, hosts, count, key)
         else:
             gang_line.await_go(directory)
-            met = gang_line.join(job, member, hosts, count)
+            met = gang_line.join(job, member, hosts, count, key)
     except gang_line.LineError as error:
         raise CrewError(str(error)) from error
     return Group(member, met.counts, hosts, met.port, gang_line.interface_of(met.address))

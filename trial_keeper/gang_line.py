@@ -3,8 +3,10 @@
 The leader listens on the first free port of a short list that follows from the job's id, so every member
 knows the list. A member joins when the server has told it that all members are there. So the leader is there,
 too, and a member that cannot reach it within ``REACH_S`` never will. When all have joined, the leader tells
-each the number of processes of all members, and the port for the processes' own meeting. Messages are lines
-of JSON.
+each the number of processes of all members, and the port for the processes' own meeting.
+
+Both sides prove that they know the key of the attempt (``gang_proof``). So a stranger cannot join in place of
+a member (``gang_door``), and a member passes over a port where a stranger answers.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import socket
 import time
 import zlib
 
+from trial_keeper import gang_proof
+from trial_keeper.gang_proof import Talk
 from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -50,35 +54,35 @@ def ports(job: str) -> list[int]:
     return list(range(first, first + TRIED))
 
 
-def lead(job: str, hosts: list[str], count: int) -> Met:
+def lead(job: str, hosts: list[str], count: int, key: str) -> Met:
     """Wait until all members have joined, and tell them what they need."""
+    from trial_keeper.gang_door import Door  # only the leader needs it
+
     with _listen(job, hosts[0]) as listener:
-        joined: dict[int, tuple[socket.socket, int]] = {}
-        while len(joined) < len(hosts) - 1:
-            peer, _ = listener.accept()
-            hello = _greet(peer, job)
-            if hello is None or not 0 < hello["member"] < len(hosts):
-                peer.close()
-            else:
-                if hello["member"] in joined:
-                    joined[hello["member"]][0].close()
-                joined[hello["member"]] = peer, hello["processes"]
-        counts = [count, *(joined[member][1] for member in sorted(joined))]
-        met = Met(counts, free_port(hosts[0]), joined[1][0].getsockname()[0])
-        for peer, _ in joined.values():
-            _send(peer, {"counts": met.counts, "port": met.port})
-            peer.close()
+        door = Door(listener, job, len(hosts), key)
+        joined = door.members()
+        counts = [count, *(joined[member].processes for member in sorted(joined))]
+        met = Met(counts, free_port(hosts[0]), joined[1].peer.getsockname()[0])
+        for guest in joined.values():
+            door.tell(guest, met.counts, met.port)
         return met
 
 
-def join(job: str, member: int, hosts: list[str], count: int) -> Met:
-    """Join the leader, and wait until all members have joined. Raise LineError if it cannot be reached."""
-    hello = {"job": job, "member": member, "processes": count}
-    with _reach(job, hello, hosts[0], hosts[member]) as peer:
-        peer.settimeout(None)
-        told = _receive(peer)
-        while told is None:  # the leader has ended, so the server stops this member, too
+def join(job: str, member: int, hosts: list[str], count: int, key: str) -> Met:
+    """Join the leader, and wait until all members have joined. Raise LineError if that is not possible."""
+    peer, talk = _reach(job, member, hosts, key)
+    with peer:
+        proof = talk.proof(key, gang_proof.JOIN, count)
+        told = None
+        if _send(peer, processes=count, proof=proof):
+            told = _receive(peer, None)
+        while told is None:  # the leader has ended. Its keeper says why, and the server stops this member
             time.sleep(60)
+        counts, port = told.get("counts"), told.get("port")
+        if not talk.proves(told, key, gang_proof.MET, counts, port):
+            raise LineError(
+                f"what came from the leader at {hosts[0]}, port {talk.port}, was changed on the way"
+            )
         return Met(told["counts"], told["port"], peer.getsockname()[0])
 
 
@@ -149,20 +153,11 @@ def _server(address: str, port: int) -> socket.socket:
     return socket.create_server(("", port), backlog=64)
 
 
-def _greet(peer: socket.socket, job: str) -> dict[str, Any] | None:
-    """Read a member's greeting and answer it. Return None if it is none of this job."""
-    peer.settimeout(ANSWER_S)
-    hello = _receive(peer)
-    if hello is None or hello.get("job") != job or not _send(peer, {"job": job}):
-        return None
-    numbers = hello.get("member"), hello.get("processes")
-    return hello if all(type(number) is int for number in numbers) else None
-
-
-def _reach(job: str, hello: dict[str, Any], address: str, here: str) -> socket.socket:
-    until = time.monotonic() + REACH_S
+def _reach(job: str, member: int, hosts: list[str], key: str) -> tuple[socket.socket, Talk]:
+    """Return a connection to the leader, which has proved that it is the leader."""
+    address, until = hosts[0], time.monotonic() + REACH_S
+    why = "nothing of the trial listens there"
     while True:
-        why = "nothing of the trial listens there"
         for port in ports(job):
             try:
                 peer = socket.create_connection((address, port), timeout=ANSWER_S)
@@ -171,42 +166,52 @@ def _reach(job: str, hello: dict[str, Any], address: str, here: str) -> socket.s
                 if time.monotonic() >= until:
                     break
                 continue
-            answer = _receive(peer) if _send(peer, hello) else None
-            if answer is not None and answer.get("job") == job:
-                return peer
+            talk = _greet(peer, job, member, port, key)
+            if talk is not None:
+                return peer, talk
             peer.close()
+            why = "what listens there does not prove to be the leader"
         if time.monotonic() >= until:
             first, last = ports(job)[0], ports(job)[-1]
             raise LineError(
-                f"{here} cannot reach the leader at {address}, ports {first} to {last} ({why}): set "
+                f"{hosts[member]} cannot reach the leader at {address}, ports {first} to {last} ({why}): set "
                 f"gangAddress of that machine, or open its ports {FIRST_PORT} to {FIRST_PORT + PORTS - 1}"
             )
         time.sleep(LOOK_S)
 
 
-def _send(peer: socket.socket, message: dict[str, Any]) -> bool:
-    """Send a message; return False if the other end has gone."""
-    import json
+def _greet(peer: socket.socket, job: str, member: int, port: int, key: str) -> Talk | None:
+    """Say which member this is. Return None unless the leader answers, with its proof."""
+    theirs = gang_proof.random_number()
+    answer = None
+    if _send(peer, job=job, member=member, number=theirs):
+        answer = _receive(peer, ANSWER_S)
+    if answer is None or not gang_proof.is_text(answer.get("number")):
+        return None
+    talk = Talk(job, port, member, theirs, answer["number"])
+    return talk if talk.proves(answer, key, gang_proof.ANSWER) else None
 
+
+def _send(peer: socket.socket, **message: object) -> bool:
+    """Send a message; return False if the other end has gone."""
     try:
-        peer.sendall(json.dumps(message).encode() + b"\n")
+        peer.sendall(gang_proof.encode(**message))
     except OSError:
         return False
     return True
 
 
-def _receive(peer: socket.socket) -> dict[str, Any] | None:
-    """Return the next message; None if there is none, or no valid one."""
-    import json
-
+def _receive(peer: socket.socket, within: float | None) -> dict[str, Any] | None:
+    """Return the next message; None if there is none, no valid one, or none in this number of seconds."""
+    until = None if within is None else time.monotonic() + within
     line = b""
     try:
         while not line.endswith(b"\n"):
+            peer.settimeout(None if until is None else max(0.001, until - time.monotonic()))
             piece = peer.recv(1)  # no more than this message
-            if not piece or len(line) > 1 << 16:
+            if not piece or len(line) > gang_proof.LONGEST or (until and time.monotonic() > until):
                 return None
             line += piece
-        found = json.loads(line)
-    except (OSError, ValueError):
+    except OSError:
         return None
-    return found if isinstance(found, dict) else None
+    return gang_proof.decode(line)

@@ -85,10 +85,11 @@ Answer (200, JSON)::
              "code": {"sha256": str, "size": bytes},   code archive; left out: the code is on the host
              "gang": {"processes": str,    run the command as so many worker processes: a number, "cpu", "gpu"
                                    or "auto" (``trial_keeper.crew``); left out: run it once
-                      "job": job_id, "member": int, "hosts": [str]},   the attempt is this member of a job
-                                   whose members are on hosts with these addresses. A member but the leader
-                                   (0) joins it when it has got the update with the index 1
-                                   (``trial_keeper.gang_line``); left out: the job has no members
+                      "job": job_id, "member": int, "hosts": [str], "key": str},   the attempt is this
+                                   member of a job whose members are on hosts with these addresses. A member
+                                   but the leader (0) joins it when it has got the update with the index 1
+                                   (``trial_keeper.gang_line``). ``key``: secret that only the members have,
+                                   never shown to anyone else; left out: the job has no members
                                    left out: run the command itself
              "preload": {"modules": [str], "target": str, "resident": bool},
                                    fork the attempt from a process that has imported these modules, and run
@@ -185,6 +186,7 @@ if TYPE_CHECKING:
         job: str
         member: int
         hosts: list[str]
+        key: str
 
     class _Preload(TypedDict):
         modules: list[str]

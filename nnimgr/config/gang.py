@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import PlainValidator, model_validator
 
 from nnimgr.config.base import ConfigModel
+from nnimgr.config.values import Duration
 
 __all__ = ["GangConfig"]
 
@@ -39,13 +40,15 @@ class GangConfig(ConfigModel):
     """Worker processes of each trial, on one host or on ``nodes`` hosts.
 
     ``processes``: their number on each host; None: the command runs once on each host. ``same_host``: the
-    members of a trial may run beside each other on one host.
+    members of a trial may run beside each other on one host. ``exit_barrier``: time for the other members to
+    end after the leader has ended with exit code 0.
     """
 
     # "cpu" and "gpu": one process for each CPU or GPU; "auto": for each GPU if the trial has any, else CPU
     processes: Annotated[int | str, PlainValidator(_processes)] | None = None
     nodes: Annotated[int, PlainValidator(_nodes)] | None = None
     same_host: bool = False
+    exit_barrier: Duration | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> GangConfig:

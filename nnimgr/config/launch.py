@@ -97,8 +97,10 @@ def _check_gang(reading: Reading, config: ExperimentConfig) -> None:
     assert config.gang is not None
     if config.gang.nodes is not None:
         _check_nodes(reading, config, config.gang.nodes, same_host=config.gang.same_host)
-    elif config.gang.same_host:
-        reading.fault((*_GANG, "sameHost"), "needs nodes: without them, a trial has only one host")
+    else:
+        given = {"sameHost": config.gang.same_host, "exitBarrier": config.gang.exit_barrier is not None}
+        for name in (name for name, is_given in given.items() if is_given):
+            reading.fault((*_GANG, name), "needs nodes: without them, a trial has only one host")
     if config.gang.processes is None:
         return
     for member in config.members:

@@ -345,7 +345,12 @@ class ExperimentConfig(ConfigModel):
             stores_copies=checkpoints.storage is not None,
             save_within=parse_duration(checkpoints.save_within),
             slot_held_for=_timedelta(self.slot_held_for) or USUAL.slot_held_for,
+            exit_barrier=self._exit_barrier or USUAL.exit_barrier,
         )
+
+    @property
+    def _exit_barrier(self) -> timedelta | None:
+        return None if self.gang is None else _timedelta(self.gang.exit_barrier)
 
     @property
     def resizable(self) -> Mapping[str, float]:

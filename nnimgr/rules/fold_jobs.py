@@ -8,7 +8,7 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.causes import cause_of
 from nnimgr.rules.checkpoint_limit import recount
 from nnimgr.rules.checkpoints import drop_origin, give_up_host
-from nnimgr.rules.gangs import failing_keeper, is_silent, set_places
+from nnimgr.rules.gangs import barrier_reason, failing_keeper, is_silent, set_places
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.metric_notes import note_on_final, note_on_intermediate
 from nnimgr.rules.phases import take_final, waiting_reason
@@ -218,6 +218,8 @@ def _member_ended(state: ExperimentState, fact: f.MemberEnded, r: f.Recorded) ->
     member.ended = fact
     keeper = state.keepers[member.place.keeper_id]
     keeper.acked_cmd = max(keeper.acked_cmd, fact.acked_cmd)
+    if fact.member == 0 and not member.failed and job.first is None and job.stop is None:
+        job.leader_done_at = r.at
     _member_over(state, job, fact)
     _release(state)
 
@@ -231,10 +233,14 @@ def _member_lost(state: ExperimentState, fact: f.MemberLost, r: f.Recorded) -> N
 
 def _member_over(state: ExperimentState, job: JobState, fact: f.MemberEnded | f.MemberLost) -> None:
     trial = trial_touched(state, job.trial_id, fact)
-    if job.members[fact.member].failed and job.first is None and job.stop is None:
-        job.first = fact.member
+    if job.members[fact.member].failed and job.stop is None and job.leader_done_at is None:
+        job.first = fact.member if job.first is None else job.first
     if trial.status is f.TrialStatus.UNKNOWN:
         _end_silence(state, job, trial)
+    if job.leader_done_at is not None and job.stop is None:
+        trial.reason = barrier_reason(state, job)
+        if trial.status is f.TrialStatus.UNKNOWN:
+            trial.reason = f"{silence(state, trial)}; {trial.reason}"
     reindex(state, trial)
 
 
@@ -330,6 +336,8 @@ def _end_silence(state: ExperimentState, job: JobState, trial: TrialState) -> No
     started = job.started_at is not None
     if job.stop is not None:
         trial.reason = stopping_reason(trial)
+    elif job.leader_done_at is not None:
+        trial.reason = barrier_reason(state, job)
     else:
         trial.reason = waiting_reason(trial) if started else "is being started"
     move(state, trial, f.TrialStatus.RUNNING if started else f.TrialStatus.WAITING)
@@ -367,6 +375,9 @@ def silence(state: ExperimentState, trial: TrialState) -> str:
 
 def _ways_out(state: ExperimentState, trial: TrialState) -> str:
     """Return a sentence that lists the events which would end the trial's UNKNOWN status."""
+    job = state.jobs[trial.job_id or ""]
+    if job.leader_done_at is not None and job.stop is None:
+        return barrier_reason(state, job)
     lease, command = state.config.get("lease"), f"nnictl trial lost {state.id} -T {trial.id}"
     if lease is not None:
         return (

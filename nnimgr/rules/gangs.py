@@ -4,19 +4,34 @@ The facts about members come from the training service. What happens to the job 
 (``due_facts``): it has started when all members have, and it is over when all are. When one member fails or
 is lost, all others are stopped in the same commit. The job ends as the first one that has failed, unless a
 member was lost. So whatever is decided about attempts does not have to know of members.
+
+When the leader has ended well before that, the job has succeeded. The others have the time ``exit_barrier``
+to end by themselves, and are then stopped. How they end is only worth a note.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from datetime import datetime
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.causes import LOSSES, cause_of
 from nnimgr.rules.commands import GatherGang, StopMembers
+from nnimgr.rules.phrases import in_seconds
 from nnimgr.rules.state import ExperimentState, JobState, MemberState, TrialState
 from training_services.base import TRIAL_GRACE
 
-__all__ = ["due_commands", "due_facts", "failing_keeper", "is_due", "is_silent", "losses", "set_places"]
+__all__ = [
+    "barrier_at",
+    "barrier_reason",
+    "due_commands",
+    "due_facts",
+    "failing_keeper",
+    "is_due",
+    "is_silent",
+    "losses",
+    "set_places",
+]
 
 
 def set_places(job: JobState, placed: f.JobPlaced) -> None:
@@ -31,31 +46,50 @@ def set_places(job: JobState, placed: f.JobPlaced) -> None:
 
 
 def is_due(state: ExperimentState, trial: TrialState) -> bool:
-    """Return whether something follows from the states of the members of the trial's open job."""
+    """Return whether something follows from the states of the members of the trial's open job, now or when
+    the time of the exit barrier has passed.
+    """
     job = state.jobs.get(trial.job_id or "")
     if job is None or not job.members:
         return False
-    return _is_over(job) or _has_started(trial, job) or _is_to_gather(job) or bool(_to_stop(job))
+    if _is_over(job) or _has_started(trial, job) or _is_to_gather(job):
+        return True
+    return bool(_to_stop(job, late=job.leader_done_at is not None))
 
 
-def due_facts(trial: TrialState, job: JobState) -> Iterator[f.Fact]:
+def due_facts(state: ExperimentState, trial: TrialState, job: JobState) -> Iterator[f.Fact]:
     """Yield what has happened to a gang's job, as far as it follows from its members."""
     if _is_over(job):
-        yield _outcome(job)
+        yield _outcome(state, job)
     elif _has_started(trial, job):
         started_at = job.members[0].started_at
         assert started_at is not None
         yield f.JobStarted(job_id=job.id, started_at=started_at, pid=job.members[0].pid)
 
 
-def due_commands(job: JobState, *, stops: bool) -> Iterator[GatherGang | StopMembers]:
+def due_commands(
+    state: ExperimentState, job: JobState, now: datetime, *, stops: bool
+) -> Iterator[GatherGang | StopMembers]:
     """Yield the commands to the members of a gang's job that are due. ``stops``: the job is about to be
     stopped.
     """
     if _is_to_gather(job) and not stops:
         yield GatherGang(job_id=job.id)
-    if members := _to_stop(job):
+    barrier = barrier_at(state, job)
+    if members := _to_stop(job, late=barrier is not None and barrier <= now):
         yield StopMembers(job_id=job.id, members=members, grace=TRIAL_GRACE)
+
+
+def barrier_at(state: ExperimentState, job: JobState) -> datetime | None:
+    """Return when the members that are left are stopped, because the leader has ended well; None: never."""
+    return None if job.leader_done_at is None else job.leader_done_at + state.limits.exit_barrier
+
+
+def barrier_reason(state: ExperimentState, job: JobState) -> str:
+    """Return what a gang's trial waits for, whose leader has ended well."""
+    left = ", ".join(_name(job, number) for number, member in enumerate(job.members) if not member.over)
+    limit = in_seconds(state.limits.exit_barrier)
+    return f"the leader has ended with exit code 0; waits at most {limit} for the end of {left}"
 
 
 def _is_over(job: JobState) -> bool:
@@ -76,13 +110,14 @@ def _is_to_gather(job: JobState) -> bool:
     return not any(member.over for member in job.members)
 
 
-def _to_stop(job: JobState) -> tuple[int, ...]:
+def _to_stop(job: JobState, *, late: bool) -> tuple[int, ...]:
     """Return the members that are to be stopped. A stop of the job is an order to the leader alone.
 
     If the leader saves its state first, the others go on meanwhile, because it may need them for that.
+    ``late``: the time of the exit barrier has passed.
     """
     leader = job.members[0]
-    if job.stop is None and job.first is None:
+    if job.stop is None and job.first is None and not late:
         return ()
     saves = job.stop is not None and job.stop.save_within is not None and job.first is None
     if saves and not leader.over and not any(member.failed for member in job.members):
@@ -97,13 +132,17 @@ def _to_stop(job: JobState) -> tuple[int, ...]:
 # ---- how a gang ends --------------------------------------------------------------------------------------
 
 
-def _outcome(job: JobState) -> f.JobEnded | f.JobLost:
+def _outcome(state: ExperimentState, job: JobState) -> f.JobEnded | f.JobLost:
     """Return how the job has ended, whose members are all over.
 
-    A loss comes before a failure that was committed earlier: members fail at once when the host of another
-    one is gone, and its loss is proved later.
+    After the good end of the leader, nothing else counts. Otherwise a loss comes before a failure that was
+    committed earlier: members fail at once when the host of another one is gone, and its loss is proved
+    later.
     """
     ended = {number: member.ended for number, member in enumerate(job.members) if member.ended is not None}
+    if job.leader_done_at is not None:
+        said = [ended[0].message, *_after_the_leader(state, job)]
+        return _ended(job, ended[0], reason=ended[0].reason, message="; ".join(filter(None, said)) or None)
     lost = {number: member.lost for number, member in enumerate(job.members) if member.lost is not None}
     if lost:
         number = min(lost, key=lambda each: (not lost[each].unproven, each))
@@ -116,6 +155,27 @@ def _outcome(job: JobState) -> f.JobEnded | f.JobLost:
     # After an order to stop, members fail because others have gone: such a failure says nothing.
     stopped = job.stop is not None and end.reason is f.EndReason.EXITED and end.exit_code != 0
     return _ended(job, end, reason=f.EndReason.STOPPED if stopped else end.reason, message=end.message)
+
+
+def _after_the_leader(state: ExperimentState, job: JobState) -> Iterator[str]:
+    """Yield what has happened to members that have not ended well after the good end of the leader."""
+    limit = in_seconds(state.limits.exit_barrier)
+    for number, member in enumerate(job.members):
+        end, lost = member.ended, member.lost
+        if not member.failed:
+            continue
+        if lost is not None:
+            what = f"was lost after the leader had ended: {lost.reason}"
+        elif member.stop is not None and job.stop is None:
+            what = f"was stopped, because it had not ended {limit} after the leader"
+        elif end is not None and end.reason is f.EndReason.EXITED:
+            how = f"exit code {end.exit_code}" if end.exit_code is not None else "no exit code"
+            how = how if end.signal is None else f"signal {end.signal}"
+            what = f"failed after the leader had ended ({how})"
+            what += f": {end.message}" if end.message else ""
+        else:
+            what = f"was ended after the leader ({end.reason if end else None})"
+        yield f"{_name(job, number)} {what}"
 
 
 def _lost(job: JobState, number: int, lost: f.MemberLost) -> f.JobLost:

@@ -25,7 +25,7 @@ from nnimgr.rules.commands import (
 )
 from nnimgr.rules.confirmations import confirm
 from nnimgr.rules.experiment_status import move_status, time_is_up
-from nnimgr.rules.gangs import due_commands, due_facts, losses
+from nnimgr.rules.gangs import barrier_at, due_commands, due_facts, losses
 from nnimgr.rules.indexes import is_unsettled
 from nnimgr.rules.phases import is_due, parameter_record
 from nnimgr.rules.phrases import in_seconds
@@ -71,7 +71,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     yield from keep_to_limit(state)
     for trial_id in state.gangs:
         trial = state.trials[trial_id]
-        yield from due_facts(trial, state.jobs[trial.job_id or ""])
+        yield from due_facts(state, trial, state.jobs[trial.job_id or ""])
     for trial_id in state.reported:
         yield from take_results(state.trials[trial_id])
     for trial_id in state.unsettled:
@@ -185,7 +185,7 @@ def _commands(state: ExperimentState, now: datetime, ahead: int, wanted_jobs: in
         stopping = {command.job_id for command in stops}
         for trial_id in state.gangs:
             job = state.jobs[state.trials[trial_id].job_id or ""]
-            yield from due_commands(job, stops=job.id in stopping)
+            yield from due_commands(state, job, now, stops=job.id in stopping)
     for trial_id in state.wanting:
         yield from _hand_over(state, state.trials[trial_id])
     if state.status not in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING) or state.stop_requested:
@@ -273,6 +273,9 @@ def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:
             due += [] if at is None or at <= now else [at]
             at = lent_at(state, trial)
             due += [] if trial.slot_lent or at <= now else [at]
+    for trial_id in state.gangs:
+        at = barrier_at(state, state.jobs[state.trials[trial_id].job_id or ""])
+        due += [] if at is None or at <= now else [at]
     overdue = overdue_at(state)
     due += [] if overdue is None else [overdue]
     # Only trials that wait for a retry have due_at, and they are few. Trials that wait for a slot have no

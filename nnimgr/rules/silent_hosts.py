@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from nnimgr.rules import facts as f
 from nnimgr.rules.fold_jobs import silence
-from nnimgr.rules.gangs import losses
+from nnimgr.rules.gangs import barrier_at, losses
 from nnimgr.rules.phrases import in_seconds
 from nnimgr.rules.state import (
     ExperimentState,
@@ -76,7 +76,8 @@ def _silent_since(state: ExperimentState, trial: TrialState) -> datetime:
 
 
 def given_up_at(state: ExperimentState, trial: TrialState, job: JobState) -> datetime | None:
-    """Return the time at which an attempt on a silent host counts as lost after a user's stop; None if never.
+    """Return the time at which an attempt on a silent host counts as lost after a user's stop, or at which a
+    gang's members count as lost after its exit barrier; None if never.
 
     This is safe: no further attempt follows, so two attempts cannot run at the same time. A stop of the
     experiment counts as a user's stop of every trial, even of trials that a limit or the assessor stops.
@@ -84,9 +85,9 @@ def given_up_at(state: ExperimentState, trial: TrialState, job: JobState) -> dat
     wanted = trial.target in (f.StopKind.USER, f.StopKind.CUT) or (
         state.stop_requested and not state.detached
     )
-    if not wanted or job.stop_at is None:
-        return None
-    return max(_silent_since(state, trial), job.stop_at) + SILENT_GRACE
+    barrier = barrier_at(state, job)
+    since = [at for at in (job.stop_at if wanted else None, barrier) if at is not None]
+    return max(_silent_since(state, trial), min(since)) + SILENT_GRACE if since else None
 
 
 def lent_at(state: ExperimentState, trial: TrialState) -> datetime:

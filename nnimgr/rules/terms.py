@@ -237,6 +237,7 @@ class Limits:
     on_failure: OnFailure = OnFailure.SKIP
     failure_value: float | Mapping[str, float] | None = None  # result for VALUE, or one per objective
     slot_held_for: timedelta = timedelta(minutes=10)  # then the slot of a silent trial is lent
+    exit_barrier: timedelta = timedelta(minutes=5)  # for a gang's other members, after the leader's good end
     keeps_copies: bool = True  # the newest checkpoint of each trial is copied from its host to the server
     stores_copies: bool = False  # the server puts its copies of checkpoints into a storage, too
     checkpoints_kept: int = 2  # newest checkpoints of each trial whose files are kept, at least 1

@@ -177,6 +177,8 @@ class JobState:
     members: list[MemberState] = field(default_factory=list)  # of a gang, the leader first; else empty
     gathered: bool = False  # True: the gang's members were told to run the command
     first: int | None = None  # number of the member that failed or was lost first, before any order to stop
+    # when the gang's leader had ended well, before any failure or order to stop: the job has succeeded
+    leader_done_at: datetime | None = None
     waiting: str | None = None  # reason why the job has no place yet
     placed_at: datetime | None = None
     started_at: datetime | None = None  # by the host's clock

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tests.config.loading import Faults, Load
@@ -75,6 +77,8 @@ def test_members_beside_each_other(load: Load) -> None:
             "gang.nodes: needs several hosts, and platform: local has one",
         ),
         (COMMAND, "{processes: 2, sameHost: true}", "gang.sameHost: needs nodes"),
+        (COMMAND, "{processes: 2, exitBarrier: 1m}", "gang.exitBarrier: needs nodes"),
+        (COMMAND, "{nodes: 2, sameHost: true, exitBarrier: 0s}", "gang.exitBarrier: '0s' is not longer"),
         (
             COMMAND + "multiPhase: true\n",
             "{nodes: 2, sameHost: true}",
@@ -91,3 +95,11 @@ def test_other_platforms_are_refused(faults: Faults) -> None:
     service = "{platform: kubernetes, image: python, context: lab}"
     found = faults(COMMAND.replace("{platform: local}", service) + "gang: {nodes: 2}\n")
     assert any('cannot be used on the platform "kubernetes" yet' in fault for fault in found)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("", 300), (", exitBarrier: 90", 90), (", exitBarrier: 2h", 7200)]
+)
+def test_members_have_time_to_end_after_their_leader(load: Load, given: str, seconds: int) -> None:
+    config = load(COMMAND + f"gang: {{nodes: 2, sameHost: true{given}}}\n").config
+    assert config.limits().exit_barrier == timedelta(seconds=seconds)

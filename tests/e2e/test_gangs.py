@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from tests.e2e.product import Product, product
 from tests.e2e.scene import Scene, eventually
 from tests.server.harness import nothing_left, serving
+from trial_keeper.gang_line import ports
 
 MEMBERS = ("stdout", "member-1/stdout", "member-2/stdout")
 
@@ -133,3 +136,57 @@ def test_a_stopped_trial_leaves_no_member(tmp_path: Path) -> None:
         assert here.server.call("POST", f"{here.url}/trials/{trial_id}/stop").status == 202
         here.done()
         assert here.trial()["status"] == "USER_CANCELED" and not os.path.exists(f"/proc/{found['pid']}")
+
+
+def test_an_impostor_on_the_first_port_keeps_no_member_from_its_leader(tmp_path: Path) -> None:
+    """The impostor has the port before the second attempt, and answers all who greet it."""
+    command = f'[ "$NNIMGR_GANG_ROUND" = 2 ] || until [ -e {tmp_path}/end ]; do sleep 0.02; done; '
+    command += "echo $MASTER_PORT; [ $NNIMGR_GANG_ROUND = 2 ]"
+    greeted: list[bytes] = []
+
+    def deceive(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                with peer:
+                    greeted.append(peer.recv(1 << 14))
+                    answer = {**json.loads(greeted[-1]), "proof": "0" * 64}
+                    peer.sendall(json.dumps(answer).encode() + b"\n")
+
+    with ExitStack() as stack:
+        stack.enter_context(nothing_left(tmp_path))
+        here = Scene(stack.enter_context(serving(tmp_path)), tmp_path)
+        here.create(command, gang={"nodes": 2, "sameHost": True}, maxRetries={"userError": 1})
+        (first,) = here.get(f"/trials/{here.running()['id']}")["jobs"]
+        job_id = str(first["id"]).removesuffix("1") + "2"
+        port = ports(job_id)[0]
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", port)))
+        stack.callback(lambda: listener.shutdown(socket.SHUT_RDWR))
+        threading.Thread(target=deceive, args=(listener,), daemon=True).start()
+        (tmp_path / "end").touch()
+        (ended,) = here.done()
+        assert ended["status"] == "SUCCEEDED", ended["reason"]
+        assert {json.loads(each)["job"] for each in greeted} == {job_id}
+        folder = here.folder / "trials" / ended["id"] / "attempt-2"
+        assert (folder / "stdout").read_text() == (folder / MEMBERS[1]).read_text()
+
+
+def test_a_member_that_hangs_after_its_leader_is_stopped_and_the_trial_has_succeeded(tmp_path: Path) -> None:
+    script = """
+import os, signal
+import nni
+
+nni.get_next_parameter()
+if os.environ["RANK"] == "1":
+    signal.pause()
+nni.report_final_result(0.5)
+"""
+    with ExitStack() as stack:
+        stack.enter_context(nothing_left(tmp_path))
+        here = Scene(stack.enter_context(serving(tmp_path)), tmp_path)
+        here.create(here.script(script), gang={"nodes": 2, "sameHost": True, "exitBarrier": "2s"})
+        (ended,) = here.done()
+        assert (ended["status"], ended["finalValue"]) == ("SUCCEEDED", 0.5)
+        assert ended["note"] == "member 1 on local was stopped, because it had not ended 2 s after the leader"
+        (job,) = here.get(f"/trials/{ended['id']}")["jobs"]
+        assert [member["endReason"] for member in job["members"]] == ["exited", "stopped"]

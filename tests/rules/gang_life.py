@@ -85,6 +85,7 @@ class GangLife(Life):
         reason: f.EndReason = f.EndReason.EXITED,
         message: str | None = None,
         cause: f.Cause | None = None,
+        signal: int | None = None,
         acked: int | None = None,
     ) -> list[f.Fact]:
         return self.take(
@@ -93,7 +94,7 @@ class GangLife(Life):
                 member=member,
                 reason=reason,
                 exit_code=code,
-                signal=None,
+                signal=signal,
                 metrics=0,
                 acked_cmd=self.cmd_seq if acked is None else acked,
                 ended_at=self.now,

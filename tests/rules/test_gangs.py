@@ -12,6 +12,7 @@ from nnimgr.rules.silent_hosts import SILENT_GRACE, STOP_LIMIT
 from tests.rules.driver import refold
 from tests.rules.gang_life import HOSTS, GangLife
 
+BARRIER, SECOND = timedelta(minutes=5), timedelta(seconds=1)
 RUNNING, UNKNOWN = f.TrialStatus.RUNNING, f.TrialStatus.UNKNOWN
 
 
@@ -61,13 +62,6 @@ def test_the_first_failure_stops_all_others_in_the_same_turn_and_is_the_reason()
     status, reason = life.ended()[life.trial(0)]
     assert status is f.TrialStatus.FAILED
     assert reason == "exited with code 7: rank 3 failed first: ValueError: bad (member 1 on elm)"
-
-
-def test_a_member_that_fails_after_the_leader_has_ended_well_fails_the_trial() -> None:
-    life = started()
-    life.member_ends(0)
-    life.member_ends(1, 1)
-    assert life.ended()[life.trial(0)][0] is f.TrialStatus.FAILED
 
 
 def test_a_member_that_never_started_ends_the_gang_before_it_runs() -> None:
@@ -220,6 +214,143 @@ def test_a_keeper_that_has_gone_needs_no_more_commands(gone: int) -> None:
     assert life.job(0) in life.state.jobs
     life.take(f.KeeperAcknowledged(keeper_id=HOSTS[1 - gone], acked_cmd=life.cmd_seq))
     assert not life.state.jobs
+
+
+# ---- the exit barrier -------------------------------------------------------------------------------------
+
+
+def led(nodes: int = 2, **limits: object) -> GangLife:
+    """Return a life in which the leader has reported a result and ended with exit code 0."""
+    life = started(nodes, **limits)
+    life.metric(0, 0, 1.0, "FINAL")
+    assert kinds(life.member_ends(0)) == ["MemberEnded"]
+    return life
+
+
+def outcome(life: GangLife, facts: list[f.Fact]) -> str | None:
+    """Return the note of the gang's job, whose trial has succeeded with the leader's result."""
+    end = one(facts, f.JobEnded)
+    assert isinstance(end, f.JobEnded) and (end.reason, end.exit_code) == (f.EndReason.EXITED, 0)
+    assert life.ended()[life.trial(0)] == (f.TrialStatus.SUCCEEDED, "exited with code 0")
+    return end.message
+
+
+def test_members_have_time_to_end_after_the_leader_and_are_then_stopped() -> None:
+    life = led(3)
+    assert life.state.trials[life.trial(0)].reason == (
+        "the leader has ended with exit code 0; waits at most 300 s for the end of member 1 on elm, "
+        "member 2 on oak"
+    )
+    assert life.wake_at == life.now + BARRIER
+    assert kinds(life.take(after=BARRIER - SECOND)) == []
+    assert kinds(life.member_ends(1)) == ["MemberEnded"]
+    facts = life.take(after=SECOND)
+    stopped = one(facts, f.MembersStopped)
+    assert isinstance(stopped, f.MembersStopped) and [member for member, _ in stopped.orders] == [2]
+    assert life.wake_at is None
+    facts = life.member_ends(2, None, reason=f.EndReason.STOPPED)
+    assert outcome(life, facts) == (
+        "member 2 on oak was stopped, because it had not ended 300 s after the leader"
+    )
+
+
+def test_the_time_after_the_leader_is_that_of_the_configuration() -> None:
+    life = led(exit_barrier=timedelta(seconds=30))
+    assert kinds(life.take(after=timedelta(seconds=29))) == []
+    assert kinds(life.take(after=SECOND)) == ["MembersStopped"]
+
+
+def test_a_restart_of_the_server_does_not_prolong_the_time_after_the_leader() -> None:
+    life = led()
+    life.take(after=BARRIER - SECOND)
+    life.take(f.ExperimentOpened(m_epoch=2))
+    assert kinds(life.take(after=SECOND)) == ["MembersStopped"]
+    assert refold(life.log) == life.state
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "message", "note"),
+    [
+        (3, None, "boom", "member 1 on elm failed after the leader had ended (exit code 3): boom"),
+        (3, None, None, "member 1 on elm failed after the leader had ended (exit code 3)"),
+        (None, 9, None, "member 1 on elm failed after the leader had ended (signal 9)"),
+        (None, None, None, "member 1 on elm failed after the leader had ended (no exit code)"),
+    ],
+)
+def test_a_failure_after_the_good_end_of_the_leader_is_only_noted(
+    code: int | None, signal: int | None, message: str | None, note: str
+) -> None:
+    life = led(3)
+    assert kinds(life.member_ends(1, code, signal=signal, message=message)) == ["MemberEnded"]
+    facts = life.member_ends(2)
+    assert outcome(life, facts) == note
+    assert life.touched.trials[life.trial(0)].note == note
+
+
+def test_a_loss_after_the_good_end_of_the_leader_is_only_noted() -> None:
+    life = led()
+    facts = life.member_is_lost(1, "the host was restarted")
+    assert outcome(life, facts) == (
+        "member 1 on elm was lost after the leader had ended: the host was restarted"
+    )
+
+
+def test_several_members_are_noted() -> None:
+    life = led(3)
+    life.member_ends(2, 1)
+    facts = life.member_ends(1, None, reason=f.EndReason.LEASE)
+    assert outcome(life, facts) == (
+        "member 1 on elm was ended after the leader (lease); "
+        "member 2 on oak failed after the leader had ended (exit code 1)"
+    )
+
+
+def test_a_failure_before_the_good_end_of_the_leader_fails_the_trial() -> None:
+    life = started()
+    life.member_ends(1, 1)
+    life.member_ends(0)
+    assert life.ended()[life.trial(0)][0] is f.TrialStatus.FAILED
+
+
+def test_a_leader_that_has_failed_stops_the_others_at_once() -> None:
+    life = started()
+    assert kinds(life.member_ends(0, 1)) == ["MemberEnded", "MembersStopped"]
+
+
+def test_a_member_on_a_silent_host_is_given_up_after_the_time_that_it_had() -> None:
+    life = led()
+    life.goes_silent(1)
+    assert life.state.trials[life.trial(0)].status is UNKNOWN
+    assert kinds(life.take(after=BARRIER)) == ["MembersStopped"]
+    assert life.wake_at == life.now + SILENT_GRACE
+    facts = life.take(after=SILENT_GRACE)
+    assert kinds(facts)[:2] == ["MemberLost", "JobEnded"]
+    note = outcome(life, facts)
+    assert note is not None and note.startswith(
+        "member 1 on elm was lost after the leader had ended: the trial may still run on its machine"
+    )
+
+
+def test_a_host_that_answers_again_says_again_what_the_trial_waits_for() -> None:
+    life = led()
+    waits = life.state.trials[life.trial(0)].reason
+    assert waits is not None
+    life.goes_silent(1)
+    assert life.state.trials[life.trial(0)].reason == (
+        f"unknown since 2026-01-01 00:00:00 UTC: elm has not called for 30 s; {waits}"
+    )
+    life.take(f.KeeperHeard(keeper_id="elm"))
+    assert life.state.trials[life.trial(0)].reason == waits
+
+
+def test_the_end_of_the_leader_does_not_hide_that_a_host_is_silent() -> None:
+    life = started()
+    life.goes_silent(1)
+    life.member_ends(0)
+    assert life.state.trials[life.trial(0)].reason == (
+        "unknown since 2026-01-01 00:00:00 UTC: elm has not called for 30 s; the leader has ended with exit "
+        "code 0; waits at most 300 s for the end of member 1 on elm"
+    )
 
 
 def _random_event(life: GangLife, draw: random.Random) -> f.Fact:

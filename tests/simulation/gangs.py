@@ -20,6 +20,8 @@ LOOK_S = 0.25  # interval in which a member looks for the order to join its lead
 REACH_S = 5.0  # longest time in which it tries to reach the leader
 FAILS = 0.1  # probability that a member fails by itself
 TALKS = 0.3  # probability that the processes of a member write metrics, too
+HANGS = 0.2  # probability that a member that has done its work does not end
+BARRIER_S = 20.0  # time for the members to end after their leader (see ``exit_barrier``)
 UNREACHED = 2  # exit code
 LEFT_S = 120.0  # time after which a member still runs only because nobody has ordered its stop
 
@@ -34,19 +36,21 @@ class Gang:
     told: set[int] = field(default_factory=set)  # members whose stop is recorded
     stop: f.StopOrdered | None = None
     first: tuple[int, float] | None = None  # the first member that has failed, before any stop, and when
+    led: float | None = None  # when the leader has ended well, before any failure and any stop
     gathered: bool = False
     closed: bool = False
     joined: dict[int, tuple[Shim, Callable[[], None]]] = field(default_factory=dict)
 
 
 class Companion:
-    """Command of a member that is not the leader: it works as long as the leader, or fails by itself."""
+    """Command of a member that is not the leader: it works as long as the leader, fails itself, or hangs."""
 
     def __init__(self, shim: Shim) -> None:
         chance = shim.kernel.random
         self._shim, self._step = shim, 0
         self._talks = chance.random() < TALKS
         self._fails_after = chance.randint(0, 5) if chance.random() < FAILS else None
+        self._hangs = chance.random() < HANGS
 
     def live(self) -> None:
         """Take the next step."""
@@ -56,7 +60,8 @@ class Companion:
         if step == self._fails_after:
             shim.ends(3)
         elif step >= conduct.frames:
-            shim.ends(0)
+            if not self._hangs:
+                shim.ends(0)
         else:
             if self._talks and not shim.output.half:
                 shim.output.write(shim.output.metric(step, conduct, step))
@@ -157,8 +162,11 @@ class GangCheck:
             self._kernel.fail(f"member {member} of {job} is over twice")
         gang.over[member] = fact
         failed = isinstance(fact, f.MemberLost) or not _is_good(fact)
-        if failed and gang.first is None and gang.stop is None:
-            gang.first = member, self._kernel.now
+        if gang.first is None and gang.stop is None and gang.led is None:
+            if failed:
+                gang.first = member, self._kernel.now
+            elif member == 0:
+                gang.led = self._kernel.now
 
     def _gathered(self, fact: f.GangGathered) -> None:
         gang = self._gangs[fact.job_id]
@@ -175,6 +183,12 @@ class GangCheck:
         self._evidence.attempts[member_id_of(fact.job_id, member)].stop = order
         if gang.first is not None and self._kernel.now - gang.first[1] > LEFT_S:
             self._kernel.fail(f"member {member} of {fact.job_id} was stopped late after a failure: {gang}")
+        if gang.led is not None:
+            self._kernel.counts["member stopped after its leader"] += 1
+            if self._kernel.now - gang.led > BARRIER_S + LEFT_S:
+                self._kernel.fail(
+                    f"member {member} of {fact.job_id} was stopped late after its leader: {gang}"
+                )
 
     def _whole(self, fact: f.JobStarted | f.JobEnded | f.JobLost) -> None:
         gang, job = self._gangs[fact.job_id], fact.job_id
@@ -193,17 +207,22 @@ class GangCheck:
             if self._evidence.runs(member_id) and not attempt.forsaken and not attempt.shim_killed:
                 if not self._evidence.fenced(attempt) and not self._evidence.older:
                     self._kernel.fail(f"{job} is over, and member {member} runs")
-        if isinstance(fact, f.JobEnded) and fact.reason is f.EndReason.EXITED and fact.exit_code == 0:
-            ends = [gang.over[member] for member in range(gang.size)]
-            good = [isinstance(end, f.MemberEnded) and _is_good(end) for end in ends]
-            if not good[0] or (gang.stop is None and not all(good)):
-                self._kernel.fail(f"{job} has ended well, but {gang}")
+        ended_well = isinstance(fact, f.JobEnded) and _is_good(fact)
+        leader = gang.over[0]
+        if ended_well and not (isinstance(leader, f.MemberEnded) and _is_good(leader)):
+            self._kernel.fail(f"{job} has ended well, but not its leader: {gang}")
+        if gang.stop is None and ended_well != (gang.led is not None):
+            self._kernel.fail(f"{job} must end as its leader, and has ended as {fact}: {gang}")
+
+    def has_succeeded(self, job_id: str) -> bool:
+        """Return whether the leader has ended well, so that nobody needs the other members."""
+        return job_id in self._gangs and self._gangs[job_id].led is not None
 
     def forget(self) -> None:
         """Forget what is recorded, because an older copy replaces the database."""
         for gang in self._gangs.values():
             gang.started, gang.over, gang.told = set(), {}, set()
-            gang.stop, gang.first, gang.gathered, gang.closed = None, None, False, False
+            gang.stop, gang.first, gang.gathered, gang.closed, gang.led = None, None, False, False, None
 
     # ---- at the end ---------------------------------------------------------------------------------------
 
@@ -215,5 +234,5 @@ class GangCheck:
                 yield f"gang {job} is over, and its members {open_members} are not"
 
 
-def _is_good(end: f.MemberEnded) -> bool:
+def _is_good(end: f.MemberEnded | f.JobEnded) -> bool:
     return end.reason is f.EndReason.EXITED and end.exit_code == 0

@@ -261,10 +261,10 @@ class LogCheck:
         job = _named(fact)
         attempt = self._ends(job, f"lost: {fact.reason}")
         trial = self._evidence.trials[trial_of_job(job)[0]]
-        wanted = attempt.stop is not None and (trial.declared or trial.stopped)
-        if wanted or self._evidence.stopped:
+        unneeded = trial.declared or trial.stopped or self._gangs.has_succeeded(fact.job_id)
+        if (attempt.stop is not None and unneeded) or self._evidence.stopped:
             attempt.forsaken = True  # even if its directory is gone: perhaps nobody has ended it there yet
-            self._kernel.counts["given up by a user"] += 1
+            self._kernel.counts["given up without proof"] += 1
         elif self._evidence.fenced(attempt) or attempt.unrecorded:
             return
         elif self._evidence.older and not attempt.execs:

@@ -41,8 +41,8 @@ def others_left_running() -> Iterator[None]:
     """After a failure, the other members run on."""
     to_stop = gangs._to_stop
 
-    def only_if_stopped(job: JobState) -> tuple[int, ...]:
-        return () if job.stop is None else to_stop(job)
+    def only_if_stopped(job: JobState, *, late: bool) -> tuple[int, ...]:
+        return () if job.stop is None else to_stop(job, late=late)
 
     with patch.object(gangs, "_to_stop", only_if_stopped):
         yield
@@ -194,4 +194,25 @@ def two_members_on_one_host() -> Iterator[None]:
         init(self, experiment_id, ledger, replace(wants, same_host=True), **more)
 
     with patch.object(GangQueue, "__init__", together):
+        yield
+
+
+@planted
+def barrier_forgotten() -> Iterator[None]:
+    """After the good end of the leader, members that hang are waited for without end."""
+    with patch.object(gangs, "barrier_at", lambda state, job: None):
+        yield
+
+
+@planted
+def leader_is_not_enough() -> Iterator[None]:
+    """A member that fails or is stopped after the good end of the leader makes the trial fail."""
+    over = fold_jobs._member_over
+
+    def blamed(state: ExperimentState, job: JobState, fact: f.MemberEnded | f.MemberLost) -> None:
+        if fact.member != 0 and job.members[fact.member].failed:
+            job.leader_done_at = None
+        over(state, job, fact)
+
+    with patch.object(fold_jobs, "_member_over", blamed):
         yield

@@ -16,6 +16,7 @@ from tests.simulation.copies import StoreDisk
 from tests.simulation.database import stored
 from tests.simulation.disk import SIZE
 from tests.simulation.dispatcher import Health
+from tests.simulation.gangs import BARRIER_S
 from tests.simulation.host import Host
 from tests.simulation.kernel import Clock, Kernel
 from tests.simulation.limits import narrow
@@ -81,6 +82,8 @@ class World:
             copying=self.copying,
             best=self.best,
         )
+        if self.nodes > 1:
+            self.created = _in_gangs(self.created, self.nodes)
         if seed % 11 in CONFIRMING and not phased:  # the best trials are run again
             self.created = _confirming(self.created)
         if seed % 11 == RESIZING:
@@ -237,6 +240,16 @@ def _experiment(
         ),
         traits=f.TunerTraits(minimises=best == 1),
     )
+
+
+def _in_gangs(created: f.ExperimentCreated, nodes: int) -> f.ExperimentCreated:
+    """Return the same experiment with members of each trial on several hosts.
+
+    The configuration allows them on one host, because it knows of one only.
+    """
+    config = {**created.config, "gang": {"nodes": nodes, "sameHost": True, "exitBarrier": f"{BARRIER_S:g}s"}}
+    limits = replace(created.limits, exit_barrier=timedelta(seconds=BARRIER_S))
+    return replace(created, config=config, limits=limits)
 
 
 def _confirming(created: f.ExperimentCreated) -> f.ExperimentCreated:

@@ -115,6 +115,10 @@ def routes(ask: Any, experiment_id: str) -> Iterator[str]:
     if experiment_id == "annotated":  # versions before schema 5 lack these routes
         yield from (f"{url}/tags", f"{url}/views", f"{url}/trials?search=may")
         yield from (f"{url}/trials?filter=tags:base", f"{url}/trials/export?columns=id,userNote,tags")
+    if experiment_id == "gangs":  # versions before schema 8 lack these routes
+        for trial in trials:
+            folder = f"{url}/trials/{trial['id']}"
+            yield from (f"{folder}/logs/stdout?member=1", f"{folder}/files?member=1")
     yield f"{url}/trials/nobody"
     yield from pages(ask, f"{url}/metrics", "limit=3")
     yield from (f"{url}/metrics", f"{url}/metrics?type=FINAL")

@@ -45,6 +45,10 @@ while parameters is not None:
     nni.report_intermediate_result(x)
     if act == "wait":
         wait()
+    if act == "member":
+        sys.exit(3) if os.environ["RANK"] == "1" else wait()
+    if act == "late" and os.environ["RANK"] == "1":
+        wait()
     if act == "deaf":
         import signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -327,6 +331,26 @@ def forked(made: Maker) -> None:
     made.leave()
 
 
+def gangs(made: Maker) -> None:
+    """DRAINING (budget) at a kill -9: trials of two members, with every end, and one that runs."""
+    acts = ("good", "member", "late", "wait", "wait")
+    space = {
+        "act": {"_type": "choice", "_value": sorted({*acts})},
+        "x": {"_type": "uniform", "_value": [0, 1]},
+    }
+    made.create(
+        space,
+        maxTrialNumber=len(acts),
+        initialParameters=sets(*acts),
+        gang={"nodes": 2, "sameHost": True, "exitBarrier": "1s"},
+        maxRetries={"infrastructure": 0},
+    )
+    made.call("POST", f"/trials/{made.running(sequence=3)['id']}/stop")
+    made.running(sequence=4)
+    made.status("DRAINING")
+    made.lose_power()
+
+
 def annotated(made: Maker) -> None:
     """DONE: trials with notes and tags, one whose note and tags were removed, and saved views."""
     made.create(SPACE, maxTrialNumber=4, initialParameters=sets("good", "dict", "fail", "good"))
@@ -361,5 +385,6 @@ SCENARIOS: Mapping[str, Callable[[Maker], None]] = {
         annotated,
         saved,
         forked,
+        gangs,
     )
 }

@@ -124,3 +124,21 @@ def test_an_experiment_ends_whose_last_trials_are_lost(fixture: Path, tmp_path: 
         assert eventually(over, "the end")["counts"] == {"SUCCEEDED": 1, "FAILED": 2}
         trials = server.call("GET", f"{stored.url}/trials?status=FAILED").body["trials"]
         assert all("the host was restarted" in trial["reason"] for trial in trials)
+
+
+@pytest.mark.parametrize("fixture", fixtures_of("gangs"), ids=title)
+def test_the_members_of_a_gang_are_lost_with_their_machine(fixture: Path, tmp_path: Path) -> None:
+    port = free_port()
+    stored = unpack(fixture, tmp_path, port=port)
+    (ran,) = [trial for trial in stored.trials if trial["status"] == "RUNNING"]
+    with nothing_left(tmp_path), serving(tmp_path, port=port) as server:
+
+        def ended() -> dict[str, Any]:
+            trial = dict(server.call("GET", f"{stored.url}/trials/{ran['id']}").body)
+            return trial if trial["status"] == "FAILED" else {}
+
+        trial = eventually(ended, "the end of a gang on a machine that was restarted")
+        assert "the host was restarted" in trial["reason"]
+        (job,) = trial["jobs"]
+        assert [member["endReason"] for member in job["members"]] == ["lost", "lost"]
+        eventually(lambda: server.call("GET", stored.url).body["status"] == "DONE", "the experiment's end")

@@ -39,6 +39,7 @@ class FakeMachine(KeeperHost):
         self.running: dict[str, int] = {}  # job -> number of frames sent
         self.left = False
         self.commands: list[tuple[str, str]] = []  # kind and job of each command that has arrived
+        self.ordered: dict[str, TrialJobSpec] = {}  # jobs whose start was ordered, by any server
         self._hub: KeeperHub | None = None
         self._sync_no = 0
         self._acked = 0
@@ -70,6 +71,7 @@ class FakeMachine(KeeperHost):
         self.left_before_end = self.left
 
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
+        self.ordered[job.id] = job
         return {"trial_id": job.trial_id, "directory": job.trial_id}
 
     async def read_log(

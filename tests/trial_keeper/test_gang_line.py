@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import signal
-import socket
-import threading
+import stat
 from pathlib import Path
 
 import pytest
 
-from tests.trial_keeper.harness import Host, ending, text, wait_for
-from trial_keeper import gang_line
-from trial_keeper.gang_line import GO, LineError, Met
+from tests.trial_keeper.harness import Host, ending, oldest_python, text, wait_for
+from tests.trial_keeper.harness import host as make_host
+from trial_keeper.gang_line import GO
 
 BESIDE = "127.0.0.1"
+KEY = "1f" * 32
 SHOW = "env > env.$RANK"
 
 
@@ -23,7 +23,7 @@ def member(
     here: Host, number: int, command: str, *, size: int = 2, processes: str | None = None, hosts: str = BESIDE
 ) -> Path:
     """Order a member of the attempt e-a-1; return its directory."""
-    gang = {"job": "e-a-1", "member": number, "hosts": [hosts] * size}
+    gang = {"job": "e-a-1", "member": number, "hosts": [hosts] * size, "key": KEY}
     if processes is not None:
         gang["processes"] = processes
     return here.attempt(f"e-a-1.{number}" if number else "e-a-1", command, gang=gang)
@@ -56,6 +56,16 @@ def test_workers_of_all_members_have_common_ranks(here: Host) -> None:
         assert found["MASTER_ADDR"] == BESIDE and found["MASTER_PORT"] == first["MASTER_PORT"]
         assert found["NNIMGR_GANG_ENDPOINT"] == f"{BESIDE}:{first['MASTER_PORT']}"
         assert "PET_NNODES" not in found
+
+
+@pytest.mark.skipif(oldest_python() is None, reason="no Python 3.8 here")
+def test_members_meet_with_the_oldest_python(tmp_path: Path) -> None:
+    with make_host(tmp_path, python=str(oldest_python())) as here:
+        member(here, 0, SHOW)
+        member(here, 1, SHOW)
+        go(here, 1)
+        for job in ("e-a-1", "e-a-1.1"):
+            assert ending(here.server.ended(job)) == ("exited", 0, None)
 
 
 def test_without_processes_the_command_runs_once_and_may_be_torchrun(here: Host) -> None:
@@ -95,41 +105,50 @@ def test_a_killed_worker_is_named_with_its_rank(here: Host) -> None:
     assert here.server.ended("e-a-1").final["reason"] == "stopped"  # type: ignore[index]
 
 
-def test_a_leader_that_cannot_be_reached_is_named_with_both_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gang_line, "REACH_S", 0.2)
-    with pytest.raises(LineError) as raised:
-        gang_line.join("e-a-1", 1, [BESIDE, "10.0.0.6"], 1)
-    first, last = gang_line.ports("e-a-1")[0], gang_line.ports("e-a-1")[-1]
-    assert str(raised.value) == (
-        f"10.0.0.6 cannot reach the leader at 127.0.0.1, ports {first} to {last} (nothing of the trial "
-        "listens there): set gangAddress of that machine, or open its ports 20000 to 29999"
+def test_the_key_is_in_a_file_that_only_its_owner_can_read(here: Host) -> None:
+    directory = member(here, 0, SHOW)
+    wait_for(lambda: here.server.told("e-a-1").started, "the start of the leader")
+    (path,) = (here.keeper / "line-keys").iterdir()
+    assert text(path) == KEY
+    for each in (path, here.keeper / "journal"):
+        assert stat.S_IMODE(each.stat().st_mode) == 0o600
+    for pid in here.processes():
+        with contextlib.suppress(OSError):  # it has just ended
+            process = Path(f"/proc/{pid}")
+            shown = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            assert KEY.encode() not in shown
+    for each in directory.rglob("*"):
+        assert each.is_dir() or KEY.encode() not in each.read_bytes()
+    here.server.command("stop", "e-a-1", {"grace": 5.0})
+    here.server.ended("e-a-1")
+    wait_for(lambda: not path.exists(), "the removal of the key")
+
+
+def test_the_command_does_not_get_the_key(here: Host) -> None:
+    member(here, 0, SHOW)
+    member(here, 1, SHOW)
+    go(here, 1)
+    for job in ("e-a-1", "e-a-1.1"):
+        assert ending(here.server.ended(job)) == ("exited", 0, None)
+    for rank in range(2):
+        assert KEY not in text(here.directory / f"env.{rank}") and "line-keys" not in str(seen(here, rank))
+    assert KEY not in here.log()
+
+
+def test_members_with_another_key_do_not_meet(here: Host) -> None:
+    member(here, 0, SHOW)
+    here.attempt("e-a-1.1", SHOW, gang={"job": "e-a-1", "member": 1, "hosts": [BESIDE] * 2, "key": "00"})
+    go(here, 1)
+    told = here.server.ended("e-a-1.1")
+    assert told.final is not None and "cannot reach the leader" in told.final["message"]
+    here.server.command("stop", "e-a-1", {"grace": 5.0})
+    assert here.server.ended("e-a-1").final["reason"] == "stopped"  # type: ignore[index]
+    assert not list(here.directory.glob("env.*"))
+
+
+def test_an_order_without_a_key_says_so(here: Host) -> None:
+    here.attempt("e-a-1", SHOW, gang={"job": "e-a-1", "member": 0, "hosts": [BESIDE] * 2})
+    told = here.server.ended("e-a-1")
+    assert told.final is not None and told.final["message"] == (
+        "gang: the server that has started this trial is too old: it gives its members no key"
     )
-
-
-def test_a_port_of_another_program_is_passed_over() -> None:
-    """Another program listens on the leader's first port, and another job's leader on the second."""
-    first, second, *_ = gang_line.ports("e-a-1")
-    met: dict[int, Met] = {}
-    with socket.create_server((BESIDE, first)), socket.create_server((BESIDE, second)) as other:
-        strange = threading.Thread(target=_answer_as_another_job, args=(other,), daemon=True)
-        strange.start()
-        hosts = [BESIDE] * 3
-        jobs = [
-            threading.Thread(target=lambda: met.setdefault(0, gang_line.lead("e-a-1", hosts, 1))),
-            threading.Thread(target=lambda: met.setdefault(1, gang_line.join("e-a-1", 1, hosts, 2))),
-            threading.Thread(target=lambda: met.setdefault(2, gang_line.join("e-a-1", 2, hosts, 4))),
-        ]
-        for job in jobs:
-            job.start()
-        for job in jobs:
-            job.join(30)
-    assert {each.counts == [1, 2, 4] for each in met.values()} == {True} and len(met) == 3
-    assert len({each.port for each in met.values()}) == 1
-
-
-def _answer_as_another_job(listener: socket.socket) -> None:
-    for _ in range(2):
-        peer, _ = listener.accept()
-        peer.recv(4096)
-        peer.sendall(json.dumps({"job": "e-b-1"}).encode() + b"\n")
-        peer.close()

@@ -49,11 +49,11 @@ class GangsOfJobs(CheckpointsOfJobs):
         self, job: TrialJobSpec, places: Sequence[tuple[KeeperSeat, tuple[int, ...]]]
     ) -> JobPlaced:
         """Order the start of all members of a job on these seats. Return the fact to commit."""
-        hosts = _addresses([seat for seat, _ in places])
+        hosts, key = _addresses([seat for seat, _ in places]), places[0][0].line_key(job.id)
         self._gangs[job.id] = len(places)
         placed = []
         for number, (seat, gpus) in enumerate(places):
-            spec = _part(job, number, hosts=hosts, keeper_id=seat.id)
+            spec = _part(job, number, hosts=hosts, key=key, keeper_id=seat.id)
             placed.append(seat.link.jobs.order_start(spec, gpus=gpus, start=seat.start_order(spec, gpus)))
             self._placed.put(spec.id, seat)
         others = tuple(MemberPlace(place=each.place, cmd_seq=each.cmd_seq) for each in placed[1:])
@@ -65,7 +65,7 @@ class GangsOfJobs(CheckpointsOfJobs):
         places = [leader, *placed.members]
         self._gangs[job.id] = len(places)
         seats = [self._seats.get(each.place.keeper_id) for each in places]
-        hosts = _addresses(seats)
+        hosts, key = _addresses(seats), "" if seats[0] is None else seats[0].line_key(job.id)
         for number, (each, seat) in enumerate(zip(places, seats, strict=True)):
             if job.members[number].over:
                 continue
@@ -73,7 +73,7 @@ class GangsOfJobs(CheckpointsOfJobs):
                 reason = f"keeper {each.place.keeper_id} is no longer in the configuration"
                 self._outbox.put([MemberLost(job_id=job.id, member=number, reason=reason)])
                 continue
-            spec = _part(job, number, hosts=hosts, keeper_id=seat.id)
+            spec = _part(job, number, hosts=hosts, key=key, keeper_id=seat.id)
             spec = _with_progress(
                 spec, job, JobPlaced(job_id=spec.id, place=each.place, cmd_seq=each.cmd_seq)
             )
@@ -104,9 +104,12 @@ class GangsOfJobs(CheckpointsOfJobs):
         return GangGathered(job_id=job_id, orders=tuple(each.cmd_seq for each in orders if each is not None))
 
     def stop_members(self, job_id: str, members: Sequence[int], *, grace: timedelta) -> MembersStopped | None:
+        """See the base class. A member whose start is being committed cannot be stopped yet: the core asks
+        again when it hears of the member.
+        """
         orders: list[tuple[int, int]] = []
         for number, member_id, seat in self._members_of(job_id):
-            if number in members:
+            if number in members and seat.link.jobs.is_ordered(member_id):
                 order = seat.link.jobs.order_stop(member_id, grace=grace)
                 if order is not None and order.cmd_seq is not None:
                     orders.append((number, order.cmd_seq))
@@ -203,7 +206,9 @@ def _addresses(seats: Sequence[KeeperSeat | None]) -> tuple[str, ...]:
     return tuple("" if seat is None else seat.keeper_host.gang_address for seat in seats)
 
 
-def _part(job: TrialJobSpec, number: int, *, hosts: tuple[str, ...], keeper_id: str) -> TrialJobSpec:
+def _part(
+    job: TrialJobSpec, number: int, *, hosts: tuple[str, ...], key: str, keeper_id: str
+) -> TrialJobSpec:
     """Return the part of a gang's job for one member. Only the leader's results and checkpoints count.
 
     The others begin from the leader's checkpoint if they can have it: on its host, or as the server's copy.
@@ -214,6 +219,7 @@ def _part(job: TrialJobSpec, number: int, *, hosts: tuple[str, ...], keeper_id: 
         id=member_id_of(job.id, number),
         member=number,
         hosts=hosts,
+        line_key=key,
         origin=job.origin if number == 0 or has_origin else None,
         kept=job.kept,
         members=(),

@@ -291,7 +291,8 @@ def _gang(gang: Gang, job: TrialJobSpec) -> Mapping[str, Any]:
     processes = {} if gang.processes is None else {"processes": gang.processes}
     if job.member is None:
         return processes
-    return {**processes, "job": job_of_member(job.id)[0], "member": job.member, "hosts": list(job.hosts)}
+    member = {"job": job_of_member(job.id)[0], "member": job.member, "hosts": list(job.hosts)}
+    return {**processes, **member, "key": job.line_key}
 
 
 def _preload(preload: Preload) -> Mapping[str, Any]:

@@ -147,6 +147,12 @@ class Jobs:
         self._commands.put(job, orders.last + 1, "stop", _stop_body(order))
         return order
 
+    def is_ordered(self, job_id: str) -> bool:
+        """Return whether the job's start is committed, so that the keeper gets it."""
+        job = self.by_id.get(job_id)
+        start = None if job is None else self._commands.of(job).find(job.start_cmd)
+        return start is None or start.committed
+
     def give_up(self, reason: str, cause: Cause = Cause.INFRASTRUCTURE) -> list[JobEvent]:
         """Count every job without an end as lost, and return the events.
 

@@ -6,6 +6,8 @@ The seat registers the keeper's token, keeps the keeper running, and detects whe
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -128,6 +130,13 @@ class KeeperSeat:
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
         """Return the command that starts the job on these GPUs of the host."""
         return self.keeper_host.start_order(job, gpus)
+
+    def line_key(self, job_id: str) -> str:
+        """Return the secret by which the members of a gang know each other, whose leader is here.
+
+        It is derived from the keeper's token, so the next server finds the same one, and nothing is stored.
+        """
+        return hmac.new(self._token.encode(), f"gang {job_id}".encode(), hashlib.sha256).hexdigest()
 
     @property
     def trouble(self) -> str | None:

@@ -30,6 +30,10 @@ from training_services.base import (
     KnownKeepers,
     KnownMachine,
     MachineEvent,
+    MemberEnded,
+    MemberLost,
+    MemberProgress,
+    MemberStarted,
     MetricReported,
     Origin,
     ParametersWanted,
@@ -59,6 +63,7 @@ class _Kept:
     recorded: int = 0
     started: bool = False
     over: bool = False
+    members: list[MemberProgress] = field(default_factory=list)  # of a gang, whose orders are not kept
 
 
 @dataclass(slots=True)
@@ -101,6 +106,7 @@ class CoreDouble:
                     stop=kept.stop,
                     recorded=kept.recorded,
                     started=kept.started,
+                    members=tuple(kept.members),
                 )
             )
             for kept in self._jobs.values()
@@ -228,6 +234,13 @@ class CoreDouble:
             case JobPlaced():
                 kept.place = fact
                 self._record_command(fact.place.keeper_id, fact.cmd_seq)
+                for each in fact.members:
+                    self._record_command(each.place.keeper_id, each.cmd_seq)
+                kept.members = [MemberProgress()] * (1 + len(fact.members) if fact.members else 0)
+            case MemberStarted():
+                kept.members[fact.member] = replace(kept.members[fact.member], started=True)
+            case MemberEnded() | MemberLost():
+                kept.members[fact.member] = replace(kept.members[fact.member], over=True)
             case StopOrdered() | SaveOrdered() | UpdateOrdered():
                 if kept.place is not None and fact.cmd_seq is not None:
                     self._record_command(kept.place.place.keeper_id, fact.cmd_seq)

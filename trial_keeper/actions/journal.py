@@ -101,7 +101,8 @@ def _end(content: bytes, at: int) -> int | None:
 
 def _set_aside(path: str, rest: bytes) -> str:
     try:
-        with open(path, "wb") as file:
+        fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as file:
             file.write(rest)
     except OSError as error:
         return f"could not be copied to another file ({error.strerror})"

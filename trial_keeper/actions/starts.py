@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 
-from trial_keeper.actions import lease_file
+from trial_keeper.actions import lease_file, line_keys
 from trial_keeper.actions.files import CHECKPOINTS
 from trial_keeper.actions.loop import now
 from trial_keeper.actions.opening import MARK
@@ -77,9 +77,10 @@ class Starts:
         self._fetched: Fetches | None = None  # None: no checkpoint was ever fetched here
 
     def begin(self, live: Iterable[str]) -> None:
-        """Remove the code copies and the fetched checkpoints of attempts that have ended."""
+        """Remove the code copies, keys and fetched checkpoints of attempts that have ended."""
         jobs = list(live)
         self._copies.begin(jobs)
+        line_keys.keep_only(self._directory.path, jobs)
         if os.path.isdir(f"{self._directory.path}/origins"):
             self._fetches().begin(jobs)
 
@@ -120,7 +121,11 @@ class Starts:
             environment["PYTHONPATH"] = f"{present}:{added}" if present else added
         requests, command = self._requests, start["command"]
         if start.get("gang") is not None:
-            command = _crew(start["gang"], command)
+            try:
+                command = self._crew(effect.job, start["gang"], command)
+            except OSError as error:
+                sentence = f"the key of the trial's members cannot be written: {error.strerror}"
+                return self._core.shim_failed(now(), effect.job, sentence)
         if start.get("preload") is not None:
             warm = self._warm(effect, environment)
             if warm is None:
@@ -128,6 +133,17 @@ class Starts:
             requests, command = warm
         self._ask(effect, directory, cwd, environment, requests, command)
         return []
+
+    def _crew(self, job: str, gang: Gang, command: str) -> str:
+        """Return the shell command that runs a command as several processes, or as a member of a gang.
+
+        The members' key is in a file, because others can see command lines. Raises OSError.
+        """
+        words = [sys.executable, "-S", "-E", program(), "crew", gang.get("processes", ""), command]
+        if "member" in gang:
+            path = line_keys.write(self._directory.path, job, gang.get("key", ""))
+            words += [gang["job"], str(gang["member"]), ",".join(gang["hosts"]), path]
+        return "exec " + " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in words)
 
     def _warm(self, effect: fx.Spawn, environment: dict[str, str | None]) -> tuple[RequestPipe, str] | None:
         """Return where to request a shim for an attempt with preloaded modules, and the request's command.
@@ -225,23 +241,18 @@ class Starts:
         return list(waiting)
 
     def end(self, job: str) -> None:
-        """Forget an attempt that has ended: remove its copy of the code and what was fetched only for it."""
+        """Forget an attempt that has ended: remove its copy of the code, its key, and what was fetched only
+        for it.
+        """
         self._unready.pop(job, None)
         self._copies.end(job)
+        line_keys.remove(self._directory.path, job)
         if self._fetched is not None:
             self._fetched.end(job)
 
     def close(self) -> None:
         """Release all resources, because the keeper exits."""
         self._copies.close()
-
-
-def _crew(gang: Gang, command: str) -> str:
-    """Return the shell command that runs a command as several processes, or as a member of a gang."""
-    words = [sys.executable, "-S", "-E", program(), "crew", gang.get("processes", ""), command]
-    if "member" in gang:
-        words += [gang["job"], str(gang["member"]), ",".join(gang["hosts"])]
-    return "exec " + " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in words)
 
 
 def _imports(start: Start) -> str:

@@ -53,6 +53,23 @@ async def test_all_members_are_placed_in_one_fact_and_started_after_it(tmp_path:
     await fleet.core.close(detach=True)
 
 
+async def test_the_members_of_an_attempt_have_a_secret_that_the_next_server_knows(tmp_path: Path) -> None:
+    fleet = await opened(tmp_path)
+    fleet.core.submit("aaaaa")
+    fleet.core.submit("bbbbb")
+    one, two = fleet.machines.values()
+    key = one.ordered[JOB].line_key
+    assert len(key) == 64 and two.ordered[MEMBER].line_key == key
+    assert one.ordered["contract-bbbbb-1"].line_key not in ("", key)
+    assert one.manager is not None and key not in str(one.manager) and key not in repr(one.ordered)
+    await fleet.core.close(detach=True)
+    one.ordered.clear()
+    two.ordered.clear()
+    await fleet.open()
+    assert (one.ordered[JOB].line_key, two.ordered[MEMBER].line_key) == (key, key)
+    await fleet.core.close(detach=True)
+
+
 async def test_a_gang_waits_for_all_its_machines_and_says_so(tmp_path: Path) -> None:
     fleet = await opened(tmp_path, machines=3, trial_cpu_number=8)
     fleet.core.submit("aaaaa")
@@ -121,6 +138,24 @@ async def test_a_stop_goes_to_the_leader_and_then_to_the_others(tmp_path: Path) 
     for machine in fleet.machines.values():
         await machine.poll()
     await fleet.core.until(lambda: len([e for e in fleet.core.of(JOB) if isinstance(e, MemberEnded)]) == 2)
+    await fleet.core.close(detach=True)
+
+
+async def test_a_member_is_not_stopped_before_its_start_is_committed(tmp_path: Path) -> None:
+    """Such a stop would withdraw the start, and nobody would ever hear of the member."""
+    fleet = await opened(tmp_path)
+    fleet.core.submit("aaaaa", withhold=True)
+    await fleet.core.offered(JOB)
+    placed, service = fleet.core.withheld.pop(JOB), fleet.core.service
+    assert service is not None and service.stop_members(JOB, (1,), grace=GRACE) is None
+    fleet.core.commit(placed)
+    stopped = service.stop_members(JOB, (1,), grace=GRACE)
+    assert stopped is not None and stopped.orders == ((1, 2),)
+    fleet.core.commit(stopped)
+    two = fleet.machines["worker-2"]
+    await two.poll()
+    assert two.commands == [("start", MEMBER), ("stop", MEMBER)]
+    await fleet.core.seen(MemberEnded, JOB)
     await fleet.core.close(detach=True)
 
 
