@@ -74,6 +74,7 @@ from training_services.job_ids import (
     trial_of_job,
 )
 from training_services.job_spec import (
+    Gang,
     KeptCopy,
     MemberProgress,
     Origin,
@@ -265,20 +266,6 @@ class SharedFolder:
 
     local: str
     remote: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gang:
-    """Several worker processes that run the command of one trial. ``processes``: their number on each host,
-    or "cpu", "gpu" or "auto"; None: the command runs once on each host. ``max_restarts``: number of retries
-    after a failure, which the workers are told. ``nodes``: number of hosts. ``same_host``: the members of one
-    trial may run beside each other on one host.
-    """
-
-    processes: str | None
-    max_restarts: int
-    nodes: int = 1
-    same_host: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -239,7 +239,7 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
         trial.memory_attempts += fact.cause is f.Cause.OUT_OF_MEMORY
         trial.preempted_attempts += fact.cause is f.Cause.PREEMPTED
     trial.attempt, trial.due_at = fact.attempt, fact.due_at
-    trial.reason = f"waits for a new attempt: {fact.reason}"
+    trial.again, trial.reason = fact.reason, f"waits for a new attempt: {fact.reason}"
     trial.closed_job = trial.started_at = trial.running_since = None
     if fact.resources is not None and (coming := trial.next_resources) is not None:
         trial.previous_resources = replace(coming, resources=trial.resources)

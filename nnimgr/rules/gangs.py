@@ -16,7 +16,17 @@ from nnimgr.rules.commands import GatherGang, StopMembers
 from nnimgr.rules.state import ExperimentState, JobState, MemberState, TrialState
 from training_services.base import TRIAL_GRACE
 
-__all__ = ["due_commands", "due_facts", "failing_keeper", "is_due", "is_silent", "losses", "set_places"]
+__all__ = [
+    "about_members",
+    "due_commands",
+    "due_facts",
+    "failing_keeper",
+    "is_due",
+    "is_silent",
+    "losses",
+    "number_of_members",
+    "set_places",
+]
 
 
 def set_places(job: JobState, placed: f.JobPlaced) -> None:
@@ -25,6 +35,22 @@ def set_places(job: JobState, placed: f.JobPlaced) -> None:
         leader = MemberState(place=placed.place, cmd_seq=placed.cmd_seq)
         others = [MemberState(place=each.place, cmd_seq=each.cmd_seq) for each in placed.members]
         job.members = [leader, *others]
+
+
+def about_members(state: ExperimentState, trial: TrialState, job: JobState) -> str | None:
+    """Return a sentence about the number of members of a running attempt, if that may vary.
+
+    After a previous attempt, the sentence begins with the reason for the present one.
+    """
+    if (number := number_of_members(state, job)) is None:
+        return None
+    return f"runs with {number}" if trial.again is None else f"{trial.again}; it runs with {number}"
+
+
+def number_of_members(state: ExperimentState, job: JobState) -> str | None:
+    """Return how many members a job has, and may have; None: all jobs have the same number."""
+    members = state.limits.members
+    return None if members is None else f"{job.size} of {members.least} to {members.most} members"
 
 
 # ---- what is due ------------------------------------------------------------------------------------------

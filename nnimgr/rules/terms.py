@@ -14,6 +14,7 @@ __all__ = [
     "DrainReason",
     "ExperimentStatus",
     "Limits",
+    "MemberRange",
     "MemoryGrowth",
     "MetricType",
     "OnFailure",
@@ -220,6 +221,14 @@ class MemoryGrowth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRange:
+    """Rule: an attempt has from ``least`` to ``most`` members, as many as have room when it is placed."""
+
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits from the configuration that the server enforces. None: unlimited."""
 
@@ -246,6 +255,7 @@ class Limits:
     stop_when: StopWhen = StopWhen()
     confirm_best: ConfirmBest | None = None
     resizable: tuple[str, ...] = ()  # fields of resources that the scheduler may change for a trial
+    members: MemberRange | None = None  # None: all trials have the same number of members
     fail_fast: int = 0  # number of first trials that stop the experiment if all fail alike; 0: never
 
 

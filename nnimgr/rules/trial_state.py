@@ -197,6 +197,11 @@ class JobState:
     ended_at: datetime | None = None
 
     @property
+    def size(self) -> int:
+        """Return the number of members. A job without members counts as one."""
+        return max(1, len(self.members))
+
+    @property
     def closed(self) -> bool:
         return self.ended is not None or self.lost is not None
 
@@ -251,6 +256,7 @@ class TrialState:
     # attempts up to this number may have run, although the database, an older copy, has no facts about them
     forgotten: int = 0
     due_at: datetime | None = None
+    again: str | None = None  # why there is another attempt after the previous one
     lost_attempts: int = 0
     failed_attempts: int = 0
     memory_attempts: int = 0  # retries after a lack of memory, unless they count as failed attempts

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from tests.e2e.product import Product, product
-from tests.e2e.scene import Scene, eventually
+from tests.e2e.scene import Scene, eventually, scene
 from tests.server.harness import nothing_left, serving
+from trial_keeper.machine.capacity import capacity
 
 MEMBERS = ("stdout", "member-1/stdout", "member-2/stdout")
 
@@ -120,6 +121,35 @@ def test_a_gang_goes_on_without_a_server_and_is_adopted(tmp_path: Path) -> None:
         (tmp_path / "end").touch()
         (ended,) = here.done()
         assert ended["status"] == "SUCCEEDED" and len(here.get(f"/trials/{trial_id}")["jobs"]) == 1
+
+
+CPUS = capacity("/")["cpus"]
+SIZES = (
+    *("NNIMGR_GANG_RANK", "NNIMGR_GANG_SIZE", "NNIMGR_GANG_MIN", "NNIMGR_GANG_MAX"),
+    *("PET_NNODES", "WORLD_SIZE"),
+)
+SHOWN = f"""
+import json, os, nni
+nni.get_next_parameter()
+print(json.dumps([os.environ.get(name) for name in {SIZES}]), flush=True)
+nni.report_final_result(1)
+"""
+
+
+@pytest.mark.parametrize(("nodes", "part", "size"), [("2:4", 3, 3), ("1:3", 1, 1)])
+def test_a_trial_has_the_members_that_have_room(tmp_path: Path, nodes: str, part: int, size: int) -> None:
+    with scene(tmp_path) as here:
+        gang = {"nodes": nodes, "sameHost": True}
+        here.create(here.script(SHOWN), gang=gang, trialCpuNumber=CPUS / part)
+        (ended,) = here.done()
+        assert ended["status"] == "SUCCEEDED"
+        (job,) = here.get(f"/trials/{ended['id']}")["jobs"]
+        assert len(job["members"]) == (size if size > 1 else 0)
+        for number in range(size):
+            folder = here.attempt(ended["id"]) / (f"member-{number}" if number else "")
+            least, _, most = nodes.partition(":")
+            found = json.loads((folder / "stdout").read_text().splitlines()[0])
+            assert found == [str(number), str(size), least, most, str(size), str(size)]
 
 
 def test_a_stopped_trial_leaves_no_member(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ class GangLife(Life):
     places = tuple(place(member) for member in range(len(HOSTS)))
 
     def __init__(self, *, nodes: int = 2, **limits: Any) -> None:
-        self.nodes = nodes
+        self.nodes = nodes  # number of members of the next job
         limits.setdefault("trial_concurrency", 1)
         super().__init__(**limits)
 
@@ -41,7 +41,8 @@ class GangLife(Life):
                 case CancelJob():
                     facts += self._cancel(command)
                 case GatherGang():
-                    orders = tuple(self._next() for _ in range(1, self.nodes))
+                    members = self.state.jobs[command.job_id].members
+                    orders = tuple(self._next() for _ in members[1:])
                     facts.append(f.GangGathered(job_id=command.job_id, orders=orders))
                 case StopMembers():
                     orders_of = tuple((member, self._next()) for member in command.members)
@@ -99,6 +100,16 @@ class GangLife(Life):
                 ended_at=self.now,
                 message=message,
                 cause=cause,
+            )
+        )
+
+    def checkpoint(self, number: int = 1, *, step: int = 1, asked: bool = False) -> list[f.Fact]:
+        """Report a checkpoint of the first trial."""
+        job_id = self.state.trials[self.trial(0)].job_id or ""
+        position = self.state.jobs[job_id].recorded
+        return self.take(
+            f.CheckpointReported(
+                job_id=job_id, position=position, number=number, step=step, size=1, files=1, asked=asked
             )
         )
 

@@ -65,10 +65,11 @@ class Companion:
 
 
 class GangCheck:
-    """Check of the promises about gangs."""
+    """Check of the promises about gangs. ``sizes``: numbers of members that an attempt may have."""
 
     def __init__(self, kernel: Kernel, evidence: Evidence) -> None:
         self._kernel, self._evidence = kernel, evidence
+        self.sizes = range(1, 2)
         self._gangs: dict[str, Gang] = {}
 
     # ---- on the hosts -------------------------------------------------------------------------------------
@@ -121,6 +122,8 @@ class GangCheck:
 
     def fact(self, fact: f.Fact) -> bool:
         """Check a fact. Return True if it is about a whole gang, or a member of one."""
+        if isinstance(fact, f.JobPlaced):
+            self._sized(fact)
         match fact:
             case f.JobPlaced() if fact.members:
                 self._placed(fact)
@@ -139,6 +142,13 @@ class GangCheck:
             case _:
                 return False
         return True
+
+    def _sized(self, fact: f.JobPlaced) -> None:
+        size = 1 + len(fact.members)
+        if size not in self.sizes:
+            self._kernel.fail(f"{fact.job_id} has {size} members, not one of {list(self.sizes)}")
+        if size < self.sizes[-1]:
+            self._kernel.counts["fewer members"] += 1
 
     def _placed(self, fact: f.JobPlaced) -> None:
         self._gangs[fact.job_id] = Gang(size=1 + len(fact.members))

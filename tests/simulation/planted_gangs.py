@@ -186,6 +186,18 @@ def consequences_are_reasons() -> Iterator[None]:
 
 
 @planted
+def fewer_than_the_least() -> Iterator[None]:
+    """A gang begins with fewer members than it must have."""
+    init = GangQueue.__init__
+
+    def small(self: Any, experiment_id: str, ledger: Any, wants: Any, **more: Any) -> None:
+        init(self, experiment_id, ledger, replace(wants, least=max(1, wants.least - 1)), **more)
+
+    with patch.object(GangQueue, "__init__", small):
+        yield
+
+
+@planted
 def two_members_on_one_host() -> Iterator[None]:
     """Members of a gang are placed beside each other, although nobody has allowed it."""
     init = GangQueue.__init__

@@ -68,6 +68,10 @@ class World:
         self.nodes = 1  # number of the hosts of each trial
         if seed % GANGS[0] == GANGS[1] and not phased:
             self.nodes = 3 if len(self.hosts) > 3 and seed % 2 else 2
+        self.least_nodes: int | None = None
+        if self.nodes > 1 and seed // GANGS[0] % 2:
+            self.least_nodes = 1 if seed % 3 == 0 else self.nodes - 1
+        self.witness.gangs.sizes = range(self.least_nodes or self.nodes, self.nodes + 1)
         self.witness.evidence.phased = (
             random.Random(seed) if phased else None
         )  # its own random source, so that other lives do not change
@@ -86,6 +90,9 @@ class World:
         if seed % 11 == RESIZING:
             limits = replace(self.created.limits, resizable=("trialCpuNumber",))
             self.created = replace(self.created, limits=limits)
+        if self.least_nodes is not None:
+            members = f.MemberRange(least=self.least_nodes, most=self.nodes)
+            self.created = replace(self.created, limits=replace(self.created.limits, members=members))
         if seed % 17 == PREEMPTED:
             Rival(self)
         self._servers: list[Server] = []

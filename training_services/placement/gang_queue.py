@@ -1,8 +1,9 @@
 """Queue of an experiment whose jobs are gangs: each needs places on several hosts at the same time.
 
-A gang gets all its places at once, or none. The jobs are placed strictly in order of arrival, so a gang never
-waits behind later ones that need less. Meanwhile it holds nothing. But experiments whose turn comes later
-leave it what one of its members needs on each host (see ``HostLedger``), so that it is placed in the end.
+A gang gets all its places at once, or none. If the number of members may vary, it gets as many places as are
+free. The jobs are placed strictly in order of arrival, so a gang never waits behind later ones that need
+less. Meanwhile it holds nothing. But experiments whose turn comes later leave it what one of its members
+needs on each host (see ``HostLedger``), so that it is placed in the end.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from training_services.base import (
 from training_services.placement.choice import S
 from training_services.placement.gang import Asked, GangWants, why_gang_waits
 from training_services.placement.ledger import HostLedger
-from training_services.placement.needs import Capacity, GpuReading, Waits
+from training_services.placement.needs import Capacity, GpuReading, Waits, all_of
 from training_services.placement.obstacles import Obstacles
 from training_services.placement.queue import COPIED_FIRST
 
@@ -193,7 +194,7 @@ class GangQueue(Generic[S]):
         self._ledger.pass_on(self._experiment_id, first, line=_LINE, arrival=arrival)
 
     def _try(self, job: TrialJobSpec, arrival: int) -> JobPlaced | Waits:
-        """Place all members of the job, or return why it waits. Raises JobRejected if they can never run."""
+        """Place the members of the job, or return why it waits. Raises JobRejected if they can never run."""
         origin = None if job.origin is None else job.origin.keeper_id
         bound = origin is not None and job.kept is None  # only the leader's host has the checkpoint
         seats = sorted(self._seats, key=lambda seat: (seat.id != origin, self._ledger.load(seat.host.id)))
@@ -211,9 +212,15 @@ class GangQueue(Generic[S]):
                 hindered.append(Waits(obstacle))
         alone = self._wants.same_host and len(seats) == 1
         wants = replace(self._wants, bound=bound, alone=alone)
-        found = self._ledger.place_gang(wants, [(each.need, each.seat.host) for each in asked])
+        arriving = [seat.host.name for seat in seats if seat.arriving]
+        least = wants.most if arriving else wants.least  # else the first machines to connect get all members
+        found = self._ledger.place_gang(
+            replace(wants, least=least), [(each.need, each.seat.host) for each in asked]
+        )
         if isinstance(found, list):
             return self._start(job, [(asked[index].seat, gpus) for index, gpus in found])
+        if wants.least <= found.free < least:
+            return Waits(f"waits until {all_of(arriving)} can be reached: {found.free} members have room now")
         return why_gang_waits(wants, found, hindered, seats=len(seats))
 
     def hold(self, job: TrialJobSpec, seat: S, gpus: tuple[int, ...]) -> None:

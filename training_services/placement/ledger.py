@@ -173,7 +173,7 @@ class HostLedger(MachineTable):
     def place_gang(
         self, wants: GangWants, asked: Sequence[tuple[Need, Host]]
     ) -> list[tuple[int, tuple[int, ...]]] | Refused:
-        """Choose hosts and GPUs for all members of a gang and reserve their resources, or reserve nothing and
+        """Choose hosts and GPUs for the members of a gang and reserve their resources, or reserve nothing and
         return why the gang must wait.
 
         ``asked``: hosts, with what a member needs there. A gang that waits is left room for one member on
@@ -182,7 +182,7 @@ class HostLedger(MachineTable):
         """
         if wants.alone:
             for need, host in asked:
-                self.check(need.times(wants.size), host)
+                self.check(need.times(wants.least), host)
         if self._expected and any(not need.nothing for need, _ in asked):
             waits = Waits(_not_rebuilt(asked[0][0], list(self._expected)))
             return Refused(asked[0][0], 0, len(asked), [waits], [])
@@ -205,7 +205,7 @@ class HostLedger(MachineTable):
     def _wait_for_gang(self, wants: GangWants, asked: Sequence[tuple[Need, Host]]) -> None:
         """Let later experiments leave the gang what it needs, on all hosts, also on those that have room."""
         for need, host in asked:
-            whole = need.times(wants.size) if wants.alone else need
+            whole = need.times(wants.least) if wants.alone else need
             if need.nothing or not self.is_large_enough(whole, host):
                 continue
             held = self._held_before(need, host)

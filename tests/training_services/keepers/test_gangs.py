@@ -11,6 +11,7 @@ from tests.training_services.fleet import Fleet, named
 from training_services.base import (
     Gang,
     GangGathered,
+    JobEnded,
     JobNoted,
     JobPlaced,
     JobWaiting,
@@ -24,8 +25,10 @@ GRACE = timedelta(seconds=5)
 JOB, MEMBER = "contract-aaaaa-1", "contract-aaaaa-1.1"
 
 
-async def opened(directory: Path, machines: int = 2, nodes: int = 2, **context: Any) -> Fleet:
-    gang = Gang(processes=None, max_restarts=0, nodes=nodes)
+async def opened(
+    directory: Path, machines: int = 2, nodes: int = 2, least: int | None = None, **context: Any
+) -> Fleet:
+    gang = Gang(processes=None, max_restarts=0, nodes=nodes, least_nodes=least)
     fleet = Fleet(directory, *named(machines), gang=gang, **context)
     await fleet.open()
     return fleet
@@ -66,6 +69,43 @@ async def test_a_gang_waits_for_all_its_machines_and_says_so(tmp_path: Path) -> 
     assert fleet.core.of(third) == [
         JobWaiting(job_id=third, reason="waits behind other trials of its experiment")
     ]
+    await fleet.core.close(detach=True)
+
+
+async def test_a_gang_begins_with_the_members_that_have_room(tmp_path: Path) -> None:
+    fleet = await opened(tmp_path, machines=3, nodes=4, least=2, trial_cpu_number=8)
+    fleet.core.submit("aaaaa")
+    assert len(placed_of(fleet.core).members) == 2
+    second = fleet.core.submit("bbbbb")
+    (waiting,) = fleet.core.of(second)
+    assert isinstance(waiting, JobWaiting)
+    assert waiting.reason.startswith("waits for at least 2 hosts with 8 CPUs each: 0 are free; ")
+    await fleet.core.close(detach=True)
+
+
+async def test_a_gang_begins_when_all_machines_are_connected_that_may_take_a_member(tmp_path: Path) -> None:
+    gang = Gang(processes=None, max_restarts=0, nodes=4, least_nodes=2)
+    fleet = Fleet(tmp_path, *named(3), gang=gang)
+    await fleet.open("worker-1", "worker-2")
+    fleet.core.submit("aaaaa")
+    (waiting,) = fleet.core.of(JOB)
+    assert isinstance(waiting, JobWaiting)
+    assert waiting.reason == "waits until worker-3 can be reached: 2 members have room now"
+    await fleet.machines["worker-3"].speak(fleet.hub)
+    await fleet.core.seen(JobPlaced, JOB)
+    assert len(placed_of(fleet.core).members) == 2
+    await fleet.core.close(detach=True)
+
+
+async def test_an_attempt_with_one_member_is_a_job_like_any_other(tmp_path: Path) -> None:
+    fleet = await opened(tmp_path, machines=1, nodes=3, least=1)
+    fleet.core.submit("aaaaa")
+    assert placed_of(fleet.core).members == ()
+    (machine,) = fleet.machines.values()
+    await machine.poll()
+    await machine.finish(JOB)
+    await fleet.core.seen(JobEnded, JOB)
+    assert not fleet.tools.ledger.use(machine.host.id).jobs
     await fleet.core.close(detach=True)
 
 
