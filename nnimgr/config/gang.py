@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import PlainValidator, model_validator
 
 from nnimgr.config.base import ConfigModel
+from nnimgr.config.values import Duration
 from nnimgr.rules.terms import MemberRange
+from training_services.units import parse_duration
 
 __all__ = ["GangConfig"]
 
@@ -47,18 +50,22 @@ class GangConfig(ConfigModel):
 
     ``processes``: their number on each host; None: the command runs once on each host. ``nodes``: a number,
     or a range "MIN:MAX" in the notation of torchrun. ``same_host``: the members of a trial may run beside
-    each other on one host.
+    each other on one host. ``grow_after``: a trial with fewer members than it may have continues with more
+    when there has been room for them for this time.
     """
 
     # "cpu" and "gpu": one process for each CPU or GPU; "auto": for each GPU if the trial has any, else CPU
     processes: Annotated[int | str, PlainValidator(_processes)] | None = None
     nodes: Annotated[int | str, PlainValidator(_nodes)] | None = None
     same_host: bool = False
+    grow_after: Duration | None = None  # None: 60 s, with a range of ``nodes``
 
     @model_validator(mode="after")
     def _says_something(self) -> GangConfig:
         if self.processes is None and self.nodes is None:
             raise ValueError("needs processes, nodes, or both")
+        if self.grow_after is not None and self.least == self.most:
+            raise ValueError("'growAfter' needs a range of 'nodes', such as \"2:4\"")
         return self
 
     @property
@@ -73,7 +80,12 @@ class GangConfig(ConfigModel):
 
     def members(self) -> MemberRange | None:
         """Return the range of the number of members in the form that the core uses; None: it is fixed."""
-        return None if self.least == self.most else MemberRange(least=self.least, most=self.most)
+        if self.least == self.most:
+            return None
+        found = MemberRange(least=self.least, most=self.most)
+        if self.grow_after is None:
+            return found
+        return replace(found, grow_after=parse_duration(self.grow_after))
 
 
 def _bounds(nodes: int | str | None) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from nnimgr.rules.causes import cause_of
 from nnimgr.rules.checkpoint_limit import recount
 from nnimgr.rules.checkpoints import drop_origin, give_up_host
 from nnimgr.rules.gangs import about_members, failing_keeper, is_silent, number_of_members, set_places
+from nnimgr.rules.growth import forget_rooms
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.metric_notes import note_on_final, note_on_intermediate
 from nnimgr.rules.phases import take_final, waiting_reason
@@ -61,7 +62,8 @@ def _placed(state: ExperimentState, fact: f.JobPlaced, r: f.Recorded) -> None:
     trial, job = _attach(state, fact.job_id, fact)
     job.placed, job.waiting, job.placed_at = fact, None, r.at
     set_places(job, fact)
-    trial.preempted_by = None
+    forget_rooms(state)
+    trial.preempted_by, trial.is_growing = None, False
     trial.reason = _starting_reason(state, job)
     reindex(state, trial)
 

@@ -13,6 +13,7 @@ from collections.abc import Container, Iterator
 from nnimgr.rules import facts as f
 from nnimgr.rules.causes import LOSSES, cause_of
 from nnimgr.rules.commands import GatherGang, StopMembers
+from nnimgr.rules.facts import TrialStatus
 from nnimgr.rules.state import ExperimentState, JobState, MemberState, TrialState
 from training_services.base import TRIAL_GRACE
 
@@ -22,6 +23,8 @@ __all__ = [
     "due_facts",
     "failing_keeper",
     "is_due",
+    "is_growable",
+    "is_growing",
     "is_silent",
     "losses",
     "number_of_members",
@@ -62,6 +65,23 @@ def is_due(state: ExperimentState, trial: TrialState) -> bool:
     if job is None or not job.members:
         return False
     return _is_over(job) or _has_started(trial, job) or _is_to_gather(job) or bool(_to_stop(job))
+
+
+def is_growable(state: ExperimentState, trial: TrialState) -> bool:
+    """Return whether the trial may be asked to save its state, so that it continues with more members."""
+    job = state.jobs.get(trial.job_id or "")
+    if state.limits.members is None or job is None or job.room is None or job.room <= job.size:
+        return False
+    undisturbed = trial.status is TrialStatus.RUNNING and trial.target is None and job.stop is None
+    has_saved = bool(trial.checkpoints) or trial.origin is not None
+    whole = not any(member.over for member in job.members)
+    return undisturbed and has_saved and whole and job.growth is None and not job.stays
+
+
+def is_growing(state: ExperimentState, trial: TrialState) -> bool:
+    """Return whether the trial was asked to save its state, so that it continues with more members."""
+    job = state.jobs.get(trial.job_id or "")
+    return job is not None and job.growth is not None and job.first is None and trial.target is None
 
 
 def due_facts(trial: TrialState, job: JobState) -> Iterator[f.Fact]:
@@ -134,6 +154,9 @@ def _outcome(job: JobState) -> f.JobEnded | f.JobLost:
     if lost:
         number = min(lost, key=lambda each: (not lost[each].unproven, each))
         return _lost(job, number, lost[number])
+    if job.left and 0 in ended and not job.members[0].failed:
+        # The leader has saved its state as it was asked to, and has left. Others fail because it has gone.
+        return _ended(job, ended[0], reason=ended[0].reason, message=ended[0].message)
     if job.first is not None:
         taken = (number for number, end in ended.items() if cause_of(end, stopped=False) in LOSSES)
         number = next(taken, job.first)

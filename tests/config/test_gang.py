@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from nnimgr.rules.facts import MemberRange
@@ -62,6 +64,11 @@ def test_a_number_of_members_that_may_vary(load: Load, nodes: str) -> None:
     assert config.limits().members == MemberRange(least=2, most=4)
 
 
+def test_the_time_before_a_trial_gets_more_members(load: Load) -> None:
+    config = load(REMOTE + 'gang: {nodes: "1:2", growAfter: 10m}\n').config
+    assert config.limits().members == MemberRange(least=1, most=2, grow_after=timedelta(minutes=10))
+
+
 def test_a_range_of_one_number_is_this_number(load: Load) -> None:
     config = load(REMOTE + 'gang: {nodes: "2:2"}\n').config
     assert config.canonical()["gang"]["nodes"] == 2 and config.limits().members is None
@@ -83,6 +90,8 @@ def test_members_beside_each_other(load: Load) -> None:
         (REMOTE, "{nodes: 1}", "gang.nodes: must be a whole number from 2 to 256, or a range MIN:MAX"),
         (REMOTE, '{nodes: "3:4"}', "gang.nodes: needs 3 machines, and machineList has 2"),
         (REMOTE, "{nodes: 3}", "gang.nodes: needs 3 machines, and machineList has 2"),
+        (REMOTE, "{nodes: 2, growAfter: 60s}", "gang: 'growAfter' needs a range of 'nodes', such as \"2:4\""),
+        (REMOTE, '{nodes: "1:2", growAfter: soon}', "gang.growAfter: "),
         (REMOTE, "{}", "gang: needs processes, nodes, or both"),
         (
             COMMAND,

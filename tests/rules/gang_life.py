@@ -36,6 +36,8 @@ class GangLife(Life):
             match command:
                 case SubmitJob() if any(keeper.silent for keeper in self.state.keepers.values()):
                     facts.append(f.JobWaiting(job_id=command.job_id, reason="waits for all hosts"))
+                case SubmitJob() if self.wait_reason is not None:
+                    facts.append(f.JobWaiting(job_id=command.job_id, reason=self.wait_reason))
                 case SubmitJob():
                     facts.append(self.placed(command.job_id))
                 case CancelJob():
@@ -112,6 +114,10 @@ class GangLife(Life):
                 job_id=job_id, position=position, number=number, step=step, size=1, files=1, asked=asked
             )
         )
+
+    def room(self, members: int, *, attempt: int = 1) -> list[f.Fact]:
+        """Report how many members the first trial could have."""
+        return self.take(f.RoomForMembers(job_id=self.job(0, attempt), members=members))
 
     def member_is_lost(self, member: int, reason: str = "gone", *, attempt: int = 1) -> list[f.Fact]:
         return self.take(f.MemberLost(job_id=self.job(0, attempt), member=member, reason=reason))

@@ -283,14 +283,23 @@ def _random_event(life: GangLife, draw: random.Random) -> f.Fact:
         return f.LossDeclared(trial_id=trial_id)
     if choice < 0.97:
         return f.ResumeRequested(trial_id=trial_id)
+    if life.state.limits.members is not None and choice < 0.99:
+        return f.RoomForMembers(job_id=job_id, members=draw.randint(2, 3))
     return f.KeeperAcknowledged(keeper_id=name, acked_cmd=life.cmd_seq)
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_random_life_of_gangs_stays_valid_and_ends(seed: int) -> None:
+@pytest.mark.parametrize("varies", [False, True])
+def test_a_random_life_of_gangs_stays_valid_and_ends(seed: int, varies: bool) -> None:
     draw = random.Random(seed)
-    life = GangLife(nodes=draw.choice([2, 3]), trial_concurrency=draw.randint(1, 3), max_trial_number=4)
+    limits = {"trial_concurrency": draw.randint(1, 3), "max_trial_number": 4}
+    members = f.MemberRange(least=2, most=3, grow_after=timedelta(seconds=1)) if varies else None
+    life = GangLife(nodes=draw.choice([2, 3]), members=members, **limits)
     for _ in range(150):
+        if varies:
+            life.nodes = draw.choice([2, 3])
+            if life.trial(0) in life.state.trials and life.state.trials[life.trial(0)].job_id:
+                life.checkpoint(draw.randint(1, 9), asked=draw.random() < 0.3)
         life.take(_random_event(life, draw), after=timedelta(seconds=draw.choice([0, 0, 1, 10])))
     if draw.random() < 0.5:
         life.take(f.ExperimentStopRequested())

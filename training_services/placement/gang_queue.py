@@ -21,10 +21,12 @@ from training_services.base import (
     JobWaiting,
     KeptCopy,
     TrialJobSpec,
+    member_id_of,
     never_started,
 )
 from training_services.placement.choice import S
 from training_services.placement.gang import Asked, GangWants, why_gang_waits
+from training_services.placement.gang_rooms import GangRooms
 from training_services.placement.ledger import HostLedger
 from training_services.placement.needs import Capacity, GpuReading, Waits, all_of
 from training_services.placement.obstacles import Obstacles
@@ -62,6 +64,7 @@ class GangQueue(Generic[S]):
         self._seats: dict[S, None] = {}
         self._obstacles: Obstacles[S] = Obstacles(self.reasons_changed)
         self._placing = self._again = False
+        self._rooms: GangRooms[S] = GangRooms(experiment_id, ledger, wants, seats=self._usable, put=put)
 
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._jobs
@@ -74,10 +77,13 @@ class GangQueue(Generic[S]):
     def listen(self) -> None:
         """Start to place waiting jobs when resources become free (see ``HostLedger.listen``)."""
         self._ledger.listen(self, self._freed, experiment_id=self._experiment_id)
+        self._ledger.watch(self, self._rooms.look)
 
     def close(self) -> None:
         self._ledger.ignore(self)
+        self._ledger.unwatch(self)
         self._obstacles.close()
+        self._rooms.close()
 
     def add(self, seat: S) -> None:
         """Allow members to be placed on this seat (a machine that takes jobs)."""
@@ -103,6 +109,10 @@ class GangQueue(Generic[S]):
     def reasons_changed(self) -> None:
         """Try to place jobs again, because reasons for waiting may have changed."""
         self.place()
+
+    def _usable(self) -> list[S]:
+        """Return the seats that can take more members of running gangs."""
+        return [] if self._jobs else [seat for seat in self._seats if self._obstacles.find(seat) is None]
 
     def _freed(self, hosts: Collection[str] | None) -> None:
         self.place()
@@ -144,6 +154,7 @@ class GangQueue(Generic[S]):
 
         A call that a placement causes, through the ledger, lets the present call begin again.
         """
+        self._rooms.look()
         self._again = bool(self._jobs)
         if self._placing:
             return
@@ -218,7 +229,10 @@ class GangQueue(Generic[S]):
             replace(wants, least=least), [(each.need, each.seat.host) for each in asked]
         )
         if isinstance(found, list):
-            return self._start(job, [(asked[index].seat, gpus) for index, gpus in found])
+            places = [(asked[index].seat, gpus) for index, gpus in found]
+            member_ids = [member_id_of(job.id, number) for number in range(len(places))]
+            self._rooms.placed(job, [seat for seat, _ in places], member_ids)
+            return self._start(job, places)
         if wants.least <= found.free < least:
             return Waits(f"waits until {all_of(arriving)} can be reached: {found.free} members have room now")
         return why_gang_waits(wants, found, hindered, seats=len(seats))
@@ -228,9 +242,11 @@ class GangQueue(Generic[S]):
         job.
         """
         self._ledger.hold(seat.wants.of_job(job).need(self._experiment_id, job.id), seat.host, gpus)
+        self._rooms.hold(job, seat)
 
     def release(self, job_id: str, seat: S, *, heard: bool = True) -> bool:
         """Free the resources of an ended member (see ``HostLedger.release``)."""
+        self._rooms.left(job_id)
         return self._ledger.release(seat.host.id, job_id, heard=heard)
 
     def told(self, seat: S, capacity: Capacity | None, gpus: GpuReading | None) -> None:
