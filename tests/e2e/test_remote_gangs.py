@@ -195,6 +195,42 @@ def test_a_trial_goes_on_without_a_machine_that_stays_off(tmp_path: Path, found:
         assert gangs.finish()["status"] == "SUCCEEDED"
 
 
+GROWING = """
+import os, select
+import nni
+
+nni.get_next_parameter()
+state = nni.load_checkpoint() or {"step": 0}
+leads, size = os.environ["RANK"] == "0", os.environ["GROUP_WORLD_SIZE"]
+if leads:
+    nni.save_checkpoint({"step": state["step"] + 1}, step=state["step"] + 1)
+while size != "3":
+    if leads and nni.should_checkpoint():
+        nni.save_checkpoint({"step": 2}, step=2)
+    select.select([], [], [], 0.05)
+nni.report_final_result(float(state["step"]))
+"""
+
+
+def test_a_trial_gets_a_member_on_a_machine_that_is_added(tmp_path: Path, found: Bed) -> None:
+    machines = [found.machine() for _ in range(3)]
+    with field(tmp_path, found, machines, kind=Gangs) as gangs:
+        assert isinstance(gangs, Gangs)
+        code = tmp_path / "code"
+        code.mkdir()
+        (code / "trial.py").write_text(GROWING)
+        service = {"platform": "remote", "machineList": [machine.entry() for machine in machines[:2]]}
+        gang = {"nodes": "2:3", "growAfter": "1s"}
+        gangs.create("python3 trial.py", gang=gang, trialCodeDirectory=str(code), trainingService=service)
+        assert gangs.running()["reason"] == "runs with 2 of 2 to 3 members"
+        added = gangs.server.call("POST", f"{gangs.url}/machines", {"machines": [machines[2].entry()]})
+        assert added.status == 200, added.body
+        (trial,) = gangs.done(90)
+        jobs = gangs.get(f"/trials/{trial['id']}")["jobs"]
+        assert [len(job["members"]) for job in jobs] == [2, 3]
+        assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 2.0)
+
+
 def test_a_killed_server_loses_nothing(tmp_path: Path, found: Bed) -> None:
     machines = [found.machine() for _ in range(2)]
     with field(tmp_path, found, machines, kind=Gangs) as gangs:
