@@ -61,6 +61,7 @@ from training_services.events import (
     ParametersWanted,
     Place,
     PreemptionWanted,
+    RoomForMembers,
     SaveOrdered,
     StopOrdered,
     UpdateOrdered,
@@ -74,6 +75,7 @@ from training_services.job_ids import (
     trial_of_job,
 )
 from training_services.job_spec import (
+    Gang,
     KeptCopy,
     MemberProgress,
     Origin,
@@ -137,6 +139,7 @@ __all__ = [
     "ParametersWanted",
     "Place",
     "PreemptionWanted",
+    "RoomForMembers",
     "Preload",
     "SILENT_AFTER",
     "ServiceError",
@@ -265,20 +268,6 @@ class SharedFolder:
 
     local: str
     remote: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gang:
-    """Several worker processes that run the command of one trial. ``processes``: their number on each host,
-    or "cpu", "gpu" or "auto"; None: the command runs once on each host. ``max_restarts``: number of retries
-    after a failure, which the workers are told. ``nodes``: number of hosts. ``same_host``: the members of one
-    trial may run beside each other on one host.
-    """
-
-    processes: str | None
-    max_restarts: int
-    nodes: int = 1
-    same_host: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

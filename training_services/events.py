@@ -26,6 +26,7 @@ from training_services.gang_events import (
     MemberPlace,
     MembersStopped,
     MemberStarted,
+    RoomForMembers,
 )
 from training_services.outcomes import Cause, EndReason, Place
 
@@ -69,6 +70,7 @@ __all__ = [
     "ParametersWanted",
     "Place",
     "PreemptionWanted",
+    "RoomForMembers",
     "SaveOrdered",
     "StopOrdered",
     "UpdateOrdered",
@@ -396,6 +398,7 @@ JobEvent = (
     | MembersStopped
     | MemberEnded
     | MemberLost
+    | RoomForMembers
     | PreemptionWanted
     | KeeperEnrolled
     | KeeperBound

@@ -11,7 +11,15 @@ from datetime import datetime, timedelta
 
 from training_services.outcomes import Cause, EndReason, Place
 
-__all__ = ["GangGathered", "MemberEnded", "MemberLost", "MemberPlace", "MemberStarted", "MembersStopped"]
+__all__ = [
+    "GangGathered",
+    "MemberEnded",
+    "MemberLost",
+    "MemberPlace",
+    "MemberStarted",
+    "MembersStopped",
+    "RoomForMembers",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,3 +89,11 @@ class MemberLost:
     reason: str
     cause: Cause = Cause.INFRASTRUCTURE
     unproven: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomForMembers:
+    """Fact: the job, a running gang, would get this number of members if it were placed again now."""
+
+    job_id: str
+    members: int

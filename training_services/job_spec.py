@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from training_services.events import JobPlaced, SaveOrdered, StopOrdered, UpdateOrdered
 from training_services.job_ids import experiment_of_job, job_id_of
 
-__all__ = ["NO_COMMAND", "KeptCopy", "MemberProgress", "Origin", "OwnNeeds", "TrialJobSpec", "origin_id"]
+__all__ = [
+    "NO_COMMAND",
+    "Gang",
+    "KeptCopy",
+    "MemberProgress",
+    "Origin",
+    "OwnNeeds",
+    "TrialJobSpec",
+    "origin_id",
+]
 
 NO_COMMAND = "(none: programs ask for the trials)"  # trialCommand on a platform that runs no command
 
@@ -109,6 +118,26 @@ def origin_id(job_id: str, trial_id: str, origin: Origin) -> tuple[str, int]:
     """
     saved_by = job_id_of(experiment_of_job(job_id), origin.trial_id or trial_id, origin.attempt)
     return saved_by, origin.number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Several worker processes that run the command of one trial. ``processes``: their number on each host,
+    or "cpu", "gpu" or "auto"; None: the command runs once on each host. ``max_restarts``: number of retries
+    after a failure, which the workers are told. ``nodes``: number of hosts. ``least_nodes``: an attempt may
+    have fewer members, but not fewer than these, if there is no room for more; None: it may not.
+    ``same_host``: the members of one trial may run beside each other on one host.
+    """
+
+    processes: str | None
+    max_restarts: int
+    nodes: int = 1
+    least_nodes: int | None = None
+    same_host: bool = False
+
+    @property
+    def least(self) -> int:
+        return self.nodes if self.least_nodes is None else self.least_nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

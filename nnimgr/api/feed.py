@@ -212,7 +212,8 @@ def _stop_wanted(fact: f.StopRequested, names: Names) -> tuple[Severity, str]:
 
 
 def _target_moved(fact: f.TargetMoved, names: Names) -> tuple[Severity, str]:
-    return _INFO, f"{names.trial(fact.trial_id)} will be stopped: {fact.reason}"
+    more = ", and continues with more members" if fact.kind is f.StopKind.GROW else ""
+    return _INFO, f"{names.trial(fact.trial_id)} will be stopped{more}: {fact.reason}"
 
 
 def _attempt_due(fact: f.AttemptDue, names: Names) -> tuple[Severity, str]:
@@ -300,6 +301,15 @@ def _preemption_wanted(fact: f.PreemptionWanted, names: Names) -> tuple[Severity
     return _INFO, f"{trial} will be stopped, and continues later: {why}"
 
 
+def _growth_begun(fact: f.GrowthBegun, names: Names) -> tuple[Severity, str]:
+    trial = names.attempt(fact.job_id)
+    return _INFO, f"{trial} is asked to save its state, to continue with {fact.members} members"
+
+
+def _growth_ended(fact: f.GrowthEnded, names: Names) -> tuple[Severity, str]:
+    return _INFO, f"{names.attempt(fact.job_id)} continues with the members that it has: {fact.reason}"
+
+
 def _checkpoint_lost(fact: f.CheckpointLost, names: Names) -> tuple[Severity, str]:
     what = "the server's copy of checkpoint" if fact.keeper_id is None else "checkpoint"
     return _WARNING, f"{names.attempt(fact.job_id)}: {what} {fact.number} is lost: {fact.reason}"
@@ -381,6 +391,8 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
     f.JobNoted: _job_noted,
     f.MemberLost: _member_lost,
     f.PreemptionWanted: _preemption_wanted,
+    f.GrowthBegun: _growth_begun,
+    f.GrowthEnded: _growth_ended,
     f.CheckpointLost: _checkpoint_lost,
     f.CheckpointPinned: _pinned,
     f.KeeperBound: _bound,
@@ -412,6 +424,7 @@ LEFT_OUT: frozenset[type[Any]] = frozenset(
         f.MemberStarted,  # JobStarted follows when all members have started
         f.GangGathered,
         f.MembersStopped,
+        f.RoomForMembers,  # a growth that follows has a sentence
         f.MemberEnded,  # the end of the attempt names the member that failed
         f.KeeperEnrolled,
         f.KeeperAcknowledged,

@@ -23,7 +23,7 @@ def plan_members(config: ExperimentConfig) -> list[dict[str, Any]]:
 
     ``processes``: number of processes that run the command, or "cpu", "gpu" or "auto" if the machine decides.
     ``variables``: those of the member's first process; what is known only later stands in angle brackets.
-    The list is empty if a trial is one process.
+    The list is empty if a trial is one process. With a range of ``nodes``, it has the most members.
     """
     gang = config.gang
     if gang is None:
@@ -32,13 +32,15 @@ def plan_members(config: ExperimentConfig) -> list[dict[str, Any]]:
     processes: int | str = 1 if gang.processes is None else gang.processes
     if processes == "gpu" and isinstance(service.job_gpu_number, int):
         processes = service.job_gpu_number
-    nodes = gang.nodes or 1
+    nodes = gang.most
     hosts = [f"<address of member {member}>" for member in range(nodes)] if nodes > 1 else ["127.0.0.1"]
     attempt = {
         "TORCHELASTIC_RUN_ID": "<id of the trial>",
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": str((config.max_retries or Retries()).user_error),
     }
+    if nodes > 1:
+        attempt |= {"NNIMGR_GANG_MIN": str(gang.least), "NNIMGR_GANG_MAX": str(nodes)}
     return [
         {
             "member": member,

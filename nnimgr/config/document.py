@@ -182,6 +182,8 @@ class _Reader:
             return self._mapping(loader, node, path)
         if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
             return [self._value(loader, item, (*path, index)) for index, item in enumerate(node.value)]
+        if node.tag == "tag:yaml.org,2002:int" and ":" in node.value:
+            return node.value  # YAML 1.1 reads 2:4 as a number with the base 60
         try:
             return loader.construct_object(node, deep=True)
         except ValueError as error:  # text that looks like an invalid date; PyYAML does not report it

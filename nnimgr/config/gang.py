@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import PlainValidator, model_validator
 
 from nnimgr.config.base import ConfigModel
 from nnimgr.config.values import Duration
+from nnimgr.rules.terms import MemberRange
+from training_services.units import parse_duration
 
 __all__ = ["GangConfig"]
 
 _MOST_PROCESSES = 1024
 _MOST_NODES = 256
+_RANGE = re.compile(r"([0-9]{1,3}):([0-9]{1,3})")
 _BY_HARDWARE = ("auto", "cpu", "gpu")
 
 
@@ -25,33 +30,69 @@ def _processes(value: Any) -> int | str:
     )
 
 
-def _nodes(value: Any) -> int:
-    """Return a value of ``nodes``, if it is valid."""
+def _nodes(value: Any) -> int | str:
+    """Return a value of ``nodes``, if it is valid. A range of one number becomes this number."""
     if type(value) is int and 2 <= value <= _MOST_NODES:
         return value
-    if isinstance(value, str) and ":" in value:
-        raise ValueError(f"must be one number: a range of hosts, such as {value!r}, is not supported")
+    if isinstance(value, str) and (found := _RANGE.fullmatch(value)) is not None:
+        least, most = int(found[1]), int(found[2])
+        if 1 <= least <= most and 2 <= most <= _MOST_NODES:
+            return most if least == most else f"{least}:{most}"
+        raise ValueError(f"must have 1 <= MIN <= MAX and 2 <= MAX <= {_MOST_NODES}, not {value!r}")
     raise ValueError(
-        f"must be a whole number from 2 to {_MOST_NODES}, not {value!r}; leave it out for one host"
+        f'must be a whole number from 2 to {_MOST_NODES}, or a range MIN:MAX such as "2:4", not {value!r}; '
+        "leave it out for one host"
     )
 
 
 class GangConfig(ConfigModel):
     """Worker processes of each trial, on one host or on ``nodes`` hosts.
 
-    ``processes``: their number on each host; None: the command runs once on each host. ``same_host``: the
-    members of a trial may run beside each other on one host. ``exit_barrier``: time for the other members to
-    end after the leader has ended with exit code 0.
+    ``processes``: their number on each host; None: the command runs once on each host. ``nodes``: a number,
+    or a range "MIN:MAX" in the notation of torchrun. ``same_host``: the members of a trial may run beside
+    each other on one host. ``exit_barrier``: time for the other members to end after the leader has ended
+    with exit code 0. ``grow_after``: a trial with fewer members than it may have continues with more when
+    there has been room for them for this time.
     """
 
     # "cpu" and "gpu": one process for each CPU or GPU; "auto": for each GPU if the trial has any, else CPU
     processes: Annotated[int | str, PlainValidator(_processes)] | None = None
-    nodes: Annotated[int, PlainValidator(_nodes)] | None = None
+    nodes: Annotated[int | str, PlainValidator(_nodes)] | None = None
     same_host: bool = False
     exit_barrier: Duration | None = None
+    grow_after: Duration | None = None  # None: 60 s, with a range of ``nodes``
 
     @model_validator(mode="after")
     def _says_something(self) -> GangConfig:
         if self.processes is None and self.nodes is None:
             raise ValueError("needs processes, nodes, or both")
+        if self.grow_after is not None and self.least == self.most:
+            raise ValueError("'growAfter' needs a range of 'nodes', such as \"2:4\"")
         return self
+
+    @property
+    def least(self) -> int:
+        """Smallest number of members of a trial."""
+        return _bounds(self.nodes)[0]
+
+    @property
+    def most(self) -> int:
+        """Largest number of members of a trial."""
+        return _bounds(self.nodes)[1]
+
+    def members(self) -> MemberRange | None:
+        """Return the range of the number of members in the form that the core uses; None: it is fixed."""
+        if self.least == self.most:
+            return None
+        found = MemberRange(least=self.least, most=self.most)
+        if self.grow_after is None:
+            return found
+        return replace(found, grow_after=parse_duration(self.grow_after))
+
+
+def _bounds(nodes: int | str | None) -> tuple[int, int]:
+    """Return both ends of a valid value of ``nodes``."""
+    if isinstance(nodes, str):
+        least, _, most = nodes.partition(":")
+        return int(least), int(most)
+    return nodes or 1, nodes or 1

@@ -96,7 +96,7 @@ def _check_gang(reading: Reading, config: ExperimentConfig) -> None:
         reading.fault(_GANG, "cannot be used together with preload")
     assert config.gang is not None
     if config.gang.nodes is not None:
-        _check_nodes(reading, config, config.gang.nodes, same_host=config.gang.same_host)
+        _check_nodes(reading, config, config.gang.least, same_host=config.gang.same_host)
     else:
         given = {"sameHost": config.gang.same_host, "exitBarrier": config.gang.exit_barrier is not None}
         for name in (name for name, is_given in given.items() if is_given):
@@ -113,8 +113,11 @@ def _check_gang(reading: Reading, config: ExperimentConfig) -> None:
             )
 
 
-def _check_nodes(reading: Reading, config: ExperimentConfig, nodes: int, *, same_host: bool) -> None:
-    """Report a gang on several hosts that cannot be placed, and what cannot be used together with it."""
+def _check_nodes(reading: Reading, config: ExperimentConfig, least: int, *, same_host: bool) -> None:
+    """Report a gang on several hosts that cannot be placed, and what cannot be used together with it.
+
+    ``least``: smallest number of hosts of a trial.
+    """
     at = (*_GANG, "nodes")
     if config.multi_phase:
         reading.fault(at, "cannot be used together with multiPhase")
@@ -126,8 +129,8 @@ def _check_nodes(reading: Reading, config: ExperimentConfig, nodes: int, *, same
         reading.fault(at, "needs several hosts, and platform: local has one. To try it, set sameHost: true")
     elif member.platform == "remote" and not same_host:
         machines = {place.rpartition("@")[2] for place in describe(member.service).places()}
-        if len(machines) < nodes:
-            reading.fault(at, f"needs {nodes} machines, and machineList has {len(machines)}")
+        if len(machines) < least:
+            reading.fault(at, f"needs {least} machines, and machineList has {len(machines)}")
     elif member.platform not in ("local", "remote"):
         reading.fault(
             at,

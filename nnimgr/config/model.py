@@ -312,7 +312,8 @@ class ExperimentConfig(ConfigModel):
         return Gang(
             processes=None if self.gang.processes is None else str(self.gang.processes),
             max_restarts=(self.max_retries or Retries()).user_error,
-            nodes=self.gang.nodes or 1,
+            nodes=self.gang.most,
+            least_nodes=None if self.gang.members() is None else self.gang.least,
             same_host=self.gang.same_host,
         )
 
@@ -337,6 +338,7 @@ class ExperimentConfig(ConfigModel):
             fail_fast=FAIL_FAST if self.fail_fast is None else self.fail_fast,
             stop_when=USUAL.stop_when if self.stop_when is None else self.stop_when.rules(),
             resizable=tuple(self.resizable),
+            members=None if self.gang is None else self.gang.members(),
             confirm_best=None if self.confirm_best is None else self.confirm_best.rule(),
             checkpoints_kept=checkpoints.keep_last,
             checkpoints_best=checkpoints.keep_best,

@@ -240,6 +240,8 @@ def _reported(state: ExperimentState, fact: f.CheckpointReported, r: f.Recorded)
     job = job_touched(state, fact.job_id)
     job.recorded += 1
     job.left = fact.asked
+    if job.growth is not None:
+        job.growth.saved = True
     trial = trial_touched(state, job.trial_id, fact)
     trial.lost_attempts = trial.preempted_attempts = 0  # the trial makes progress in spite of its losses
     if fact.usable and job.placed is not None and not state.limits.multi_phase:

@@ -32,6 +32,7 @@ from nnimgr.rules.terms import (
     DrainReason,
     ExperimentStatus,
     Limits,
+    MemberRange,
     MemoryGrowth,
     MetricType,
     OnFailure,
@@ -85,6 +86,7 @@ from training_services.base import (
     Origin,
     ParametersWanted,
     PreemptionWanted,
+    RoomForMembers,
     SaveOrdered,
     StopOrdered,
     UpdateOrdered,
@@ -120,6 +122,8 @@ __all__ = [
     "FrameSkipped",
     "FurtherSuggested",
     "GangGathered",
+    "GrowthBegun",
+    "GrowthEnded",
     "HostVanished",
     "JobEnded",
     "JobEvent",
@@ -137,6 +141,7 @@ __all__ = [
     "KeptCopy",
     "Limits",
     "LossDeclared",
+    "MemberRange",
     "MemoryGrowth",
     "MachineAdded",
     "MachineDrained",
@@ -159,6 +164,7 @@ __all__ = [
     "ResultReused",
     "ResultTaken",
     "ResumeRequested",
+    "RoomForMembers",
     "Reuse",
     "Role",
     "RunningTrials",
@@ -348,6 +354,26 @@ class CheckpointPinned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GrowthBegun:
+    """Fact: the job is asked to save its state, so that its trial can continue with ``members`` members."""
+
+    job_id: str
+    members: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowthEnded:
+    """Fact: the job, which was asked to save its state, continues with the members that it has.
+
+    ``in_vain``: the trial has not saved in time, so that it is not asked again in this attempt.
+    """
+
+    job_id: str
+    reason: str
+    in_vain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotLent:
     """Fact: another trial may use the slot of this trial, whose host has been silent for a long time.
 
@@ -419,6 +445,8 @@ Fact = (
     | ResumeRequested
     | LossDeclared
     | SaveRequested
+    | GrowthBegun
+    | GrowthEnded
     | CheckpointPinned
     | SlotLent
     | TrialNoted

@@ -17,12 +17,23 @@ from nnimgr.rules.checkpoints import CHECKPOINT_STEPS, checkpoint_of
 from nnimgr.rules.decisions import DECISION_STEPS
 from nnimgr.rules.fold_jobs import JOB_STEPS
 from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
+from nnimgr.rules.growth import GROWTH_STEPS
 from nnimgr.rules.indexes import is_queued
 from nnimgr.rules.phases import PHASE_STEPS
 from nnimgr.rules.pins import PIN_STEPS
 from nnimgr.rules.state import ExperimentState, trial_of_job
 
-_STEPS = dict([*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *CHECKPOINT_STEPS, *DECISION_STEPS, *PIN_STEPS])
+_STEPS = dict(
+    [
+        *EXPERIMENT_STEPS,
+        *JOB_STEPS,
+        *PHASE_STEPS,
+        *CHECKPOINT_STEPS,
+        *DECISION_STEPS,
+        *PIN_STEPS,
+        *GROWTH_STEPS,
+    ]
+)
 
 
 def admits(state: ExperimentState, fact: f.Fact) -> bool:
@@ -33,7 +44,7 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
         case f.MetricReported() | f.FrameSkipped() | f.ParametersWanted() | f.CheckpointReported():
             job = state.jobs.get(fact.job_id)
             return job is not None and not job.closed and fact.position == job.recorded
-        case f.JobStarted() | f.JobEnded() | f.JobLost():
+        case f.JobStarted() | f.JobEnded() | f.JobLost() | f.RoomForMembers():
             return _concerns_job(state, fact)
         case f.MemberStarted() | f.MemberEnded() | f.MemberLost():
             return _concerns_member(state, fact)
@@ -107,11 +118,16 @@ def _placeable(state: ExperimentState, fact: f.JobPlaced | f.JobWaiting) -> bool
     return isinstance(fact, f.JobPlaced) or fact.reason != job.waiting
 
 
-def _concerns_job(state: ExperimentState, fact: f.JobStarted | f.JobEnded | f.JobLost) -> bool:
+def _concerns_job(
+    state: ExperimentState, fact: f.JobStarted | f.JobEnded | f.JobLost | f.RoomForMembers
+) -> bool:
     """Return whether the fact is news about an open job."""
     job = state.jobs.get(fact.job_id)
     if job is None or job.closed:
         return False
+    if isinstance(fact, f.RoomForMembers):
+        is_unknown = job.room is None and job.growth is None
+        return fact.members > job.size if is_unknown else fact.members != job.room
     return job.started_at is None or not isinstance(fact, f.JobStarted)
 
 

@@ -8,7 +8,15 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.causes import cause_of
 from nnimgr.rules.checkpoint_limit import recount
 from nnimgr.rules.checkpoints import drop_origin, give_up_host
-from nnimgr.rules.gangs import barrier_reason, failing_keeper, is_silent, set_places
+from nnimgr.rules.gangs import (
+    about_members,
+    barrier_reason,
+    failing_keeper,
+    is_silent,
+    number_of_members,
+    set_places,
+)
+from nnimgr.rules.growth import forget_rooms
 from nnimgr.rules.indexes import reindex
 from nnimgr.rules.metric_notes import note_on_final, note_on_intermediate
 from nnimgr.rules.phases import take_final, waiting_reason
@@ -61,9 +69,15 @@ def _placed(state: ExperimentState, fact: f.JobPlaced, r: f.Recorded) -> None:
     trial, job = _attach(state, fact.job_id, fact)
     job.placed, job.waiting, job.placed_at = fact, None, r.at
     set_places(job, fact)
-    trial.preempted_by = None
-    trial.reason = "is being started"
+    forget_rooms(state)
+    trial.preempted_by, trial.is_growing = None, False
+    trial.reason = _starting_reason(state, job)
     reindex(state, trial)
+
+
+def _starting_reason(state: ExperimentState, job: JobState) -> str:
+    number = number_of_members(state, job)
+    return "is being started" if number is None else f"is being started with {number}"
 
 
 @JOB_STEPS.of(f.JobWaiting)
@@ -85,7 +99,7 @@ def _started(state: ExperimentState, fact: f.JobStarted, r: f.Recorded) -> None:
     trial.note = None  # the note explained why the start was delayed
     trial.previous_resources = None  # the present resources are possible
     if job.stop is None:
-        trial.reason = waiting_reason(trial)
+        trial.reason = waiting_reason(trial) or about_members(state, trial, job)
     move(state, trial, f.TrialStatus.RUNNING)
     reindex(state, trial)
 
@@ -338,8 +352,10 @@ def _end_silence(state: ExperimentState, job: JobState, trial: TrialState) -> No
         trial.reason = stopping_reason(trial)
     elif job.leader_done_at is not None:
         trial.reason = barrier_reason(state, job)
+    elif started:
+        trial.reason = waiting_reason(trial) or about_members(state, trial, job)
     else:
-        trial.reason = waiting_reason(trial) if started else "is being started"
+        trial.reason = _starting_reason(state, job)
     move(state, trial, f.TrialStatus.RUNNING if started else f.TrialStatus.WAITING)
     reindex(state, trial)
 

@@ -12,6 +12,7 @@ from nnimgr.rules.checkpoint_limit import leave_files
 from nnimgr.rules.checkpoints import begin_leg, continue_from
 from nnimgr.rules.confirmations import count_canceled, is_confirmation, note_result
 from nnimgr.rules.decisions import begin_fork
+from nnimgr.rules.growth import forget_rooms
 from nnimgr.rules.indexes import is_queued, reindex
 from nnimgr.rules.pruning import leave_copies
 from nnimgr.rules.state import (
@@ -44,6 +45,7 @@ def _created(state: ExperimentState, fact: f.ExperimentCreated, r: f.Recorded) -
 @EXPERIMENT_STEPS.of(f.ExperimentOpened)
 def _opened(state: ExperimentState, fact: f.ExperimentOpened, r: f.Recorded) -> None:
     state.m_epoch, state.opened_at = fact.m_epoch, r.at
+    forget_rooms(state, opened_at=r.at)
     if fact.next_sequence is not None:
         state.next_sequence = max(state.next_sequence, fact.next_sequence)
         state.missing += fact.missing
@@ -239,6 +241,7 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
         trial.memory_attempts += fact.cause is f.Cause.OUT_OF_MEMORY
         trial.preempted_attempts += fact.cause is f.Cause.PREEMPTED
     trial.attempt, trial.due_at = fact.attempt, fact.due_at
+    trial.again = fact.reason
     trial.reason = f"waits for {'its next attempt' if fact.due_at > r.at else 'a free slot'}: {fact.reason}"
     trial.closed_job = trial.started_at = trial.running_since = None
     if fact.resources is not None and (coming := trial.next_resources) is not None:
@@ -246,7 +249,8 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
         trial.resources, trial.next_resources = dict(fact.resources), None
     if trial.target is not f.StopKind.PREEMPT:
         trial.preempted_by = None
-    if trial.target in (f.StopKind.RESIZE, f.StopKind.PREEMPT):
+    trial.is_growing = trial.target is f.StopKind.GROW and fact.cause is None
+    if trial.target in (f.StopKind.RESIZE, f.StopKind.GROW, f.StopKind.PREEMPT):
         trial.target, trial.target_reason = None, ""
     if fact.leg is not None and trial.next_leg is not None and fact.origin is not None:
         trial.leg, trial.parameters = fact.leg, fact.parameters or trial.parameters

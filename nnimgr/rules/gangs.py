@@ -17,19 +17,24 @@ from datetime import datetime
 from nnimgr.rules import facts as f
 from nnimgr.rules.causes import LOSSES, cause_of
 from nnimgr.rules.commands import GatherGang, StopMembers
+from nnimgr.rules.facts import TrialStatus
 from nnimgr.rules.phrases import in_seconds
 from nnimgr.rules.state import ExperimentState, JobState, MemberState, TrialState
 from training_services.base import TRIAL_GRACE
 
 __all__ = [
+    "about_members",
     "barrier_at",
     "barrier_reason",
     "due_commands",
     "due_facts",
     "failing_keeper",
     "is_due",
+    "is_growable",
+    "is_growing",
     "is_silent",
     "losses",
+    "number_of_members",
     "set_places",
 ]
 
@@ -40,6 +45,22 @@ def set_places(job: JobState, placed: f.JobPlaced) -> None:
         leader = MemberState(place=placed.place, cmd_seq=placed.cmd_seq)
         others = [MemberState(place=each.place, cmd_seq=each.cmd_seq) for each in placed.members]
         job.members = [leader, *others]
+
+
+def about_members(state: ExperimentState, trial: TrialState, job: JobState) -> str | None:
+    """Return a sentence about the number of members of a running attempt, if that may vary.
+
+    After a previous attempt, the sentence begins with the reason for the present one.
+    """
+    if (number := number_of_members(state, job)) is None:
+        return None
+    return f"runs with {number}" if trial.again is None else f"{trial.again}; it runs with {number}"
+
+
+def number_of_members(state: ExperimentState, job: JobState) -> str | None:
+    """Return how many members a job has, and may have; None: all jobs have the same number."""
+    members = state.limits.members
+    return None if members is None else f"{job.size} of {members.least} to {members.most} members"
 
 
 # ---- what is due ------------------------------------------------------------------------------------------
@@ -55,6 +76,23 @@ def is_due(state: ExperimentState, trial: TrialState) -> bool:
     if _is_over(job) or _has_started(trial, job) or _is_to_gather(job):
         return True
     return bool(_to_stop(job, late=job.leader_done_at is not None))
+
+
+def is_growable(state: ExperimentState, trial: TrialState) -> bool:
+    """Return whether the trial may be asked to save its state, so that it continues with more members."""
+    job = state.jobs.get(trial.job_id or "")
+    if state.limits.members is None or job is None or job.room is None or job.room <= job.size:
+        return False
+    undisturbed = trial.status is TrialStatus.RUNNING and trial.target is None and job.stop is None
+    has_saved = bool(trial.checkpoints) or trial.origin is not None
+    whole = not any(member.over for member in job.members)
+    return undisturbed and has_saved and whole and job.growth is None and not job.stays
+
+
+def is_growing(state: ExperimentState, trial: TrialState) -> bool:
+    """Return whether the trial was asked to save its state, so that it continues with more members."""
+    job = state.jobs.get(trial.job_id or "")
+    return job is not None and job.growth is not None and job.first is None and trial.target is None
 
 
 def due_facts(state: ExperimentState, trial: TrialState, job: JobState) -> Iterator[f.Fact]:
@@ -81,8 +119,13 @@ def due_commands(
 
 
 def barrier_at(state: ExperimentState, job: JobState) -> datetime | None:
-    """Return when the members that are left are stopped, because the leader has ended well; None: never."""
-    return None if job.leader_done_at is None else job.leader_done_at + state.limits.exit_barrier
+    """Return when the members that are left are stopped, because the leader has ended well; None: never.
+
+    This is at once if the leader has saved its state as it was asked to: the trial continues without them.
+    """
+    if job.leader_done_at is None or job.left:
+        return job.leader_done_at
+    return job.leader_done_at + state.limits.exit_barrier
 
 
 def barrier_reason(state: ExperimentState, job: JobState) -> str:
@@ -140,13 +183,16 @@ def _outcome(state: ExperimentState, job: JobState) -> f.JobEnded | f.JobLost:
     later.
     """
     ended = {number: member.ended for number, member in enumerate(job.members) if member.ended is not None}
-    if job.leader_done_at is not None:
+    if job.leader_done_at is not None and not job.left:
         said = [ended[0].message, *_after_the_leader(state, job)]
         return _ended(job, ended[0], reason=ended[0].reason, message="; ".join(filter(None, said)) or None)
     lost = {number: member.lost for number, member in enumerate(job.members) if member.lost is not None}
-    if lost:
+    if lost and job.leader_done_at is None:
         number = min(lost, key=lambda each: (not lost[each].unproven, each))
         return _lost(job, number, lost[number])
+    if job.left and 0 in ended and not job.members[0].failed:
+        # The leader has saved its state as it was asked to, and has left. Others fail because it has gone.
+        return _ended(job, ended[0], reason=ended[0].reason, message=ended[0].message)
     if job.first is not None:
         taken = (number for number, end in ended.items() if cause_of(end, stopped=False) in LOSSES)
         number = next(taken, job.first)

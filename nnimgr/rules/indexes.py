@@ -79,6 +79,8 @@ INDEXES: Mapping[str, Callable[[ExperimentState, TrialState], bool]] = {
     "wanting": lambda state, trial: bool(trial.wants),
     "reported": lambda state, trial: bool(trial.untold),
     "gangs": gangs.is_due,
+    "growable": gangs.is_growable,
+    "growing": gangs.is_growing,
     "superseded": lambda state, trial: trial.superseded and trial.target is None,
 }
 """Predicate of each index, by the name of the index's field in the state.

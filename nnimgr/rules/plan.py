@@ -26,6 +26,7 @@ from nnimgr.rules.commands import (
 from nnimgr.rules.confirmations import confirm
 from nnimgr.rules.experiment_status import move_status, time_is_up
 from nnimgr.rules.gangs import barrier_at, due_commands, due_facts, losses
+from nnimgr.rules.growth import grow, growth_due_at
 from nnimgr.rules.indexes import is_unsettled
 from nnimgr.rules.phases import is_due, parameter_record
 from nnimgr.rules.phrases import in_seconds
@@ -72,6 +73,7 @@ def _consequences(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     for trial_id in state.gangs:
         trial = state.trials[trial_id]
         yield from due_facts(state, trial, state.jobs[trial.job_id or ""])
+    yield from grow(state, now)
     for trial_id in state.reported:
         yield from take_results(state.trials[trial_id])
     for trial_id in state.unsettled:
@@ -139,7 +141,8 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     if time_is_up(state, now):
         for trial_id in state.queued:
             trial = state.trials[trial_id]
-            if trial.target is None and trial.preempted_by is None:  # a preempted trial has begun in time
+            interrupted = trial.preempted_by is not None or trial.is_growing  # it has begun in time
+            if trial.target is None and not interrupted:
                 yield _cancelled(trial, "the experiment exceeded maxExperimentDuration")
 
 
@@ -276,6 +279,7 @@ def _wake_at(state: ExperimentState, now: datetime) -> datetime | None:
     for trial_id in state.gangs:
         at = barrier_at(state, state.jobs[state.trials[trial_id].job_id or ""])
         due += [] if at is None or at <= now else [at]
+    due += [at for at in growth_due_at(state) if at > now]
     overdue = overdue_at(state)
     due += [] if overdue is None else [overdue]
     # Only trials that wait for a retry have due_at, and they are few. Trials that wait for a slot have no

@@ -26,6 +26,7 @@ from nnimgr.rules.facts import (
 from nnimgr.rules.phrases import left_out
 from nnimgr.rules.trial_state import AddedTrial as AddedTrial
 from nnimgr.rules.trial_state import CheckpointState as CheckpointState
+from nnimgr.rules.trial_state import Growth as Growth
 from nnimgr.rules.trial_state import JobState as JobState
 from nnimgr.rules.trial_state import LeftCheckpoints as LeftCheckpoints
 from nnimgr.rules.trial_state import MemberState as MemberState
@@ -39,7 +40,7 @@ from training_services.base import trial_of_job as trial_of_job
 
 FIVE_CHARACTERS = 26 * 36**4  # number of trial ids with five characters
 ATTEMPTS_OF_AN_EPOCH = 1000  # more attempts than a trial can have while one runner holds the experiment
-SNAPSHOT_VERSION = 12  # increased with each change of the state's fields; older snapshots are not loaded
+SNAPSHOT_VERSION = 13  # increased with each change of the state's fields; older snapshots are not loaded
 
 
 @dataclass(slots=True, kw_only=True)
@@ -205,6 +206,8 @@ class ExperimentState:
     reported: dict[str, None] = field(default_factory=dict, compare=False)  # with new results of sets
     superseded: dict[str, None] = field(default_factory=dict, compare=False)  # to be canceled
     gangs: dict[str, None] = field(default_factory=dict, compare=False)  # something follows from members
+    growable: dict[str, None] = field(default_factory=dict, compare=False)  # could have more members
+    growing: dict[str, None] = field(default_factory=dict, compare=False)  # asked to save, to have more
     closing_jobs: dict[str, None] = field(default_factory=dict, compare=False)  # closed, not acknowledged
     touched: Touched = field(default_factory=Touched, compare=False)
 

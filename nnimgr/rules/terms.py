@@ -14,6 +14,7 @@ __all__ = [
     "DrainReason",
     "ExperimentStatus",
     "Limits",
+    "MemberRange",
     "MemoryGrowth",
     "MetricType",
     "OnFailure",
@@ -123,6 +124,7 @@ class StopKind(StrEnum):
     PAUSE = "pause"  # PAUSED: the attempt ends, but not the trial
     LEG = "leg"  # WAITING: the trial continues with its next leg, see nnimgr.rules.legs
     RESIZE = "resize"  # WAITING: the trial continues with other resources
+    GROW = "grow"  # WAITING: the trial continues with more members
     PREEMPT = "preempt"  # WAITING: an experiment with a higher priority needs the trial's resources
 
 
@@ -220,6 +222,19 @@ class MemoryGrowth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRange:
+    """Rule: an attempt has from ``least`` to ``most`` members, as many as have room when it is placed.
+
+    ``grow_after``: a trial that could have more members, and has saved its state, continues with more when
+    there has been room for them for this time.
+    """
+
+    least: int
+    most: int
+    grow_after: timedelta = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits from the configuration that the server enforces. None: unlimited."""
 
@@ -247,6 +262,7 @@ class Limits:
     stop_when: StopWhen = StopWhen()
     confirm_best: ConfirmBest | None = None
     resizable: tuple[str, ...] = ()  # fields of resources that the scheduler may change for a trial
+    members: MemberRange | None = None  # None: all trials have the same number of members
     fail_fast: int = 0  # number of first trials that stop the experiment if all fail alike; 0: never
 
 

@@ -79,6 +79,8 @@ def stopping_reason(trial: TrialState) -> str:
         return f"is being stopped, and continues from another checkpoint: {trial.target_reason}"
     if trial.target is f.StopKind.RESIZE:
         return f"is being stopped, may save its state first, and continues: {trial.target_reason}"
+    if trial.target is f.StopKind.GROW:
+        return f"is being stopped, and continues with more members: {trial.target_reason}"
     if trial.target is f.StopKind.PREEMPT:
         return f"is being stopped, may save its state first, and continues later: {trial.target_reason}"
     return f"is being stopped: {trial.target_reason}"

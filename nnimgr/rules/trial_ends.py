@@ -40,7 +40,12 @@ _LAST_STATUS = {
     f.StopKind.SYSTEM: f.TrialStatus.SYS_CANCELED,
     f.StopKind.CUT: f.TrialStatus.SYS_CANCELED,
 }
-_STAYS = (None, f.StopKind.RESIZE, f.StopKind.PREEMPT)  # targets of trials that get another attempt at once
+_STAYS = (
+    None,
+    f.StopKind.RESIZE,
+    f.StopKind.GROW,
+    f.StopKind.PREEMPT,
+)  # targets of trials that get another attempt at once
 _SHELL_SAYS = {126: "command cannot be executed", 127: "command not found"}
 _NAMED_BY_THE_SHELL = re.compile(r"(?:^|: )([^:]+): [^:]+$")  # sh: 1: NAME: not found
 _FUNCTION = "-m nni.run "  # in the command of trials that run a Python function or class

@@ -31,6 +31,7 @@ from training_services.base import Place
 __all__ = [
     "AddedTrial",
     "CheckpointState",
+    "Growth",
     "JobState",
     "LeftCheckpoints",
     "MemberState",
@@ -118,6 +119,14 @@ class Resizing:
     reason: str
 
 
+@dataclass(slots=True, kw_only=True)
+class Growth:
+    """Growth of a gang that has begun. ``saved``: the trial has saved its state since."""
+
+    asked_at: datetime
+    saved: bool = False
+
+
 WELL = (EndReason.EXITED, 0)
 
 
@@ -179,6 +188,10 @@ class JobState:
     first: int | None = None  # number of the member that failed or was lost first, before any order to stop
     # when the gang's leader had ended well, before any failure or order to stop: the job has succeeded
     leader_done_at: datetime | None = None
+    room: int | None = None  # number of members that the gang could have now; None: not known
+    room_since: datetime | None = None
+    growth: Growth | None = None  # of the gang, if it has begun
+    stays: bool = False  # True: the gang is not asked again to save its state for a growth
     waiting: str | None = None  # reason why the job has no place yet
     placed_at: datetime | None = None
     started_at: datetime | None = None  # by the host's clock
@@ -197,6 +210,11 @@ class JobState:
     unproven: bool = False  # True: the attempt counts as lost, but may still run
     cause: Cause | None = None  # of the attempt's failure or loss
     ended_at: datetime | None = None
+
+    @property
+    def size(self) -> int:
+        """Return the number of members. A job without members counts as one."""
+        return max(1, len(self.members))
 
     @property
     def closed(self) -> bool:
@@ -253,6 +271,7 @@ class TrialState:
     # attempts up to this number may have run, although the database, an older copy, has no facts about them
     forgotten: int = 0
     due_at: datetime | None = None
+    again: str | None = None  # why there is another attempt after the previous one
     lost_attempts: int = 0
     failed_attempts: int = 0
     memory_attempts: int = 0  # retries after a lack of memory, unless they count as failed attempts
@@ -263,6 +282,7 @@ class TrialState:
     target_reason: str = ""
     # the experiment for which the last attempt was stopped, until the next one gets a place
     preempted_by: str | None = None
+    is_growing: bool = False  # True: the last attempt was stopped for a growth, and the next has no place yet
     running_since: datetime | None = None  # start by the server's clock, for maxTrialDuration
     ran: timedelta = timedelta(0)  # running time of the attempts from which the present one continues
     unknown_since: datetime | None = None
@@ -304,10 +324,10 @@ class TrialState:
 
     @property
     def is_to_end(self) -> bool:
-        """Return whether the trial is to end. A pause, the next leg, other resources or a preemption only end
-        its attempt.
+        """Return whether the trial is to end. A pause, the next leg, other resources, more members or a
+        preemption only end its attempt.
         """
-        continues = (StopKind.PAUSE, StopKind.LEG, StopKind.RESIZE, StopKind.PREEMPT)
+        continues = (StopKind.PAUSE, StopKind.LEG, StopKind.RESIZE, StopKind.GROW, StopKind.PREEMPT)
         return self.target not in (None, *continues)
 
 

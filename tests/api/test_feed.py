@@ -270,6 +270,16 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         "higher priority, need its resources.",
     ),
     (
+        f.GrowthBegun(job_id=JOB, members=4),
+        "info",
+        "Trial #3 (abcde) is asked to save its state, to continue with 4 members.",
+    ),
+    (
+        f.GrowthEnded(job_id=JOB, reason="the room for more members is taken again"),
+        "info",
+        "Trial #3 (abcde) continues with the members that it has: the room for more members is taken again.",
+    ),
+    (
         f.CheckpointLost(job_id=JOB, number=2, reason="its hash is wrong"),
         "warning",
         "Trial #3 (abcde): the server's copy of checkpoint 2 is lost: its hash is wrong.",

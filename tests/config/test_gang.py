@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from nnimgr.rules.facts import MemberRange
 from tests.config.loading import Faults, Load
 from tests.config.test_launch import FUNCTION, LOCAL
 from training_services.base import Gang
@@ -55,6 +56,24 @@ def test_members_on_several_machines(load: Load) -> None:
     assert alone.gang_of_trials() == Gang(processes=None, max_restarts=0, nodes=2)
 
 
+@pytest.mark.parametrize("nodes", ["2:4", '"2:4"', '"02:4"'])
+def test_a_number_of_members_that_may_vary(load: Load, nodes: str) -> None:
+    config = load(REMOTE + f"gang: {{nodes: {nodes}}}\n").config
+    assert config.canonical()["gang"]["nodes"] == "2:4"
+    assert config.gang_of_trials() == Gang(processes=None, max_restarts=0, nodes=4, least_nodes=2)
+    assert config.limits().members == MemberRange(least=2, most=4)
+
+
+def test_the_time_before_a_trial_gets_more_members(load: Load) -> None:
+    config = load(REMOTE + 'gang: {nodes: "1:2", growAfter: 10m}\n').config
+    assert config.limits().members == MemberRange(least=1, most=2, grow_after=timedelta(minutes=10))
+
+
+def test_a_range_of_one_number_is_this_number(load: Load) -> None:
+    config = load(REMOTE + 'gang: {nodes: "2:2"}\n').config
+    assert config.canonical()["gang"]["nodes"] == 2 and config.limits().members is None
+
+
 def test_members_beside_each_other(load: Load) -> None:
     config = load(COMMAND + "gang: {nodes: 3, sameHost: true}\n").config
     assert config.gang_of_trials() == Gang(processes=None, max_restarts=0, nodes=3, same_host=True)
@@ -63,13 +82,16 @@ def test_members_beside_each_other(load: Load) -> None:
 @pytest.mark.parametrize(
     ("base", "gang", "said"),
     [
-        (REMOTE, '{nodes: "2:4"}', "gang.nodes: must be one number: a range of hosts, such as"),
-        (
-            REMOTE,
-            "{nodes: 1}",
-            "gang.nodes: must be a whole number from 2 to 256, not 1; leave",
-        ),
+        (REMOTE, '{nodes: "4:2"}', "gang.nodes: must have 1 <= MIN <= MAX and 2 <= MAX <= 256, not '4:2'"),
+        (REMOTE, '{nodes: "0:2"}', "gang.nodes: must have 1 <= MIN <= MAX and 2 <= MAX <= 256, not '0:2'"),
+        (REMOTE, '{nodes: "1:1"}', "gang.nodes: must have 1 <= MIN <= MAX and 2 <= MAX <= 256, not '1:1'"),
+        (REMOTE, '{nodes: "2:300"}', "gang.nodes: must have 1 <= MIN <= MAX and 2 <= MAX <= 256, not "),
+        (REMOTE, '{nodes: "2-4"}', "or a range MIN:MAX such as \"2:4\", not '2-4'; leave it out"),
+        (REMOTE, "{nodes: 1}", "gang.nodes: must be a whole number from 2 to 256, or a range MIN:MAX"),
+        (REMOTE, '{nodes: "3:4"}', "gang.nodes: needs 3 machines, and machineList has 2"),
         (REMOTE, "{nodes: 3}", "gang.nodes: needs 3 machines, and machineList has 2"),
+        (REMOTE, "{nodes: 2, growAfter: 60s}", "gang: 'growAfter' needs a range of 'nodes', such as \"2:4\""),
+        (REMOTE, '{nodes: "1:2", growAfter: soon}', "gang.growAfter: "),
         (REMOTE, "{}", "gang: needs processes, nodes, or both"),
         (
             COMMAND,

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from tests.e2e.product import Product, product
-from tests.e2e.scene import Scene, eventually
+from tests.e2e.scene import Scene, eventually, scene
 from tests.server.harness import nothing_left, serving
 from trial_keeper.gang_line import ports
+from trial_keeper.machine.capacity import capacity
 
 MEMBERS = ("stdout", "member-1/stdout", "member-2/stdout")
 
@@ -123,6 +124,82 @@ def test_a_gang_goes_on_without_a_server_and_is_adopted(tmp_path: Path) -> None:
         (tmp_path / "end").touch()
         (ended,) = here.done()
         assert ended["status"] == "SUCCEEDED" and len(here.get(f"/trials/{trial_id}")["jobs"]) == 1
+
+
+CPUS = capacity("/")["cpus"]
+SIZES = (
+    *("NNIMGR_GANG_RANK", "NNIMGR_GANG_SIZE", "NNIMGR_GANG_MIN", "NNIMGR_GANG_MAX"),
+    *("PET_NNODES", "WORLD_SIZE"),
+)
+SHOWN = f"""
+import json, os, nni
+nni.get_next_parameter()
+print(json.dumps([os.environ.get(name) for name in {SIZES}]), flush=True)
+nni.report_final_result(1)
+"""
+
+
+@pytest.mark.parametrize(("nodes", "part", "size"), [("2:4", 3, 3), ("1:3", 1, 1)])
+def test_a_trial_has_the_members_that_have_room(tmp_path: Path, nodes: str, part: int, size: int) -> None:
+    with scene(tmp_path) as here:
+        gang = {"nodes": nodes, "sameHost": True}
+        here.create(here.script(SHOWN), gang=gang, trialCpuNumber=CPUS / part)
+        (ended,) = here.done()
+        assert ended["status"] == "SUCCEEDED"
+        (job,) = here.get(f"/trials/{ended['id']}")["jobs"]
+        assert len(job["members"]) == (size if size > 1 else 0)
+        for number in range(size):
+            folder = here.attempt(ended["id"]) / (f"member-{number}" if number else "")
+            least, _, most = nodes.partition(":")
+            found = json.loads((folder / "stdout").read_text().splitlines()[0])
+            assert found == [str(number), str(size), least, most, str(size), str(size)]
+
+
+GROWING = """
+import json, os, time
+import nni
+nni.get_next_parameter()
+step = (nni.load_checkpoint() or {"step": 0})["step"]
+print(json.dumps({"size": os.environ["WORLD_SIZE"], "step": step}), flush=True)
+if os.environ["RANK"] == "0" and not step:
+    nni.save_checkpoint({"step": 1}, step=1)
+while os.environ["WORLD_SIZE"] != "4":
+    if os.environ["RANK"] == "0" and nni.should_checkpoint():
+        nni.save_checkpoint({"step": 2}, step=2)
+    time.sleep(0.02)
+nni.report_final_result(1)
+"""
+
+
+def _runs(here: Scene, experiment: str) -> bool:
+    trials = here.server.call("GET", f"/api/v1/experiments/{experiment}/trials").body["trials"]
+    return any(each["status"] == "RUNNING" for each in trials)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_trial_continues_with_more_members_when_there_is_room(tmp_path: Path, killed: bool) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(nothing_left(tmp_path))
+        here = Scene(stack.enter_context(serving(tmp_path)), tmp_path)
+        other = here.body(f"while [ ! -e {tmp_path}/end ]; do sleep 0.05; done", trialCpuNumber=CPUS / 2)
+        assert here.server.call("POST", "/api/v1/experiments", {**other, "id": "other"}).status == 201
+        eventually(lambda: _runs(here, "other"), "the trial of the other experiment")
+        gang = {"nodes": "2:4", "sameHost": True, "growAfter": "1s"}
+        here.create(here.script(GROWING), gang=gang, trialCpuNumber=CPUS / 4)
+        trial_id = here.running()["id"]
+        assert here.trial()["reason"] == "runs with 2 of 2 to 4 members"
+        (tmp_path / "end").touch()
+        if killed:
+            here.server.end(signal.SIGKILL)
+            here = Scene(stack.enter_context(serving(tmp_path, port=here.server.port)), tmp_path)
+        (ended,) = here.done()
+        assert ended["status"] == "SUCCEEDED"
+        first, second = here.get(f"/trials/{trial_id}")["jobs"]
+        assert (len(first["members"]), len(second["members"])) == (2, 4)
+        assert (first["endReason"], first["cause"]) == ("stopped", None)
+        assert said(here.attempt(trial_id) / "attempt-2" / "stdout") == {"size": "4", "step": 2}
+        (due,) = here.reasons("AttemptDue")
+        assert due.endswith("for 4 of 2 to 4 members for 1 s; the trial will continue from step 2")
 
 
 def test_a_stopped_trial_leaves_no_member(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def found() -> Iterator[Bed]:
 class Gangs(Field):
     """An experiment of one trial, whose two members have two workers each."""
 
-    def begin_gang(self, **more: Any) -> None:
+    def begin_gang(self, *, nodes: int | str = 2, **more: Any) -> None:
         code = self.directory / "code"
         code.mkdir()
         (code / "trial.py").write_text(TRIAL.replace("NAMES", repr(NAMES)))
@@ -72,18 +72,18 @@ class Gangs(Field):
             "machineList": [machine.entry() for machine in self.machines],
         }
         fields = {"trialCodeDirectory": str(code), "silentAfter": "2s", "trainingService": service}
-        self.create("python3 trial.py", gang={"nodes": 2, "processes": 2}, **fields, **more)
+        self.create("python3 trial.py", gang={"nodes": nodes, "processes": 2}, **(fields | more))
 
-    def workers(self, round_: int = 1) -> list[dict[str, Any]]:
+    def workers(self, round_: int = 1, *, count: int = 4) -> list[dict[str, Any]]:
         """What the workers of an attempt have written, by rank, once all of them have met."""
 
         def read() -> dict[int, dict[str, Any]]:
             paths = [path for machine in self.machines for path in machine.records.glob(f"{round_}-*")]
             found = {int(path.name.partition("-")[2]): json.loads(path.read_text()) for path in paths}
-            return found if len(found) == 4 else {}
+            return found if len(found) == count else {}
 
         whole = eventually(read, f"all workers of attempt {round_}", 60)
-        return [whole[rank] for rank in range(4)]
+        return [whole[rank] for rank in range(count)]
 
     def processes_of(self, rank: int) -> list[Process]:
         """Return the processes of the worker with this rank, on any machine."""
@@ -176,6 +176,59 @@ def test_a_machine_that_stays_off_is_replaced_when_its_lease_has_ended(tmp_path:
         assert victim.host not in second
         trial = gangs.finish()
         assert trial["status"] == "SUCCEEDED" and trial["jobs"][0]["endReason"] == "lost"
+
+
+def test_a_trial_goes_on_without_a_machine_that_stays_off(tmp_path: Path, found: Bed) -> None:
+    machines = [found.machine() for _ in range(3)]
+    with field(tmp_path, found, machines, kind=Gangs) as gangs:
+        assert isinstance(gangs, Gangs)
+        # all machines have to be connected before one of them counts as silent
+        gangs.begin_gang(nodes="2:4", lease="10s", silentAfter="10s")
+        first = gangs.workers(count=6)[0]["NNIMGR_GANG_HOSTS"].split(",")
+        victim = next(machine for machine in machines if machine.host == first[2])
+        victim.power_off()
+        second = gangs.workers(2)
+        assert second[0]["NNIMGR_GANG_HOSTS"].split(",") == first[:2]
+        assert {worker["GROUP_WORLD_SIZE"] for worker in second} == {"2"}
+        said = eventually(lambda: gangs.trial()["reason"] or "", "the reason")
+        assert victim.host in said and said.endswith("; it runs with 2 of 2 to 4 members")
+        assert gangs.finish()["status"] == "SUCCEEDED"
+
+
+GROWING = """
+import os, select
+import nni
+
+nni.get_next_parameter()
+state = nni.load_checkpoint() or {"step": 0}
+leads, size = os.environ["RANK"] == "0", os.environ["GROUP_WORLD_SIZE"]
+if leads:
+    nni.save_checkpoint({"step": state["step"] + 1}, step=state["step"] + 1)
+while size != "3":
+    if leads and nni.should_checkpoint():
+        nni.save_checkpoint({"step": 2}, step=2)
+    select.select([], [], [], 0.05)
+nni.report_final_result(float(state["step"]))
+"""
+
+
+def test_a_trial_gets_a_member_on_a_machine_that_is_added(tmp_path: Path, found: Bed) -> None:
+    machines = [found.machine() for _ in range(3)]
+    with field(tmp_path, found, machines, kind=Gangs) as gangs:
+        assert isinstance(gangs, Gangs)
+        code = tmp_path / "code"
+        code.mkdir()
+        (code / "trial.py").write_text(GROWING)
+        service = {"platform": "remote", "machineList": [machine.entry() for machine in machines[:2]]}
+        gang = {"nodes": "2:3", "growAfter": "1s"}
+        gangs.create("python3 trial.py", gang=gang, trialCodeDirectory=str(code), trainingService=service)
+        assert gangs.running()["reason"] == "runs with 2 of 2 to 3 members"
+        added = gangs.server.call("POST", f"{gangs.url}/machines", {"machines": [machines[2].entry()]})
+        assert added.status == 200, added.body
+        (trial,) = gangs.done(90)
+        jobs = gangs.get(f"/trials/{trial['id']}")["jobs"]
+        assert [len(job["members"]) for job in jobs] == [2, 3]
+        assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 2.0)
 
 
 def test_a_killed_server_loses_nothing(tmp_path: Path, found: Bed) -> None:

@@ -23,7 +23,7 @@ class GangLife(Life):
     places = tuple(place(member) for member in range(len(HOSTS)))
 
     def __init__(self, *, nodes: int = 2, **limits: Any) -> None:
-        self.nodes = nodes
+        self.nodes = nodes  # number of members of the next job
         limits.setdefault("trial_concurrency", 1)
         super().__init__(**limits)
 
@@ -36,12 +36,15 @@ class GangLife(Life):
             match command:
                 case SubmitJob() if any(keeper.silent for keeper in self.state.keepers.values()):
                     facts.append(f.JobWaiting(job_id=command.job_id, reason="waits for all hosts"))
+                case SubmitJob() if self.wait_reason is not None:
+                    facts.append(f.JobWaiting(job_id=command.job_id, reason=self.wait_reason))
                 case SubmitJob():
                     facts.append(self.placed(command.job_id))
                 case CancelJob():
                     facts += self._cancel(command)
                 case GatherGang():
-                    orders = tuple(self._next() for _ in range(1, self.nodes))
+                    members = self.state.jobs[command.job_id].members
+                    orders = tuple(self._next() for _ in members[1:])
                     facts.append(f.GangGathered(job_id=command.job_id, orders=orders))
                 case StopMembers():
                     orders_of = tuple((member, self._next()) for member in command.members)
@@ -102,6 +105,20 @@ class GangLife(Life):
                 cause=cause,
             )
         )
+
+    def checkpoint(self, number: int = 1, *, step: int = 1, asked: bool = False) -> list[f.Fact]:
+        """Report a checkpoint of the first trial."""
+        job_id = self.state.trials[self.trial(0)].job_id or ""
+        position = self.state.jobs[job_id].recorded
+        return self.take(
+            f.CheckpointReported(
+                job_id=job_id, position=position, number=number, step=step, size=1, files=1, asked=asked
+            )
+        )
+
+    def room(self, members: int, *, attempt: int = 1) -> list[f.Fact]:
+        """Report how many members the first trial could have."""
+        return self.take(f.RoomForMembers(job_id=self.job(0, attempt), members=members))
 
     def member_is_lost(self, member: int, reason: str = "gone", *, attempt: int = 1) -> list[f.Fact]:
         return self.take(f.MemberLost(job_id=self.job(0, attempt), member=member, reason=reason))

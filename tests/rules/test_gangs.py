@@ -83,6 +83,38 @@ def test_a_lost_member_makes_a_lost_attempt_after_the_others_have_ended() -> Non
     assert due.reason == "the host was restarted (member 1 on elm)"
 
 
+UP_TO_THREE = f.MemberRange(least=1, most=3)
+
+
+def test_an_attempt_with_fewer_members_follows_the_loss_of_one() -> None:
+    life = started(3, members=UP_TO_THREE)
+    trial = life.state.trials[life.trial(0)]
+    assert trial.reason == "runs with 3 of 1 to 3 members"
+    life.checkpoint(step=1200)
+    life.member_is_lost(1, "the host was restarted")
+    life.nodes = 2
+    life.member_ends(0, None, reason=f.EndReason.STOPPED)
+    life.member_ends(2, None, reason=f.EndReason.STOPPED)
+    assert trial.reason == "is being started with 2 of 1 to 3 members"
+    life.member_starts(0, 1, attempt=2)
+    assert trial.reason == (
+        "the host was restarted (member 1 on elm); the trial will continue from step 1200; "
+        "it runs with 2 of 1 to 3 members"
+    )
+    life.goes_silent(0)
+    life.take(f.KeeperHeard(keeper_id="ash"))
+    assert trial.reason.endswith("it runs with 2 of 1 to 3 members")
+
+
+def test_an_attempt_with_one_member_has_none_besides_its_leader() -> None:
+    life = GangLife(nodes=1, max_trial_number=1, members=UP_TO_THREE)
+    life.start(0)
+    assert life.state.trials[life.trial(0)].reason == "runs with 1 of 1 to 3 members"
+    life.metric(0, 0, 1.0, "FINAL")
+    life.end(0)
+    assert life.ended()[life.trial(0)][0] is f.TrialStatus.SUCCEEDED
+
+
 def test_a_stop_reaches_all_members() -> None:
     life = started()
     facts = life.take(f.StopRequested(trial_id=life.trial(0)))
@@ -95,9 +127,7 @@ def test_a_stop_reaches_all_members() -> None:
 
 def test_a_stop_with_a_save_lets_the_others_go_on_until_the_leader_has_ended() -> None:
     life = started()
-    life.take(
-        f.CheckpointReported(job_id=life.job(0), position=0, number=1, step=1, size=1, files=1, asked=False)
-    )
+    life.checkpoint()
     facts = life.take(f.StopRequested(trial_id=life.trial(0), kind=f.StopKind.PAUSE))
     assert kinds(facts) == ["StopRequested", "StopOrdered"]
     facts = life.member_ends(0, None, reason=f.EndReason.STOPPED)
@@ -384,14 +414,23 @@ def _random_event(life: GangLife, draw: random.Random) -> f.Fact:
         return f.LossDeclared(trial_id=trial_id)
     if choice < 0.97:
         return f.ResumeRequested(trial_id=trial_id)
+    if life.state.limits.members is not None and choice < 0.99:
+        return f.RoomForMembers(job_id=job_id, members=draw.randint(2, 3))
     return f.KeeperAcknowledged(keeper_id=name, acked_cmd=life.cmd_seq)
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_random_life_of_gangs_stays_valid_and_ends(seed: int) -> None:
+@pytest.mark.parametrize("varies", [False, True])
+def test_a_random_life_of_gangs_stays_valid_and_ends(seed: int, varies: bool) -> None:
     draw = random.Random(seed)
-    life = GangLife(nodes=draw.choice([2, 3]), trial_concurrency=draw.randint(1, 3), max_trial_number=4)
+    limits = {"trial_concurrency": draw.randint(1, 3), "max_trial_number": 4}
+    members = f.MemberRange(least=2, most=3, grow_after=timedelta(seconds=1)) if varies else None
+    life = GangLife(nodes=draw.choice([2, 3]), members=members, **limits)
     for _ in range(150):
+        if varies:
+            life.nodes = draw.choice([2, 3])
+            if life.trial(0) in life.state.trials and life.state.trials[life.trial(0)].job_id:
+                life.checkpoint(draw.randint(1, 9), asked=draw.random() < 0.3)
         life.take(_random_event(life, draw), after=timedelta(seconds=draw.choice([0, 0, 1, 10])))
     if draw.random() < 0.5:
         life.take(f.ExperimentStopRequested())

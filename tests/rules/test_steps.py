@@ -12,6 +12,7 @@ from nnimgr.rules.checkpoints import CHECKPOINT_STEPS
 from nnimgr.rules.decisions import DECISION_STEPS
 from nnimgr.rules.fold_jobs import JOB_STEPS
 from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
+from nnimgr.rules.growth import GROWTH_STEPS
 from nnimgr.rules.phases import PHASE_STEPS
 from nnimgr.rules.pins import PIN_STEPS
 from nnimgr.rules.state import ExperimentState
@@ -19,7 +20,7 @@ from nnimgr.rules.steps import Steps
 
 
 def test_each_type_of_fact_has_one_step() -> None:
-    trials = [*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS]
+    trials = [*EXPERIMENT_STEPS, *JOB_STEPS, *PHASE_STEPS, *GROWTH_STEPS]
     found = Counter(kind for kind, _ in [*trials, *CHECKPOINT_STEPS, *DECISION_STEPS, *PIN_STEPS])
     assert found == Counter(get_args(f.Fact))
 

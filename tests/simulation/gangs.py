@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nnimgr.rules import facts as f
+from nnimgr.rules.state import trial_of_job
 from tests.simulation.evidence import Evidence
 from tests.simulation.kernel import Kernel
 from training_services.base import job_of_member, member_id_of
@@ -70,11 +71,14 @@ class Companion:
 
 
 class GangCheck:
-    """Check of the promises about gangs."""
+    """Check of the promises about gangs. ``sizes``: numbers of members that an attempt may have."""
 
     def __init__(self, kernel: Kernel, evidence: Evidence) -> None:
         self._kernel, self._evidence = kernel, evidence
+        self.sizes = range(1, 2)
         self._gangs: dict[str, Gang] = {}
+        self._asked: dict[str, bool] = {}  # job that is to grow -> whether it has saved since
+        self._growing: dict[str, f.JobEnded | None] = {}  # trial that is to grow -> end of its attempt
 
     # ---- on the hosts -------------------------------------------------------------------------------------
 
@@ -126,6 +130,9 @@ class GangCheck:
 
     def fact(self, fact: f.Fact) -> bool:
         """Check a fact. Return True if it is about a whole gang, or a member of one."""
+        self._grows(fact)
+        if isinstance(fact, f.JobPlaced):
+            self._sized(fact)
         match fact:
             case f.JobPlaced() if fact.members:
                 self._placed(fact)
@@ -144,6 +151,43 @@ class GangCheck:
             case _:
                 return False
         return True
+
+    def _sized(self, fact: f.JobPlaced) -> None:
+        size = 1 + len(fact.members)
+        if size not in self.sizes:
+            self._kernel.fail(f"{fact.job_id} has {size} members, not one of {list(self.sizes)}")
+        if size < self.sizes[-1]:
+            self._kernel.counts["fewer members"] += 1
+
+    def saved(self, job: str) -> None:
+        """Record that a job has reported a checkpoint."""
+        if job in self._asked:
+            self._asked[job] = True
+
+    def _grows(self, fact: f.Fact) -> None:
+        """Check that only a trial that has saved its state is stopped for a growth, which costs no retry."""
+        match fact:
+            case f.GrowthBegun():
+                self._asked[fact.job_id] = False
+                self._kernel.counts["growth begun"] += 1
+            case f.GrowthEnded():
+                del self._asked[fact.job_id]
+                self._kernel.counts["growth ended"] += 1
+            case f.TargetMoved(kind=f.StopKind.GROW):
+                jobs = [job for job in self._asked if trial_of_job(job)[0] == fact.trial_id]
+                if not jobs or not self._asked.pop(jobs[-1]):
+                    self._kernel.fail(f"{fact.trial_id} is stopped for a growth and has not saved its state")
+                self._growing[fact.trial_id] = None
+            case f.JobEnded() if trial_of_job(fact.job_id)[0] in self._growing:
+                self._growing[trial_of_job(fact.job_id)[0]] = fact
+            case f.AttemptDue() if fact.trial_id in self._growing:
+                end = self._growing.pop(fact.trial_id)
+                if end is not None and end.reason is f.EndReason.STOPPED:
+                    self._kernel.counts["grown"] += 1
+                    if fact.failed or fact.lost or fact.cause is not None:
+                        self._kernel.fail(f"a growth is counted: {fact}")
+            case f.TrialEnded() | f.TrialPaused():
+                self._growing.pop(fact.trial_id, None)
 
     def _placed(self, fact: f.JobPlaced) -> None:
         self._gangs[fact.job_id] = Gang(size=1 + len(fact.members))
@@ -211,7 +255,8 @@ class GangCheck:
         leader = gang.over[0]
         if ended_well and not (isinstance(leader, f.MemberEnded) and _is_good(leader)):
             self._kernel.fail(f"{job} has ended well, but not its leader: {gang}")
-        if gang.stop is None and ended_well != (gang.led is not None):
+        left = self._evidence.attempts[job].left  # the leader has saved its state as asked, and continues
+        if gang.stop is None and not left and ended_well != (gang.led is not None):
             self._kernel.fail(f"{job} must end as its leader, and has ended as {fact}: {gang}")
 
     def has_succeeded(self, job_id: str) -> bool:
@@ -223,6 +268,7 @@ class GangCheck:
         for gang in self._gangs.values():
             gang.started, gang.over, gang.told = set(), {}, set()
             gang.stop, gang.first, gang.gathered, gang.closed, gang.led = None, None, False, False, None
+        self._asked, self._growing = {}, {}
 
     # ---- at the end ---------------------------------------------------------------------------------------
 

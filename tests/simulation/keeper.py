@@ -20,13 +20,13 @@ from trial_keeper.core.records import Record
 if TYPE_CHECKING:
     from tests.simulation.host import Host
 
+GPUS = 2  # GPUs of each machine
 STEP_CRASH = 0.004  # probability before each effect
 RECORD_CRASH = 0.03  # probability soon after a record is written: its effects have not happened yet
 ORDER_CRASH = 0.08  # probability for commands other than starts, which are rarer
 SPAWN_CRASH = 0.15  # probability soon after a shim was requested
 VANISHING = 0.08  # probability that the machine disappears, as an attempt begins under a lease
 IDLE_S = (10.0, 300.0)
-GPUS = 2  # GPUs of each machine
 
 
 class SimKeeper:

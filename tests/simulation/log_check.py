@@ -68,6 +68,7 @@ class LogCheck:
         self._checkpoints.frame(trial_id, fact, attempt.steps[index])
         if isinstance(fact, f.CheckpointReported):
             self._checkpoints.reported(fact)
+            self._gangs.saved(fact.job_id)
             attempt.left = fact.asked
         elif isinstance(fact, f.MetricReported):
             attempt.left = False

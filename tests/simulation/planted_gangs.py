@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 from nnimgr.core.running import service_session
 from nnimgr.rules import facts as f
-from nnimgr.rules import fold_jobs, gangs, plan, silent_hosts
-from nnimgr.rules.state import ExperimentState, JobState
+from nnimgr.rules import fold_jobs, gangs, growth, plan, silent_hosts, trial_ends
+from nnimgr.rules.state import ExperimentState, JobState, TrialState
 from tests.simulation.planted import Plant
 from training_services.base import JobEvent, JobPlaced, TrialJobSpec, member_id_of
 from training_services.keepers.gangs import GangsOfJobs
@@ -182,6 +182,46 @@ def consequences_are_reasons() -> Iterator[None]:
             job.stop = stop
 
     with patch.object(fold_jobs, "_member_over", blamed):
+        yield
+
+
+@planted
+def fewer_than_the_least() -> Iterator[None]:
+    """A gang begins with fewer members than it must have."""
+    init = GangQueue.__init__
+
+    def small(self: Any, experiment_id: str, ledger: Any, wants: Any, **more: Any) -> None:
+        init(self, experiment_id, ledger, replace(wants, least=max(1, wants.least - 1)), **more)
+
+    with patch.object(GangQueue, "__init__", small):
+        yield
+
+
+@planted
+def growth_counts_as_a_failure() -> Iterator[None]:
+    """An attempt that was stopped so that its trial gets more members counts as failed."""
+    again = trial_ends._again
+
+    def counted(state: ExperimentState, trial: TrialState, reason: str, **more: Any) -> f.AttemptDue:
+        fact = again(state, trial, reason, **more)
+        return replace(fact, failed=fact.failed or trial.target is f.StopKind.GROW)
+
+    with patch.object(trial_ends, "_again", counted):
+        yield
+
+
+@planted
+def growth_without_a_checkpoint() -> Iterator[None]:
+    """A trial is stopped for a growth although it has not saved its state when it was asked."""
+    step = growth._next_step
+
+    def hasty(state: Any, trial: Any, job: JobState, now: Any) -> Iterator[Any]:
+        assert job.growth is not None
+        saved, job.growth.saved = job.growth.saved, True
+        yield from list(step(state, trial, job, now))
+        job.growth.saved = saved
+
+    with patch.object(growth, "_next_step", hasty):
         yield
 
 

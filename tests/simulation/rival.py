@@ -1,8 +1,10 @@
-"""Simulated experiment of a higher priority, for whose trials running trials are stopped."""
+"""Simulated experiments of other users, which need the same machines."""
 
 from __future__ import annotations
 
+import asyncio
 import random
+from itertools import count
 from typing import TYPE_CHECKING
 
 from tests.simulation.service import SimService
@@ -14,7 +16,10 @@ ACTS = 30
 
 
 class Rival:
-    """Source of preemptions, with a random source of its own, so that other lives do not change."""
+    """Experiment of a higher priority, for whose trials running trials are stopped.
+
+    It has a random source of its own, so that other lives do not change.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -28,3 +33,32 @@ class Rival:
         service = None if runner is None else runner.session.service
         if isinstance(service, SimService):
             self._world.kernel.say("rival", "needs room: %s", service.preempt(self._chance))
+
+
+class Tenant:
+    """Other experiment whose jobs hold all GPUs of an idle machine for some seconds, again and again.
+
+    It acts only if the trials' number of members may vary.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._chance = random.Random(f"tenant {world.seed}")
+        self._numbers = count()
+        for _ in range(0 if world.least_nodes is None else ACTS):
+            world.kernel.at(self._chance.uniform(1.0, world.chaos_s), self._act)
+
+    def _act(self) -> None:
+        server = self._world.server
+        runner = server.runner if server.alive else None
+        service = None if runner is None else runner.session.service
+        if isinstance(service, SimService):
+            server.spawn(self._stay(service, f"tenant-t{next(self._numbers):04}-1"))
+
+    async def _stay(self, service: SimService, job_id: str) -> None:
+        host_id = service.occupy(self._chance, job_id)
+        if host_id is not None:
+            self._world.kernel.say("tenant", "%s takes %s", job_id, host_id)
+            await asyncio.sleep(self._chance.uniform(1.0, 6.0))
+            self._world.kernel.say("tenant", "%s leaves %s", job_id, host_id)
+            service.vacate(host_id, job_id)

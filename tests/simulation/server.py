@@ -146,7 +146,7 @@ class Server:
             environ={},
             silent_after=timedelta(seconds=world.silent_after_s),
             lease=None if world.lease_s is None else timedelta(seconds=world.lease_s),
-            gang=None if world.nodes == 1 else Gang(processes=None, max_restarts=0, nodes=world.nodes),
+            gang=_gang(world),
         )
         tools = ServiceTools(hub=self._hub, ledger=self._ledger)
         store = SimStore(world.copies, self.die)
@@ -175,6 +175,12 @@ class Server:
         child = SimChild(self._kernel, self._world.health, start, on_message, on_exit, told=told)
         self.children[start.role] = child
         return child
+
+
+def _gang(world: World) -> Gang | None:
+    if world.nodes == 1:
+        return None
+    return Gang(processes=None, max_restarts=0, nodes=world.nodes, least_nodes=world.least_nodes)
 
 
 def _start(role: str, state: ExperimentState) -> m.Start:

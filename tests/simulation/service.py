@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.simulation.host import Host
+from tests.simulation.keeper import GPUS
 from training_services.addresses import Reach
 from training_services.base import ExperimentContext, TrialJobSpec
 from training_services.checkpoint_store import CheckpointStore
@@ -105,6 +106,20 @@ class SimService(MachineService):
         if job_id is not None:
             self._want_preemption(job_id, "rival")
         return job_id
+
+    def occupy(self, chance: random.Random, job_id: str) -> str | None:
+        """Let a job of another experiment hold all GPUs of an idle machine. Return the machine."""
+        hosts = [seat.host for seat in self._seats.values() if not self._ledger.use(seat.host.id).held]
+        host = chance.choice(hosts) if hosts else None
+        if host is None:
+            return None
+        need = placement.Need(experiment_id="tenant", job_id=job_id, gpus=GPUS)
+        self._ledger.hold(need, host, tuple(range(GPUS)))
+        return host.id
+
+    def vacate(self, host_id: str, job_id: str) -> None:
+        """End such a job."""
+        self._ledger.release(host_id, job_id)
 
     def _make_store(self) -> CheckpointStore:
         return self._store

@@ -273,7 +273,7 @@ class Shim:
             self.kernel.at(self.kernel.random.uniform(0.0, 1.0), self.spoil_claim)
         self._mind_lease()
         self._saver = Saver(self)
-        begin = self.host.witness.gangs.begins if "gang" in self.start else Shim.live
+        begin = self.host.witness.gangs.begins if "member" in self.start.get("gang", {}) else Shim.live
         begin(self)
 
     # ---- its lease ----------------------------------------------------------------------------------------

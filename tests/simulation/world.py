@@ -21,7 +21,7 @@ from tests.simulation.host import Host
 from tests.simulation.kernel import Clock, Kernel
 from tests.simulation.limits import narrow
 from tests.simulation.network import Network
-from tests.simulation.rival import Rival
+from tests.simulation.rival import Rival, Tenant
 from tests.simulation.server import Server
 from tests.simulation.store import Store
 from tests.simulation.user import User
@@ -67,8 +67,8 @@ class World:
         self.witness.evidence.hosts = {host.name: host for host in self.hosts}
         phased = seed % 4 == 3
         self.nodes = 1  # number of the hosts of each trial
-        if seed % GANGS[0] == GANGS[1] and not phased:
-            self.nodes = 3 if len(self.hosts) > 3 and seed % 2 else 2
+        self.least_nodes: int | None = None
+        self._size_gangs(seed, phased=phased)
         self.witness.evidence.phased = (
             random.Random(seed) if phased else None
         )  # its own random source, so that other lives do not change
@@ -89,13 +89,24 @@ class World:
         if seed % 11 == RESIZING:
             limits = replace(self.created.limits, resizable=("trialCpuNumber",))
             self.created = replace(self.created, limits=limits)
+        self.created = _growing(self.created, self.least_nodes, self.nodes)
         if seed % 17 == PREEMPTED:
             Rival(self)
+        Tenant(self)
         self._servers: list[Server] = []
         self.user = User(self)
         network.greeted = self.user.keeper_greets
         self.serves(self._make_server())
         Chaos(self)
+
+    def _size_gangs(self, seed: int, *, phased: bool) -> None:
+        """Choose how many hosts each trial has, and whether this may vary."""
+        if seed % GANGS[0] == GANGS[1] and not phased:
+            self.nodes = 3 if len(self.hosts) > 3 and seed % 2 else 2
+        if self.nodes > 1 and self.saving and seed % 5:
+            self.least_nodes = 1 if seed % 3 == 0 else self.nodes - 1
+            self.gpus = 1  # so that there is not always room for all members
+        self.witness.gangs.sizes = range(self.least_nodes or self.nodes, self.nodes + 1)
 
     def _names(self) -> list[str]:
         names = ["ash", "elm", "oak", "fir", "yew"]
@@ -257,6 +268,19 @@ def _confirming(created: f.ExperimentCreated) -> f.ExperimentCreated:
     rule = f.ConfirmBest(top=2, runs=2)
     config = {**created.config, "confirmBest": {"top": rule.top, "runs": rule.runs}}
     return replace(created, config=config, limits=replace(created.limits, confirm_best=rule))
+
+
+def _growing(created: f.ExperimentCreated, least: int | None, most: int) -> f.ExperimentCreated:
+    """Return the same experiment with a number of members that may vary, and few trials at once, so that
+    there is room for more members. ``least`` None: return it as it is.
+    """
+    if least is None:
+        return created
+    members = f.MemberRange(least=least, most=most, grow_after=timedelta(seconds=1))
+    gang = {"nodes": f"{least}:{most}", "growAfter": "1s", "sameHost": True}
+    config = {**created.config, "trialConcurrency": 1, "gang": gang}
+    limits = replace(created.limits, members=members, trial_concurrency=1)
+    return replace(created, config=config, limits=limits)
 
 
 @contextmanager

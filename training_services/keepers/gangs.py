@@ -6,6 +6,7 @@ core hears of the member's start and end, and makes what happens to the whole jo
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -45,10 +46,20 @@ class GangsOfJobs(CheckpointsOfJobs):
     _gangs: dict[str, int]
     _ends: JobEnds
 
+    @abc.abstractmethod
+    def _start(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> JobPlaced:
+        """Order the start of a job without members. Return the fact to commit."""
+
     def _start_gang(
         self, job: TrialJobSpec, places: Sequence[tuple[KeeperSeat, tuple[int, ...]]]
     ) -> JobPlaced:
-        """Order the start of all members of a job on these seats. Return the fact to commit."""
+        """Order the start of all members of a job on these seats. Return the fact to commit.
+
+        An attempt with one member is a job like any other, because there is nobody to meet.
+        """
+        if len(places) == 1:
+            ((seat, gpus),) = places
+            return self._start(job, seat, gpus)
         hosts, key = _addresses([seat for seat, _ in places]), places[0][0].line_key(job.id)
         self._gangs[job.id] = len(places)
         placed = []

@@ -270,6 +270,7 @@ def start_order(
             "TORCHELASTIC_RUN_ID": job.trial_id,
             "TORCHELASTIC_RESTART_COUNT": str(job.attempt - 1),
             "TORCHELASTIC_MAX_RESTARTS": str(context.gang.max_restarts),
+            **_members(context.gang, job),
         }
     return {
         "trial_id": job.trial_id,
@@ -293,6 +294,17 @@ def _gang(gang: Gang, job: TrialJobSpec) -> Mapping[str, Any]:
         return processes
     member = {"job": job_of_member(job.id)[0], "member": job.member, "hosts": list(job.hosts)}
     return {**processes, **member, "key": job.line_key}
+
+
+def _members(gang: Gang, job: TrialJobSpec) -> Mapping[str, str]:
+    """Return the variables about the number of members. The crews of several members set the others."""
+    if gang.nodes == 1:
+        return {}
+    found = {"NNIMGR_GANG_MIN": str(gang.least), "NNIMGR_GANG_MAX": str(gang.nodes)}
+    if job.member is None:
+        found |= {"NNIMGR_GANG_RANK": "0", "NNIMGR_GANG_SIZE": "1", "NNIMGR_GANG_HOSTS": "127.0.0.1"}
+        found["NNIMGR_GANG_ROUND"] = str(job.attempt)
+    return found
 
 
 def _preload(preload: Preload) -> Mapping[str, Any]:

@@ -110,7 +110,7 @@ class MachineService(KeeperService):
             return GangQueue(
                 self.context.experiment_id,
                 self._ledger,
-                GangWants(size=gang.nodes, same_host=gang.same_host),
+                GangWants(least=gang.least, most=gang.nodes, same_host=gang.same_host),
                 start=self._start_gang,
                 put=self._outbox.put,
             )

@@ -26,18 +26,22 @@ class Asked(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangWants:
-    """Members that a gang needs. ``same_host``: several may run on one host. ``bound``: the leader has to run
-    on the first host that is asked. ``alone``: there is only one host, so all members have to fit there.
+    """Members that a gang needs: from ``least`` to ``most``, as many as have room. ``same_host``: several may
+    run on one host. ``bound``: the leader has to run on the first host that is asked. ``alone``: there is
+    only one host, so all members have to fit there.
     """
 
-    size: int
+    least: int
+    most: int
     same_host: bool = False
     bound: bool = False
     alone: bool = False
 
     @property
     def places(self) -> str:
-        return f"{self.size} places" if self.same_host else f"{self.size} hosts"
+        noun = "place" if self.same_host else "host"
+        at_least = "" if self.least == self.most else "at least "
+        return f"{at_least}{self.least} {noun}{'' if self.least == 1 else 's'}"
 
 
 class Refused(NamedTuple):
@@ -56,7 +60,8 @@ class Refused(NamedTuple):
 def choose_hosts(
     wants: GangWants, asked: Sequence[tuple[Need, Host]], fits: Fits
 ) -> list[tuple[int, tuple[int, ...]]] | Refused:
-    """Return the index of a host in ``asked``, and GPUs there, for each member, the leader first.
+    """Return the index of a host in ``asked``, and GPUs there, for each member, the leader first: as many
+    members as there is room for.
 
     ``fits`` returns GPUs on a host for one more member, or why it has no room for that member. It gets what
     the members have that are on the host already.
@@ -66,7 +71,7 @@ def choose_hosts(
     reasons: list[Waits] = []
     rejections: list[JobRejected] = []
     open_hosts = list(range(len(asked)))
-    while open_hosts and len(chosen) < wants.size:  # one member on each host, then a second one, and so on
+    while open_hosts and len(chosen) < wants.most:  # one member on each host, then a second one, and so on
         for index in list(open_hosts):
             need, host = asked[index]
             held = tentative.setdefault(host.id, [])
@@ -82,10 +87,10 @@ def choose_hosts(
                 if wants.bound and not chosen:
                     return Refused(need, 0, len(asked), reasons, rejections)
                 continue
-            if len(chosen) < wants.size:
+            if len(chosen) < wants.most:
                 held.append(replace(need.on(host, answer), job_id=member_id_of(need.job_id, len(chosen))))
                 chosen.append((index, answer))
-    if len(chosen) == wants.size:
+    if len(chosen) >= wants.least:
         return chosen
     first = asked[0][0] if asked else None
     return Refused(first, len(chosen), len(asked) - len(rejections), reasons, rejections)
@@ -96,13 +101,13 @@ def why_gang_waits(wants: GangWants, refused: Refused, hindered: Sequence[Waits]
 
     ``hindered``: why other machines cannot be asked now. ``seats``: number of all machines.
     """
-    if seats < wants.size and not wants.same_host:
+    if seats < wants.least and not wants.same_host:
         left = f"the experiment has {seats} {'machine' if seats == 1 else 'machines'} left"
         return Waits(f"waits for {wants.places}: {left}. See: nnictl machine add")
     need = refused.need
     each = "" if need is None or need.nothing else f" with {need} each"
     possible = refused.possible + len(hindered)
-    if refused.rejections and possible < (1 if wants.same_host else wants.size):
+    if refused.rejections and possible < (1 if wants.same_host else wants.least):
         raise JobRejected(
             f"The trial needs {wants.places}{each}, but only {possible} of its {seats} machines "
             f"{'is' if possible == 1 else 'are'} large enough. {refused.rejections[0]}"

@@ -1,8 +1,9 @@
 """Queue of an experiment whose jobs are gangs: each needs places on several hosts at the same time.
 
-A gang gets all its places at once, or none. The jobs are placed strictly in order of arrival, so a gang never
-waits behind later ones that need less. Meanwhile it holds nothing. But experiments whose turn comes later
-leave it what one of its members needs on each host (see ``HostLedger``), so that it is placed in the end.
+A gang gets all its places at once, or none. If the number of members may vary, it gets as many places as are
+free. The jobs are placed strictly in order of arrival, so a gang never waits behind later ones that need
+less. Meanwhile it holds nothing. But experiments whose turn comes later leave it what one of its members
+needs on each host (see ``HostLedger``), so that it is placed in the end.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from training_services.base import (
     JobWaiting,
     KeptCopy,
     TrialJobSpec,
+    member_id_of,
     never_started,
 )
 from training_services.placement.choice import S
 from training_services.placement.gang import Asked, GangWants, why_gang_waits
+from training_services.placement.gang_rooms import GangRooms
 from training_services.placement.ledger import HostLedger
-from training_services.placement.needs import Capacity, GpuReading, Waits
+from training_services.placement.needs import Capacity, GpuReading, Waits, all_of
 from training_services.placement.obstacles import Obstacles
 from training_services.placement.queue import COPIED_FIRST
 
@@ -61,6 +64,7 @@ class GangQueue(Generic[S]):
         self._seats: dict[S, None] = {}
         self._obstacles: Obstacles[S] = Obstacles(self.reasons_changed)
         self._placing = self._again = False
+        self._rooms: GangRooms[S] = GangRooms(experiment_id, ledger, wants, seats=self._usable, put=put)
 
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._jobs
@@ -73,10 +77,13 @@ class GangQueue(Generic[S]):
     def listen(self) -> None:
         """Start to place waiting jobs when resources become free (see ``HostLedger.listen``)."""
         self._ledger.listen(self, self._freed, experiment_id=self._experiment_id)
+        self._ledger.watch(self, self._rooms.look)
 
     def close(self) -> None:
         self._ledger.ignore(self)
+        self._ledger.unwatch(self)
         self._obstacles.close()
+        self._rooms.close()
 
     def add(self, seat: S) -> None:
         """Allow members to be placed on this seat (a machine that takes jobs)."""
@@ -102,6 +109,10 @@ class GangQueue(Generic[S]):
     def reasons_changed(self) -> None:
         """Try to place jobs again, because reasons for waiting may have changed."""
         self.place()
+
+    def _usable(self) -> list[S]:
+        """Return the seats that can take more members of running gangs."""
+        return [] if self._jobs else [seat for seat in self._seats if self._obstacles.find(seat) is None]
 
     def _freed(self, hosts: Collection[str] | None) -> None:
         self.place()
@@ -143,6 +154,7 @@ class GangQueue(Generic[S]):
 
         A call that a placement causes, through the ledger, lets the present call begin again.
         """
+        self._rooms.look()
         self._again = bool(self._jobs)
         if self._placing:
             return
@@ -193,7 +205,7 @@ class GangQueue(Generic[S]):
         self._ledger.pass_on(self._experiment_id, first, line=_LINE, arrival=arrival)
 
     def _try(self, job: TrialJobSpec, arrival: int) -> JobPlaced | Waits:
-        """Place all members of the job, or return why it waits. Raises JobRejected if they can never run."""
+        """Place the members of the job, or return why it waits. Raises JobRejected if they can never run."""
         origin = None if job.origin is None else job.origin.keeper_id
         bound = origin is not None and job.kept is None  # only the leader's host has the checkpoint
         seats = sorted(self._seats, key=lambda seat: (seat.id != origin, self._ledger.load(seat.host.id)))
@@ -211,9 +223,18 @@ class GangQueue(Generic[S]):
                 hindered.append(Waits(obstacle))
         alone = self._wants.same_host and len(seats) == 1
         wants = replace(self._wants, bound=bound, alone=alone)
-        found = self._ledger.place_gang(wants, [(each.need, each.seat.host) for each in asked])
+        arriving = [seat.host.name for seat in seats if seat.arriving]
+        least = wants.most if arriving else wants.least  # else the first machines to connect get all members
+        found = self._ledger.place_gang(
+            replace(wants, least=least), [(each.need, each.seat.host) for each in asked]
+        )
         if isinstance(found, list):
-            return self._start(job, [(asked[index].seat, gpus) for index, gpus in found])
+            places = [(asked[index].seat, gpus) for index, gpus in found]
+            member_ids = [member_id_of(job.id, number) for number in range(len(places))]
+            self._rooms.placed(job, [seat for seat, _ in places], member_ids)
+            return self._start(job, places)
+        if wants.least <= found.free < least:
+            return Waits(f"waits until {all_of(arriving)} can be reached: {found.free} members have room now")
         return why_gang_waits(wants, found, hindered, seats=len(seats))
 
     def hold(self, job: TrialJobSpec, seat: S, gpus: tuple[int, ...]) -> None:
@@ -221,9 +242,11 @@ class GangQueue(Generic[S]):
         job.
         """
         self._ledger.hold(seat.wants.of_job(job).need(self._experiment_id, job.id), seat.host, gpus)
+        self._rooms.hold(job, seat)
 
     def release(self, job_id: str, seat: S, *, heard: bool = True) -> bool:
         """Free the resources of an ended member (see ``HostLedger.release``)."""
+        self._rooms.left(job_id)
         return self._ledger.release(seat.host.id, job_id, heard=heard)
 
     def told(self, seat: S, capacity: Capacity | None, gpus: GpuReading | None) -> None:

@@ -173,20 +173,19 @@ class HostLedger(MachineTable):
     def place_gang(
         self, wants: GangWants, asked: Sequence[tuple[Need, Host]]
     ) -> list[tuple[int, tuple[int, ...]]] | Refused:
-        """Choose hosts and GPUs for all members of a gang and reserve their resources, or reserve nothing and
+        """Choose hosts and GPUs for the members of a gang and reserve their resources, or reserve nothing and
         return why the gang must wait.
 
         ``asked``: hosts, with what a member needs there. A gang that waits is left room for one member on
-        each of them by experiments whose turn comes later. Return the index of each member's host. Raises
-        JobRejected.
+        each of them by later experiments. Return the index of each member's host. Raises JobRejected.
         """
         if wants.alone:
             for need, host in asked:
-                self.check(need.times(wants.size), host)
+                self.check(need.times(wants.least), host)
         if self._expected and any(not need.nothing for need, _ in asked):
             waits = Waits(_not_rebuilt(asked[0][0], list(self._expected)))
             return Refused(asked[0][0], 0, len(asked), [waits], [])
-        chosen = choose_hosts(wants, asked, self._fits)
+        chosen = choose_hosts(wants, asked, self.fits)
         if isinstance(chosen, Refused):
             self._wait_for_gang(wants, asked)
             return chosen
@@ -199,13 +198,17 @@ class HostLedger(MachineTable):
         self._grants[asked[0][0].experiment_id] = self._granted
         return chosen
 
-    def _fits(self, need: Need, host: Host, beside: Sequence[Holding]) -> tuple[int, ...] | Waits:
+    def is_awaited(self, host_id: str) -> bool:
+        """Return whether jobs wait for the machine, or may hold resources there that are not known yet."""
+        return bool(self._expected) or bool(self._lines.experiments_at(host_id))
+
+    def fits(self, need: Need, host: Host, beside: Sequence[Holding]) -> tuple[int, ...] | Waits:
         return self._machine(host.id).place(need, host, [*self._held_before(need, host), *beside])
 
     def _wait_for_gang(self, wants: GangWants, asked: Sequence[tuple[Need, Host]]) -> None:
         """Let later experiments leave the gang what it needs, on all hosts, also on those that have room."""
         for need, host in asked:
-            whole = need.times(wants.size) if wants.alone else need
+            whole = need.times(wants.least) if wants.alone else need
             if need.nothing or not self.is_large_enough(whole, host):
                 continue
             held = self._held_before(need, host)
@@ -286,6 +289,7 @@ class HostLedger(MachineTable):
             holding = machine.held[need.job_id] = need.on(host, gpus)
             weight = machine.weights[need.job_id] = round(_PARTS * holding.weight(machine.capacity))
             self._holds[need.experiment_id] = self._holds.get(need.experiment_id, 0) + weight - before
+            self._taken()
 
     def release(self, host_id: str, job_id: str, *, heard: bool = True) -> bool:
         """Free all resources of an ended job on the machine. Return False if the job was not there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from training_services.base import JobRejected
@@ -18,10 +19,22 @@ class MachineTable(abc.ABC):
     """Table of machines, by the ids of their hosts."""
 
     _machines: dict[str, Machine] = field(default_factory=dict)
+    _watchers: dict[object, Callable[[], None]] = field(default_factory=dict)
 
     @abc.abstractmethod
     def _notify(self, *hosts: str | None) -> None:
         """Report the machines on which resources may have become free; None: all machines."""
+
+    def watch(self, owner: object, taken: Callable[[], None]) -> None:
+        """Let ``taken`` be called whenever a job gets resources of any machine."""
+        self._watchers[owner] = taken
+
+    def unwatch(self, owner: object) -> None:
+        self._watchers.pop(owner, None)
+
+    def _taken(self) -> None:
+        for taken in self._watchers.values():
+            taken()
 
     def read(self, host_id: str, owner: object, reading: GpuReading) -> None:
         """Record a GPU reading of the machine. ``owner``: the queue of the experiment whose keeper reports

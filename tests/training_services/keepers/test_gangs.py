@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,21 +12,26 @@ from tests.training_services.fleet import Fleet, named
 from training_services.base import (
     Gang,
     GangGathered,
+    JobEnded,
     JobNoted,
     JobPlaced,
     JobWaiting,
     MemberEnded,
     MetricReported,
+    RoomForMembers,
     StopOrdered,
 )
+from training_services.placement.needs import Need, Waits
 from training_services.testing import CoreDouble
 
 GRACE = timedelta(seconds=5)
 JOB, MEMBER = "contract-aaaaa-1", "contract-aaaaa-1.1"
 
 
-async def opened(directory: Path, machines: int = 2, nodes: int = 2, **context: Any) -> Fleet:
-    gang = Gang(processes=None, max_restarts=0, nodes=nodes)
+async def opened(
+    directory: Path, machines: int = 2, nodes: int = 2, least: int | None = None, **context: Any
+) -> Fleet:
+    gang = Gang(processes=None, max_restarts=0, nodes=nodes, least_nodes=least)
     fleet = Fleet(directory, *named(machines), gang=gang, **context)
     await fleet.open()
     return fleet
@@ -83,6 +89,87 @@ async def test_a_gang_waits_for_all_its_machines_and_says_so(tmp_path: Path) -> 
     assert fleet.core.of(third) == [
         JobWaiting(job_id=third, reason="waits behind other trials of its experiment")
     ]
+    await fleet.core.close(detach=True)
+
+
+async def test_a_gang_begins_with_the_members_that_have_room(tmp_path: Path) -> None:
+    fleet = await opened(tmp_path, machines=3, nodes=4, least=2, trial_cpu_number=8)
+    fleet.core.submit("aaaaa")
+    assert len(placed_of(fleet.core).members) == 2
+    second = fleet.core.submit("bbbbb")
+    (waiting,) = fleet.core.of(second)
+    assert isinstance(waiting, JobWaiting)
+    assert waiting.reason.startswith("waits for at least 2 hosts with 8 CPUs each: 0 are free; ")
+    await fleet.core.close(detach=True)
+
+
+def rooms(fleet: Fleet) -> list[int]:
+    """Return the numbers of members that were reported for the gang, in order."""
+    return [fact.members for fact in fleet.core.of(JOB) if isinstance(fact, RoomForMembers)]
+
+
+async def test_room_for_more_members_is_reported_when_it_comes_and_when_it_goes(tmp_path: Path) -> None:
+    fleet = Fleet(
+        tmp_path,
+        *named(3),
+        gang=Gang(processes=None, max_restarts=0, nodes=3, least_nodes=2),
+        trial_cpu_number=8,
+    )
+    other = Need(experiment_id="y", job_id="y-other-1", gpus=None, cpus=8)
+    third = fleet.machines["worker-3"].host
+    fleet.tools.ledger.hold(other, third, ())
+    await fleet.open()
+    fleet.core.submit("aaaaa")
+    assert len(placed_of(fleet.core).members) == 1
+    fleet.tools.ledger.release(third.id, other.job_id)
+    await fleet.core.until(lambda: rooms(fleet)[-1:] == [3])
+    fleet.tools.ledger.hold(other, third, ())
+    await fleet.core.until(lambda: rooms(fleet)[-1:] == [2])
+    fleet.tools.ledger.release(third.id, other.job_id)
+    await fleet.core.until(lambda: rooms(fleet)[-1:] == [3])
+    assert fleet.core.submit("bbbbb") not in fleet.tools.ledger.use(third.id).held  # it waits
+    await fleet.core.until(lambda: rooms(fleet)[-1:] == [0])
+    await fleet.core.close(detach=True)
+
+
+async def test_a_machine_for_which_another_experiment_waits_is_no_room(tmp_path: Path) -> None:
+    fleet = await opened(tmp_path, machines=3, nodes=4, least=2, trial_cpu_number=4)
+    ledger, third = fleet.tools.ledger, fleet.machines["worker-3"].host
+    busy = Need(experiment_id="y", job_id="y-busy-1", gpus=None, cpus=8)
+    ledger.hold(busy, third, ())
+    fleet.core.submit("aaaaa")
+    ledger.release(third.id, busy.job_id)
+    await fleet.core.until(lambda: rooms(fleet)[-1:] == [3])
+    whole = Need(experiment_id="y", job_id="y-whole-1", gpus=None, cpus=8)
+    ledger.hold(replace(whole, job_id="y-small-1", cpus=4), third, ())
+    assert isinstance(ledger.place(whole, third), Waits)
+    await fleet.core.until(lambda: rooms(fleet)[-1:] == [2])
+    await fleet.core.close(detach=True)
+
+
+async def test_a_gang_begins_when_all_machines_are_connected_that_may_take_a_member(tmp_path: Path) -> None:
+    gang = Gang(processes=None, max_restarts=0, nodes=4, least_nodes=2)
+    fleet = Fleet(tmp_path, *named(3), gang=gang)
+    await fleet.open("worker-1", "worker-2")
+    fleet.core.submit("aaaaa")
+    (waiting,) = fleet.core.of(JOB)
+    assert isinstance(waiting, JobWaiting)
+    assert waiting.reason == "waits until worker-3 can be reached: 2 members have room now"
+    await fleet.machines["worker-3"].speak(fleet.hub)
+    await fleet.core.seen(JobPlaced, JOB)
+    assert len(placed_of(fleet.core).members) == 2
+    await fleet.core.close(detach=True)
+
+
+async def test_an_attempt_with_one_member_is_a_job_like_any_other(tmp_path: Path) -> None:
+    fleet = await opened(tmp_path, machines=1, nodes=3, least=1)
+    fleet.core.submit("aaaaa")
+    assert placed_of(fleet.core).members == ()
+    (machine,) = fleet.machines.values()
+    await machine.poll()
+    await machine.finish(JOB)
+    await fleet.core.seen(JobEnded, JOB)
+    assert not fleet.tools.ledger.use(machine.host.id).jobs
     await fleet.core.close(detach=True)
 
 

@@ -11,7 +11,7 @@ from training_services.placement.gang import GangWants, Refused, why_gang_waits
 from training_services.placement.ledger import Capacity, Gpu, GpuReading, Host, HostLedger, Need
 
 HOSTS = [Host(id=name, name=name) for name in ("ash", "elm", "oak")]
-TWO = GangWants(size=2)
+TWO = GangWants(least=2, most=2)
 
 
 def made(*, gpus: int = 1, hosts: int = 3) -> HostLedger:
@@ -56,9 +56,43 @@ def test_a_gang_that_waits_holds_nothing() -> None:
     )
 
 
+UP_TO_THREE = GangWants(least=2, most=3)
+
+
+def test_a_gang_gets_as_many_members_as_have_room() -> None:
+    ledger = made()
+    ledger.place(need("small", "y"), HOSTS[0])
+    assert place(ledger, need("aaaaa"), UP_TO_THREE) == [("elm", (0,)), ("oak", (0,))]
+    ledger.release("ash", "y-small-1")
+    for host, job in (("elm", "x-aaaaa-1"), ("oak", "x-aaaaa-1.1")):
+        ledger.release(host, job)
+    assert place(ledger, need("bbbbb"), UP_TO_THREE) == [("ash", (0,)), ("elm", (0,)), ("oak", (0,))]
+
+
+def test_a_gang_without_room_for_the_least_members_waits_and_holds_nothing() -> None:
+    ledger = made()
+    for number, host in enumerate(HOSTS[:2]):
+        ledger.place(need(f"small{number}", "y"), host)
+    refused = place(ledger, need("aaaaa"), UP_TO_THREE)
+    assert isinstance(refused, Refused) and set(held(ledger)) == {"y-small0-1", "y-small1-1"}
+    said = why_gang_waits(UP_TO_THREE, refused, (), seats=3).reason
+    assert said.startswith("waits for at least 2 hosts with 1 GPU each: 1 is free; waits for 1 GPU on ash")
+
+
+def test_members_beside_each_other_are_as_many_as_have_room() -> None:
+    ledger = made(gpus=3, hosts=1)
+    ledger.place(need("small", "y"), HOSTS[0])
+    wants = GangWants(least=1, most=4, same_host=True, alone=True)
+    assert place(ledger, need("aaaaa"), wants, hosts=1) == [("ash", (1,)), ("ash", (2,))]
+    refused = place(ledger, need("bbbbb"), wants, hosts=1)
+    assert isinstance(refused, Refused)
+    said = why_gang_waits(wants, refused, (), seats=1).reason
+    assert said.startswith("waits for at least 1 place with 1 GPU each: 0 are free")
+
+
 def test_members_may_share_a_host_if_that_is_allowed() -> None:
     ledger = made(gpus=3, hosts=1)
-    wants = GangWants(size=3, same_host=True, alone=True)
+    wants = GangWants(least=3, most=3, same_host=True, alone=True)
     assert place(ledger, need("aaaaa"), wants, hosts=1) == [("ash", (0,)), ("ash", (1,)), ("ash", (2,))]
     refused = place(ledger, need("bbbbb"), wants, hosts=1)
     assert isinstance(refused, Refused)
@@ -97,7 +131,7 @@ def test_members_that_do_not_fit_on_the_only_host_together_are_rejected() -> Non
     ledger = made(hosts=1)
     large = Need(experiment_id="x", job_id="x-aaaaa-1", gpus=None, cpus=6)
     with pytest.raises(JobRejected) as raised:
-        place(ledger, large, GangWants(size=2, same_host=True, alone=True), hosts=1)
+        place(ledger, large, GangWants(least=2, most=2, same_host=True, alone=True), hosts=1)
     assert "asks for 12 CPUs, but ash has 8" in str(raised.value)
 
 
@@ -111,7 +145,7 @@ def test_too_few_machines_are_waited_for() -> None:
 def test_a_bound_leader_is_placed_first_or_nobody() -> None:
     ledger = made()
     ledger.place(need("small", "y"), HOSTS[0])
-    assert isinstance(place(ledger, need("aaaaa"), GangWants(size=2, bound=True)), Refused)
+    assert isinstance(place(ledger, need("aaaaa"), GangWants(least=2, most=2, bound=True)), Refused)
     ledger.withdraw("x")
     assert place(ledger, need("bbbbb", "z")) == [("elm", (0,)), ("oak", (0,))]
 
