@@ -277,7 +277,7 @@ def _growing(created: f.ExperimentCreated, least: int | None, most: int) -> f.Ex
     if least is None:
         return created
     members = f.MemberRange(least=least, most=most, grow_after=timedelta(seconds=1))
-    gang = {"nodes": f"{least}:{most}", "growAfter": "1s", "sameHost": True}
+    gang = {**created.config["gang"], "nodes": f"{least}:{most}", "growAfter": "1s"}
     config = {**created.config, "trialConcurrency": 1, "gang": gang}
     limits = replace(created.limits, members=members, trial_concurrency=1)
     return replace(created, config=config, limits=limits)

@@ -45,6 +45,14 @@ class Placements:
         for job_id, seat in self._seats.items():
             self._queue.release(job_id, seat)
 
+    def release_ended(self) -> None:
+        """Free the places of jobs whose ends are committed, but that may still run, because nobody will hear
+        when they end.
+        """
+        for job_id, seat in self._seats.items():
+            if job_id in seat.closing:
+                self._queue.release(job_id, seat)
+
     def forget_ended(self, job_id: str, seat: KeeperSeat) -> None:
         """Remove an ended job from the table if its keeper needs no more commands for it."""
         if seat.link.jobs.forget_ended(job_id):

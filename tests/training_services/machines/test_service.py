@@ -22,6 +22,7 @@ from training_services.base import (
     ServiceUnavailable,
 )
 from training_services.machines.service import MachineService
+from training_services.placement.needs import Need, Waits
 
 
 class Growing(Fleet):
@@ -224,3 +225,16 @@ async def test_a_keeper_that_has_not_called_yet_is_heard_before_it_is_ended(tmp_
     await machine.wait()
     await closing
     assert (machine.ended, machine.left_before_end) == (1, True)
+
+
+async def test_a_lost_job_takes_up_no_place_after_the_experiment_is_detached(tmp_path: Path) -> None:
+    """A job that is lost without proof keeps its place while the experiment can hear of its end."""
+    fleet = Fleet(tmp_path, FakeMachine("worker-1", cpus=2.0), trial_cpu_number=2.0)
+    await fleet.open()
+    job = fleet.core.submit("t0000")
+    await fleet.machines["worker-1"].poll()
+    fleet.core.commit(JobLost(job_id=job, reason="nobody answers", unproven=True))
+    need = Need(experiment_id="other", job_id="other-aaaaa-1", gpus=None, cpus=2.0)
+    assert isinstance(fleet.tools.ledger.place(need, fleet.machines["worker-1"].host), Waits)
+    await fleet.core.close(detach=True)
+    assert fleet.tools.ledger.place(need, fleet.machines["worker-1"].host) == ()
