@@ -34,18 +34,18 @@ def processes() -> list[Process]:
     return found
 
 
+def environ(pid: int) -> list[bytes]:
+    """The variables with which a process was started; none once it has gone, or where we may not look."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
 def of_home(home: Path) -> list[Process]:
     """The processes that run with this NNIMGR_HOME in their environment."""
     mark = f"NNIMGR_HOME={home}".encode()
-    mine = []
-    for process in processes():
-        try:
-            environ = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if mark in environ and process.pid != os.getpid():
-            mine.append(process)
-    return mine
+    return [each for each in processes() if each.pid != os.getpid() and mark in environ(each.pid)]
 
 
 def zygotes(home: Path) -> list[Process]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.processes import holds_lock, kill
+from tests.processes import environ, holds_lock, kill
 
 __all__ = ["NEEDS_SSHD", "Machine", "Site"]
 
@@ -125,7 +125,7 @@ class Machine:
         return [
             pid
             for pid in pids
-            if mark in _read(pid, "environ").split(b"\0")
+            if mark in environ(pid)
             and b"/trial-keeper-" in _read(pid, "cmdline")
             and b"-S" in _read(pid, "cmdline").split(b"\0")
         ]
@@ -134,7 +134,7 @@ class Machine:
         """Kill everything that was started in this home."""
         mark = f"HOME={self.home}".encode()
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        kill(*(pid for pid in pids if mark in _read(pid, "environ").split(b"\0")))
+        kill(*(pid for pid in pids if mark in environ(pid)))
 
 
 class Site:

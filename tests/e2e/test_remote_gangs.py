@@ -14,7 +14,7 @@ from tests.e2e.remote import Field, field
 from tests.e2e.scene import eventually
 from tests.machines.bed import Bed, bed
 from tests.machines.machine import kill
-from tests.processes import Process
+from tests.processes import Process, environ
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="machines with networks of their own need root")
 
@@ -92,7 +92,7 @@ class Gangs(Field):
             process
             for machine in self.machines
             for process in machine.processes()
-            if "trial.py" in process.command and mark in _environ(process)
+            if "trial.py" in process.command and mark in environ(process.pid)
         ]
 
     def finish(self) -> dict[str, Any]:
@@ -101,13 +101,6 @@ class Gangs(Field):
             (machine.records / "end").touch()
         (trial,) = self.done(90)
         return dict(self.get(f"/trials/{trial['id']}"))
-
-
-def _environ(process: Process) -> list[bytes]:
-    try:
-        return Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # it has just ended
-        return []
 
 
 def test_workers_on_two_machines_meet_and_have_common_ranks(tmp_path: Path, found: Bed) -> None:

@@ -16,7 +16,7 @@ from tests.e2e.remote import Field, field
 from tests.e2e.scene import Scene, eventually
 from tests.machines.bed import bed
 from tests.machines.machine import kill
-from tests.processes import Process, of_home
+from tests.processes import Process, environ, of_home
 from tests.server.harness import nothing_left, serving
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ddp"
@@ -72,15 +72,8 @@ def epochs(here: Scene) -> int:
 
 def of_rank(processes: list[Process], rank: int) -> list[Process]:
     """Return those of the processes that run ``train.py`` as this rank."""
-
-    def environ(process: Process) -> list[bytes]:
-        try:
-            return Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-        except OSError:  # it has just ended
-            return []
-
     mark = f"RANK={rank}".encode()
-    return [each for each in processes if each.command.endswith("train.py") and mark in environ(each)]
+    return [each for each in processes if each.command.endswith("train.py") and mark in environ(each.pid)]
 
 
 def test_a_killed_process_costs_no_epoch(tmp_path: Path) -> None:
