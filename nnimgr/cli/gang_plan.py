@@ -56,14 +56,13 @@ def describe_members(members: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines that show the members to people. Variables that all members share stand once."""
     first = members[0]["variables"]
     for member in members:
-        name = (
-            f"member {member['member']}{', the leader,' if member is members[0] and len(members) > 1 else ''}"
-        )
-        yield f"{name} runs the command {_times(member['processes'])}."
-        yield f"  Variables of its first process{'' if member is members[0] else ' that differ'}:"
-        for variable, value in member["variables"].items():
-            if member is members[0] or first[variable] != value:
-                yield f"  {variable}={value}"
+        leads = member is members[0]
+        role = ", the leader," if leads and len(members) > 1 else ""
+        yield f"member {member['member']}{role} runs the command {_times(member['processes'])}."
+        yield f"  Variables of its first process{'' if leads else ' that differ'}:"
+        for name, value in member["variables"].items():
+            if leads or first[name] != value:
+                yield f"  {name}={value}"
 
 
 def _times(processes: int | str) -> str:

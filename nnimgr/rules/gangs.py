@@ -183,11 +183,12 @@ def _outcome(state: ExperimentState, job: JobState) -> f.JobEnded | f.JobLost:
     later.
     """
     ended = {number: member.ended for number, member in enumerate(job.members) if member.ended is not None}
-    if job.leader_done_at is not None and not job.left:
-        said = [ended[0].message, *_after_the_leader(state, job)]
+    if job.leader_done_at is not None:
+        notes = [] if job.left else _after_the_leader(state, job)  # if it has left, the trial continues
+        said = [ended[0].message, *notes]
         return _ended(job, ended[0], reason=ended[0].reason, message="; ".join(filter(None, said)) or None)
     lost = {number: member.lost for number, member in enumerate(job.members) if member.lost is not None}
-    if lost and job.leader_done_at is None:
+    if lost:
         number = min(lost, key=lambda each: (not lost[each].unproven, each))
         return _lost(job, number, lost[number])
     if job.left and 0 in ended and not job.members[0].failed:
