@@ -103,7 +103,7 @@ class TrialJobSpec:
     members: tuple[MemberProgress, ...] = ()
     member: int | None = None  # this is the part of a gang's job for one member, whose id is ``id``
     hosts: tuple[str, ...] = ()  # addresses of the hosts of all members, for the others to reach them
-    line_key: str = field(default="", repr=False)  # secret by which the members know each other
+    line_key: str = field(default="", repr=False)  # secret by which members prove who they are
 
     @property
     def origin_id(self) -> tuple[str, int] | None:
@@ -124,8 +124,8 @@ def origin_id(job_id: str, trial_id: str, origin: Origin) -> tuple[str, int]:
 class Gang:
     """Several worker processes that run the command of one trial. ``processes``: their number on each host,
     or "cpu", "gpu" or "auto"; None: the command runs once on each host. ``max_restarts``: number of retries
-    after a failure, which the workers are told. ``nodes``: number of hosts. ``least_nodes``: an attempt may
-    have fewer members, but not fewer than these, if there is no room for more; None: it may not.
+    after a failure, which the workers are told. ``nodes``: number of hosts. ``least_nodes``: number
+    of hosts that an attempt needs, if it may have fewer than ``nodes``; None: it may not.
     ``same_host``: the members of one trial may run beside each other on one host.
     """
 

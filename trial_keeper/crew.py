@@ -4,7 +4,7 @@
 
 With JOB, it is the crew of one member of a gang, whose members are on these hosts; PROCESSES "" then means
 that the command runs once. The members meet first (``gang_line``), and their workers have common ranks.
-KEYFILE has the secret by which the members know each other.
+KEYFILE has the common secret by which the members prove who they are.
 
 It is the attempt's own command, below its shim. Each worker gets the environment of a worker of torchrun
 (https://docs.pytorch.org/docs/stable/elastic/run.html). The output of rank 0 is that of the trial. The output

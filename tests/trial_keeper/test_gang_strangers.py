@@ -235,7 +235,7 @@ def _without_the_key(peer: socket.socket) -> None:
     hello = gang_line._receive(peer, LIMIT_S) or {}
     talk = Talk(hello["job"], peer.getsockname()[1], hello["member"], hello["number"], "6")
     peer.sendall(gang_proof.encode(number="6", proof=talk.proof(OTHER, ANSWER)))
-    assert gang_line._receive(peer, LIMIT_S) is None, "the member goes on with a stranger"
+    assert gang_line._receive(peer, LIMIT_S) is None, "the member has answered a stranger"
 
 
 def _echo(peer: socket.socket) -> None:

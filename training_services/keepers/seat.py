@@ -132,7 +132,7 @@ class KeeperSeat:
         return self.keeper_host.start_order(job, gpus)
 
     def line_key(self, job_id: str) -> str:
-        """Return the secret by which the members of a gang know each other, whose leader is here.
+        """Return the secret by which the members of a gang prove who they are. Its leader is on this host.
 
         It is derived from the keeper's token, so the next server finds the same one, and nothing is stored.
         """

@@ -1,4 +1,4 @@
-"""Files with the keys by which the members of gangs know each other, one for each attempt that runs here.
+"""Files with the keys by which the members of a gang prove who they are, one for each attempt that runs here.
 
 They are in the keeper's folder and not in the trial's, whose files the server shows.
 """

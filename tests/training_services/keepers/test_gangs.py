@@ -229,7 +229,7 @@ async def test_a_stop_goes_to_the_leader_and_then_to_the_others(tmp_path: Path) 
 
 
 async def test_a_member_is_not_stopped_before_its_start_is_committed(tmp_path: Path) -> None:
-    """Such a stop would withdraw the start, and nobody would ever hear of the member."""
+    """A stop before that would withdraw the start without a fact, and the trial would wait for ever."""
     fleet = await opened(tmp_path)
     fleet.core.submit("aaaaa", withhold=True)
     await fleet.core.offered(JOB)
