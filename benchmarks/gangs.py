@@ -1,0 +1,387 @@
+"""Trials with members on four machines, which are simulated in namespaces (needs root), beside torchrun.
+
+    python -m benchmarks.gangs --torch PYTHON [--parts launch recovery loss failure meeting one] [--runs 5]
+
+PYTHON has torch, and exists on all machines: outside of /tmp, /run, /home and /root. Without it, only ``one``
+is measured.
+
+``launch``: from a trial's creation to the first collective operation of the last of four workers; and the CPU
+of all processes, from a start to the end. torchrun is started over ssh, on all machines at once.
+``recovery``: a worker is killed, until all four are in a collective operation again; and the memory of what
+runs beside the workers.
+``loss``: a machine is switched off for a moment, the leader's too, until all that are left, or all, are in a
+collective operation again. The trial may run with three members.
+``failure``: one worker exits with code 3 while the others wait outside of a collective operation, until all
+are gone.
+``meeting``: the leader cannot be reached, until the trial says so.
+``one``: no-op trials of one member a second, as a share of plain trials.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+from benchmarks import proc, program, throughput
+from benchmarks.ground import Ground, Look, create, looks
+from benchmarks.peers.ask import Peers
+from benchmarks.remote import remote, served
+from benchmarks.report import Better, Figure, Row
+from benchmarks.torchrun import Torchrun
+from tests.e2e.product import Product
+from tests.machines.bed import Bed, bed
+from tests.machines.machine import Machine, kill
+from tests.processes import Process
+
+PARTS = ("launch", "recovery", "loss", "failure", "meeting", "one")
+MEMBERS = 4
+LIMIT_S = 120.0
+PEER = "torchrun"
+T = TypeVar("T")
+
+# Writes a line when it has been in a first collective operation. Then RUN_AS: "once" ends; "forever" is in
+# more of them until there is a file ``end``; "fail" waits, and fails as rank 1 when there is a file ``fail``.
+WORKER = """import os, sys, time
+import torch
+import torch.distributed as dist
+
+records = "RECORDS"
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+dist.all_reduce(torch.ones(1))
+file = os.open(os.path.join(records, "marks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+os.write(file, f"{os.environ.get('NNI_TRIAL_JOB_ID', 'torchrun')} {rank} {time.time()}\\n".encode())
+
+def there(name):
+    return os.path.exists(os.path.join(records, name))
+
+if "RUN_AS" == "forever":
+    ended = torch.zeros(1)
+    while not ended:
+        time.sleep(0.02)
+        ended = torch.tensor([float(there("end"))])
+        dist.all_reduce(ended)
+elif "RUN_AS" == "fail":
+    while not (rank == 1 and there("fail")):
+        time.sleep(0.02)
+    sys.exit(3)
+dist.destroy_process_group()
+if rank == 0 and "NNI_TRIAL_JOB_ID" in os.environ:
+    import nni
+    nni.report_final_result(1)
+"""
+
+
+class Mark(NamedTuple):
+    """A worker has been in its first collective operation. ``at``: seconds since 1970."""
+
+    trial: str
+    rank: int
+    at: float
+
+
+class Place:
+    """Four machines with what the workers write, and a product with a server that knows the machines."""
+
+    def __init__(self, ground: Ground, own: Product, found: Bed, python: str) -> None:
+        self.own = own
+        self.found = found
+        self.python = python
+        self.machines = [found.machine() for _ in range(MEMBERS)]
+        self.records = found.directory / "records"  # all machines have this folder
+        self.records.mkdir()
+        self.worker = self.records / "worker.py"
+        self._number = 0
+
+    def marks(self) -> list[Mark]:
+        try:
+            lines = (self.records / "marks").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        return [Mark(trial, int(rank), float(at)) for trial, rank, at in map(str.split, lines)]
+
+    def after(self, at: float, count: int, limit_s: float = LIMIT_S) -> float:
+        """Wait until ``count`` workers have begun after ``at``. Return the seconds to the last one."""
+        for _ in looks(limit_s, 0.01):
+            begun = sorted(mark.at for mark in self.marks() if mark.at > at)
+            if len(begun) >= count:
+                return begun[count - 1] - at
+        raise AssertionError
+
+    def create(self, run_as: str, *, service: dict[str, Any] | None = None, **config: Any) -> str:
+        """Start an experiment whose trials run the worker with four members, or as ``config`` says."""
+        self._number += 1
+        defaults: dict[str, Any] = {
+            "trialCommand": f"{self.python} trial.py",
+            "trialConcurrency": 1,
+            "maxTrialNumber": 1,
+            "gang": {"nodes": MEMBERS, "processes": 1},
+            "trainingService": service or remote(self.machines) | {"keepAliveInterval": 1},
+        }
+        return create(self.own, f"gang{self._number}", self._code(run_as), **defaults | config)
+
+    def torchrun(self, run_as: str, **how: Any) -> Torchrun:
+        self._number += 1
+        self.worker.write_text(self._code(run_as), encoding="utf-8")
+        return Torchrun(
+            self.found,
+            self.machines,
+            self.python,
+            self.worker,
+            name=f"torchrun{self._number}",
+            **how,
+        )
+
+    def set(self, name: str) -> None:
+        (self.records / name).touch()
+
+    def clear(self) -> None:
+        for name in ("end", "fail", "marks"):
+            (self.records / name).unlink(missing_ok=True)
+
+    def _code(self, run_as: str) -> str:
+        return WORKER.replace("RECORDS", str(self.records)).replace("RUN_AS", run_as)
+
+    def workers(self, machine: Machine) -> list[Process]:
+        """Return the workers on a machine, those of a trial or of torchrun."""
+        commands = (f"{self.python} trial.py", f"{self.python} -u {self.worker}")
+        return [each for each in machine.processes() if each.command in commands]
+
+    def all_workers(self) -> list[Process]:
+        return [each for machine in self.machines for each in self.workers(machine)]
+
+    def beside_workers_mib(self) -> float:
+        """Return the memory of all processes beside the workers, those for logins left out."""
+        workers = {each.pid for each in self.all_workers()}
+        total = 0
+        for machine in self.machines:
+            for each in machine.processes():
+                if each.pid not in workers and "sshd" not in each.command:
+                    total += proc.pss_kib(each.pid)
+        return total / 1024
+
+
+def row(name: str, ours: list[float], theirs: list[float] | str, limit: float, unit: str = "s") -> Row:
+    """Return a row of a median as a share of torchrun's. ``theirs`` is text if torchrun has no figure."""
+    value = statistics.median(ours)
+    if isinstance(theirs, str):
+        figure = Figure(PEER, None, theirs)
+        return Row(name=name, value=value, unit=unit, better=Better.LESS, limit=limit, peers=[figure])
+    beside = statistics.median(theirs)
+    return Row(
+        name=f"{name}, share of torchrun's",
+        value=value / beside,
+        unit="",
+        better=Better.LESS,
+        limit=limit,
+        details={f"ours_{unit}": value, f"torchrun_{unit}": beside, "runs": len(ours)},
+    )
+
+
+# ---- launch ------------------------------------------------------------------------------------------------
+
+
+def launch(place: Place, options: argparse.Namespace) -> Iterator[Row]:
+    times: dict[str, list[float]] = {"ours": [], "theirs": []}
+    cpus: dict[str, list[float]] = {"ours": [], "theirs": []}
+    look = Look(place.own, place.create("once"))  # a first trial, which finds the machines
+    look.wait_done(LIMIT_S)
+    look.close()
+    for _ in range(options.runs):
+        place.clear()
+        before, began = proc.machine_cpu_s(), time.time()
+        run = place.torchrun("once")
+        run.wait(LIMIT_S)
+        cpus["theirs"].append(proc.machine_cpu_s() - before)
+        times["theirs"].append(place.after(began, MEMBERS))
+    place.clear()
+    before = proc.machine_cpu_s()
+    look = Look(place.own, place.create("once", maxTrialNumber=options.runs))
+    look.wait_done(LIMIT_S * options.runs)
+    cpus["ours"].append((proc.machine_cpu_s() - before) / options.runs)
+    created = dict(look.rows("SELECT trial_id, created_at / 1e6 FROM trials"))
+    look.close()
+    for trial, at in created.items():
+        times["ours"].append(max(mark.at for mark in place.marks() if mark.trial == trial) - at)
+    yield row("four members to their first collective", times["ours"], times["theirs"], 0.6)
+    yield row("CPU of a start of four members until their end", cpus["ours"], cpus["theirs"], 0.6)
+
+
+# ---- faults ------------------------------------------------------------------------------------------------
+
+
+def recovery(place: Place, options: argparse.Namespace) -> Iterator[Row]:
+    def kill_one() -> float:
+        at = time.time()
+        assert kill(place.workers(place.machines[2])[:1])
+        return at
+
+    def faults() -> tuple[list[float], float]:
+        place.after(0, MEMBERS)
+        memory = place.beside_workers_mib()
+        found = [place.after(kill_one(), MEMBERS) for _ in range(options.runs)]
+        place.set("end")
+        return found, memory
+
+    ours, theirs = _both(place, faults, restarts=options.runs)
+    yield row("a killed worker to the next collective of all", ours[0], theirs[0], 0.75)
+    yield row("memory beside four workers", [ours[1]], [theirs[1]], 0.15, "MiB")
+
+
+def loss(place: Place, options: argparse.Namespace) -> Iterator[Row]:
+    for which, number in (("a machine", MEMBERS - 1), ("the leader's machine", 0)):
+
+        def fault(lost: int = number) -> float | None:
+            place.after(0, MEMBERS)
+            at = time.time()
+            place.machines[lost].reboot()
+            try:
+                return place.after(at, MEMBERS - 1, 60)
+            except TimeoutError:
+                return None
+            finally:
+                place.set("end")
+
+        nodes = f"{MEMBERS - 1}:{MEMBERS}"
+        gang = {"nodes": nodes, "processes": 1}
+        ours, theirs = _both(place, fault, restarts=3, gang=gang, nodes=nodes)
+        assert ours is not None
+        said: list[float] | str = "did not recover in 60 s" if theirs is None else [theirs]
+        limit = 20.0 if isinstance(said, str) else 1.1
+        yield row(f"{which} restarted to the next collective of those left", [ours], said, limit)
+
+
+def failure(place: Place, options: argparse.Namespace) -> Iterator[Row]:
+    def fault() -> float | None:
+        place.after(0, MEMBERS)
+        place.set("fail")
+        try:
+            for passed in looks(30, 0.01):
+                if not place.all_workers():
+                    return passed
+        except TimeoutError:
+            return None
+        raise AssertionError
+
+    ours, theirs = _both(place, fault, run_as="fail")
+    assert ours is not None
+    note = "the others still waited after 30 s" if theirs is None else f"{theirs:.1f} s"
+    yield row("a worker that fails to the end of all", [ours], note, 6.0)
+
+
+def _both(
+    place: Place,
+    measure: Callable[[], T],
+    *,
+    run_as: str = "forever",
+    restarts: int = 0,
+    nodes: str | None = None,
+    **config: Any,
+) -> tuple[T, T]:
+    """Measure in a trial, and then with torchrun. ``restarts`` are allowed in both."""
+    place.clear()
+    retries = {"userError": restarts, "infrastructure": restarts}
+    experiment = place.create(run_as, maxRetries=retries, **config)
+    ours = measure()
+    look = Look(place.own, experiment)
+    for _ in looks(LIMIT_S):
+        if look.rows("SELECT 1 FROM experiments WHERE ended_at IS NOT NULL"):
+            break
+    look.close()
+    place.own.nnictl("stop", experiment)
+    place.clear()
+    run = place.torchrun(run_as, restarts=restarts, nodes=nodes)
+    try:
+        theirs = measure()
+    finally:
+        run.end()
+        for machine in place.machines:
+            kill([each for each in machine.processes() if place.python in each.command])
+    return ours, theirs
+
+
+def meeting(place: Place, options: argparse.Namespace) -> Iterator[Row]:
+    """The leader is said to be at an address that leads nowhere (one of those for documentation)."""
+    place.clear()
+    entries = [machine.entry(gangAddress="192.0.2.1") for machine in place.machines]
+    service = {"platform": "remote", "machineList": entries}
+    look = Look(place.own, place.create("once", service=service, failFast=0))
+    for _ in looks(LIMIT_S):
+        if ended := look.rows("SELECT started_at, ended_at, reason FROM trials WHERE ended_at IS NOT NULL"):
+            break
+    look.close()
+    ((started, at, reason),) = ended
+    yield Row(
+        name="members that cannot reach the leader to the sentence about it",
+        value=(at - started) / 1e6,
+        unit="s",
+        better=Better.LESS,
+        limit=6.0,
+        details={"sentence": reason},
+    )
+
+
+# ---- one member --------------------------------------------------------------------------------------------
+
+
+def one(ground: Ground, options: argparse.Namespace) -> Iterator[Row]:
+    rates: dict[str, list[float]] = {"plain": [], "gang": []}
+    with ground.product("one") as own:
+        for number in range(options.pairs):
+            gang: dict[str, Any] = {"gang": {"processes": 1}}
+            for kind, more in ("plain", {}), ("gang", gang):
+                rate, _ = throughput.our_rate(
+                    own,
+                    f"{kind}{number}",
+                    command=f"{ground.python} trial.py",
+                    trials=options.trials,
+                    concurrency=8,
+                    **more,
+                )
+                rates[kind].append(rate)
+    yield Row(
+        name="no-op trials of one member, share of plain trials",
+        value=statistics.median(a / b for a, b in zip(rates["gang"], rates["plain"], strict=True)),
+        unit="",
+        better=Better.MORE,
+        limit=0.95,
+        details={
+            "trials": options.trials,
+            "pairs": options.pairs,
+            "gang_per_s": statistics.median(rates["gang"]),
+            "plain_per_s": statistics.median(rates["plain"]),
+        },
+    )
+
+
+def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows of the parts that were asked for."""
+    with_machines = [part for part in options.parts if part != "one"]
+    if with_machines and _has_torch(options.torch):
+        with bed() as found, served(ground, "gangs", found) as own:
+            place = Place(ground, own, found, options.torch)
+            for part in with_machines:
+                yield from globals()[part](place, options)
+    if "one" in options.parts:
+        yield from one(ground, options)
+
+
+def _has_torch(python: str | None) -> bool:
+    return bool(python) and subprocess.run([str(python), "-c", "import torch"], check=False).returncode == 0
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--torch", metavar="PYTHON", default=os.environ.get("NNIMGR_TEST_TORCH"))
+    parser.add_argument("--runs", type=int, default=5, help="number of measurements of each kind")
+    parser.add_argument("--trials", type=int, default=300, help="number of no-op trials")
+    parser.add_argument("--pairs", type=int, default=3)
+
+
+if __name__ == "__main__":
+    program.main(__doc__, arguments, measure)
