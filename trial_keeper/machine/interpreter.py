@@ -26,6 +26,7 @@ RETRY_S = 1.0
 SLOW_S = 2.0  # seconds after which users are told what the trials wait for
 LIMIT_S = 10.0
 LINE_BYTES = 256  # longest first line of a program that Linux reads
+_RUN_THE_REST = ("env", "exec")  # words that are followed by the program
 SDK = {  # file to write -> our file with its content
     **{
         name: name
@@ -86,9 +87,12 @@ class Interpreters:
 
     def interpreter(self, command: str) -> str | None:
         """Return the path of the interpreter at the beginning of the command, or of the one that runs the
-        program there, such as ``torchrun``. Otherwise return that of ``python3``.
+        program there, such as ``torchrun``. Otherwise return that of ``python3``. Variables that the command
+        sets come before its program, as in ``OMP_NUM_THREADS=4 python train.py``.
         """
-        word = command.split(None, 1)[0] if command.strip() else "python3"
+        word, rest = _first_word(command)
+        while word in _RUN_THE_REST or "=" in word:
+            word, rest = _first_word(rest)
         if word not in self._found:
             self._found[word] = _find(word if _names_python(os.path.basename(word)) else _runs(word))
         return self._found[word]
@@ -146,6 +150,12 @@ def lay_down(directory: str) -> None:
         with open(own, "wb") as file:
             file.write(loader.get_data(os.path.join(source, ours)))
         os.rename(own, f"{directory}/nni/{name}")
+
+
+def _first_word(command: str) -> tuple[str, str]:
+    """Return the first word of a command, python3 if it has none, and what comes after it."""
+    words = command.split(None, 1)
+    return (words[0] if words else "python3"), (words[1] if len(words) > 1 else "")
 
 
 def _names_python(name: str) -> bool:

@@ -38,6 +38,14 @@ def test_an_interpreter_is_asked(tmp_path: Path, name: str) -> None:
     assert asked.path_for(f"{path} train.py") == str(tmp_path / "sdk")
 
 
+@pytest.mark.parametrize("before", ["OMP_NUM_THREADS=4 A=b", "env A=b", "exec", "A=b exec env C=d"])
+def test_what_comes_before_an_interpreter_is_skipped(tmp_path: Path, before: str) -> None:
+    path = program(tmp_path, "python3.11", "exit 1")
+    asked = Interpreters(str(tmp_path), lambda: None)
+    assert asked.interpreter(f"{before} {path} train.py") == str(path)
+    assert asked.interpreter(before) == asked.interpreter("python3")
+
+
 @pytest.mark.parametrize("first", ["#!{}", "#!/usr/bin/env {}", "#!{} -s"])
 def test_the_interpreter_of_a_script_is_asked(tmp_path: Path, first: str) -> None:
     python = program(tmp_path, "python3.11", f'echo "$@" >> {tmp_path}/ran; exit 1')
