@@ -3,8 +3,7 @@
 ``<directory>`` is ``<the experiment's directory>/keeper``. With the option ``--foreground``, the log goes to
 standard output, not into a file in ``<directory>``. ``trial-keeper wrap ...`` runs as process 1 of a
 container (see ``trial_keeper.wrap``). A keeper runs ``trial-keeper warm ...`` or ``trial-keeper resident
-...`` with the trials' interpreter (see ``trial_keeper.warm`` and ``trial_keeper.resident``). ``trial-keeper
-crew ...`` is the command of an attempt of several processes (see ``trial_keeper.crew``).
+...`` with the trials' interpreter (see ``trial_keeper.warm`` and ``trial_keeper.resident``).
 
 This process forks the spawner, which in turn forks one shim per attempt. The spawner is forked before most
 imports, because every module that is loaded by then stays in the memory of every shim.
@@ -35,10 +34,6 @@ def main() -> NoReturn:
         from trial_keeper import wrap
 
         wrap.run(arguments[1], arguments[2], keep)
-    if len(arguments) in (3, 7) and arguments[0] == "crew":
-        from trial_keeper import crew
-
-        crew.run(*arguments[1:])
     if len(arguments) == 6 and arguments[0] in ("warm", "resident"):
         from trial_keeper import warm
 

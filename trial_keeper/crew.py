@@ -1,14 +1,11 @@
 """The crew: runs the command of an attempt as several worker processes, as ``torchrun --standalone`` does.
 
-    trial-keeper crew PROCESSES COMMAND [JOB MEMBER HOSTS KEYFILE]
+With a job, it is the crew of one member of a gang. The members meet first (``gang_line``), and their workers
+have common ranks.
 
-With JOB, it is the crew of one member of a gang, whose members are on these hosts; PROCESSES "" then means
-that the command runs once. The members meet first (``gang_line``), and their workers have common ranks.
-KEYFILE has the common secret by which the members prove who they are.
-
-It is the attempt's own command, below its shim. Each worker gets the environment of a worker of torchrun
-(https://docs.pytorch.org/docs/stable/elastic/run.html). The output of rank 0 is that of the trial. The output
-of rank N is in ``ranks/N`` of the trial's folder.
+It takes the place of the attempt's command below its shim, which forks it. Each worker gets the environment
+of a worker of torchrun (https://docs.pytorch.org/docs/stable/elastic/run.html). The output of rank 0 is that
+of the trial. The output of rank N is in ``ranks/N`` of the trial's folder.
 
 The first worker that fails ends all others. The crew then ends like that worker, and its last line says which
 one it was. If a trial saves checkpoints, the next attempt continues all workers from the newest one.
@@ -16,20 +13,18 @@ one it was. If a trial saves checkpoints, the next attempt continues all workers
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
 import sys
 import time
 
+from trial_keeper import gang_line
 from trial_keeper.lean import NamedTuple
 from trial_keeper.log import CappedLog
 from trial_keeper.machine import procs
 from trial_keeper.shim import LAST_WORDS, RESET, SHELL, SHOWN
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
 
 USAGE = 2
 GRACE_S = 5.0  # between SIGTERM and SIGKILL for the workers that are left after a failure
@@ -59,10 +54,12 @@ class Group(NamedTuple):
 
 def run(
     processes: str, command: str, job: str = "", member: str = "0", hosts: str = "", key_file: str = ""
-) -> NoReturn:
-    """Run the workers, and exit like a shell whose command was the first one that fails.
+) -> int:
+    """Run the workers. Return the exit status of a shell whose command was the first one that fails, or 0.
 
-    The exit status is 0 if none fails.
+    ``processes``: the number of workers, see ``count_of``; "": the command runs once on each host. ``job``:
+    the gang of which this is a ``member`` on one of the ``hosts``. ``key_file``: file with the common secret
+    by which the members prove who they are.
     """
     directory = os.environ.get("NNI_SYS_DIR") or os.getcwd()
     try:
@@ -74,26 +71,21 @@ def run(
         crew = _Crew(command, group, directory, once=not processes)
     except (CrewError, OSError) as error:
         sys.stderr.write(f"gang: {error}\n")
-        sys.exit(USAGE)
+        return USAGE
     status = crew.run()
-    sys.stderr.flush()
-    os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def _alone(count: int) -> Group:
     """Return the only member of a gang on one host."""
-    from trial_keeper.gang_line import LineError, free_port
-
     try:
-        return Group(0, [count], ["127.0.0.1"], free_port("127.0.0.1"))
-    except LineError as error:
+        return Group(0, [count], ["127.0.0.1"], gang_line.free_port("127.0.0.1"))
+    except gang_line.LineError as error:
         raise CrewError(str(error)) from error
 
 
 def _meet(job: str, member: int, hosts: list[str], count: int, directory: str, key_file: str) -> Group:
     """Wait until all members have met. Until then, SIGTERM ends the crew at once."""
-    from trial_keeper import gang_line
-
     with open(key_file, encoding="ascii") as file:
         key = file.read()
     if not key:
@@ -304,8 +296,6 @@ def _how(status: int) -> str:
 
 def _message(path: str) -> str:
     """Return the message in an error file of torch's format; "" if there is none."""
-    import json
-
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             found = json.load(file)["message"]

@@ -9,6 +9,8 @@ it::
 
     job id, boot id, directory, command, cwd, parameter, cap of a log in bytes, prefix of the keeper's files,
     file of the lease or nothing, then any number of NAME=value, or NAME to unset a variable
+
+The command is one for a shell, or CREW and the arguments of ``crew.run`` with NUL between them.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import select
 
 from trial_keeper import shim
 from trial_keeper.log import complain
+from trial_keeper.machine import prctl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +31,9 @@ if TYPE_CHECKING:
     from trial_keeper.idle_shims import Pool
 
 REHEARSALS = 8  # CPython changes a function's code in its first runs, which would cost each shim 100 KiB
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+CREW = "crew\0"
+_CREW = CREW.encode()
+_COMMAND = 3  # index of a field
 
 
 def pack(fields: Iterable[bytes]) -> bytes:
@@ -49,19 +53,35 @@ def unpack(body: bytes) -> list[bytes]:
     return fields
 
 
+def _shim_of(fields: list[bytes], wake: int) -> shim.Shim:
+    """Return the shim for a request."""
+    if fields[_COMMAND].startswith(_CREW):
+        from trial_keeper.crew_shim import CrewShim
+
+        return CrewShim(fields, wake)
+    return shim.Shim(fields, wake)
+
+
+def _foresee(fields: list[bytes]) -> None:
+    """Import what this attempt's shim will need, before the fork, so that shims share it."""
+    shim.foresee(fields)
+    if fields[_COMMAND].startswith(_CREW):
+        import trial_keeper.crew_shim  # noqa: F401
+
+
 def run(
     requests: int,
     failures: int,
     wake: int,
     rehearsal: str | None,
-    kind: Callable[[list[bytes], int], shim.Shim] = shim.Shim,
+    kind: Callable[[list[bytes], int], shim.Shim] = _shim_of,
     pool: Pool | None = None,
 ) -> None:
     """Fork a shim for each request that arrives in the pipe ``requests``, until the keeper closes the pipe.
 
     The spawner writes a line ``<job id> <wait status>`` to the pipe ``failures`` for each failed shim. Shims
     write their notices to the pipe ``wake``. ``rehearsal``: path of a directory to create and remove; None:
-    do without a rehearsal. ``kind``: class of the shims. ``pool``: idle shims, which take requests before
+    do without a rehearsal. ``kind``: makes the shims. ``pool``: idle shims, which take requests before
     others are forked.
     """
     subreaper = _subreaper()
@@ -97,7 +117,7 @@ def run(
             while len(buffer) >= 4 and len(buffer) >= (end := 4 + int.from_bytes(buffer[:4], "big")):
                 fields = unpack(buffer[4:end])
                 buffer = buffer[end:]
-                shim.foresee(fields)
+                _foresee(fields)
                 pid = 0 if pool is None else pool.hand(fields)
                 if pid == 0:
                     pid = _fork(fields[0], failures, pool)
@@ -144,14 +164,11 @@ def _subreaper() -> Callable[[], None]:
     The shim calls it after the fork. Also make the kernel kill the spawner when the keeper, its parent, ends.
     Shims do not inherit this setting.
     """
-    import _ctypes  # the C module alone: ``ctypes`` would cost each shim 80 KiB
-
-    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
-    call = _ctypes.call_cdeclfunction
-    call(prctl, (_DEATH_SIGNAL, int(_signal.SIGKILL), 0, 0, 0))  # else a suspended spawner would stay forever
+    call = prctl.loaded()
+    call(prctl.DEATH_SIGNAL, int(_signal.SIGKILL))  # else a suspended spawner would stay forever
 
     def become() -> None:
-        if call(prctl, (_SUBREAPER, 1, 0, 0, 0)) != 0:
+        if call(prctl.SUBREAPER, 1) != 0:
             complain("shim: cannot become a sub-reaper: daemonised children may survive")
 
     return become

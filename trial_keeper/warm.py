@@ -14,11 +14,10 @@ import ctypes
 import gc
 import importlib
 import os
-import signal
 import sys
 import threading
 
-from trial_keeper import shim, spawner
+from trial_keeper import forked, shim, spawner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ ROOM = "NNIMGR_WARM"
 ROOM_BYTES = 8192
 _MARKS = (b"NNIMGR_JOB_ID", b"NNI_SYS_DIR")
 _ENV_START = 47  # index in /proc/PID/stat, counted from the field after the name
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _CANNOT_FLUSH = 120  # exit status of Python if its standard output cannot be written
 
 
@@ -91,7 +89,7 @@ def prepare(requests: int, failures: int, wake: int, modules: list[str]) -> None
         os.write(failures, f"{REFUSED} {_sentence(error)}\n".encode(errors="replace"))
         os._exit(0)
     os.environ.pop(ROOM, None)
-    WarmShim.kept = set(_descriptors()).difference(ours)
+    WarmShim.kept = set(forked.descriptors()).difference(ours)
     WarmShim.room = room
     sys.stdout.flush()
     sys.stderr.flush()
@@ -145,19 +143,8 @@ def _run_trial(
     """Run the function or class ``target`` in this process, and exit. See ``WarmShim``."""
     status = 1
     try:
-        os.setsid()
-        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:  # the shim has ended before it could be linked to this process
-            os._exit(status)
+        forked.begin(environ, outputs, parent, kept)
         label(environ, room)
-        _reset_signals()
-        for number, fd in enumerate(outputs, 1):
-            os.dup2(fd, number)
-        for fd in _descriptors():
-            if fd > 2 and fd not in kept:
-                os.close(fd)
-        os.environb.clear()
-        os.environb.update(environ)
         _start_fresh()
         sys.path.insert(0, os.getcwd())
         sys.argv = ["nni.run", target]
@@ -178,17 +165,6 @@ def label(environ: dict[bytes, bytes], room: tuple[int, int]) -> None:
         ctypes.memmove(address, text.ljust(length, b"\0"), length)
 
 
-def _reset_signals() -> None:
-    """Set the signals as a new Python has them."""
-    signal.set_wakeup_fd(-1)
-    for number in shim.RESET:
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-
-
 def _start_fresh() -> None:
     """Undo what this process has from the spawner: no collections, one state of random numbers for all."""
     gc.enable()
@@ -198,11 +174,6 @@ def _start_fresh() -> None:
     if os.environ.get("PYTHONUNBUFFERED"):
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(write_through=True)  # type: ignore[union-attr]
-
-
-def _descriptors() -> list[int]:
-    """Return the open descriptors of this process."""
-    return [fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.exists(f"/proc/self/fd/{fd}")]
 
 
 def _finish(main: Callable[[], int]) -> int:

@@ -5,7 +5,6 @@ a shim from the spawner.
 from __future__ import annotations
 
 import os
-import sys
 
 from trial_keeper.actions import lease_file, line_keys
 from trial_keeper.actions.files import CHECKPOINTS
@@ -14,7 +13,7 @@ from trial_keeper.actions.opening import MARK
 from trial_keeper.actions.watches import MANAGER
 from trial_keeper.code import copies
 from trial_keeper.code.copies import Copies
-from trial_keeper.machine.interpreter import program
+from trial_keeper.spawner import CREW
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,15 +134,15 @@ class Starts:
         return []
 
     def _crew(self, job: str, gang: Gang, command: str) -> str:
-        """Return the shell command that runs a command as several processes, or as a member of a gang.
+        """Return the request that runs a command as several processes, or as a member of a gang.
 
         The members' key is in a file, because others can see command lines. Raises OSError.
         """
-        words = [sys.executable, "-S", "-E", program(), "crew", gang.get("processes", ""), command]
+        words = [gang.get("processes", ""), command]
         if "member" in gang:
             path = line_keys.write(self._directory.path, job, gang.get("key", ""))
             words += [gang["job"], str(gang["member"]), ",".join(gang["hosts"]), path]
-        return "exec " + " ".join("'" + word.replace("'", "'\"'\"'") + "'" for word in words)
+        return CREW + "\0".join(words)
 
     def _warm(self, effect: fx.Spawn, environment: dict[str, str | None]) -> tuple[RequestPipe, str] | None:
         """Return where to request a shim for an attempt with preloaded modules, and the request's command.

@@ -1,0 +1,43 @@
+"""The shim of an attempt with several processes: it forks their crew, which needs no interpreter of its own.
+
+The spawner imports this module before it forks the first such shim, so that all of them share it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+
+from trial_keeper import crew, forked, shim
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+
+class CrewShim(shim.Shim):
+    """Shim that forks a crew. The command in its request begins with ``spawner.CREW``."""
+
+    __slots__ = ()
+
+    def _execute(self, environ: dict[bytes, bytes], outputs: list[int]) -> int:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            _become(os.fsdecode(self._command), environ, outputs, parent)
+        return pid
+
+
+def _become(command: str, environ: dict[bytes, bytes], outputs: list[int], parent: int) -> NoReturn:
+    """Become the crew in this process, which was just forked by the shim, and exit."""
+    status = 1
+    try:
+        forked.begin(environ, outputs, parent, set())
+        gc.enable()
+        status = crew.run(*command.split("\0")[1:])
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
