@@ -20,11 +20,13 @@ are gone.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from benchmarks import proc, program, throughput
@@ -43,6 +45,8 @@ MEMBERS = 4
 LIMIT_S = 120.0
 PEER = "torchrun"
 T = TypeVar("T")
+PRELOAD: dict[str, Any] = {"preload": ["torch", "torch.distributed"]}
+PRELOADED = ", with preload"
 
 # Writes a line when it has been in a first collective operation. Then RUN_AS: "once" ends; "forever" is in
 # more of them until there is a file ``end``; "fail" waits, and fails as rank 1 when there is a file ``fail``.
@@ -50,30 +54,31 @@ WORKER = """import os, sys, time
 import torch
 import torch.distributed as dist
 
-records = "RECORDS"
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-dist.all_reduce(torch.ones(1))
-file = os.open(os.path.join(records, "marks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-os.write(file, f"{os.environ.get('NNI_TRIAL_JOB_ID', 'torchrun')} {rank} {time.time()}\\n".encode())
-
 def there(name):
-    return os.path.exists(os.path.join(records, name))
+    return os.path.exists(os.path.join("RECORDS", name))
 
-if "RUN_AS" == "forever":
-    ended = torch.zeros(1)
-    while not ended:
-        time.sleep(0.02)
-        ended = torch.tensor([float(there("end"))])
-        dist.all_reduce(ended)
-elif "RUN_AS" == "fail":
-    while not (rank == 1 and there("fail")):
-        time.sleep(0.02)
-    sys.exit(3)
-dist.destroy_process_group()
-if rank == 0 and "NNI_TRIAL_JOB_ID" in os.environ:
-    import nni
-    nni.report_final_result(1)
+def train(parameters):
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    dist.all_reduce(torch.ones(1))
+    file = os.open(os.path.join("RECORDS", "marks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    trial = os.environ.get("NNI_TRIAL_JOB_ID", "torchrun")
+    os.write(file, f"{trial} {os.uname().nodename} {os.getpid()} {time.time()}\\n".encode())
+    if "RUN_AS" == "forever":
+        ended = torch.zeros(1)
+        while not ended:
+            time.sleep(0.02)
+            ended = torch.tensor([float(there("end"))])
+            dist.all_reduce(ended)
+    elif "RUN_AS" == "fail":
+        while not (rank == 1 and there("fail")):
+            time.sleep(0.02)
+        os._exit(3)
+    dist.destroy_process_group()
+    return 1
+
+if __name__ == "__main__":
+    train({})
 """
 
 
@@ -81,7 +86,8 @@ class Mark(NamedTuple):
     """A worker has been in its first collective operation. ``at``: seconds since 1970."""
 
     trial: str
-    rank: int
+    machine: str
+    pid: int  # on its machine
     at: float
 
 
@@ -103,7 +109,9 @@ class Place:
             lines = (self.records / "marks").read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return []
-        return [Mark(trial, int(rank), float(at)) for trial, rank, at in map(str.split, lines)]
+        return [
+            Mark(trial, machine, int(pid), float(at)) for trial, machine, pid, at in map(str.split, lines)
+        ]
 
     def after(self, at: float, count: int, limit_s: float = LIMIT_S) -> float:
         """Wait until ``count`` workers have begun after ``at``. Return the seconds to the last one."""
@@ -117,7 +125,7 @@ class Place:
         """Start an experiment whose trials run the worker with four members, or as ``config`` says."""
         self._number += 1
         defaults: dict[str, Any] = {
-            "trialCommand": f"{self.python} trial.py",
+            "trialCommand": f"{self.python} -m nni.run trial.py:train",
             "trialConcurrency": 1,
             "maxTrialNumber": 1,
             "gang": {"nodes": MEMBERS, "processes": 1},
@@ -148,9 +156,9 @@ class Place:
         return WORKER.replace("RECORDS", str(self.records)).replace("RUN_AS", run_as)
 
     def workers(self, machine: Machine) -> list[Process]:
-        """Return the workers on a machine, those of a trial or of torchrun."""
-        commands = (f"{self.python} trial.py", f"{self.python} -u {self.worker}")
-        return [each for each in machine.processes() if each.command in commands]
+        """Return the workers on a machine that have been in a collective operation."""
+        pids = {mark.pid for mark in self.marks() if mark.machine == machine.name}
+        return [each for each in machine.processes() if _own_pid(each) in pids]
 
     def all_workers(self) -> list[Process]:
         return [each for machine in self.machines for each in self.workers(machine)]
@@ -164,6 +172,15 @@ class Place:
                 if each.pid not in workers and "sshd" not in each.command:
                     total += proc.pss_kib(each.pid)
         return total / 1024
+
+
+def _own_pid(process: Process) -> int | None:
+    """Return the pid of a process on its machine."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    return None
 
 
 def row(name: str, ours: list[float], theirs: list[float] | str, limit: float, unit: str = "s") -> Row:
@@ -187,8 +204,7 @@ def row(name: str, ours: list[float], theirs: list[float] | str, limit: float, u
 
 
 def launch(place: Place, options: argparse.Namespace) -> Iterator[Row]:
-    times: dict[str, list[float]] = {"ours": [], "theirs": []}
-    cpus: dict[str, list[float]] = {"ours": [], "theirs": []}
+    times, cpus = [], []
     look = Look(place.own, place.create("once"))  # a first trial, which finds the machines
     look.wait_done(LIMIT_S)
     look.close()
@@ -197,19 +213,22 @@ def launch(place: Place, options: argparse.Namespace) -> Iterator[Row]:
         before, began = proc.machine_cpu_s(), time.time()
         run = place.torchrun("once")
         run.wait(LIMIT_S)
-        cpus["theirs"].append(proc.machine_cpu_s() - before)
-        times["theirs"].append(place.after(began, MEMBERS))
-    place.clear()
-    before = proc.machine_cpu_s()
-    look = Look(place.own, place.create("once", maxTrialNumber=options.runs))
-    look.wait_done(LIMIT_S * options.runs)
-    cpus["ours"].append((proc.machine_cpu_s() - before) / options.runs)
-    created = dict(look.rows("SELECT trial_id, created_at / 1e6 FROM trials"))
-    look.close()
-    for trial, at in created.items():
-        times["ours"].append(max(mark.at for mark in place.marks() if mark.trial == trial) - at)
-    yield row("four members to their first collective", times["ours"], times["theirs"], 0.6)
-    yield row("CPU of a start of four members until their end", cpus["ours"], cpus["theirs"], 0.6)
+        cpus.append(proc.machine_cpu_s() - before)
+        times.append(place.after(began, MEMBERS))
+    for kind, more, limits in (("", {}, (0.6, 0.6)), (PRELOADED, PRELOAD, (0.2, 0.6))):
+        place.clear()
+        before = proc.machine_cpu_s()
+        look = Look(place.own, place.create("once", maxTrialNumber=options.runs, **more))
+        look.wait_done(LIMIT_S * options.runs)
+        cpu = (proc.machine_cpu_s() - before) / options.runs
+        created = dict(look.rows("SELECT trial_id, created_at / 1e6 FROM trials"))
+        look.close()
+        ours = [
+            max(mark.at for mark in place.marks() if mark.trial == trial) - at
+            for trial, at in created.items()
+        ]
+        yield row(f"four members to their first collective{kind}", ours, times, limits[0])
+        yield row(f"CPU of a start of four members until their end{kind}", [cpu], cpus, limits[1])
 
 
 # ---- faults ------------------------------------------------------------------------------------------------
@@ -231,6 +250,8 @@ def recovery(place: Place, options: argparse.Namespace) -> Iterator[Row]:
     ours, theirs = _both(place, faults, restarts=options.runs)
     yield row("a killed worker to the next collective of all", ours[0], theirs[0], 0.75)
     yield row("memory beside four workers", [ours[1]], [theirs[1]], 0.15, "MiB")
+    warm = _ours(place, faults, restarts=options.runs, **PRELOAD)
+    yield row(f"a killed worker to the next collective of all{PRELOADED}", warm[0], theirs[0], 0.1)
 
 
 def loss(place: Place, options: argparse.Namespace) -> Iterator[Row]:
@@ -284,16 +305,7 @@ def _both(
     **config: Any,
 ) -> tuple[T, T]:
     """Measure in a trial, and then with torchrun. ``restarts`` are allowed in both."""
-    place.clear()
-    retries = {"userError": restarts, "infrastructure": restarts}
-    experiment = place.create(run_as, maxRetries=retries, **config)
-    ours = measure()
-    look = Look(place.own, experiment)
-    for _ in looks(LIMIT_S):
-        if look.rows("SELECT 1 FROM experiments WHERE ended_at IS NOT NULL"):
-            break
-    look.close()
-    place.own.nnictl("stop", experiment)
+    ours = _ours(place, measure, run_as=run_as, restarts=restarts, **config)
     place.clear()
     run = place.torchrun(run_as, restarts=restarts, nodes=nodes)
     try:
@@ -303,6 +315,23 @@ def _both(
         for machine in place.machines:
             kill([each for each in machine.processes() if place.python in each.command])
     return ours, theirs
+
+
+def _ours(
+    place: Place, measure: Callable[[], T], *, run_as: str = "forever", restarts: int, **config: Any
+) -> T:
+    """Measure in a trial."""
+    place.clear()
+    retries = {"userError": restarts, "infrastructure": restarts}
+    experiment = place.create(run_as, maxRetries=retries, **config)
+    found = measure()
+    look = Look(place.own, experiment)
+    for _ in looks(LIMIT_S):
+        if look.rows("SELECT 1 FROM experiments WHERE ended_at IS NOT NULL"):
+            break
+    look.close()
+    place.own.nnictl("stop", experiment)
+    return found
 
 
 def meeting(place: Place, options: argparse.Namespace) -> Iterator[Row]:

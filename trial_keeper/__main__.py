@@ -2,8 +2,8 @@
 
 ``<directory>`` is ``<the experiment's directory>/keeper``. With the option ``--foreground``, the log goes to
 standard output, not into a file in ``<directory>``. ``trial-keeper wrap ...`` runs as process 1 of a
-container (see ``trial_keeper.wrap``). A keeper runs ``trial-keeper warm ...`` or ``trial-keeper resident
-...`` with the trials' interpreter (see ``trial_keeper.warm`` and ``trial_keeper.resident``).
+container (see ``trial_keeper.wrap``). A keeper runs ``trial-keeper warm ...``, ``trial-keeper resident ...``
+or ``trial-keeper warm_crew ...`` with the trials' interpreter (see the modules of these names).
 
 This process forks the spawner, which in turn forks one shim per attempt. The spawner is forked before most
 imports, because every module that is loaded by then stays in the memory of every shim.
@@ -12,6 +12,7 @@ imports, because every module that is loaded by then stays in the memory of ever
 from __future__ import annotations
 
 import fcntl
+import importlib
 import os
 import sys
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 USAGE = 2
+_PRELOADING = ("warm", "resident", "warm_crew")
 
 
 def main() -> NoReturn:
@@ -34,14 +36,8 @@ def main() -> NoReturn:
         from trial_keeper import wrap
 
         wrap.run(arguments[1], arguments[2], keep)
-    if len(arguments) == 6 and arguments[0] in ("warm", "resident"):
-        from trial_keeper import warm
-
-        run = warm.run
-        if arguments[0] == "resident":
-            from trial_keeper import resident
-
-            run = resident.run
+    if len(arguments) == 6 and arguments[0] in _PRELOADING:
+        run = importlib.import_module(f"trial_keeper.{arguments[0]}").run
         requests, failures, wake = map(int, arguments[1:4])
         run(requests, failures, wake, arguments[4].split(","))
     foreground = arguments[:1] == ["--foreground"]

@@ -26,6 +26,12 @@ from trial_keeper.log import CappedLog
 from trial_keeper.machine import procs
 from trial_keeper.shim import LAST_WORDS, RESET, SHELL, SHOWN
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
+
+    Execute = Callable[[str, dict[str, str], tuple[int, int]], int]
+
 USAGE = 2
 GRACE_S = 5.0  # between SIGTERM and SIGKILL for the workers that are left after a failure
 LOG_BYTES = 1 << 27
@@ -53,13 +59,19 @@ class Group(NamedTuple):
 
 
 def run(
-    processes: str, command: str, job: str = "", member: str = "0", hosts: str = "", key_file: str = ""
+    execute: Execute,
+    processes: str,
+    command: str,
+    job: str = "",
+    member: str = "0",
+    hosts: str = "",
+    key_file: str = "",
 ) -> int:
     """Run the workers. Return the exit status of a shell whose command was the first one that fails, or 0.
 
-    ``processes``: the number of workers, see ``count_of``; "": the command runs once on each host. ``job``:
-    the gang of which this is a ``member`` on one of the ``hosts``. ``key_file``: file with the common secret
-    by which the members prove who they are.
+    ``execute``: starts the command of one worker, see ``shell``. ``processes``: the number of workers, see
+    ``count_of``; "": the command runs once on each host. ``job``: the gang of which this is a ``member`` on
+    one of the ``hosts``. ``key_file``: file with the common secret by which the members prove who they are.
     """
     directory = os.environ.get("NNI_SYS_DIR") or os.getcwd()
     try:
@@ -68,12 +80,26 @@ def run(
             group = _meet(job, int(member), hosts.split(","), count, directory, key_file)
         else:
             group = _alone(count)
-        crew = _Crew(command, group, directory, once=not processes)
+        crew = _Crew(execute, command, group, directory, once=not processes)
     except (CrewError, OSError) as error:
         sys.stderr.write(f"gang: {error}\n")
         return USAGE
     status = crew.run()
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def shell(command: str, environ: dict[str, str], outputs: tuple[int, int]) -> int:
+    """Start a shell command, and return its pid. ``outputs``: its standard output and standard error.
+
+    Raise OSError, CrewError.
+    """
+    if SHELL is None:
+        raise CrewError("there is no shell here to run the command")
+    return os.posix_spawn(
+        SHELL, [SHELL, "-c", command], environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(outputs, 1)],
+        setpgroup=0, setsigmask=[], setsigdef=RESET,
+    )  # fmt: skip
 
 
 def _alone(count: int) -> Group:
@@ -176,9 +202,8 @@ class _Worker:
 
 
 class _Crew:
-    def __init__(self, command: str, group: Group, directory: str, *, once: bool) -> None:
-        if SHELL is None:
-            raise CrewError("there is no shell here to run the command")
+    def __init__(self, execute: Execute, command: str, group: Group, directory: str, *, once: bool) -> None:
+        self._execute = execute
         self._poll = select.poll()
         self._logs: dict[int, CappedLog] = {}
         self._pulse, beat = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -199,22 +224,17 @@ class _Crew:
     def _start(self, local: int, command: str, folder: str, variables: dict[str, str]) -> _Worker:
         os.makedirs(folder, exist_ok=True)
         environ = {**os.environ, **variables}
-        actions: list[tuple[int, int, int]] = []
         ends: list[int] = []
         logs: list[CappedLog] = []
-        for number, name in ((1, "stdout"), (2, "stderr")) if local else ():
+        for name in ("stdout", "stderr") if local else ():
             reader, writer = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(reader, False)
             logs.append(CappedLog(f"{folder}/{name}", LOG_BYTES))
             self._logs[reader] = logs[-1]
             self._poll.register(reader, select.POLLIN)
-            actions.append((os.POSIX_SPAWN_DUP2, writer, number))
             ends.append(writer)
         try:
-            pid = os.posix_spawn(
-                str(SHELL), [str(SHELL), "-c", command], environ,
-                file_actions=actions, setpgroup=0, setsigmask=[], setsigdef=RESET,
-            )  # fmt: skip
+            pid = self._execute(command, environ, (ends[0], ends[1]) if local else (1, 2))
         finally:
             for fd in ends:
                 os.close(fd)

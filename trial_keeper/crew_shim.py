@@ -25,17 +25,27 @@ class CrewShim(shim.Shim):
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            _become(os.fsdecode(self._command), environ, outputs, parent)
+            become(self._command, environ, outputs, parent, set(), crew.shell)
         return pid
 
 
-def _become(command: str, environ: dict[bytes, bytes], outputs: list[int], parent: int) -> NoReturn:
-    """Become the crew in this process, which was just forked by the shim, and exit."""
+def become(
+    command: bytes,
+    environ: dict[bytes, bytes],
+    outputs: list[int],
+    parent: int,
+    kept: set[int],
+    execute: crew.Execute,
+) -> NoReturn:
+    """Become the crew in this process, which was just forked by the shim, and exit.
+
+    ``execute``: starts the command of one worker. The other arguments are those of ``forked.begin``.
+    """
     status = 1
     try:
-        forked.begin(environ, outputs, parent, set())
+        forked.begin(environ, outputs, parent, kept)
         gc.enable()
-        status = crew.run(*command.split("\0")[1:])
+        status = crew.run(execute, *os.fsdecode(command).split("\0")[1:])
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:

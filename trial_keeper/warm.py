@@ -62,7 +62,7 @@ class WarmShim(shim.Shim):
         ``worker``: gives further trials to this process, or None.
         """
         kept = self.kept if worker is None else {*self.kept, worker.fileno()}
-        _run_trial(os.fsdecode(self._command), environ, outputs, parent, kept, self.room, worker)
+        run_trial(os.fsdecode(self._command), environ, outputs, parent, kept, self.room, worker)
 
 
 def run(requests: int, failures: int, wake: int, modules: list[str]) -> NoReturn:
@@ -131,7 +131,7 @@ def _find_room() -> tuple[int, int]:
     return start + at, environ.index(b"\0", at) - at
 
 
-def _run_trial(
+def run_trial(
     target: str,
     environ: dict[bytes, bytes],
     outputs: list[int],

@@ -91,9 +91,9 @@ def _lack_of_reset(member: Member) -> str | None:
 
 
 def _check_gang(reading: Reading, config: ExperimentConfig) -> None:
-    """Report a gang together with ``preload``. Warn of a command that starts processes of its own."""
-    if config.preload:
-        reading.fault(_GANG, "cannot be used together with preload")
+    """Report a gang together with ``resident``. Warn of a command that starts processes of its own."""
+    if config.resident:
+        reading.fault(_RESIDENT, "cannot be used together with gang: leave one of them out")
     assert config.gang is not None
     if config.gang.nodes is not None:
         _check_nodes(reading, config, config.gang.least, same_host=config.gang.same_host)

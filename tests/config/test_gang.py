@@ -27,9 +27,11 @@ def test_what_is_no_number_is_refused(faults: Faults, processes: str) -> None:
     assert fault.startswith("exp.yml:9:8: gang.processes: must be a whole number from 1 to 1024, or ")
 
 
-def test_it_cannot_be_used_together_with_preload(faults: Faults) -> None:
-    (fault,) = faults(FUNCTION + "preload: [torch]\ngang: {processes: 2}\n")
-    assert fault == "exp.yml:10:1: gang: cannot be used together with preload"
+def test_it_cannot_be_used_together_with_resident(load: Load, faults: Faults) -> None:
+    gang = FUNCTION + "preload: [torch]\ngang: {processes: 2}\n"
+    load(gang)
+    found = faults(gang + "resident: true\n")
+    assert "exp.yml:11:1: resident: cannot be used together with gang: leave one of them out" in found
 
 
 def test_a_command_that_starts_processes_itself_gets_a_warning(load: Load) -> None:

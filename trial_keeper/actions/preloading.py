@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Callable, Mapping
 
     from trial_keeper.actions.loop import Loop
-    from trial_keeper.wire import Preload
+    from trial_keeper.wire import Start
 
 _HIGH = 64  # descriptors for a new process are copied above this number, away from its own 3, 4 and 5
 # variables that differ between the trials of an experiment
@@ -72,15 +72,17 @@ class Preloading:
         self._ended = ended
         self._spawners: dict[tuple[str, ...], WarmSpawner] = {}
 
-    def spawner(
-        self, interpreter: str, preload: Preload, environment: Mapping[str, str | None]
-    ) -> WarmSpawner:
-        """Return the warm spawner of these modules. Start it if there is none.
+    def spawner(self, interpreter: str, start: Start, environment: Mapping[str, str | None]) -> WarmSpawner:
+        """Return the warm spawner of the modules of an order to start. Start it if there is none.
 
         ``environment``: changes of the environment for the first attempt. What belongs to the attempt itself
         is left out.
         """
-        kind = "resident" if preload.get("resident") else "warm"
+        preload, gang = start["preload"], start.get("gang")
+        kind = "resident" if preload.get("resident") else "warm" if gang is None else "warm_crew"
+        if gang is not None and gang.get("processes", "") not in ("", "1"):
+            # libraries read it when they are imported
+            environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), **environment}
         key = (interpreter, kind, *preload["modules"])
         found = self._spawners.get(key)
         if found is None:

@@ -119,17 +119,17 @@ class Starts:
             present = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
             environment["PYTHONPATH"] = f"{present}:{added}" if present else added
         requests, command = self._requests, start["command"]
+        if start.get("preload") is not None:
+            warm = self._warm(effect, environment)
+            if warm is None:
+                return self._core.delayed(now(), effect.job, _imports(start))
+            requests, command = warm
         if start.get("gang") is not None:
             try:
                 command = self._crew(effect.job, start["gang"], command)
             except OSError as error:
                 sentence = f"the key of the trial's members cannot be written: {error.strerror}"
                 return self._core.shim_failed(now(), effect.job, sentence)
-        if start.get("preload") is not None:
-            warm = self._warm(effect, environment)
-            if warm is None:
-                return self._core.delayed(now(), effect.job, _imports(start))
-            requests, command = warm
         self._ask(effect, directory, cwd, environment, requests, command)
         return []
 
@@ -156,7 +156,7 @@ class Starts:
         interpreter = self._interpreters.interpreter(start["command"])
         if interpreter is None:
             return self._requests, start["command"]  # which fails, because there is no such program
-        spawner = self._preloading.spawner(interpreter, start["preload"], environment)
+        spawner = self._preloading.spawner(interpreter, start, environment)
         if spawner.trouble is not None:
             return self._requests, spawner.refusal()
         if spawner.ready:
