@@ -13,6 +13,7 @@ one it was. If a trial saves checkpoints, the next attempt continues all workers
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -179,6 +180,19 @@ def environment(group: Group, local: int, folder: str, *, once: bool = False) ->
     if count > 1 and "OMP_NUM_THREADS" not in os.environ:
         found["OMP_NUM_THREADS"] = 1
     return {name: str(value) for name, value in found.items()}
+
+
+def alone(directory: str) -> dict[str, str]:
+    """Return the variables of the only process of an attempt in this folder, which needs no crew.
+
+    Raise OSError.
+    """
+    folder = f"{directory}/ranks/0"
+    os.makedirs(folder, exist_ok=True)
+    try:
+        return environment(_alone(1), 0, folder)
+    except CrewError as error:
+        raise OSError(errno.EADDRINUSE, str(error)) from error
 
 
 class _Worker:

@@ -363,6 +363,11 @@ class WireError(ValueError):
     """Error: the body of a request or an answer does not follow this protocol."""
 
 
+def needs_crew(gang: Gang) -> bool:
+    """Return whether an attempt with this ``gang`` has a crew. One process that meets nobody needs none."""
+    return "member" in gang or gang.get("processes") != "1"
+
+
 def encode_request(header: Mapping[str, Any], payloads: Sequence[bytes]) -> bytes:
     """Return a request's body: the header line, then the payloads in the order of the header's events."""
     line = json.dumps(header, separators=(",", ":")).encode("ascii")

@@ -57,6 +57,18 @@ def test_each_worker_has_the_environment_of_torchrun(here: Host) -> None:
         assert text(directory / "ranks" / str(rank) / "stderr") == f"err {rank}\n"
 
 
+def test_one_process_needs_no_crew(here: Host) -> None:
+    directory = gang(here, "env", "1")
+    assert ending(here.server.ended("e-a-1")) == ("exited", 0, None)
+    found = dict(line.partition("=")[::2] for line in text(directory / "stdout").splitlines())
+    values = ("0", "1", f"{directory}/ranks/0/error.json", "127.0.0.1")
+    assert values == tuple(
+        found[name] for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_ERROR_FILE", "MASTER_ADDR")
+    )
+    assert FIRST_PORT <= int(found["MASTER_PORT"]) < FIRST_PORT + PORTS
+    assert (directory / "ranks" / "0").is_dir()
+
+
 def test_the_first_failure_ends_all_and_is_the_reason(here: Host) -> None:
     gang(
         here, 'if [ $RANK = 2 ]; then echo "ValueError: bad" >&2; exit 7; fi; echo $$ > pid.$RANK; sleep 600'

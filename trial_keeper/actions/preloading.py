@@ -10,6 +10,7 @@ from trial_keeper import warm
 from trial_keeper.actions.request_pipe import RequestPipe
 from trial_keeper.machine.interpreter import program
 from trial_keeper.streams import Lines
+from trial_keeper.wire import needs_crew
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,10 +80,11 @@ class Preloading:
         is left out.
         """
         preload, gang = start["preload"], start.get("gang")
-        kind = "resident" if preload.get("resident") else "warm" if gang is None else "warm_crew"
-        if gang is not None and gang.get("processes", "") not in ("", "1"):
-            # libraries read it when they are imported
-            environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), **environment}
+        kind = "resident" if preload.get("resident") else "warm"
+        if gang is not None and needs_crew(gang):
+            kind = "warm_crew"
+            if gang.get("processes", "") not in ("", "1"):  # libraries read it when they are imported
+                environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), **environment}
         key = (interpreter, kind, *preload["modules"])
         found = self._spawners.get(key)
         if found is None:

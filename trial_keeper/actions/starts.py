@@ -14,6 +14,7 @@ from trial_keeper.actions.watches import MANAGER
 from trial_keeper.code import copies
 from trial_keeper.code.copies import Copies
 from trial_keeper.spawner import CREW
+from trial_keeper.wire import needs_crew
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,9 +127,12 @@ class Starts:
             requests, command = warm
         if start.get("gang") is not None:
             try:
-                command = self._crew(effect.job, start["gang"], command)
+                if needs_crew(start["gang"]):
+                    command = self._crew(effect.job, start["gang"], command)
+                else:
+                    environment.update(_alone(directory))
             except OSError as error:
-                sentence = f"the key of the trial's members cannot be written: {error.strerror}"
+                sentence = f"the files of the trial's gang cannot be written: {error.strerror}"
                 return self._core.shim_failed(now(), effect.job, sentence)
         self._ask(effect, directory, cwd, environment, requests, command)
         return []
@@ -252,6 +256,13 @@ class Starts:
     def close(self) -> None:
         """Release all resources, because the keeper exits."""
         self._copies.close()
+
+
+def _alone(directory: str) -> dict[str, str]:
+    """Return the variables of the only process of an attempt in this folder. Raises OSError."""
+    from trial_keeper import crew  # most keepers never need it
+
+    return crew.alone(directory)
 
 
 def _imports(start: Start) -> str:
