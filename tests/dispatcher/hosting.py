@@ -14,7 +14,7 @@ from nnimgr.dispatcher.forking import Zygote
 from nnimgr.dispatcher.process import DispatcherChild
 from nnimgr.testing.record import EXPERIMENT
 
-DEADLINE_S = 30.0  # only a failing test waits as long as this
+DEADLINE_S = 90.0  # only a failing test waits as long as this
 
 T = TypeVar("T")
 

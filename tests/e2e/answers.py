@@ -20,7 +20,7 @@ from nnimgr.home import Home
 from tests.e2e.product import Product
 
 BASE = "/api/v1/nni"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 AROUND = 120  # characters shown around a difference
 IMPORTED = (
     '[{"parameter":{"x": 1.0, "é": 1e-7, "2": 0, "1": []}, "value": 0.10}, {"parameter":{},"value":{}}]'

@@ -22,7 +22,7 @@ from trial_keeper.machine import procs
 
 SDK = Path(__file__).parents[2] / "nni"
 SHARED = "/shared"  # in the pods: a folder of this machine
-END_S = 10.0  # for a killed process
+END_S = 30.0  # for a killed process
 KINDS = "jobs,pods,secrets,configmaps"
 
 

@@ -23,7 +23,7 @@ from tests.server.harness import Server, nothing_left, serving
 METRICS = 20
 LONG_CUT_S = float(os.environ.get("NNIMGR_TEST_CUT", "0"))  # how long links are cut, instead of shortly
 CUT_S = LONG_CUT_S or 5.0
-LIMIT_S = 90.0 + LONG_CUT_S
+LIMIT_S = 180.0 + LONG_CUT_S
 
 TRIAL = """
 import os, random, select

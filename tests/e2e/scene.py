@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from tests.server.harness import Server, nothing_left, serving
 from trial_keeper.machine import procs
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 LOOK_S = 0.02
 
 T = TypeVar("T")

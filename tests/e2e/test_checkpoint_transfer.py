@@ -15,7 +15,7 @@ from tests.machines.bed import Bed, bed
 from tests.machines.machine import Machine
 from training_services.keepers.names import host_of
 
-LIMIT_S = 90.0
+LIMIT_S = 180.0
 WAIT = """
     while step == 20 and not os.path.exists(os.environ["RECORDS"] + "/end") and not nni.should_checkpoint():
         time.sleep(0.05)

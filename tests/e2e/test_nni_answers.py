@@ -16,7 +16,7 @@ from tests.e2e.sdks import VERSIONS, NoSdk, sdk_python
 from tests.server.harness import nothing_left
 
 TRIALS = 10
-LIMIT_S = 120.0
+LIMIT_S = 240.0
 RECORDED = Path(__file__).with_name("nni_answers.json")
 
 

@@ -16,7 +16,7 @@ from tests.e2e.scene import Scene, eventually, scene
 from tests.e2e.sdks import NoSdk, sdk_python
 from tests.processes import holders
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 TRIAL = """
 import os, time, nni
 x = nni.get_next_parameter()["x"]

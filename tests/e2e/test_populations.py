@@ -49,7 +49,7 @@ def population(seed: int, directory: Path) -> Iterator[Local]:
     try:
         made.wait_for_trials()
         yield made
-        made.finish(limit_s=120)
+        made.finish(limit_s=240)
         made.check()
     finally:
         made.end()

@@ -66,7 +66,7 @@ class Fleet(Field):
         return found
 
     def check_population(self) -> None:
-        self.done(120.0)
+        self.done(240.0)
         self.legs = self.population.check(self.folder)
 
 

@@ -21,7 +21,7 @@ from tests.server.harness import nothing_left, serving
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ddp"
 EPOCHS = 20
-LIMIT_S = 120
+LIMIT_S = 240
 
 
 def _has_torch(python: str) -> bool:

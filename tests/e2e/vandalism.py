@@ -13,7 +13,7 @@ from typing import Any
 
 from trial_keeper.machine import procs
 
-LIMIT_S = 10.0  # from the end of a trial's process to the end of the trial
+LIMIT_S = 30.0  # from the end of a trial's process to the end of the trial
 EXIT_CODE = 3
 TRIALS = 9  # as many as there are ways
 

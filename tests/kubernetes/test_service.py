@@ -37,7 +37,7 @@ from training_services.testing import CoreDouble
 from training_services.tools import ServiceTools
 
 SECRET = OWNER = "nnimgr-contract"
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 class OpenDoors(NoDoors):

@@ -18,8 +18,8 @@ from training_services.kubernetes.watch import JobWatch
 
 EXPERIMENT = "e1"
 LABELS = {EXPERIMENT_LABEL: EXPERIMENT}
-LIMIT_S = 30.0
-REAL_LIMIT_S = 90.0
+LIMIT_S = 90.0
+REAL_LIMIT_S = 180.0
 FAST: dict[str, Any] = {"watch_s": 1, "first_pause_s": 0.01}
 
 

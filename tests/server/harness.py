@@ -20,7 +20,7 @@ from typing import Any
 
 from nnimgr.home import Home
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 _COMMAND = (sys.executable, "-m", "nnimgr.server.main", "serve")
 
 
@@ -103,6 +103,9 @@ def serving(
             )
         os.close(told)
         readable, _, _ = select.select([ready], [], [], DEADLINE_S)
+        if not readable:
+            process.kill()
+            process.wait()
         assert readable, log.read_text()
         said = bool(os.read(ready, 1))
     finally:

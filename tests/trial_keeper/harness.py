@@ -29,7 +29,7 @@ from trial_keeper.core.recovery import DurableState
 from trial_keeper.machine import procs
 
 PACKAGE = Path(trial_keeper.__file__).parent
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 # Shell function for trials that reports a metric.
 REPORT = "report() { printf 'ME%06d%s\\n' $((${#1} + 1)) \"$1\" >> $NNI_SYS_DIR/.nni/metrics; }; "
 
