@@ -91,8 +91,9 @@ class Population:
     def check(self, folder: Path) -> int:
         """Compare all visible results of the experiment in this folder with the chains of the legs.
 
-        Return the number of legs. With few comparisons it may be 0: the metric does not rise with the steps,
-        so a donor that was paused late may have become worse than the trial that would continue from it.
+        Return the number of legs. It may be 0: trials run through while the server is away, and the metric does
+        not rise with the steps, so a donor that was paused late may have become worse than the trial that would
+        continue from it.
         """
         with contextlib.closing(_database(folder)) as database:
             database.row_factory = sqlite3.Row

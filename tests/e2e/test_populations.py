@@ -20,7 +20,8 @@ from tests.processes import of_home
 class Local(Saving):
     """Population on this machine."""
 
-    population = Population()
+    population = Population(steps=48)
+    legs: int
 
     def begin(self, *, trials: int = population.members, concurrency: int = population.concurrency) -> None:
         code = self.directory / "code"
@@ -33,7 +34,7 @@ class Local(Saving):
         """Leave paused trials to the scheduler."""
 
     def check(self) -> None:
-        assert self.population.check(self.folder)  # legs
+        self.legs = self.population.check(self.folder)
 
     def cut_checkpoint(self) -> bool:
         """Cut the newest checkpoint of a trial that runs, and kill the trial."""
@@ -94,6 +95,7 @@ def test_a_checkpoint_that_was_cut_is_lost_and_breaks_no_curve(tmp_path: Path) -
             done += made.cut_checkpoint()
             time.sleep(made.draw.uniform(0.01, 0.1))
         assert done
+    assert made.legs  # the server was there for each comparison
     lost = facts(made.folder, "CheckpointLost")
     assert lost and all("is damaged: its files have" in fact["reason"] for fact in lost)
     again = [fact for fact in facts(made.folder, "AttemptDue") if "is damaged" in fact["reason"]]

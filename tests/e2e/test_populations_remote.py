@@ -28,8 +28,9 @@ pytestmark = [
 class Fleet(Field):
     """Population on several machines."""
 
-    population = Population(concurrency=4)
+    population = Population(concurrency=4, steps=48)
     draw: random.Random
+    legs: int
 
     def begin_population(self, seed: int) -> None:
         self.draw = random.Random(seed)
@@ -66,7 +67,7 @@ class Fleet(Field):
 
     def check_population(self) -> None:
         self.done(120.0)
-        assert self.population.check(self.folder)  # legs
+        self.legs = self.population.check(self.folder)
 
 
 @contextlib.contextmanager
@@ -108,6 +109,7 @@ def test_a_checkpoint_that_was_cut_is_lost_and_breaks_no_curve(tmp_path: Path) -
             done += bool(running) and cut_newest_checkpoint(running[0])
             time.sleep(made.draw.uniform(0.01, 0.1))
         assert done
+    assert made.legs  # the server was there for each comparison
     lost = facts(made.folder, "CheckpointLost")
     said = ("is damaged: its files have", "are missing or damaged: they have")
     assert all(any(part in fact["reason"] for part in said) for fact in lost)
