@@ -95,17 +95,21 @@ def await_go(directory: str) -> None:
 
 
 def free_port(address: str) -> int:
-    """Return a port on which nobody listens at this address of the machine. Raise LineError.
+    """Return a port on which nobody listens at this address of the machine. Raise LineError."""
+    with listen_anywhere(address) as found:
+        return int(found.getsockname()[1])
+
+
+def listen_anywhere(address: str) -> socket.socket:
+    """Return a socket that listens on a free port of the range. Raise LineError.
 
     Attempts of one machine begin to look at different ports.
     """
     begin = int.from_bytes(os.urandom(4), "big")
     for offset in range(PORTS):
-        port = FIRST_PORT + (begin + offset) % PORTS
-        found = _try_server(address, port)
+        found = _try_server(address, FIRST_PORT + (begin + offset) % PORTS)
         if found is not None:
-            found.close()
-            return port
+            return found
     raise LineError(f"all ports from {FIRST_PORT} to {FIRST_PORT + PORTS - 1} are in use")
 
 
