@@ -22,6 +22,7 @@ import signal
 import sys
 import time
 
+from trial_keeper.attempt import claim
 from trial_keeper.lean import NamedTuple
 from trial_keeper.log import CappedLog
 from trial_keeper.machine import procs
@@ -105,6 +106,9 @@ def _meet(job: str, member: int, hosts: list[str], count: int, directory: str, k
             gang_line.await_go(directory)
             met = gang_line.join(job, member, hosts, count, key)
     except gang_line.LineError as error:
+        if isinstance(error, gang_line.Unreached):  # the server hears of it, and chooses other hosts
+            with open(f"{directory}/{claim.UNREACHED}", "w", encoding="ascii"):
+                pass
         raise CrewError(str(error)) from error
     return Group(member, met.counts, hosts, met.port, gang_line.interface_of(met.address))
 

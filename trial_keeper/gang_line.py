@@ -37,6 +37,10 @@ class LineError(Exception):
     """Error: the members cannot meet. The message is a sentence for users."""
 
 
+class Unreached(LineError):
+    """Error: this member cannot reach its leader."""
+
+
 class Met(NamedTuple):
     """What each member knows when all have met. ``counts``: number of processes of each member.
 
@@ -177,7 +181,7 @@ def _reach(job: str, member: int, hosts: list[str], key: str) -> tuple[socket.so
             why = "what listens there does not prove to be the leader"
         if time.monotonic() >= until:
             first, last = ports(job)[0], ports(job)[-1]
-            raise LineError(
+            raise Unreached(
                 f"{hosts[member]} cannot reach the leader at {address}, ports {first} to {last} ({why}): set "
                 f"gangAddress of that machine, or open its ports {FIRST_PORT} to {FIRST_PORT + PORTS - 1}"
             )

@@ -141,6 +141,7 @@ def test_members_with_another_key_do_not_meet(here: Host) -> None:
     go(here, 1)
     told = here.server.ended("e-a-1.1")
     assert told.final is not None and "cannot reach the leader" in told.final["message"]
+    assert (told.final["cause"], told.final["unreached"]) == ("infrastructure", True)
     here.server.command("stop", "e-a-1", {"grace": 5.0})
     assert here.server.ended("e-a-1").final["reason"] == "stopped"  # type: ignore[index]
     assert not list(here.directory.glob("env.*"))
@@ -152,3 +153,4 @@ def test_an_order_without_a_key_says_so(here: Host) -> None:
     assert told.final is not None and told.final["message"] == (
         "gang: the server that has started this trial is too old: it gives its members no key"
     )
+    assert "unreached" not in told.final
