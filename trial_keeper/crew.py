@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 USAGE = 2
+HOSTFILE = ".nni/hostfile"  # in the member's folder
 GRACE_S = 5.0  # between SIGTERM and SIGKILL for the workers that are left after a failure
 LOG_BYTES = 1 << 27
 # interface that communication libraries take, where they would guess a wrong one
@@ -51,6 +52,7 @@ class Group(NamedTuple):
     hosts: list[str]
     port: int  # where rank 0 listens
     interface: str | None = None  # network interface to the other members
+    hostfile: str = ""  # path of a file with the addresses of all members, as mpirun reads it
 
     @property
     def first(self) -> int:
@@ -67,11 +69,10 @@ def run(
     """
     directory = os.environ.get("NNI_SYS_DIR") or os.getcwd()
     try:
-        count = count_of(processes) if processes else 1
         if job:
-            group = _meet(job, int(member), hosts.split(","), count, directory, key_file)
+            group = _meet(job, int(member), hosts.split(","), processes, directory, key_file)
         else:
-            group = _alone(count)
+            group = _alone(_count(processes))
         crew = _Crew(command, group, directory, once=not processes)
     except (CrewError, OSError) as error:
         sys.stderr.write(f"gang: {error}\n")
@@ -91,10 +92,11 @@ def _alone(count: int) -> Group:
         raise CrewError(str(error)) from error
 
 
-def _meet(job: str, member: int, hosts: list[str], count: int, directory: str, key_file: str) -> Group:
+def _meet(job: str, member: int, hosts: list[str], processes: str, directory: str, key_file: str) -> Group:
     """Wait until all members have met. Until then, SIGTERM ends the crew at once."""
     from trial_keeper import gang_line
 
+    count = _count(processes)
     with open(key_file, encoding="ascii") as file:
         key = file.read()
     if not key:
@@ -110,7 +112,17 @@ def _meet(job: str, member: int, hosts: list[str], count: int, directory: str, k
             with open(f"{directory}/{claim.UNREACHED}", "w", encoding="ascii"):
                 pass
         raise CrewError(str(error)) from error
-    return Group(member, met.counts, hosts, met.port, gang_line.interface_of(met.address))
+    path = f"{directory}/{HOSTFILE}"
+    slots = (
+        met.counts if processes else [max(1, len(_gpus()))] * len(hosts)
+    )  # all members have the same needs
+    with open(path, "w", encoding="ascii") as file:
+        file.writelines(f"{host} slots={number}\n" for host, number in zip(hosts, slots))
+    return Group(member, met.counts, hosts, met.port, gang_line.interface_of(met.address), path)
+
+
+def _count(processes: str) -> int:
+    return count_of(processes) if processes else 1
 
 
 def count_of(processes: str) -> int:
@@ -121,7 +133,7 @@ def count_of(processes: str) -> int:
     """
     if processes.isdigit() and int(processes) > 0:
         return int(processes)
-    gpus = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
+    gpus = _gpus()
     if processes == "cpu" or (processes == "auto" and not gpus):
         return len(os.sched_getaffinity(0))
     if processes not in ("gpu", "auto"):
@@ -131,6 +143,10 @@ def count_of(processes: str) -> int:
     if not gpus:
         raise CrewError("there is one process for each GPU of the trial, but it has none: set trialGpuNumber")
     return len(gpus)
+
+
+def _gpus() -> list[str]:
+    return [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
 
 
 def environment(group: Group, local: int, folder: str, *, once: bool = False) -> dict[str, str]:
@@ -152,6 +168,7 @@ def environment(group: Group, local: int, folder: str, *, once: bool = False) ->
             "NNIMGR_GANG_RANK": group.member, "NNIMGR_GANG_SIZE": nodes,
             "NNIMGR_GANG_HOSTS": ",".join(group.hosts), "NNIMGR_GANG_ENDPOINT": f"{leader}:{group.port}",
             "NNIMGR_GANG_ROUND": 1 + int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+            "NNIMGR_GANG_HOSTFILE": group.hostfile,
         })  # fmt: skip
     if once:
         found.update({
