@@ -30,10 +30,6 @@ from training_services.tools import ServiceTools
 
 __all__ = ["examine"]
 
-FACTS_S = 30.0
-TRIAL_S = 60.0
-HERE = "this machine"
-
 
 async def examine(config: ExperimentConfig, service: Any) -> AsyncIterator[Finding]:
     """Check all machines at the same time. Yield the findings of each machine when its check has ended.
@@ -52,7 +48,9 @@ async def examine(config: ExperimentConfig, service: Any) -> AsyncIterator[Findi
             )
             home = Home.find().path
             patients = [
-                _patients(Examination(_context(member, Path(folder)), tools, home), member.platform, part)
+                _patients(
+                    Examination(_context(config, member, Path(folder)), tools, home), member.platform, part
+                )
                 for member, part in zip(config.members, parts, strict=True)
             ]
             async with asyncio.TaskGroup() as group:
@@ -65,7 +63,7 @@ async def examine(config: ExperimentConfig, service: Any) -> AsyncIterator[Findi
             await doors.close()
 
 
-def _context(member: Member, folder: Path) -> ExperimentContext:
+def _context(config: ExperimentConfig, member: Member, folder: Path) -> ExperimentContext:
     experiment_id = new_experiment_id()
     return ExperimentContext(
         experiment_id=experiment_id,
@@ -76,6 +74,7 @@ def _context(member: Member, folder: Path) -> ExperimentContext:
         python=sys.executable,
         environ=dict(os.environ),
         nni_manager_ip=member.job_manager_ip,
+        gang=config.gang_of_trials(),
     )
 
 

@@ -38,7 +38,7 @@ class Examination:
     def for_one_trial(self) -> ExperimentContext:
         """Return the description of a new experiment for one test trial without a GPU.
 
-        The trial needs no GPU, because other trials may use the GPUs.
+        The trial needs no GPU, because other trials may use the GPUs. It is one process on one machine.
         """
         experiment_id = new_experiment_id()
         return replace(
@@ -46,6 +46,7 @@ class Examination:
             experiment_id=experiment_id,
             directory=self.context.directory.with_name(experiment_id),
             trial_gpu_number=None,
+            gang=None,
         )
 
 

@@ -34,6 +34,7 @@ class Check(StrEnum):
     CLOCK = "clock"
     CODE = "code"
     TRIAL = "trial"
+    PAIRS = "other machines"
 
 
 class Level(StrEnum):

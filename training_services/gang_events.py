@@ -66,7 +66,11 @@ class MembersStopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberEnded:
-    """Fact: the member has ended, and none of its processes run. The other fields are those of JobEnded."""
+    """Fact: the member has ended, and none of its processes run.
+
+    ``unreached``: it could not reach the leader, so the trial's command has not run. The other fields are
+    those of JobEnded.
+    """
 
     job_id: str
     member: int
@@ -78,6 +82,7 @@ class MemberEnded:
     ended_at: datetime
     message: str | None = None
     cause: Cause | None = None
+    unreached: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,9 @@ per line, from standard input and answers on standard output::
                 folder whose paths sort after "after"; more: ask again for the next files; complete: no file
                 is missing from the listing
     facts    {}                               facts of this machine (trial_keeper.machine.facts)
+    listen   {"address", "word", "seconds"} -> {"port"}: listens there for this time (trial_keeper.reach)
+    reach    {"peers": [[address, port, word]], "seconds"}
+             -> {"found": [str | null]}: why this machine cannot reach each of the listening machines
 
 If a file cannot be read, the answer to read or list is {"refused": "missing" | "name", "sentence"}. Only
 plain files are read, and links are not followed.
@@ -136,6 +139,7 @@ class Attendant:
         self._acts: dict[str, Callable[[Request], Any]] = {
             "write": self._write, "keep": self._keep, "end": self._end, "remove": self._remove,
             "read": _or_refused(self._read), "list": _or_refused(self._list), "facts": self._facts,
+            "listen": _listen, "reach": _reach,
         }  # fmt: skip
 
     def take(self, request: Request) -> None:
@@ -314,6 +318,21 @@ class Attendant:
 
     def _facts(self, request: Request) -> Any:
         return facts(os.path.join(self._home, _TOP))
+
+
+def _listen(request: Request) -> Any:
+    from trial_keeper import gang_line, reach  # only for one check
+
+    try:
+        return {"port": reach.listen(request["address"], request["word"], request["seconds"])}
+    except gang_line.LineError as error:
+        raise Trouble(str(error)) from error
+
+
+def _reach(request: Request) -> Any:
+    from trial_keeper import reach
+
+    return {"found": reach.reach(request["peers"], request["seconds"])}
 
 
 def _needs_tls(url: str) -> bool:

@@ -22,6 +22,7 @@ import sys
 import time
 
 from trial_keeper import gang_line
+from trial_keeper.attempt import claim
 from trial_keeper.lean import NamedTuple
 from trial_keeper.log import CappedLog
 from trial_keeper.machine import procs
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     Execute = Callable[[str, dict[str, str], tuple[int, int]], int]
 
 USAGE = 2
+HOSTFILE = ".nni/hostfile"  # in the member's folder
 GRACE_S = 5.0  # between SIGTERM and SIGKILL for the workers that are left after a failure
 LOG_BYTES = 1 << 27
 # interface that communication libraries take, where they would guess a wrong one
@@ -52,6 +54,7 @@ class Group(NamedTuple):
     hosts: list[str]
     port: int  # where rank 0 listens
     interface: str | None = None  # network interface to the other members
+    hostfile: str = ""  # path of a file with the addresses of all members, as mpirun reads it
 
     @property
     def first(self) -> int:
@@ -76,11 +79,10 @@ def run(
     """
     directory = os.environ.get("NNI_SYS_DIR") or os.getcwd()
     try:
-        count = count_of(processes) if processes else 1
         if job:
-            group = _meet(job, int(member), hosts.split(","), count, directory, key_file)
+            group = _meet(job, int(member), hosts.split(","), processes, directory, key_file)
         else:
-            group = _alone(count)
+            group = _alone(_count(processes))
         crew = _Crew(execute, command, group, directory, once=not processes)
     except (CrewError, OSError) as error:
         sys.stderr.write(f"gang: {error}\n")
@@ -111,8 +113,9 @@ def _alone(count: int) -> Group:
         raise CrewError(str(error)) from error
 
 
-def _meet(job: str, member: int, hosts: list[str], count: int, directory: str, key_file: str) -> Group:
+def _meet(job: str, member: int, hosts: list[str], processes: str, directory: str, key_file: str) -> Group:
     """Wait until all members have met. Until then, SIGTERM ends the crew at once."""
+    count = _count(processes)
     with open(key_file, encoding="ascii") as file:
         key = file.read()
     if not key:
@@ -124,8 +127,20 @@ def _meet(job: str, member: int, hosts: list[str], count: int, directory: str, k
             gang_line.await_go(directory)
             met = gang_line.join(job, member, hosts, count, key)
     except gang_line.LineError as error:
+        if isinstance(error, gang_line.Unreached):  # the server hears of it, and chooses other hosts
+            with open(f"{directory}/{claim.UNREACHED}", "w", encoding="ascii"):
+                pass
         raise CrewError(str(error)) from error
-    return Group(member, met.counts, hosts, met.port, gang_line.interface_of(met.address))
+    path = f"{directory}/{HOSTFILE}"
+    # Without ``processes``, mpirun starts one for each GPU, of which all members have the same number.
+    slots = met.counts if processes else [max(1, len(_gpus()))] * len(hosts)
+    with open(path, "w", encoding="ascii") as file:
+        file.writelines(f"{host} slots={number}\n" for host, number in zip(hosts, slots))
+    return Group(member, met.counts, hosts, met.port, gang_line.interface_of(met.address), path)
+
+
+def _count(processes: str) -> int:
+    return count_of(processes) if processes else 1
 
 
 def count_of(processes: str) -> int:
@@ -136,7 +151,7 @@ def count_of(processes: str) -> int:
     """
     if processes.isdigit() and int(processes) > 0:
         return int(processes)
-    gpus = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
+    gpus = _gpus()
     if processes == "cpu" or (processes == "auto" and not gpus):
         return len(os.sched_getaffinity(0))
     if processes not in ("gpu", "auto"):
@@ -146,6 +161,10 @@ def count_of(processes: str) -> int:
     if not gpus:
         raise CrewError("there is one process for each GPU of the trial, but it has none: set trialGpuNumber")
     return len(gpus)
+
+
+def _gpus() -> list[str]:
+    return [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
 
 
 def environment(group: Group, local: int, folder: str, *, once: bool = False) -> dict[str, str]:
@@ -167,6 +186,7 @@ def environment(group: Group, local: int, folder: str, *, once: bool = False) ->
             "NNIMGR_GANG_RANK": group.member, "NNIMGR_GANG_SIZE": nodes,
             "NNIMGR_GANG_HOSTS": ",".join(group.hosts), "NNIMGR_GANG_ENDPOINT": f"{leader}:{group.port}",
             "NNIMGR_GANG_ROUND": 1 + int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+            "NNIMGR_GANG_HOSTFILE": group.hostfile,
         })  # fmt: skip
     if once:
         found.update({

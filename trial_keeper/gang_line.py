@@ -37,6 +37,10 @@ class LineError(Exception):
     """Error: the members cannot meet. The message is a sentence for users."""
 
 
+class Unreached(LineError):
+    """Error: this member cannot reach its leader."""
+
+
 class Met(NamedTuple):
     """What each member knows when all have met. ``counts``: number of processes of each member.
 
@@ -95,17 +99,21 @@ def await_go(directory: str) -> None:
 
 
 def free_port(address: str) -> int:
-    """Return a port on which nobody listens at this address of the machine. Raise LineError.
+    """Return a port on which nobody listens at this address of the machine. Raise LineError."""
+    with listen_anywhere(address) as found:
+        return int(found.getsockname()[1])
+
+
+def listen_anywhere(address: str) -> socket.socket:
+    """Return a socket that listens on a free port of the range. Raise LineError.
 
     Attempts of one machine begin to look at different ports.
     """
     begin = int.from_bytes(os.urandom(4), "big")
     for offset in range(PORTS):
-        port = FIRST_PORT + (begin + offset) % PORTS
-        found = _try_server(address, port)
+        found = _try_server(address, FIRST_PORT + (begin + offset) % PORTS)
         if found is not None:
-            found.close()
-            return port
+            return found
     raise LineError(f"all ports from {FIRST_PORT} to {FIRST_PORT + PORTS - 1} are in use")
 
 
@@ -173,7 +181,7 @@ def _reach(job: str, member: int, hosts: list[str], key: str) -> tuple[socket.so
             why = "what listens there does not prove to be the leader"
         if time.monotonic() >= until:
             first, last = ports(job)[0], ports(job)[-1]
-            raise LineError(
+            raise Unreached(
                 f"{hosts[member]} cannot reach the leader at {address}, ports {first} to {last} ({why}): set "
                 f"gangAddress of that machine, or open its ports {FIRST_PORT} to {FIRST_PORT + PORTS - 1}"
             )

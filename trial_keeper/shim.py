@@ -383,11 +383,15 @@ class Shim:
         out_of_memory = killed and cgroup.oom_kills() > self._oom_kills
         if out_of_memory:
             message = cgroup.out_of_memory()
+        unreached = (
+            bool(code) and not self._stopping and os.path.exists(f"{self._directory}/{claim.UNREACHED}")
+        )
         self._append(
             claim.Exit(
                 code, number, os.fstat(self._metrics).st_size,
                 signalled=self._stopping, lapsed=self._lapsed, out_of_memory=out_of_memory,
-                at=self._booted_at + uptime(), survivors=survivors, message=message).line()
+                unreached=unreached, at=self._booted_at + uptime(), survivors=survivors,
+                message=message).line()
         )  # fmt: skip
 
     def _append(self, line: bytes, *, later: bool = False) -> None:

@@ -256,9 +256,13 @@ if TYPE_CHECKING:
         message: str | None
 
     class Final(_Final, total=False):
-        """How an attempt ended, as the keeper reports it."""
+        """How an attempt ended, as the keeper reports it.
+
+        ``unreached``: the attempt is a member of a gang that could not reach its leader.
+        """
 
         cause: str
+        unreached: bool
 
     ReportedAttempt = TypedDict(
         "ReportedAttempt",

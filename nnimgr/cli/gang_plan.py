@@ -7,7 +7,7 @@ from typing import Any
 
 from nnimgr.config.attempts import Retries
 from nnimgr.config.model import ExperimentConfig
-from trial_keeper.crew import Group, environment
+from trial_keeper.crew import HOSTFILE, Group, environment
 from trial_keeper.gang_line import FIRST_PORT, PORTS
 
 __all__ = ["describe_members", "plan_members"]
@@ -73,7 +73,8 @@ def _times(processes: int | str) -> str:
 
 def _variables(member: int, hosts: list[str], processes: int | str, *, once: bool) -> dict[str, str]:
     known = processes if isinstance(processes, int) else 1
-    group = Group(member, [known] * len(hosts), hosts, FIRST_PORT)
+    hostfile = f"<folder of the member>/{HOSTFILE}"
+    group = Group(member, [known] * len(hosts), hosts, FIRST_PORT, hostfile=hostfile)
     found = environment(group, 0, "<folder of the process>", once=once)
     if processes != known:
         found |= dict.fromkeys(_COUNTED, "<known on the machines>")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from nnimgr.cli.attempts import end_of, machine_of
 from nnimgr.cli.failures import has_output
 from nnimgr.cli.progress import LIVE, number, parameters_text
 from nnimgr.cli.selection import client_of, select
@@ -16,7 +17,7 @@ from nnimgr.cli.terminal import Terminal, printable
 from nnimgr.cli.times import duration_text, when
 from nnimgr.cli.trials import trial_named
 from nnimgr.home import Home
-from training_services.keepers.names import ASK, LOCAL, host_of
+from training_services.keepers.names import ASK
 
 __all__ = ["show"]
 
@@ -127,11 +128,9 @@ def _attempts(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _where(job: Mapping[str, Any]) -> str:
-    keeper_id = job["keeperId"]
-    if keeper_id is None:
+    if job["keeperId"] is None:
         return "no place yet"
-    known = {LOCAL: "on this machine", ASK: "in a program of your own"}
-    place = known.get(keeper_id) or f"on {host_of(keeper_id) or keeper_id}"
+    place = f"{'in' if job['keeperId'] == ASK else 'on'} {machine_of(job)}"
     gpus = job["gpus"]
     if not gpus:
         return place
@@ -141,15 +140,9 @@ def _where(job: Mapping[str, Any]) -> str:
 def _how(job: Mapping[str, Any]) -> str:
     """Return how long an attempt has run, and how it has ended."""
     begun, ended = job["startedAt"], job["endedAt"]
-    if ended is None and job["endReason"] is None:
+    if (end := end_of(job)) is None:
         return "is being started" if begun is None else f"runs for {_span(begun, None)}"
     span = "" if begun is None or ended is None else f"{_span(begun, ended)}, "
-    if job["signal"] is not None:
-        end = f"killed by signal {job['signal']}"
-    elif job["exitCode"] is not None:
-        end = f"exited with code {job['exitCode']}"
-    else:
-        end = str(job["endReason"] or "lost").replace("_", " ")
     cause = job.get("cause")  # members have none of their own
     addition = "" if cause in (None, "user_error") else f" ({cause.replace('_', ' ')})"
     message = f": {printable(job['message'])}" if job["message"] else ""
@@ -188,6 +181,8 @@ def _commands(trial: Mapping[str, Any], experiment_id: str) -> Iterator[tuple[st
         file = " --file stderr" if trial["status"] == "FAILED" else ""
         yield f"nnictl log trial {which}{file}", "what it has printed"
         yield f"nnictl trial files {which}", "its files"
+    if trial["jobs"] and trial["jobs"][-1]["members"]:
+        yield f"nnictl trial members {which}", "its members on several machines"
     if trial["checkpoints"]:
         yield f"nnictl trial checkpoint ls {which}", "its checkpoints"
     if trial["status"] == "FAILED":

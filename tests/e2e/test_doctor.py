@@ -136,3 +136,33 @@ def test_gpus_and_a_home_that_cannot_be_written_to(office: Office, found: Bed) -
         code, said = office.ask(remote([ann]))
         assert code == 1
         assert "/home/ann/nni-experiments/.nnimgr: Permission denied" in said
+
+
+def test_machines_that_cannot_reach_each_other(office: Office, found: Bed) -> None:
+    if found.network is None:
+        pytest.skip("firewalls of machines need root")
+    one, two, three = (found.machine() for _ in range(3))
+    code, said = office.ask(remote([one, two, three]), gang={"nodes": 2})
+    assert code == 0
+    assert "all machines: other machines: all 3 machines that were reached can connect to each other" in said
+    two.link.refuse(one.host, "20000:29999")
+    service = {
+        "platform": "remote",
+        "machineList": [one.entry(), two.entry(), three.entry(gangAddress=one.host)],
+    }
+    code, said = office.ask(service, "--json", gang={"nodes": 2})
+    assert code == 1
+    assert one.logins() == 2  # the check of the pairs uses the connection of the machine's own check
+    found_pairs = [
+        (each["machine"], each["sentence"])
+        for each in json.loads(said)
+        if each["check"] == "other machines" and each["level"] == "FAULT"
+    ]
+    names = [f"{machine.user}@{machine.host}" for machine in (one, two, three)]
+    assert [machine for machine, _ in found_pairs] == [names[0], names[0], names[1]]
+    assert found_pairs[0][1].startswith(f"cannot reach {names[1]} at {two.host}, port 2")
+    assert found_pairs[0][1].endswith(
+        "(Connection refused): open ports 20000 to 29999 of that machine, or set its gangAddress"
+    )
+    for _, sentence in found_pairs[1:]:  # a wrong address
+        assert sentence.startswith(f"cannot reach {names[2]} at {one.host}, port 2")

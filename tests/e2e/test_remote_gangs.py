@@ -95,6 +95,15 @@ class Gangs(Field):
             if "trial.py" in process.command and mark in environ(process.pid)
         ]
 
+    def waiting_for(self, part: str) -> str:
+        """Return why the trial waits, once this is a part of it."""
+
+        def look() -> str:
+            reasons = [str(trial["reason"]) for trial in self.trials() if trial["status"] == "WAITING"]
+            return next((reason for reason in reasons if part in reason), "")
+
+        return eventually(look, f"a trial that waits: {part}", 60)
+
     def finish(self) -> dict[str, Any]:
         """Let the trial end; return what is known about it then."""
         for machine in self.machines:
@@ -246,6 +255,26 @@ def test_members_that_cannot_reach_each_other_say_so(tmp_path: Path, found: Bed)
             "machineList": [machine.entry(gangAddress="10.255.255.1") for machine in machines],
         }
         gangs.create("true", gang={"nodes": 2}, trainingService=service)
-        (trial,) = gangs.done(60)
-        assert "10.255.255.1 cannot reach the leader at 10.255.255.1, ports " in trial["reason"]
-        assert "set gangAddress of that machine, or open its ports 20000 to 29999" in trial["reason"]
+        reason = gangs.waiting_for("could not reach each other")
+        assert reason.startswith("waits for 2 hosts that reach each other: ")
+        assert all(f"{machine.user}@{machine.host}" in reason for machine in machines)
+        (job, *_) = gangs.get(f"/trials/{gangs.trial()['id']}")["jobs"]
+        assert job["cause"] == "infrastructure"
+        assert "10.255.255.1 cannot reach the leader at 10.255.255.1, ports " in job["message"]
+        assert "set gangAddress of that machine, or open its ports 20000 to 29999" in job["message"]
+
+
+def test_another_machine_is_taken_where_two_cannot_reach_each_other(tmp_path: Path, found: Bed) -> None:
+    one, two, three = machines = [found.machine() for _ in range(3)]
+    one.link.refuse(two.host, "20000:29999")
+    two.link.refuse(one.host, "20000:29999")
+    with field(tmp_path, found, machines, kind=Gangs) as gangs:
+        assert isinstance(gangs, Gangs)
+        service = {"platform": "remote", "machineList": [one.entry(), two.entry()]}
+        gangs.begin_gang(trainingService=service)
+        gangs.waiting_for("could not reach each other")
+        answer = gangs.server.call("POST", f"{gangs.url}/machines", {"machines": [three.entry()]})
+        assert answer.status == 200, answer.body
+        assert three.host in gangs.workers(2)[0]["NNIMGR_GANG_HOSTS"].split(",")
+        trial = gangs.finish()
+        assert (trial["status"], len(trial["jobs"])) == ("SUCCEEDED", 2)

@@ -100,6 +100,13 @@ class Cable:
                     *("tbf", "rate", rate, "burst", "16kb", "latency", "400ms"),
                 )
 
+    def refuse(self, address: str, ports: str) -> None:
+        """Whoever connects from this address to these TCP ports ("20000:29999") is refused."""
+        self._inside(
+            *("iptables", "--append", "INPUT", "--source", address, "--protocol", "tcp"),
+            *("--dport", ports, "--jump", "REJECT", "--reject-with", "tcp-reset"),
+        )
+
     def admit_only(self, address: str) -> None:
         """Whoever does not come from this address finds nobody."""
         only = ("--append", "INPUT", "--in-interface", "eth0")

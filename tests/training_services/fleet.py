@@ -108,9 +108,10 @@ class FakeMachine(KeeperHost):
             self.running[job_id] += len(payloads)
         await self._sync(attempts, [each for payloads in metrics.values() for each in payloads])
 
-    async def finish(self, job_id: str, *, code: int = 0) -> None:
+    async def finish(self, job_id: str, *, code: int = 0, **more: Any) -> None:
+        """Let a job end. ``more``: further fields of the report about its end."""
         frames = self.running.pop(job_id)
-        await self._end(job_id, frames, reason="exited", code=code)
+        await self._end(job_id, frames, reason="exited", code=code, **more)
 
     async def refused(self) -> str | None:
         """Return the reason for which the hub refuses the keeper's calls, or None."""
@@ -126,8 +127,15 @@ class FakeMachine(KeeperHost):
         assert self._hub is not None and self.manager is not None
         return self._hub.find("contract", self.keeper_id, token=self.manager["token"])
 
-    async def _end(self, job_id: str, frames: int, *, reason: str, code: int | None) -> None:
-        final = {"reason": reason, "code": code, "signal": None, "n": frames, "at": 2.0, "message": None}
+    async def _end(self, job_id: str, frames: int, *, reason: str, code: int | None, **more: Any) -> None:
+        final = {
+            "reason": reason,
+            "code": code,
+            "signal": None,
+            "n": frames,
+            "at": 2.0,
+            "message": None,
+        } | more
         started = {"at": 1.0, "pid": 2}
         attempt = {"from": frames, "events": [], "started": started, "final": final}
         await self._sync({job_id: attempt}, [])

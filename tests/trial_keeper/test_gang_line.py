@@ -7,6 +7,7 @@ import os
 import signal
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,13 +21,20 @@ SHOW = "env > env.$RANK"
 
 
 def member(
-    here: Host, number: int, command: str, *, size: int = 2, processes: str | None = None, hosts: str = BESIDE
+    here: Host,
+    number: int,
+    command: str,
+    *,
+    size: int = 2,
+    processes: str | None = None,
+    hosts: str = BESIDE,
+    **changes: Any,
 ) -> Path:
     """Order a member of the attempt e-a-1; return its directory."""
     gang = {"job": "e-a-1", "member": number, "hosts": [hosts] * size, "key": KEY}
     if processes is not None:
         gang["processes"] = processes
-    return here.attempt(f"e-a-1.{number}" if number else "e-a-1", command, gang=gang)
+    return here.attempt(f"e-a-1.{number}" if number else "e-a-1", command, gang=gang, **changes)
 
 
 def go(here: Host, number: int) -> None:
@@ -124,6 +132,22 @@ def test_the_key_is_in_a_file_that_only_its_owner_can_read(here: Host) -> None:
     wait_for(lambda: not path.exists(), "the removal of the key")
 
 
+@pytest.mark.parametrize(("processes", "gpus", "slots"), [(None, "", 1), (None, "0,3", 2), ("3", "0,3", 3)])
+def test_a_hostfile_has_all_members(here: Host, processes: str | None, gpus: str, slots: int) -> None:
+    command = 'cp "$NNIMGR_GANG_HOSTFILE" hosts.$RANK'
+    for number in range(2):
+        environment = {"NNI_PLATFORM": "local", "CUDA_VISIBLE_DEVICES": gpus}
+        member(here, number, command, processes=processes, environment=environment)
+    go(here, 1)
+    for job in ("e-a-1", "e-a-1.1"):
+        assert ending(here.server.ended(job)) == ("exited", 0, None)
+    assert (
+        text(here.directory / "hosts.0")
+        == text(here.directory / "hosts.1")
+        == 2 * f"{BESIDE} slots={slots}\n"
+    )
+
+
 def test_the_command_does_not_get_the_key(here: Host) -> None:
     member(here, 0, SHOW)
     member(here, 1, SHOW)
@@ -141,6 +165,7 @@ def test_members_with_another_key_do_not_meet(here: Host) -> None:
     go(here, 1)
     told = here.server.ended("e-a-1.1")
     assert told.final is not None and "cannot reach the leader" in told.final["message"]
+    assert (told.final["cause"], told.final["unreached"]) == ("infrastructure", True)
     here.server.command("stop", "e-a-1", {"grace": 5.0})
     assert here.server.ended("e-a-1").final["reason"] == "stopped"  # type: ignore[index]
     assert not list(here.directory.glob("env.*"))
@@ -152,3 +177,4 @@ def test_an_order_without_a_key_says_so(here: Host) -> None:
     assert told.final is not None and told.final["message"] == (
         "gang: the server that has started this trial is too old: it gives its members no key"
     )
+    assert "unreached" not in told.final

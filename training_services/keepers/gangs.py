@@ -28,6 +28,7 @@ from training_services.base import (
 from training_services.keepers.checkpoints import CheckpointsOfJobs
 from training_services.keepers.job_ends import JobEnds
 from training_services.keepers.seat import KeeperSeat
+from training_services.placement.apart import Apart
 
 __all__ = ["GO", "GangFact", "GangsOfJobs"]
 
@@ -40,10 +41,11 @@ GangFact = MemberStarted | GangGathered | MembersStopped | MemberEnded | MemberL
 class GangsOfJobs(CheckpointsOfJobs):
     """Part of a keeper service that has the members of gangs, and frees the places of what has ended.
 
-    ``_gangs``: job -> number of its members.
+    ``_gangs``: job -> seats of its members; None: no longer in the configuration.
     """
 
-    _gangs: dict[str, int]
+    _gangs: dict[str, list[KeeperSeat | None]]
+    _apart: Apart
     _ends: JobEnds
 
     @abc.abstractmethod
@@ -61,7 +63,7 @@ class GangsOfJobs(CheckpointsOfJobs):
             ((seat, gpus),) = places
             return self._start(job, seat, gpus)
         hosts, key = _addresses([seat for seat, _ in places]), places[0][0].line_key(job.id)
-        self._gangs[job.id] = len(places)
+        self._gangs[job.id] = [seat for seat, _ in places]
         placed = []
         for number, (seat, gpus) in enumerate(places):
             spec = _part(job, number, hosts=hosts, key=key, keeper_id=seat.id)
@@ -74,8 +76,7 @@ class GangsOfJobs(CheckpointsOfJobs):
         """Take over the members that were placed before the server's restart and are not over."""
         leader = MemberPlace(place=placed.place, cmd_seq=placed.cmd_seq)
         places = [leader, *placed.members]
-        self._gangs[job.id] = len(places)
-        seats = [self._seats.get(each.place.keeper_id) for each in places]
+        self._gangs[job.id] = seats = [self._seats.get(each.place.keeper_id) for each in places]
         hosts, key = _addresses(seats), "" if seats[0] is None else seats[0].line_key(job.id)
         for number, (each, seat) in enumerate(zip(places, seats, strict=True)):
             if job.members[number].over:
@@ -94,7 +95,7 @@ class GangsOfJobs(CheckpointsOfJobs):
 
     def _members_of(self, job_id: str) -> Iterator[tuple[int, str, KeeperSeat]]:
         """Yield number, id and seat of the members of a gang that are placed and not forgotten."""
-        for number in range(self._gangs.get(job_id, 0)):
+        for number in range(len(self._gangs.get(job_id, ()))):
             member_id = member_id_of(job_id, number)
             if (seat := self._placed.get(member_id)) is not None:
                 yield number, member_id, seat
@@ -103,7 +104,7 @@ class GangsOfJobs(CheckpointsOfJobs):
 
     def gather(self, job_id: str) -> GangGathered | None:
         members = list(self._members_of(job_id))
-        if len(members) != self._gangs.get(job_id) or not all(
+        if len(members) != len(self._gangs.get(job_id, ())) or not all(
             seat.link.jobs.is_open(member_id) for _, member_id, seat in members
         ):
             return None  # the end of a member is about to be reported
@@ -170,9 +171,18 @@ class GangsOfJobs(CheckpointsOfJobs):
                     if number in seats:
                         seats[number][1].expect_obedience()
             case MemberEnded() | MemberLost() if fact.member in seats:
+                self._keep_apart(fact)
                 member_id, seat = seats[fact.member]
                 self._end_committed(member_id, seat, lost=isinstance(fact, MemberLost))
                 seat.desk.flush()
+
+    def _keep_apart(self, fact: MemberEnded | MemberLost) -> None:
+        """Record the hosts of a member and its leader if the member could not reach its leader."""
+        if isinstance(fact, MemberEnded) and fact.unreached:
+            seats = self._gangs.get(fact.job_id, [])
+            leader, own = seats[0], seats[fact.member]
+            if leader is not None and own is not None:
+                self._apart.part(leader.host, own.host)
 
     def _command_committed(self, member: tuple[str, KeeperSeat] | None, seq: int) -> None:
         if member is not None:

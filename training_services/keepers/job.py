@@ -180,7 +180,8 @@ class Job:
         )
         if self.member is None:
             return ended
-        return MemberEnded(member=self.member, **{name: getattr(ended, name) for name in ended.__slots__})
+        same = {name: getattr(ended, name) for name in ended.__slots__}
+        return MemberEnded(member=self.member, unreached=final.unreached, **same)
 
     def lose(self, reason: str, cause: Cause) -> JobLost | MemberLost:
         """Record that the job was lost, so that its end will not be reported. Return the event."""

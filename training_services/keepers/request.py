@@ -33,6 +33,7 @@ class Final(NamedTuple):
     at: datetime
     message: str | None
     cause: Cause | None = None
+    unreached: bool = False  # the attempt is a member of a gang that could not reach its leader
 
 
 class Attempt(NamedTuple):
@@ -135,6 +136,7 @@ def _final(raw: Any) -> Final:
         at=_instant(raw["at"]),
         message=_optional_text(raw.get("message")),
         cause=None if cause is None else Cause(cause),
+        unreached=bool(raw.get("unreached")),
     )
 
 

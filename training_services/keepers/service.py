@@ -55,6 +55,7 @@ from training_services.keepers.placing import JobPlacing
 from training_services.keepers.prunes import Prunes
 from training_services.keepers.seat import KeeperSeat
 from training_services.keepers.seating import make_seat
+from training_services.placement.apart import Apart
 from training_services.placement.ledger import HostLedger
 
 __all__ = ["KeeperService"]
@@ -77,6 +78,7 @@ class KeeperService(GangsOfJobs):
         self._errands = Errands(context.experiment_id)  # adding and removing of hosts
         self._backlog = Backlog()
         self._gangs = {}
+        self._apart = Apart(self.reasons_changed)
         self._queue = self._make_queue()
         self._placed = Placements(self._queue)
         self._ends = JobEnds()
@@ -138,6 +140,7 @@ class KeeperService(GangsOfJobs):
     async def close(self, *, detach: bool) -> Sequence[str]:
         left: Sequence[str | None] = ()
         self._queue.close()
+        self._apart.close()
         unstored = None if detach else await self._copy_last()
         self._adopted = False  # from now on, no host is removed because it is no longer needed
         await self._errands.close()

@@ -10,6 +10,7 @@ from training_services.base import ServiceError
 from training_services.examination import Examination, look_at_code, run_one_trial
 from training_services.findings import Check, Finding, Level, judge
 from training_services.machines.local import LocalConfig, LocalService
+from training_services.machines.pairs import examine_pairs
 from training_services.machines.remote import MachineConfig, RemoteConfig, RemoteService
 from training_services.ssh.target import Target
 from trial_keeper.machine.facts import facts
@@ -21,9 +22,14 @@ HERE = "this machine"
 
 
 def examine_remote(examination: Examination, config: RemoteConfig) -> Sequence[AsyncIterator[Finding]]:
-    """Return iterators of findings: one for the trial code, and one for each machine over SSH."""
+    """Return iterators of findings: one for the trial code, and one for each machine over SSH.
+
+    If trials run on several machines, another one is for the machines' connections to each other.
+    """
     machines = [_remote(examination, config, machine) for machine in config.machine_list]
-    return [look_at_code(examination.context), *machines]
+    gang = examination.context.gang
+    pairs = [] if gang is None or gang.nodes == 1 else [examine_pairs(examination, config)]
+    return [look_at_code(examination.context), *machines, *pairs]
 
 
 def examine_local(examination: Examination, config: LocalConfig) -> Sequence[AsyncIterator[Finding]]:

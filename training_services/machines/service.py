@@ -111,6 +111,7 @@ class MachineService(KeeperService):
                 self.context.experiment_id,
                 self._ledger,
                 GangWants(least=gang.least, most=gang.nodes, same_host=gang.same_host),
+                self._apart,
                 start=self._start_gang,
                 put=self._outbox.put,
             )

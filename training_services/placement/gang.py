@@ -15,6 +15,7 @@ __all__ = ["Asked", "GangWants", "Refused", "choose_hosts", "why_gang_waits"]
 MOST_NAMED = 3  # machines named in one sentence
 
 Fits = Callable[[Need, Host, Sequence[Holding]], "tuple[int, ...] | Waits"]
+Between = Callable[[Host, Host], "Waits | None"]
 
 
 class Asked(NamedTuple, Generic[S]):
@@ -58,23 +59,28 @@ class Refused(NamedTuple):
 
 
 def choose_hosts(
-    wants: GangWants, asked: Sequence[tuple[Need, Host]], fits: Fits
+    wants: GangWants, asked: Sequence[tuple[Need, Host]], fits: Fits, between: Between
 ) -> list[tuple[int, tuple[int, ...]]] | Refused:
     """Return the index of a host in ``asked``, and GPUs there, for each member, the leader first: as many
     members as there is room for.
 
     ``fits`` returns GPUs on a host for one more member, or why it has no room for that member. It gets what
-    the members have that are on the host already.
+    the members have that are on the host already. ``between`` returns why two hosts cannot have members of
+    one gang. Hosts that many others cannot reach are chosen last.
     """
     chosen: list[tuple[int, tuple[int, ...]]] = []
     tentative: dict[str, list[Holding]] = {}
     reasons: list[Waits] = []
     rejections: list[JobRejected] = []
-    open_hosts = list(range(len(asked)))
+    open_hosts = _by_partners(wants, asked, between)
     while open_hosts and len(chosen) < wants.most:  # one member on each host, then a second one, and so on
         for index in list(open_hosts):
             need, host = asked[index]
             held = tentative.setdefault(host.id, [])
+            if (unreached := _unreached(host, [asked[each][1] for each, _ in chosen], between)) is not None:
+                reasons.append(unreached)
+                open_hosts.remove(index)
+                continue
             try:
                 answer = fits(need, host, held) if wants.same_host or not held else Waits("")
             except JobRejected as rejection:
@@ -94,6 +100,25 @@ def choose_hosts(
         return chosen
     first = asked[0][0] if asked else None
     return Refused(first, len(chosen), len(asked) - len(rejections), reasons, rejections)
+
+
+def _by_partners(wants: GangWants, asked: Sequence[tuple[Need, Host]], between: Between) -> list[int]:
+    """Return the indices of the hosts in order: first those that can be together with the most others.
+
+    The host to which the leader is bound stays the first.
+    """
+
+    def missing(index: int) -> int:
+        if wants.bound and index == 0:
+            return -1
+        return sum(between(asked[index][1], other) is not None for _, other in asked)
+
+    return sorted(range(len(asked)), key=missing)
+
+
+def _unreached(host: Host, chosen: Sequence[Host], between: Between) -> Waits | None:
+    """Return why the host cannot have a member beside the members on the chosen hosts; None: it can."""
+    return next((found for other in chosen if (found := between(other, host)) is not None), None)
 
 
 def why_gang_waits(wants: GangWants, refused: Refused, hindered: Sequence[Waits], *, seats: int) -> Waits:

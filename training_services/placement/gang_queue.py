@@ -24,6 +24,7 @@ from training_services.base import (
     member_id_of,
     never_started,
 )
+from training_services.placement.apart import Apart
 from training_services.placement.choice import S
 from training_services.placement.gang import Asked, GangWants, why_gang_waits
 from training_services.placement.gang_rooms import GangRooms
@@ -42,8 +43,8 @@ _LINE = 0  # all jobs form one line
 class GangQueue(Generic[S]):
     """Queue of an experiment's waiting gangs. A seat is a machine that takes members.
 
-    ``start`` gives a job places on these seats, with these GPUs, the leader's first. ``put`` passes events to
-    the core.
+    ``apart``: hosts that no gang gets together. ``start`` gives a job places on these seats, with these GPUs,
+    the leader's first. ``put`` passes events to the core.
     """
 
     def __init__(
@@ -51,11 +52,12 @@ class GangQueue(Generic[S]):
         experiment_id: str,
         ledger: HostLedger,
         wants: GangWants,
+        apart: Apart,
         *,
         start: Callable[[TrialJobSpec, Sequence[tuple[S, tuple[int, ...]]]], JobPlaced],
         put: Callable[[Sequence[JobEvent]], None],
     ) -> None:
-        self._experiment_id, self._ledger, self._wants = experiment_id, ledger, wants
+        self._experiment_id, self._ledger, self._wants, self._apart = experiment_id, ledger, wants, apart
         self._start, self._put = start, put
         self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
         self._arrivals: dict[str, int] = {}
@@ -64,7 +66,10 @@ class GangQueue(Generic[S]):
         self._seats: dict[S, None] = {}
         self._obstacles: Obstacles[S] = Obstacles(self.reasons_changed)
         self._placing = self._again = False
-        self._rooms: GangRooms[S] = GangRooms(experiment_id, ledger, wants, seats=self._usable, put=put)
+        self._parted = False  # True: the first job waits, because too few hosts reach each other
+        self._rooms: GangRooms[S] = GangRooms(
+            experiment_id, ledger, wants, apart, seats=self._usable, put=put
+        )
 
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._jobs
@@ -184,6 +189,9 @@ class GangQueue(Generic[S]):
             self._remove(job_id)
         if placed:
             self._ledger.turn_taken(self._experiment_id)
+        if self._parted:
+            self._parted = False
+            self._ledger.withdraw(self._experiment_id)
         for seat in self._obstacles.take_hindered():
             self._ledger.withdraw(self._experiment_id, host_id=seat.host.id)
 
@@ -225,9 +233,11 @@ class GangQueue(Generic[S]):
         wants = replace(self._wants, bound=bound, alone=alone)
         arriving = [seat.host.name for seat in seats if seat.arriving]
         least = wants.most if arriving else wants.least  # else the first machines to connect get all members
-        found = self._ledger.place_gang(
-            replace(wants, least=least), [(each.need, each.seat.host) for each in asked]
-        )
+        hosts = [(each.need, each.seat.host) for each in asked]
+        if (unreached := self._apart.why_waits(wants, hosts)) is not None:
+            self._parted = True
+            return unreached
+        found = self._ledger.place_gang(replace(wants, least=least), hosts, self._apart.between)
         if isinstance(found, list):
             places = [(asked[index].seat, gpus) for index, gpus in found]
             member_ids = [member_id_of(job.id, number) for number in range(len(places))]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic
 
 from training_services.base import JobEvent, RoomForMembers, TrialJobSpec, job_of_member
+from training_services.placement.apart import Apart
 from training_services.placement.choice import S
 from training_services.placement.gang import GangWants, Refused, choose_hosts
 from training_services.placement.ledger import HostLedger
@@ -35,11 +36,12 @@ class GangRooms(Generic[S]):
         experiment_id: str,
         ledger: HostLedger,
         wants: GangWants,
+        apart: Apart,
         *,
         seats: Callable[[], Iterable[S]],
         put: Callable[[Sequence[JobEvent]], None],
     ) -> None:
-        self._experiment_id, self._ledger, self._wants = experiment_id, ledger, wants
+        self._experiment_id, self._ledger, self._wants, self._apart = experiment_id, ledger, wants, apart
         self._seats, self._put = seats, put
         self._running: dict[str, _Running[S]] = {}
         self._told: dict[str, int] = {}  # job -> number of members that was reported last
@@ -90,8 +92,10 @@ class GangRooms(Generic[S]):
         asked = [
             (seat.wants.of_job(gang.job).need(self._experiment_id, gang.job.id), seat.host)
             for seat in usable
-            if (self._wants.same_host or seat not in own) and not self._ledger.is_awaited(seat.host.id)
+            if (self._wants.same_host or seat not in own)
+            and not self._ledger.is_awaited(seat.host.id)
+            and not any(self._apart.between(other.host, seat.host) for other in own)
         ]
         wants = replace(self._wants, least=0, most=self._wants.most - len(own))
-        more = choose_hosts(wants, asked, self._ledger.fits)
+        more = choose_hosts(wants, asked, self._ledger.fits, self._apart.between)
         return len(own) + (0 if isinstance(more, Refused) else len(more))

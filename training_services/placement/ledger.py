@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from training_services.base import member_id_of
 from training_services.placement.fit import behind_others, place
-from training_services.placement.gang import GangWants, Refused, choose_hosts
+from training_services.placement.gang import Between, GangWants, Refused, choose_hosts
 from training_services.placement.machine import HostUse
 from training_services.placement.machine_table import MachineTable
 from training_services.placement.needs import (
@@ -171,13 +171,13 @@ class HostLedger(MachineTable):
         return chosen
 
     def place_gang(
-        self, wants: GangWants, asked: Sequence[tuple[Need, Host]]
+        self, wants: GangWants, asked: Sequence[tuple[Need, Host]], between: Between
     ) -> list[tuple[int, tuple[int, ...]]] | Refused:
         """Choose hosts and GPUs for the members of a gang and reserve their resources, or reserve nothing and
         return why the gang must wait.
 
-        ``asked``: hosts, with what a member needs there. A gang that waits is left room for one member on
-        each of them by later experiments. Return the index of each member's host. Raises JobRejected.
+        ``asked``, ``between``: see ``choose_hosts``. Later experiments leave a gang that waits room for one
+        member on each host. Return the index of each member's host. Raises JobRejected.
         """
         if wants.alone:
             for need, host in asked:
@@ -185,7 +185,7 @@ class HostLedger(MachineTable):
         if self._expected and any(not need.nothing for need, _ in asked):
             waits = Waits(_not_rebuilt(asked[0][0], list(self._expected)))
             return Refused(asked[0][0], 0, len(asked), [waits], [])
-        chosen = choose_hosts(wants, asked, self.fits)
+        chosen = choose_hosts(wants, asked, self.fits, between)
         if isinstance(chosen, Refused):
             self._wait_for_gang(wants, asked)
             return chosen

@@ -35,6 +35,7 @@ STOP = "stop"  # file with the grace in seconds, written before the shim is sign
 # hard link to the metrics file, which remains when the trial removes its own name of the file
 STREAM = "metrics"
 METRICS = ".nni/metrics"  # path in the trial's folder, where the trial's SDK writes
+UNREACHED = ".nni/unreached"  # the crew makes this file in the trial's folder if it cannot reach its leader
 OLD_FOLDER = ".nnimgr"  # in the trial's folder, where keepers before version 0.2 had these files
 
 
@@ -45,16 +46,19 @@ class Exit:
     """How the command of an attempt ended.
 
     ``signalled``: a stop has ended the command. ``lapsed``: the command was ended because its lease had
-    expired. ``out_of_memory``: the kernel has killed the command for lack of memory.
+    expired. ``out_of_memory``: the kernel has killed the command for lack of memory. ``unreached``: the
+    member of a gang could not reach its leader, so the command has not run.
     """
 
     __slots__ = (
         "at", "code", "lapsed", "message", "out_of_memory", "signal", "signalled", "size", "survivors",
+        "unreached",
     )  # fmt: skip
 
     def __init__(
         self, code: int | None, signal: int | None, size: int, *, signalled: bool, at: float,
-        lapsed: bool = False, out_of_memory: bool = False, survivors: tuple[int, ...] = (), message: str = "",
+        lapsed: bool = False, out_of_memory: bool = False, unreached: bool = False,
+        survivors: tuple[int, ...] = (), message: str = "",
     ) -> None:  # fmt: skip
         self.code = code
         self.signal = signal
@@ -62,6 +66,7 @@ class Exit:
         self.signalled = signalled
         self.lapsed = lapsed
         self.out_of_memory = out_of_memory
+        self.unreached = unreached
         self.at = at
         self.survivors = survivors
         self.message = message
@@ -73,12 +78,16 @@ class Exit:
             "-" if self.code is None else str(self.code),
             "-" if self.signal is None else str(self.signal),
             str(self.size),
-            "3" if self.out_of_memory else "2" if self.lapsed else "1" if self.signalled else "0",
+            self._kind(),
             f"{self.at:.6f}",
             ",".join(map(str, self.survivors)) or "-",
             message,
         )
         return f"exit {' '.join(words)}\n".encode(errors="replace")
+
+    def _kind(self) -> str:
+        kinds = (self.unreached, self.out_of_memory, self.lapsed, self.signalled)
+        return str(4 - kinds.index(True)) if any(kinds) else "0"
 
 
 class Claim:
@@ -218,6 +227,7 @@ def _add(claim: Claim, line: str) -> None:
             signalled=words[3] == "1",
             lapsed=words[3] == "2",
             out_of_memory=words[3] == "3",
+            unreached=words[3] == "4",
             at=float(words[4]),
             survivors=() if words[5] == "-" else tuple(map(int, words[5].split(","))),
             message=words[6],

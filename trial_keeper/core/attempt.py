@@ -174,6 +174,8 @@ class Attempt:
         cause = self._cause_of(final["reason"])
         if cause is not None:
             final["cause"] = cause
+        if self.exit is not None and self.exit.unreached and final["reason"] == "exited":
+            final["unreached"] = True
         return final
 
     def _cause_of(self, reason: str | None) -> str | None:
@@ -185,6 +187,8 @@ class Attempt:
             return None
         if found.out_of_memory:
             return wire.OUT_OF_MEMORY
+        if found.unreached:
+            return wire.INFRASTRUCTURE
         return wire.INFRASTRUCTURE if found.signalled else None  # somebody else has stopped the shim
 
     def _end(self, *, size: int, at: float, here: bool) -> Final:

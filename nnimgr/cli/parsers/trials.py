@@ -53,6 +53,19 @@ def _list(group: Verbs[Parser]) -> None:
     )
     add_id(shown)
     _add_trial(shown, required=True)
+    members = add_verb(
+        group,
+        "members",
+        "attempts:members",
+        "list the members of a trial on several machines: machine, address, state",
+        about="Below the table, each member that has ended with a message has a line with it.",
+        examples=("nnictl trial members -T 12", "nnictl trial members ab12cd34 -T 12 --attempt 1"),
+    )
+    add_id(members)
+    _add_trial(members, required=True)
+    members.add_argument(
+        "--attempt", type=count, metavar="N", help="the N-th attempt of the trial (default: the latest)"
+    )
 
 
 def _act(group: Verbs[Parser]) -> None:

@@ -214,6 +214,40 @@ async def test_members_are_told_when_all_are_there(tmp_path: Path) -> None:
     await fleet.core.close(detach=True)
 
 
+UNREACHED = {"cause": "infrastructure", "unreached": True}
+
+
+async def test_machines_that_could_not_reach_each_other_get_no_gang_together(tmp_path: Path) -> None:
+    fleet = await started(tmp_path)
+    one, two = fleet.machines.values()
+    await two.finish(MEMBER, code=2, **UNREACHED)
+    ended = await fleet.core.seen(MemberEnded, JOB)
+    assert isinstance(ended, MemberEnded) and ended.unreached
+    await one.finish(JOB)
+    fleet.core.submit("aaaaa", attempt=2)
+    (waiting,) = [fact for fact in fleet.core.of("contract-aaaaa-2") if isinstance(fact, JobWaiting)]
+    assert waiting.reason.startswith(
+        "waits for 2 hosts that reach each other: worker-1 and worker-2 could not reach each other, and"
+    )
+    await fleet.core.close(detach=True)
+
+
+async def test_other_machines_are_taken_after_members_could_not_reach_each_other(tmp_path: Path) -> None:
+    fleet = await opened(tmp_path, machines=3)
+    fleet.core.submit("aaaaa")
+    one, two, _ = fleet.machines.values()
+    for machine in (one, two):
+        await machine.poll()
+    await two.finish(MEMBER, code=2, **UNREACHED)
+    await fleet.core.seen(MemberEnded, JOB)
+    await one.finish(JOB)
+    fleet.core.submit("aaaaa", attempt=2)
+    (placed,) = [fact for fact in fleet.core.of("contract-aaaaa-2") if isinstance(fact, JobPlaced)]
+    places = {placed.place.keeper_id, placed.members[0].place.keeper_id}
+    assert "worker-3" in places and places != {"worker-1", "worker-2"}
+    await fleet.core.close(detach=True)
+
+
 async def test_a_stop_goes_to_the_leader_and_then_to_the_others(tmp_path: Path) -> None:
     fleet = await started(tmp_path)
     service = fleet.core.service

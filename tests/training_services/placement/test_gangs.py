@@ -7,7 +7,7 @@ import random
 import pytest
 
 from training_services.base import JobRejected
-from training_services.placement.gang import GangWants, Refused, why_gang_waits
+from training_services.placement.gang import Between, GangWants, Refused, why_gang_waits
 from training_services.placement.ledger import Capacity, Gpu, GpuReading, Host, HostLedger, Need
 
 HOSTS = [Host(id=name, name=name) for name in ("ash", "elm", "oak")]
@@ -27,10 +27,14 @@ def need(job: str, experiment: str = "x", *, gpus: float | None = 1, arrival: in
     return Need(experiment_id=experiment, job_id=f"{experiment}-{job}-1", gpus=gpus, arrival=arrival)
 
 
+def together(one: Host, other: Host) -> None:
+    """All hosts reach each other."""
+
+
 def place(
-    ledger: HostLedger, wanted: Need, wants: GangWants = TWO, hosts: int = 3
+    ledger: HostLedger, wanted: Need, wants: GangWants = TWO, hosts: int = 3, between: Between = together
 ) -> list[tuple[str, tuple[int, ...]]] | Refused:
-    found = ledger.place_gang(wants, [(wanted, host) for host in HOSTS[:hosts]])
+    found = ledger.place_gang(wants, [(wanted, host) for host in HOSTS[:hosts]], between)
     return found if isinstance(found, Refused) else [(HOSTS[index].id, gpus) for index, gpus in found]
 
 

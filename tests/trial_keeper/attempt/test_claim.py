@@ -70,12 +70,14 @@ def test_an_aborted_claim_has_no_process() -> None:
         Exit(None, 9, 123, signalled=True, at=2.5, survivors=(4, 5), message="12 bytes of output\nare lost"),
         Exit(137, None, 0, signalled=False, out_of_memory=True, at=2.0),
         Exit(None, 9, 0, signalled=False, lapsed=True, at=2.0),
+        Exit(2, None, 0, signalled=False, unreached=True, at=2.0),
     ],
 )
 def test_an_end_comes_back(ending: Exit) -> None:
     found = claim.parse(FIRST + b"started 13 1.5\n" + ending.line()).exit
     assert found is not None
-    for name in ("code", "signal", "size", "signalled", "lapsed", "out_of_memory", "at", "survivors"):
+    kinds = ("signalled", "lapsed", "out_of_memory", "unreached")
+    for name in ("code", "signal", "size", *kinds, "at", "survivors"):
         assert getattr(found, name) == getattr(ending, name)
     assert found.message == ending.message.replace("\n", " ")
 

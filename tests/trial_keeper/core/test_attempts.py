@@ -95,6 +95,7 @@ def test_a_sealed_file_that_has_shrunk(rig: Rig, acked: int, reason: str) -> Non
         ({"code": 1}, None),
         ({"code": 137, "out_of_memory": True}, wire.OUT_OF_MEMORY),
         ({"code": None, "signalled": True}, wire.INFRASTRUCTURE),  # not by the keeper
+        ({"code": 2, "unreached": True}, wire.INFRASTRUCTURE),
     ],
 )
 def test_an_exit_has_the_cause_that_only_the_keeper_knows(
@@ -103,6 +104,7 @@ def test_an_exit_has_the_cause_that_only_the_keeper_knows(
     running(rig)
     rig.exit(JOB, **how)
     assert (final(rig)["reason"], final(rig).get("cause")) == ("exited", cause)
+    assert final(rig).get("unreached") == how.get("unreached")
 
 
 def test_an_ordered_stop_has_no_cause(rig: Rig) -> None:
