@@ -54,8 +54,9 @@ def test_jax_has_one_process_for_each_member(tmp_path: Path) -> None:
 
 RANKS = """
 import os
-print("rank", os.environ["OMPI_COMM_WORLD_RANK"], "of", os.environ["OMPI_COMM_WORLD_SIZE"], "on", os.uname()[1])
-if os.environ["OMPI_COMM_WORLD_RANK"] == "0":
+rank, size = os.environ["OMPI_COMM_WORLD_RANK"], os.environ["OMPI_COMM_WORLD_SIZE"]
+print("rank", rank, "of", size, "on", os.uname()[1])
+if rank == "0":
     import nni
     nni.get_next_parameter()
     nni.report_final_result(1.0)
