@@ -14,6 +14,7 @@ from nnimgr.config import (
     initial_sets,
     read_canonical,
 )
+from nnimgr.config import feasibility as sampling
 from nnimgr.config.feasibility import feasibility
 from tests.config.loading import GOAL, Faults, Load
 
@@ -41,6 +42,12 @@ trialConcurrency: 2
 trainingService: {platform: local}
 tuner: {name: Batch}
 """
+
+
+@pytest.fixture(autouse=True)
+def no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all sets be drawn on any machine, however busy."""
+    monkeypatch.setattr(sampling, "_LONGEST_S", 600.0)
 
 
 def test_all_of_it_is_read_and_kept(load: Load) -> None:
