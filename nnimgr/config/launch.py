@@ -8,6 +8,7 @@ import re
 import shlex
 from pathlib import Path
 
+from nnimgr.config.gang import GangConfig
 from nnimgr.config.model import ExperimentConfig, Member
 from nnimgr.config.parsing import Reading
 from training_services import registry
@@ -131,10 +132,26 @@ def _check_nodes(reading: Reading, config: ExperimentConfig, least: int, *, same
         machines = {place.rpartition("@")[2] for place in describe(member.service).places()}
         if len(machines) < least:
             reading.fault(at, f"needs {least} machines, and machineList has {len(machines)}")
+    elif member.platform == "kubernetes":
+        _check_pods(reading, config.gang, reuses=not describe(member.service).sizes_each_trial())
     elif member.platform not in ("local", "remote"):
         reading.fault(
             at,
-            f'cannot be used on the platform "{member.platform}" yet: only with remote, or local to try it',
+            f'cannot be used on the platform "{member.platform}": only with remote and kubernetes, or with '
+            "local to try it",
+        )
+
+
+def _check_pods(reading: Reading, gang: GangConfig | None, *, reuses: bool) -> None:
+    """Report what is not possible if each member has a pod. ``reuses``: pods run many trials in turn."""
+    if reuses:
+        reading.fault((*_GANG, "nodes"), "needs a pod of its own for each member: set reuseMode: false")
+    if gang is not None and gang.same_host:
+        reading.fault((*_GANG, "sameHost"), "is not needed with pods: several may run on one node")
+    if gang is not None and gang.grow_after is not None:
+        reading.fault(
+            (*_GANG, "growAfter"),
+            "cannot be used with pods: a trial keeps the number of members with which it has begun",
         )
 
 

@@ -113,10 +113,42 @@ def test_nodes_that_cannot_be_are_refused(faults: Faults, base: str, gang: str, 
     assert said in fault
 
 
+CLUSTER = COMMAND.replace("{platform: local}", "{platform: kubernetes, image: python}")
+
+
+@pytest.mark.parametrize(("nodes", "least"), [("2", None), ('"1:2"', 1)])
+def test_members_in_pods(load: Load, nodes: str, least: int | None) -> None:
+    config = load(CLUSTER + f"gang: {{nodes: {nodes}}}\n").config
+    assert config.gang_of_trials() == Gang(processes=None, max_restarts=0, nodes=2, least_nodes=least)
+
+
+@pytest.mark.parametrize(
+    ("base", "gang", "said"),
+    [
+        (
+            CLUSTER.replace("image: python", "image: python, reuseMode: true"),
+            "{nodes: 2}",
+            "gang.nodes: needs a pod of its own for each member: set reuseMode: false",
+        ),
+        (CLUSTER, "{nodes: 2, sameHost: true}", "gang.sameHost: is not needed with pods"),
+        (
+            CLUSTER,
+            '{nodes: "1:2", growAfter: 60s}',
+            "gang.growAfter: cannot be used with pods: a trial keeps the number of members with which",
+        ),
+    ],
+)
+def test_what_pods_cannot_do_is_refused(faults: Faults, base: str, gang: str, said: str) -> None:
+    (fault,) = faults(base + f"gang: {gang}\n")
+    assert said in fault
+
+
 def test_other_platforms_are_refused(faults: Faults) -> None:
-    service = "{platform: kubernetes, image: python, context: lab}"
+    service = "{platform: ask}"
     found = faults(COMMAND.replace("{platform: local}", service) + "gang: {nodes: 2}\n")
-    assert any('cannot be used on the platform "kubernetes" yet' in fault for fault in found)
+    assert any(
+        'cannot be used on the platform "ask": only with remote and kubernetes' in fault for fault in found
+    )
 
 
 @pytest.mark.parametrize(
