@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 USAGE = 2
 GRACE_S = 5.0  # between SIGTERM and SIGKILL for the workers that are left after a failure
 LOG_BYTES = 1 << 27
+# roles that TensorFlow knows, and the port of each member, as tf-operator has them
+_TF_ROLES = {"chief", "master", "worker", "ps", "evaluator"}
+_TF_PORT = 2222
+_FC_FIRST_PORT = 4000  # port of the first role, as NNI has given ports to roles in FrameworkController
 # interface that communication libraries take, where they would guess a wrong one
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
@@ -43,13 +47,19 @@ class CrewError(Exception):
 
 
 class Group(NamedTuple):
-    """The member of a gang that this crew is. ``counts``: number of workers of each member."""
+    """The member of a gang that this crew is. ``counts``: number of workers of each member.
+
+    ``roles``: each role and the number of its members, in the order of the members, such as "ps:1,worker:3";
+    "" if all members are alike. ``in_pods``: each member has a pod, with an address and all ports of its own.
+    """
 
     member: int
     counts: list[int]
     hosts: list[str]
     port: int  # where rank 0 listens
     interface: str | None = None  # network interface to the other members
+    roles: str = ""
+    in_pods: bool = False
 
     @property
     def first(self) -> int:
@@ -106,7 +116,9 @@ def _meet(job: str, member: int, hosts: list[str], count: int, directory: str, k
             met = gang_line.join(job, member, hosts, count, key)
     except gang_line.LineError as error:
         raise CrewError(str(error)) from error
-    return Group(member, met.counts, hosts, met.port, gang_line.interface_of(met.address))
+    interface, environ = gang_line.interface_of(met.address), os.environ
+    roles, in_pods = environ.get("NNIMGR_GANG_ROLES", ""), environ.get("NNIMGR_PLATFORM") == "kubernetes"
+    return Group(member, met.counts, hosts, met.port, interface, roles, in_pods)
 
 
 def count_of(processes: str) -> int:
@@ -149,6 +161,8 @@ def environment(group: Group, local: int, folder: str, *, once: bool = False) ->
             "NNIMGR_GANG_HOSTS": ",".join(group.hosts), "NNIMGR_GANG_ENDPOINT": f"{leader}:{group.port}",
             "NNIMGR_GANG_ROUND": 1 + int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
         })  # fmt: skip
+    if group.roles:
+        found.update(_variables_of_roles(group, local))
     if once:
         found.update({
             "PET_NNODES": nodes, "PET_NODE_RANK": group.member, "PET_MASTER_ADDR": leader,
@@ -161,6 +175,37 @@ def environment(group: Group, local: int, folder: str, *, once: bool = False) ->
     if count > 1 and "OMP_NUM_THREADS" not in os.environ:
         found["OMP_NUM_THREADS"] = 1
     return {name: str(value) for name, value in found.items()}
+
+
+def _variables_of_roles(group: Group, local: int) -> dict[str, object]:
+    """Return the variables about the roles of the members, in particular those of Kubernetes' operators."""
+    found: dict[str, object] = {}
+    cluster: dict[str, list[str]] = {}
+    own, first = ("", 0), 0
+    for number, role in enumerate(group.roles.split(",")):
+        name, _, size = role.partition(":")
+        hosts = group.hosts[first : first + int(size)]
+        index = group.member - first
+        if 0 <= index < len(hosts):
+            own = (name, index)
+            counts = group.counts[first : first + len(hosts)]
+            found.update({
+                "ROLE_NAME": name, "ROLE_RANK": sum(counts[:index]) + local, "ROLE_WORLD_SIZE": sum(counts),
+                "FC_TASKROLE_NAME": name, "FC_TASK_INDEX": index,
+            })  # fmt: skip
+        cluster[name] = [f"{host}:{_TF_PORT}" for host in hosts]
+        if group.in_pods:
+            label, port = name.upper().replace("-", "_"), _FC_FIRST_PORT + number
+            addresses = ",".join(f"{host}:{port}" for host in hosts)
+            found.update({f"FB_{label}_IPS": ",".join(hosts), f"FB_{label}_PORT": port})
+            found[f"FB_{label}_ADDRESSES"] = addresses
+        first += len(hosts)
+    if group.in_pods and cluster.keys() <= _TF_ROLES:
+        import json
+
+        task = {"type": own[0], "index": own[1]}
+        found["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})
+    return found
 
 
 class _Worker:

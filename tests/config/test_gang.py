@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from nnimgr.config.load import read_canonical
 from nnimgr.rules.facts import MemberRange
 from tests.config.loading import Faults, Load
 from tests.config.test_launch import FUNCTION, LOCAL
-from training_services.base import Gang
+from training_services.base import Gang, GangRole
 
 COMMAND = LOCAL + "trialCommand: python3 train.py\n"
 
@@ -92,7 +93,7 @@ def test_members_beside_each_other(load: Load) -> None:
         (REMOTE, "{nodes: 3}", "gang.nodes: needs 3 machines, and machineList has 2"),
         (REMOTE, "{nodes: 2, growAfter: 60s}", "gang: 'growAfter' needs a range of 'nodes', such as \"2:4\""),
         (REMOTE, '{nodes: "1:2", growAfter: soon}', "gang.growAfter: "),
-        (REMOTE, "{}", "gang: needs processes, nodes, or both"),
+        (REMOTE, "{}", "gang: needs processes, nodes or roles"),
         (
             COMMAND,
             "{nodes: 2}",
@@ -141,6 +142,49 @@ def test_members_in_pods(load: Load, nodes: str, least: int | None) -> None:
 def test_what_pods_cannot_do_is_refused(faults: Faults, base: str, gang: str, said: str) -> None:
     (fault,) = faults(base + f"gang: {gang}\n")
     assert said in fault
+
+
+ROLES = "{roles: {main: {command: ./main}, worker: {replicas: 2, cpuNumber: 2, image: lab/w}}}"
+
+
+def test_members_of_several_roles(load: Load) -> None:
+    config = load(CLUSTER + f"gang: {ROLES}\n").config
+    gang = config.gang_of_trials()
+    assert gang is not None and (gang.nodes, gang.least, gang.sizes_of_roles) == (3, 3, "main:1,worker:2")
+    assert gang.roles[0] == GangRole(name="main", command="./main")
+    assert gang.roles[1] == GangRole(name="worker", replicas=2, cpus=2, image="lab/w")
+    roles = [gang.role_of(member) for member in range(3)]
+    assert roles == [gang.roles[0], gang.roles[1], gang.roles[1]] and config.limits().members is None
+    assert read_canonical(config.canonical()).gang == config.gang
+
+
+@pytest.mark.parametrize(
+    ("gang", "said"),
+    [
+        ("{nodes: 2, roles: {a: {}, b: {}}}", "gang: 'nodes' and 'roles' exclude each other"),
+        ("{roles: {a: {}}}", "gang: 'roles' must have 2 to 256 members together, not 1"),
+        ("{roles: {}}", "gang.roles: "),
+        ("{roles: {a b: {}, c: {}}}", "gang: 'roles': the name 'a b' must be a letter, and then letters"),
+        ("{roles: {a: {replicas: 0}, b: {replicas: 2}}}", "gang.roles.a.replicas: "),
+        ("{roles: {a: {image: 'a b'}, b: {}}}", "gang.roles.a.image: 'a b' is not the name of an image"),
+        ("{roles: {a: {comand: x}, b: {}}}", "did you mean 'command'?"),
+    ],
+)
+def test_roles_that_cannot_be_are_refused(faults: Faults, gang: str, said: str) -> None:
+    (fault,) = faults(CLUSTER + f"gang: {gang}\n")
+    assert said in fault
+
+
+def test_roles_on_machines_differ_only_in_their_commands(load: Load, faults: Faults) -> None:
+    roles = "{roles: {a: {command: ./a}, b: {command: ./b}}, sameHost: true}"
+    config = load(COMMAND + f"gang: {roles}\n").config.gang_of_trials()
+    assert config is not None and [config.command_of(member) for member in range(2)] == ["./a", "./b"]
+    found = faults(REMOTE + f"gang: {ROLES}\n")
+    assert [fault.partition(": ")[2].partition(": ")[0] for fault in found] == [
+        "gang.roles.worker.cpuNumber",
+        "gang.roles.worker.image",
+        "gang.roles",
+    ]
 
 
 def test_other_platforms_are_refused(faults: Faults) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nnimgr.needs import needs_of_roles
 from tests.kubernetes.fake_api import FakeApi
 from tests.kubernetes.test_service import Lab, terminated
 from tests.training_services.fleet import FakeMachine
@@ -19,6 +20,7 @@ from training_services.base import (
     EndReason,
     Gang,
     GangGathered,
+    GangRole,
     JobEnded,
     JobLost,
     JobPlaced,
@@ -305,3 +307,24 @@ async def test_processes_are_counted_where_the_cluster_gives_the_gpus(lab: Lab) 
     _, leader, _ = await placed(lab)
     body: Any = leader.bodies["start", JOB]
     assert body["gang"]["processes"] == "4" and "CUDA_VISIBLE_DEVICES" not in body["environment"]
+
+
+async def test_pods_of_different_roles_have_their_own_images_needs_and_commands(lab: Lab) -> None:
+    roles = (
+        GangRole(name="master", cpus=2, command="./lead"),
+        GangRole(name="worker", image="lab/w", memory=512),
+    )
+    gang = Gang(processes=None, max_restarts=0, nodes=2, roles=roles)
+    own = needs_of_roles(gang, None, gpus=None, cpus=1.0, memory=None)
+    lab.context = replace(lab.context, gang=gang, own_needs=own, trial_cpu_number=1)
+    _, *keepers = await placed(lab)
+    containers = []
+    for pod in PODS:
+        (container,) = lab.fake.object("jobs", pod)["spec"]["template"]["spec"]["containers"]
+        containers.append((container["image"], container["resources"]["limits"]))
+    assert containers == [("python:3", {"cpu": "2"}), ("lab/w", {"cpu": "1", "memory": "512Mi"})]
+    bodies: list[Any] = [
+        keeper.bodies["start", job] for job, keeper in zip((JOB, MEMBER), keepers, strict=True)
+    ]
+    assert [body["command"] for body in bodies] == ["./lead", "true"]
+    assert {body["environment"]["NNIMGR_GANG_ROLES"] for body in bodies} == {"master:1,worker:1"}

@@ -279,7 +279,7 @@ def start_order(
         "trial_id": job.trial_id,
         "attempt": job.attempt,
         "directory": "/".join(attempt_folder(job.trial_id, job.attempt, job.member or 0)),
-        "command": context.trial_command,
+        "command": (context.gang and context.gang.command_of(job.member or 0)) or context.trial_command,
         "cwd": directory,
         "environment": environment,
         "parameter": job.parameter_text,
@@ -304,6 +304,8 @@ def _members(gang: Gang, job: TrialJobSpec) -> Mapping[str, str]:
     if gang.nodes == 1:
         return {}
     found = {"NNIMGR_GANG_MIN": str(gang.least), "NNIMGR_GANG_MAX": str(gang.nodes)}
+    if gang.roles:
+        found["NNIMGR_GANG_ROLES"] = gang.sizes_of_roles
     if job.member is None:
         found |= {"NNIMGR_GANG_RANK": "0", "NNIMGR_GANG_SIZE": "1", "NNIMGR_GANG_HOSTS": "127.0.0.1"}
         found["NNIMGR_GANG_ROUND"] = str(job.attempt)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from training_services.base import (
     Cause,
+    Gang,
     JobEvent,
     JobLost,
     JobPlaced,
@@ -43,16 +45,15 @@ Places = Sequence[tuple[KeeperSeat, tuple[int, ...]]]
 
 
 class GangPods(PodQueue):
-    """Queue of waiting gangs, each with ``least`` to ``most`` pods.
+    """Queue of waiting gangs.
 
     ``start`` places a job on these seats (pods with their keepers), the leader's first.
     """
 
-    def __init__(
-        self, acts: Acts, start: Callable[[TrialJobSpec, Places], JobPlaced], *, least: int, most: int
-    ) -> None:
+    def __init__(self, acts: Acts, start: Callable[[TrialJobSpec, Places], JobPlaced], gang: Gang) -> None:
         super().__init__(acts)
-        self._start_gang, self._least, self._most = start, least, most
+        self._start_gang, self._gang = start, gang
+        self._least, self._most = gang.least, gang.nodes
         self._coming: set[str] = set()  # pods that were asked for, and have no seat yet
         # what happens to a gang that has nodes and lacks others, and the timer for this, by job id
         self._limits: dict[str, tuple[Callable[[str], None], asyncio.TimerHandle]] = {}
@@ -92,7 +93,17 @@ class GangPods(PodQueue):
         self._call()
 
     def wants(self, keeper_id: str) -> Wants:
-        return self._wants(self._jobs.get(self._owners.get(keeper_id, "")))
+        job = self._jobs.get(self._owners.get(keeper_id, ""))
+        return self._wants(None if job is None else replace(job, member=self._member(job.id, keeper_id)))
+
+    def image(self, keeper_id: str) -> str | None:
+        job_id = self._owners.get(keeper_id)
+        role = None if job_id is None else self._gang.role_of(self._member(job_id, keeper_id))
+        return None if role is None else role.image
+
+    def _member(self, job_id: str, keeper_id: str) -> int:
+        """Return the number of the member for which this pod is made."""
+        return _names(job_id, self._most).index(keeper_id)
 
     def gone(self, keeper_id: str, gone: HostGone) -> None:
         job_id = self._owners.get(keeper_id)

@@ -39,7 +39,8 @@ class PodHost(KeeperHost):
     """Pod with a keeper of one experiment. The pod belongs to a Job with the keeper's name.
 
     ``job_id``: the only job, or member of a gang, that the pod runs; None: the pod runs many jobs.
-    ``needs`` returns the resources for the pod.
+    ``needs`` returns the resources for the pod, and ``image`` its image if that is another one than in the
+    configuration.
     ``known``: an earlier server may have created the Job. ``spoken``: the keeper has called before, so the
     Job must not be created again.
     """
@@ -56,6 +57,7 @@ class PodHost(KeeperHost):
         site: Site,
         job_id: str | None,
         needs: Callable[[], Wants],
+        image: Callable[[], str | None],
         known: bool = False,
         spoken: bool = False,
     ) -> None:
@@ -67,7 +69,8 @@ class PodHost(KeeperHost):
         # True: the experiment ends, so the server does not wait for the pod's end
         self.leaves_at_once = False
         self.obeys = False  # True: the keeper has received the order to exit
-        self._context, self._config, self._site, self._needs = context, config, site, needs
+        self._context, self._config, self._site = context, config, site
+        self._needs, self._image = needs, image
         self.spoken = spoken
         self._made = known  # True: the Job was created, or may have been created
         self._awaited = False  # True: the Job was created just now, and the watch has not shown it yet
@@ -100,7 +103,9 @@ class PodHost(KeeperHost):
         if not self.spoken and self._site.sighting(self.keeper_id) is None:
             self._made = self._awaited = True
             self._made_at = asyncio.get_running_loop().time()
-            creating = self._site.create(self.keeper_id, wants=self._needs(), job_id=self.job_id)
+            creating = self._site.create(
+                self.keeper_id, wants=self._needs(), job_id=self.job_id, image=self._image()
+            )
             self._creating = asyncio.ensure_future(creating)
             try:
                 await asyncio.shield(self._creating)

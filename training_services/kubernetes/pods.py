@@ -126,6 +126,10 @@ class PodQueue(abc.ABC):
         """Return what this pod needs: the resources of its job, or those of any job."""
         return self._wants(None)
 
+    def image(self, keeper_id: str) -> str | None:
+        """Return the image of this pod; None: that of all pods."""
+        return None
+
     @abc.abstractmethod
     def explain(self, keeper_id: str, reason: str) -> None:
         """Show ``reason`` on the jobs that wait for this pod."""

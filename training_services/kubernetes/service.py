@@ -77,7 +77,7 @@ class KubernetesService(KeeperService):
         acts = Acts(self._start, self._outbox.put, self._bring, self._send_away, self._wants_of)
         gang = self.context.gang
         if gang is not None and gang.nodes > 1:
-            return GangPods(acts, self._start_gang, least=gang.least, most=gang.nodes)
+            return GangPods(acts, self._start_gang, gang)
         if not self._config.reuse_mode:
             return OwnPods(acts)
         return SharedPods(acts, self.context.experiment_id, idle=self._config.idle)
@@ -108,6 +108,7 @@ class KubernetesService(KeeperService):
             site=self._site,
             job_id=None if self._config.reuse_mode else job_id,
             needs=lambda: self._queue.wants(keeper_id),
+            image=lambda: self._queue.image(keeper_id),
             known=known is not None,
             spoken=known is not None and known.instance is not None,
         )
