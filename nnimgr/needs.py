@@ -114,17 +114,16 @@ def own_needs(
 
 def needs_of_roles(
     gang: Gang, own: OwnNeeds | None, *, gpus: float | None, cpus: float | None, memory: int | None
-) -> OwnNeeds:
+) -> OwnNeeds | None:
     """Return the needs of the members of trials with several roles. The leader's are those of the whole job.
 
     ``own`` and the numbers are the needs of members whose role gives none.
     """
-    own = own or OwnNeeds()
     found: dict[str, Any] = {}
     for name, usual in (("gpus", gpus), ("cpus", cpus), ("memory", memory)):
         if any(getattr(role, name) is not None for role in gang.roles):
-            found[name] = _need_of_role(gang, name, getattr(own, name), usual)
-    return replace(own, **found)
+            found[name] = _need_of_role(gang, name, getattr(own, name, None), usual)
+    return replace(own or OwnNeeds(), **found) if found else own
 
 
 def _need_of_role(

@@ -8,6 +8,7 @@ import re
 import shlex
 from pathlib import Path
 
+from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from nnimgr.config.document import KeyPath
@@ -135,7 +136,7 @@ def _check_nodes(reading: Reading, config: ExperimentConfig, gang: GangConfig) -
         if len(machines) < gang.least:
             reading.fault(at, f"needs {gang.least} machines, and machineList has {len(machines)}")
     elif member.platform == "kubernetes":
-        _check_pods(reading, gang, at, reuses=not describe(member.service).sizes_each_trial())
+        _check_pods(reading, gang, at, member.service)
     elif member.platform not in ("local", "remote"):
         reading.fault(
             at,
@@ -155,16 +156,23 @@ def _check_roles_of_machines(reading: Reading, gang: GangConfig) -> None:
                 )
 
 
-def _check_pods(reading: Reading, gang: GangConfig, at: KeyPath, *, reuses: bool) -> None:
-    """Report what is not possible if each member has a pod. ``reuses``: pods run many trials in turn."""
-    from training_services.kubernetes.config import check_image
+def _check_pods(reading: Reading, gang: GangConfig, at: KeyPath, service: BaseModel) -> None:
+    """Report what is not possible if each member has a pod. ``at``: path of the field with their number."""
+    from training_services.kubernetes.config import KubernetesConfig, check_image
+    from training_services.kubernetes.manifest import ResourceFault, container_resources
+    from training_services.placement.needs import Wants
 
+    assert isinstance(service, KubernetesConfig)
     for name, role in (gang.roles or {}).items():
         try:
-            check_image(role.image or "image")
+            check_image(role.image or service.image)
         except ValueError as error:
             reading.fault((*_GANG, "roles", name, "image"), str(error))
-    if reuses:
+        try:
+            container_resources(service, Wants(role.gpu_number, None, None))
+        except ResourceFault as error:
+            reading.fault((*_GANG, "roles", name, "gpuNumber"), str(error))
+    if not service.sizes_each_trial():
         reading.fault(at, "needs a pod of its own for each member: set reuseMode: false")
     if gang.same_host:
         reading.fault((*_GANG, "sameHost"), "is not needed with pods: several may run on one node")

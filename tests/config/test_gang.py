@@ -167,6 +167,7 @@ def test_members_of_several_roles(load: Load) -> None:
         ("{roles: {a b: {}, c: {}}}", "gang: 'roles': the name 'a b' must be a letter, and then letters"),
         ("{roles: {a: {replicas: 0}, b: {replicas: 2}}}", "gang.roles.a.replicas: "),
         ("{roles: {a: {image: 'a b'}, b: {}}}", "gang.roles.a.image: 'a b' is not the name of an image"),
+        ("{roles: {a: {gpuNumber: 0.5}, b: {}}}", "gang.roles.a.gpuNumber: 0.5 of a GPU is not possible"),
         ("{roles: {a: {comand: x}, b: {}}}", "did you mean 'command'?"),
     ],
 )
@@ -177,8 +178,10 @@ def test_roles_that_cannot_be_are_refused(faults: Faults, gang: str, said: str) 
 
 def test_roles_on_machines_differ_only_in_their_commands(load: Load, faults: Faults) -> None:
     roles = "{roles: {a: {command: ./a}, b: {command: ./b}}, sameHost: true}"
-    config = load(COMMAND + f"gang: {roles}\n").config.gang_of_trials()
-    assert config is not None and [config.command_of(member) for member in range(2)] == ["./a", "./b"]
+    config = load(COMMAND + f"gang: {roles}\n").config
+    gang = config.gang_of_trials()
+    assert gang is not None and [gang.command_of(member) for member in range(2)] == ["./a", "./b"]
+    assert config.members[0].own_needs is None
     found = faults(REMOTE + f"gang: {ROLES}\n")
     assert [fault.partition(": ")[2].partition(": ")[0] for fault in found] == [
         "gang.roles.worker.cpuNumber",

@@ -94,10 +94,9 @@ class KubernetesService(KeeperService):
         await super().open(known)
 
     def _known_hosts(self, known: KnownKeepers) -> Iterable[KeeperHost]:
-        experiment = self.context.experiment_id
         return [
-            self._host(keeper.keeper_id, job_of_pod(experiment, keeper.keeper_id), keeper)
-            for keeper in known.keepers
+            self._host(each.keeper_id, job_of_pod(self.context.experiment_id, each.keeper_id), each)
+            for each in known.keepers
         ]
 
     def _host(self, keeper_id: str, job_id: str | None, known: KnownKeeper | None = None) -> PodHost:
