@@ -98,7 +98,7 @@ def test_pods_meet_and_a_killed_server_loses_nothing(gangs: Gangs) -> None:
     assert (trial["status"], trial["finalValue"], len(trial["jobs"])) == ("SUCCEEDED", 1.0, 1)
     assert [member["endReason"] for member in trial["jobs"][0]["members"]] == ["exited", "exited"]
     eventually(lambda: len(gangs.names("Succeeded")) == 2, "the ends of both pods", LIMIT_S)
-    said = gangs.server.call("GET", f"{gangs.url}/trials/{trial['id']}/log/stdout?member=1")
+    said = gangs.server.call("GET", f"{gangs.url}/trials/{trial['id']}/logs/stdout?member=1")
     assert said.status == 200, said
     gangs.nnictl("stop", "exp")
     assert gangs.server.call("DELETE", gangs.url).status == 200
@@ -108,7 +108,8 @@ def test_pods_meet_and_a_killed_server_loses_nothing(gangs: Gangs) -> None:
 def test_a_deleted_pod_costs_an_attempt_and_no_step(gangs: Gangs) -> None:
     gangs.begin_gang()
     assert [member["step"] for member in gangs.members()] == [None, None]
-    eventually(lambda: gangs.trials()[0]["checkpoint"], "the copy of the checkpoint", LIMIT_S)
+    path = f"/trials/{gangs.trials()[0]['id']}"
+    eventually(lambda: gangs.get(path)["checkpoints"][0]["kept"], "the copy of the checkpoint", LIMIT_S)
     victim = next(
         pod for pod in gangs.place.pods() if pod["metadata"]["labels"]["nnimgr.io/keeper"].endswith("-m1")
     )
