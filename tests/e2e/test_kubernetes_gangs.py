@@ -98,21 +98,21 @@ def test_pods_meet_and_a_killed_server_loses_nothing(gangs: Gangs) -> None:
     assert (trial["status"], trial["finalValue"], len(trial["jobs"])) == ("SUCCEEDED", 1.0, 1)
     assert [member["endReason"] for member in trial["jobs"][0]["members"]] == ["exited", "exited"]
     eventually(lambda: len(gangs.names("Succeeded")) == 2, "the ends of both pods", LIMIT_S)
-    said = gangs.server.call("GET", f"{gangs.url}/trials/{trial['id']}/logs/stdout?member=1")
-    assert said.status == 200, said
+    assert "hello 0" in gangs.nnictl("log", "trial", "exp", "-T", "0", "--member", "1")
     gangs.nnictl("stop", "exp")
     assert gangs.server.call("DELETE", gangs.url).status == 200
     eventually(lambda: not gangs.place.left(), "nothing in the cluster", LIMIT_S)
 
 
-def test_a_deleted_pod_costs_an_attempt_and_no_step(gangs: Gangs) -> None:
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_deleted_pod_costs_an_attempt_and_no_step(gangs: Gangs, number: int) -> None:
     gangs.begin_gang()
-    assert [member["step"] for member in gangs.members()] == [None, None]
+    first = gangs.members()
+    assert [member["step"] for member in first] == [None, None]
     path = f"/trials/{gangs.trials()[0]['id']}"
     eventually(lambda: gangs.get(path)["checkpoints"][0]["kept"], "the copy of the checkpoint", LIMIT_S)
-    victim = next(
-        pod for pod in gangs.place.pods() if pod["metadata"]["labels"]["nnimgr.io/keeper"].endswith("-m1")
-    )
+    address = first[0]["NNIMGR_GANG_HOSTS"].split(",")[number]
+    victim = next(pod for pod in gangs.place.pods() if pod["status"]["podIP"] == address)
     gangs.place.kubectl("delete", "pod", victim["metadata"]["name"], "--wait=false")
     assert [member["step"] for member in gangs.members(2)] == [3, 3]
     eventually(lambda: len(gangs.names("Running", "Pending")) == 2, "the end of the first pods", LIMIT_S)
@@ -141,4 +141,40 @@ def test_a_pod_that_no_node_takes_is_named(gangs: Gangs) -> None:
     assert reason.startswith("waits for 2 pods: ") and "Insufficient cpu" in reason
     (trial,) = gangs.trials()
     gangs.stop_trial(trial["id"])
+    eventually(lambda: not gangs.names("Running", "Pending"), "the end of all pods", LIMIT_S)
+
+
+ROLES = """
+import socket
+cluster = json.loads(os.environ["TF_CONFIG"])
+task, index = cluster["task"]["type"], cluster["task"]["index"]
+if task == "ps":
+    host, port = cluster["cluster"]["ps"][index].rsplit(":", 1)
+    socket.create_server((host, int(port))).accept()[0].sendall(b"7")
+    wait("never")
+host, port = cluster["cluster"]["ps"][0].rsplit(":", 1)
+while True:
+    try:
+        number = socket.create_connection((host, int(port))).recv(1)
+        break
+    except OSError:
+        time.sleep(0.05)
+nni.report_final_result(int(number))
+"""
+
+
+def test_members_of_roles_find_each_other_as_with_an_operator(gangs: Gangs) -> None:
+    roles = {"worker": {"cpuNumber": 0.5}, "ps": {"memorySize": "200mb", "command": "exec python3 trial.py"}}
+    gangs.begin(ROLES, trials=1, gang={"roles": roles, "exitBarrier": "10s"}, trialCpuNumber=0.25)
+    eventually(lambda: gangs.names("Succeeded"), "the end of the leader's pod", LIMIT_S)
+    gangs.restart()  # the other member is still waited for
+    (trial,) = gangs.done(LIMIT_S)
+    assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 7.0)
+    limits = {
+        pod["metadata"]["labels"]["nnimgr.io/keeper"][-3:]: pod["spec"]["containers"][0]["resources"][
+            "limits"
+        ]
+        for pod in gangs.place.pods()
+    }
+    assert limits == {f"{trial['id'][-1]}-1": {"cpu": "500m"}, "-m1": {"cpu": "250m", "memory": "200Mi"}}
     eventually(lambda: not gangs.names("Running", "Pending"), "the end of all pods", LIMIT_S)
