@@ -11,15 +11,16 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nnimgr.constraint_values import Absent, shown
 from nnimgr.expressions import Expression, ExpressionError, Names
 from nnimgr.rules.terms import MemoryGrowth
-from training_services.base import JobRejected, OwnNeeds, TrialJobSpec
+from training_services.base import Gang, JobRejected, OwnNeeds, TrialJobSpec
 from training_services.units import parse_cpu_number, parse_gpu_number, parse_size
 
-__all__ = ["FIELDS", "NeedExpression", "ParameterMissing", "is_expression", "own_needs"]
+__all__ = ["FIELDS", "NeedExpression", "ParameterMissing", "is_expression", "needs_of_roles", "own_needs"]
 
 _BRACES = re.compile(r"\s*\{\{(.*)\}\}\s*", re.DOTALL)
 
@@ -109,3 +110,29 @@ def own_needs(
     if growth is not None:
         found["memory"] = lambda job: growth.after(job.memory_retries)
     return OwnNeeds(**found) if found else None
+
+
+def needs_of_roles(
+    gang: Gang, own: OwnNeeds | None, *, gpus: float | None, cpus: float | None, memory: int | None
+) -> OwnNeeds | None:
+    """Return the needs of the members of trials with several roles. The leader's are those of the whole job.
+
+    ``own`` and the numbers are the needs of members whose role gives none.
+    """
+    found: dict[str, Any] = {}
+    for name, usual in (("gpus", gpus), ("cpus", cpus), ("memory", memory)):
+        if any(getattr(role, name) is not None for role in gang.roles):
+            found[name] = _need_of_role(gang, name, getattr(own, name, None), usual)
+    return replace(own or OwnNeeds(), **found) if found else own
+
+
+def _need_of_role(
+    gang: Gang, name: str, own: Callable[[TrialJobSpec], Any] | None, usual: float | None
+) -> Callable[[TrialJobSpec], float | None]:
+    def need(job: TrialJobSpec) -> float | None:
+        given: float | None = getattr(gang.role_of(job.member or 0), name)
+        if given is not None:
+            return given
+        return usual if own is None else own(job)
+
+    return need

@@ -76,6 +76,7 @@ from training_services.job_ids import (
 )
 from training_services.job_spec import (
     Gang,
+    GangRole,
     KeptCopy,
     MemberProgress,
     Origin,
@@ -100,6 +101,7 @@ __all__ = [
     "FileListing",
     "FrameSkipped",
     "Gang",
+    "GangRole",
     "GangGathered",
     "HostVanished",
     "JobEnded",

@@ -11,6 +11,7 @@ from training_services.job_ids import experiment_of_job, job_id_of
 __all__ = [
     "NO_COMMAND",
     "Gang",
+    "GangRole",
     "KeptCopy",
     "MemberProgress",
     "Origin",
@@ -121,12 +122,29 @@ def origin_id(job_id: str, trial_id: str, origin: Origin) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GangRole:
+    """Members of a gang that are alike. ``replicas``: their number. None: the value of the whole trial.
+
+    ``memory`` is in MiB. ``image``: image of the pods on platforms that have any.
+    """
+
+    name: str
+    replicas: int = 1
+    command: str | None = None
+    gpus: float | None = None
+    cpus: float | None = None
+    memory: int | None = None
+    image: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
     """Several worker processes that run the command of one trial. ``processes``: their number on each host,
     or "cpu", "gpu" or "auto"; None: the command runs once on each host. ``max_restarts``: number of retries
     after a failure, which the workers are told. ``nodes``: number of hosts. ``least_nodes``: number
     of hosts that an attempt needs, if it may have fewer than ``nodes``; None: it may not.
-    ``same_host``: the members of one trial may run beside each other on one host.
+    ``same_host``: the members of one trial may run beside each other on one host. ``roles``: the roles of the
+    members, which are numbered role after role; empty: all members are alike.
     """
 
     processes: str | None
@@ -134,10 +152,29 @@ class Gang:
     nodes: int = 1
     least_nodes: int | None = None
     same_host: bool = False
+    roles: tuple[GangRole, ...] = ()
 
     @property
     def least(self) -> int:
         return self.nodes if self.least_nodes is None else self.least_nodes
+
+    @property
+    def sizes_of_roles(self) -> str:
+        """Each role and the number of its members, such as "ps:1,worker:3"; "" if all members are alike."""
+        return ",".join(f"{role.name}:{role.replicas}" for role in self.roles)
+
+    def command_of(self, member: int) -> str | None:
+        """Return the command of this member; None: it runs the command of the trial."""
+        role = self.role_of(member)
+        return None if role is None else role.command
+
+    def role_of(self, member: int) -> GangRole | None:
+        """Return the role of this member; None if all members are alike."""
+        for role in self.roles:
+            if member < role.replicas:
+                return role
+            member -= role.replicas
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +184,6 @@ class OwnNeeds:
     Each function depends on nothing but the job, and raises JobRejected if the job's need is not valid.
     """
 
-    gpus: Callable[[TrialJobSpec], float] | None = None
-    cpus: Callable[[TrialJobSpec], float] | None = None
-    memory: Callable[[TrialJobSpec], int] | None = None  # MiB
+    gpus: Callable[[TrialJobSpec], float | None] | None = None
+    cpus: Callable[[TrialJobSpec], float | None] | None = None
+    memory: Callable[[TrialJobSpec], int | None] | None = None  # MiB

@@ -36,10 +36,12 @@ class Cause(StrEnum):
 class Place:
     """Place where a job runs: a keeper, its directory (``instance``), its machine's boot, and the GPUs.
 
-    If the machine is rebooted or the keeper's directory is replaced, the job is lost.
+    If the machine is rebooted or the keeper's directory is replaced, the job is lost. ``address``: where the
+    other members of a gang reach this one; "" for a job that is no member.
     """
 
     keeper_id: str
     instance: str
     boot_id: str
     gpus: tuple[int, ...] = ()
+    address: str = ""

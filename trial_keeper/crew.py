@@ -23,7 +23,7 @@ import time
 
 from trial_keeper import gang_line
 from trial_keeper.attempt import claim
-from trial_keeper.lean import NamedTuple
+from trial_keeper.gang_variables import HOSTFILE, Group, environment
 from trial_keeper.log import CappedLog
 from trial_keeper.machine import procs
 from trial_keeper.shim import LAST_WORDS, RESET, SHELL, SHOWN
@@ -35,31 +35,12 @@ if TYPE_CHECKING:
     Execute = Callable[[str, dict[str, str], tuple[int, int]], int]
 
 USAGE = 2
-HOSTFILE = ".nni/hostfile"  # in the member's folder
 GRACE_S = 5.0  # between SIGTERM and SIGKILL for the workers that are left after a failure
 LOG_BYTES = 1 << 27
-# interface that communication libraries take, where they would guess a wrong one
-_INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
 class CrewError(Exception):
     """Error: the workers cannot be started. The message is a sentence for users."""
-
-
-class Group(NamedTuple):
-    """The member of a gang that this crew is. ``counts``: number of workers of each member."""
-
-    member: int
-    counts: list[int]
-    hosts: list[str]
-    port: int  # where rank 0 listens
-    interface: str | None = None  # network interface to the other members
-    hostfile: str = ""  # path of a file with the addresses of all members, as mpirun reads it
-
-    @property
-    def first(self) -> int:
-        """Rank of the first worker of this member."""
-        return sum(self.counts[: self.member])
 
 
 def run(
@@ -136,7 +117,9 @@ def _meet(job: str, member: int, hosts: list[str], processes: str, directory: st
     slots = met.counts if processes else [max(1, len(_gpus()))] * len(hosts)
     with open(path, "w", encoding="ascii") as file:
         file.writelines(f"{host} slots={number}\n" for host, number in zip(hosts, slots))
-    return Group(member, met.counts, hosts, met.port, gang_line.interface_of(met.address), path)
+    interface, environ = gang_line.interface_of(met.address), os.environ
+    roles, in_pods = environ.get("NNIMGR_GANG_ROLES", ""), environ.get("NNIMGR_PLATFORM") == "kubernetes"
+    return Group(member, met.counts, hosts, met.port, interface, path, roles, in_pods)
 
 
 def _count(processes: str) -> int:
@@ -165,41 +148,6 @@ def count_of(processes: str) -> int:
 
 def _gpus() -> list[str]:
     return [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each.strip()]
-
-
-def environment(group: Group, local: int, folder: str, *, once: bool = False) -> dict[str, str]:
-    """Return the variables of one worker. ``folder``: where it may write how it has failed.
-
-    ``once``: the command runs once on each host, so that it may be torchrun itself.
-    """
-    rank, count, world = group.first + local, group.counts[group.member], sum(group.counts)
-    nodes, leader = len(group.counts), group.hosts[0]
-    found: dict[str, object] = {
-        "RANK": rank, "LOCAL_RANK": local, "ROLE_RANK": rank, "GROUP_RANK": group.member,
-        "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": count, "ROLE_WORLD_SIZE": world, "GROUP_WORLD_SIZE": nodes,
-        "ROLE_NAME": "default", "MASTER_ADDR": leader, "MASTER_PORT": group.port,
-        "TORCHELASTIC_USE_AGENT_STORE": "False", "TORCHELASTIC_ERROR_FILE": f"{folder}/error.json",
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
-    }  # fmt: skip
-    if nodes > 1:
-        found.update({
-            "NNIMGR_GANG_RANK": group.member, "NNIMGR_GANG_SIZE": nodes,
-            "NNIMGR_GANG_HOSTS": ",".join(group.hosts), "NNIMGR_GANG_ENDPOINT": f"{leader}:{group.port}",
-            "NNIMGR_GANG_ROUND": 1 + int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
-            "NNIMGR_GANG_HOSTFILE": group.hostfile,
-        })  # fmt: skip
-    if once:
-        found.update({
-            "PET_NNODES": nodes, "PET_NODE_RANK": group.member, "PET_MASTER_ADDR": leader,
-            "PET_MASTER_PORT": group.port, "PET_RDZV_BACKEND": "static", "PET_MAX_RESTARTS": 0,
-        })  # fmt: skip
-    if group.interface is not None:
-        for name in _INTERFACES:
-            if name not in os.environ:
-                found[name] = group.interface
-    if count > 1 and "OMP_NUM_THREADS" not in os.environ:
-        found["OMP_NUM_THREADS"] = 1
-    return {name: str(value) for name, value in found.items()}
 
 
 def alone(directory: str) -> dict[str, str]:

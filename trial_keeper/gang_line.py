@@ -182,10 +182,18 @@ def _reach(job: str, member: int, hosts: list[str], key: str) -> tuple[socket.so
         if time.monotonic() >= until:
             first, last = ports(job)[0], ports(job)[-1]
             raise Unreached(
-                f"{hosts[member]} cannot reach the leader at {address}, ports {first} to {last} ({why}): set "
-                f"gangAddress of that machine, or open its ports {FIRST_PORT} to {FIRST_PORT + PORTS - 1}"
+                f"{hosts[member]} cannot reach the leader at {address}, ports {first} to {last} ({why}): "
+                + _advice(os.environ.get("NNIMGR_PLATFORM"))
             )
         time.sleep(LOOK_S)
+
+
+def _advice(platform: str | None) -> str:
+    """Return what users can do so that members reach the leader."""
+    needed = f"ports {FIRST_PORT} to {FIRST_PORT + PORTS - 1}"
+    if platform == "kubernetes":
+        return f"allow connections between the trial's pods to {needed}, in a NetworkPolicy"
+    return f"set gangAddress of that machine, or open its {needed}"
 
 
 def _greet(peer: socket.socket, job: str, member: int, port: int, key: str) -> Talk | None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from nnimgr.config.attempts import Retries
 from nnimgr.config.model import ExperimentConfig
-from trial_keeper.crew import HOSTFILE, Group, environment
 from trial_keeper.gang_line import FIRST_PORT, PORTS
+from trial_keeper.gang_variables import HOSTFILE, Group, environment
 
 __all__ = ["describe_members", "plan_members"]
 
@@ -34,19 +34,38 @@ def plan_members(config: ExperimentConfig) -> list[dict[str, Any]]:
         processes = service.job_gpu_number
     nodes = gang.most
     hosts = [f"<address of member {member}>" for member in range(nodes)] if nodes > 1 else ["127.0.0.1"]
+    counts = [processes if isinstance(processes, int) else 1] * nodes
+    in_pods = service.platform == "kubernetes"
     attempt = {
         "TORCHELASTIC_RUN_ID": "<id of the trial>",
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": str((config.max_retries or Retries()).user_error),
     }
+    whole = config.gang_of_trials()
+    assert whole is not None
+    if whole.roles:
+        attempt["NNIMGR_GANG_ROLES"] = whole.sizes_of_roles
     if nodes > 1:
         attempt |= {"NNIMGR_GANG_MIN": str(gang.least), "NNIMGR_GANG_MAX": str(nodes)}
     return [
         {
             "member": member,
-            "command": service.job_command,
+            "command": whole.command_of(member) or service.job_command,
             "processes": processes,
-            "variables": _variables(member, hosts, processes, once=gang.processes is None) | attempt,
+            "variables": _variables(
+                Group(
+                    member,
+                    counts,
+                    hosts,
+                    FIRST_PORT,
+                    hostfile=f"<folder of the member>/{HOSTFILE}",
+                    roles=whole.sizes_of_roles,
+                    in_pods=in_pods,
+                ),
+                once=gang.processes is None,
+                known=isinstance(processes, int),
+            )
+            | attempt,
         }
         for member in range(nodes)
     ]
@@ -54,11 +73,12 @@ def plan_members(config: ExperimentConfig) -> list[dict[str, Any]]:
 
 def describe_members(members: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines that show the members to people. Variables that all members share stand once."""
-    first = members[0]["variables"]
+    first, same = members[0]["variables"], len({member["command"] for member in members}) == 1
     for member in members:
         leads = member is members[0]
         role = ", the leader," if leads and len(members) > 1 else ""
-        yield f"member {member['member']}{role} runs the command {_times(member['processes'])}."
+        what = "the command" if same else f'"{member["command"]}"'
+        yield f"member {member['member']}{role} runs {what} {_times(member['processes'])}."
         yield f"  Variables of its first process{'' if leads else ' that differ'}:"
         for name, value in member["variables"].items():
             if leads or first[name] != value:
@@ -71,13 +91,11 @@ def _times(processes: int | str) -> str:
     return f"as one process for each {_UNITS[processes]}"
 
 
-def _variables(member: int, hosts: list[str], processes: int | str, *, once: bool) -> dict[str, str]:
-    known = processes if isinstance(processes, int) else 1
-    hostfile = f"<folder of the member>/{HOSTFILE}"
-    group = Group(member, [known] * len(hosts), hosts, FIRST_PORT, hostfile=hostfile)
+def _variables(group: Group, *, once: bool, known: bool) -> dict[str, str]:
+    """Return the variables of a member's first process. ``known``: the number of processes is known here."""
     found = environment(group, 0, "<folder of the process>", once=once)
-    if processes != known:
+    if not known:
         found |= dict.fromkeys(_COUNTED, "<known on the machines>")
-        if member:
+        if group.member:
             found |= dict.fromkeys(_RANKS, "<known on the machines>")
     return {name: value.replace(str(FIRST_PORT), _PORT) for name, value in found.items()}

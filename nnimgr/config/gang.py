@@ -6,19 +6,27 @@ import re
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import PlainValidator, model_validator
+from pydantic import Field, PlainValidator, model_validator
 
 from nnimgr.config.base import ConfigModel
-from nnimgr.config.values import Duration
+from nnimgr.config.values import Command, Duration
 from nnimgr.rules.terms import MemberRange
-from training_services.units import parse_duration
+from training_services.base import GangRole
+from training_services.units import parse_cpu_number, parse_duration, parse_gpu_number, parse_size
 
-__all__ = ["GangConfig"]
+__all__ = ["GangConfig", "GangRoleConfig"]
 
 _MOST_PROCESSES = 1024
 _MOST_NODES = 256
 _RANGE = re.compile(r"([0-9]{1,3}):([0-9]{1,3})")
 _BY_HARDWARE = ("auto", "cpu", "gpu")
+_ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+
+
+def _size(value: Any) -> str | int:
+    """Return a value of ``memorySize``, if it is valid."""
+    parse_size(value)
+    return value  # type: ignore[no-any-return]
 
 
 def _processes(value: Any) -> int | str:
@@ -45,6 +53,29 @@ def _nodes(value: Any) -> int | str:
     )
 
 
+class GangRoleConfig(ConfigModel):
+    """Members of a trial that are alike. What is not given is that of the trial. ``image``: of their pods."""
+
+    replicas: Annotated[int, Field(ge=1, le=_MOST_NODES)] = 1
+    command: Command | None = None
+    gpu_number: Annotated[int | float, PlainValidator(parse_gpu_number)] | None = None
+    cpu_number: Annotated[int | float, PlainValidator(parse_cpu_number)] | None = None
+    memory_size: Annotated[str | int, PlainValidator(_size)] | None = None
+    image: Annotated[str, Field(min_length=1)] | None = None
+
+    def role(self, name: str) -> GangRole:
+        """Return the role in the form that training services use."""
+        return GangRole(
+            name=name,
+            replicas=self.replicas,
+            command=self.command,
+            gpus=self.gpu_number,
+            cpus=self.cpu_number,
+            memory=None if self.memory_size is None else parse_size(self.memory_size),
+            image=self.image,
+        )
+
+
 class GangConfig(ConfigModel):
     """Worker processes of each trial, on one host or on ``nodes`` hosts.
 
@@ -61,24 +92,47 @@ class GangConfig(ConfigModel):
     same_host: bool = False
     exit_barrier: Duration | None = None
     grow_after: Duration | None = None  # None: 60 s, with a range of ``nodes``
+    # in place of ``nodes``: kinds of members, which are numbered one kind after the other
+    roles: Annotated[dict[str, GangRoleConfig], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> GangConfig:
-        if self.processes is None and self.nodes is None:
-            raise ValueError("needs processes, nodes, or both")
+        if self.processes is None and self.nodes is None and self.roles is None:
+            raise ValueError("needs processes, nodes or roles")
+        if self.roles is not None:
+            self._check_roles(self.roles)
         if self.grow_after is not None and self.least == self.most:
             raise ValueError("'growAfter' needs a range of 'nodes', such as \"2:4\"")
         return self
 
+    def _check_roles(self, roles: dict[str, GangRoleConfig]) -> None:
+        if self.nodes is not None:
+            raise ValueError(
+                "'nodes' and 'roles' exclude each other: the number of members is that of all roles"
+            )
+        for name in roles:
+            if not _ROLE_NAME.fullmatch(name):
+                raise ValueError(
+                    f"'roles': the name {name!r} must be a letter, and then letters, digits, '-' or '_'"
+                )
+        if not 2 <= self.most <= _MOST_NODES:
+            raise ValueError(f"'roles' must have 2 to {_MOST_NODES} members together, not {self.most}")
+
     @property
     def least(self) -> int:
         """Smallest number of members of a trial."""
-        return _bounds(self.nodes)[0]
+        return self.most if self.roles is not None else _bounds(self.nodes)[0]
 
     @property
     def most(self) -> int:
         """Largest number of members of a trial."""
+        if self.roles is not None:
+            return sum(role.replicas for role in self.roles.values())
         return _bounds(self.nodes)[1]
+
+    def roles_of_trials(self) -> tuple[GangRole, ...]:
+        """Return the roles in the form that training services use; none if all members are alike."""
+        return tuple(role.role(name) for name, role in (self.roles or {}).items())
 
     def members(self) -> MemberRange | None:
         """Return the range of the number of members in the form that the core uses; None: it is fixed."""

@@ -8,6 +8,11 @@ import re
 import shlex
 from pathlib import Path
 
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+from nnimgr.config.document import KeyPath
+from nnimgr.config.gang import GangConfig
 from nnimgr.config.model import ExperimentConfig, Member
 from nnimgr.config.parsing import Reading
 from training_services import registry
@@ -95,12 +100,14 @@ def _check_gang(reading: Reading, config: ExperimentConfig) -> None:
     if config.resident:
         reading.fault(_RESIDENT, "cannot be used together with gang: leave one of them out")
     assert config.gang is not None
-    if config.gang.nodes is not None:
-        _check_nodes(reading, config, config.gang.least, same_host=config.gang.same_host)
+    if config.preload and config.gang.roles is not None:
+        reading.fault(_PRELOAD, "cannot be used together with gang.roles, which have commands of their own")
+    if config.gang.most > 1:
+        _check_nodes(reading, config, config.gang)
     else:
         given = {"sameHost": config.gang.same_host, "exitBarrier": config.gang.exit_barrier is not None}
         for name in (name for name, is_given in given.items() if is_given):
-            reading.fault((*_GANG, name), "needs nodes: without them, a trial has only one host")
+            reading.fault((*_GANG, name), "needs nodes or roles: without them, a trial has only one host")
     if config.gang.processes is None:
         return
     for member in config.members:
@@ -113,28 +120,68 @@ def _check_gang(reading: Reading, config: ExperimentConfig) -> None:
             )
 
 
-def _check_nodes(reading: Reading, config: ExperimentConfig, least: int, *, same_host: bool) -> None:
-    """Report a gang on several hosts that cannot be placed, and what cannot be used together with it.
-
-    ``least``: smallest number of hosts of a trial.
-    """
-    at = (*_GANG, "nodes")
+def _check_nodes(reading: Reading, config: ExperimentConfig, gang: GangConfig) -> None:
+    """Report a gang on several hosts that cannot be placed, and what cannot be used together with it."""
+    at = (*_GANG, "nodes" if gang.roles is None else "roles")
     if config.multi_phase:
         reading.fault(at, "cannot be used together with multiPhase")
     if len(config.members) > 1:
         reading.fault(at, "cannot be used with several training services: give one")
         return
     (member,) = config.members
-    if member.platform == "local" and not same_host:
+    if member.platform != "kubernetes":
+        _check_roles_of_machines(reading, gang)
+    if member.platform == "local" and not gang.same_host:
         reading.fault(at, "needs several hosts, and platform: local has one. To try it, set sameHost: true")
-    elif member.platform == "remote" and not same_host:
+    elif member.platform == "remote" and not gang.same_host:
         machines = {place.rpartition("@")[2] for place in describe(member.service).places()}
-        if len(machines) < least:
-            reading.fault(at, f"needs {least} machines, and machineList has {len(machines)}")
+        if len(machines) < gang.least:
+            reading.fault(at, f"needs {gang.least} machines, and machineList has {len(machines)}")
+    elif member.platform == "kubernetes":
+        _check_pods(reading, gang, at, member.service)
     elif member.platform not in ("local", "remote"):
         reading.fault(
             at,
-            f'cannot be used on the platform "{member.platform}" yet: only with remote, or local to try it',
+            f'cannot be used on the platform "{member.platform}": only with remote and kubernetes, or with '
+            "local to try it",
+        )
+
+
+def _check_roles_of_machines(reading: Reading, gang: GangConfig) -> None:
+    """Report fields of roles that only pods can have."""
+    for name, role in (gang.roles or {}).items():
+        for field in ("gpu_number", "cpu_number", "memory_size", "image"):
+            if getattr(role, field) is not None:
+                reading.fault(
+                    (*_GANG, "roles", name, to_camel(field)),
+                    "can differ from role to role only on platform: kubernetes",
+                )
+
+
+def _check_pods(reading: Reading, gang: GangConfig, at: KeyPath, service: BaseModel) -> None:
+    """Report what is not possible if each member has a pod. ``at``: path of the field with their number."""
+    from training_services.kubernetes.config import KubernetesConfig, check_image
+    from training_services.kubernetes.manifest import ResourceFault, container_resources
+    from training_services.placement.needs import Wants
+
+    assert isinstance(service, KubernetesConfig)
+    for name, role in (gang.roles or {}).items():
+        try:
+            check_image(role.image or service.image)
+        except ValueError as error:
+            reading.fault((*_GANG, "roles", name, "image"), str(error))
+        try:
+            container_resources(service, Wants(role.gpu_number, None, None))
+        except ResourceFault as error:
+            reading.fault((*_GANG, "roles", name, "gpuNumber"), str(error))
+    if not service.sizes_each_trial():
+        reading.fault(at, "needs a pod of its own for each member: set reuseMode: false")
+    if gang.same_host:
+        reading.fault((*_GANG, "sameHost"), "is not needed with pods: several may run on one node")
+    if gang.grow_after is not None:
+        reading.fault(
+            (*_GANG, "growAfter"),
+            "cannot be used with pods: a trial keeps the number of members with which it has begun",
         )
 
 

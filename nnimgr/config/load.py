@@ -210,6 +210,10 @@ def _build(reading: Reading, fields: dict[str, Any], service: Service | None) ->
     check_growth(reading, fields, service)
     for command in [] if service is None else service.commands:
         fields.setdefault("trialCommand", command)
+    for gang in [] if service is None else service.gangs:
+        if fields.get("gang") is not None:
+            reading.fault(("gang",), "cannot be used together with roles of several pods in trainingService")
+        fields["gang"] = gang
     model, overrides = NO_SERVICE if service is None else service.model(fields)
     memory = fields.get("trialMemorySize")
     if isinstance(memory, Mapping):

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
@@ -35,9 +34,9 @@ from nnimgr.config.notification import NotificationConfig
 from nnimgr.config.resizing import resizable
 from nnimgr.config.sinks import SinkConfig
 from nnimgr.config.stop_when import StopWhenConfig
-from nnimgr.config.values import CpuNumber, Duration, GpuNumber, Natural, Positive, finite, whole
+from nnimgr.config.values import Command, CpuNumber, Duration, GpuNumber, Natural, Positive, finite, whole
 from nnimgr.goal import is_stated, optimize_mode, stated_goal
-from nnimgr.needs import FIELDS, is_expression, own_needs
+from nnimgr.needs import FIELDS, is_expression, needs_of_roles, own_needs
 from nnimgr.rules.facts import Limits, OnFailure
 from training_services.base import SILENT_AFTER, Gang, OwnNeeds
 from training_services.platform import describe
@@ -54,7 +53,6 @@ __all__ = [
     "SHARED_FIELDS",
     "AlgorithmConfig",
     "Checkpoints",
-    "Command",
     "Duplicates",
     "ExperimentConfig",
     "HybridConfig",
@@ -96,13 +94,6 @@ def _fail_fast(value: Any) -> Any:
     return value
 
 
-def _command(value: str) -> str:
-    if not value.strip():
-        raise ValueError("must not be empty")
-    return value
-
-
-Command = Annotated[str, AfterValidator(_command)]
 _Whole = Annotated[int, BeforeValidator(whole)]
 _FailureValue = Annotated[float | dict[str, float], PlainValidator(_failure_value)]
 _Priority = Annotated[int, BeforeValidator(whole), Field(ge=-1000, le=1000)]
@@ -315,6 +306,7 @@ class ExperimentConfig(ConfigModel):
             nodes=self.gang.most,
             least_nodes=None if self.gang.members() is None else self.gang.least,
             same_host=self.gang.same_host,
+            roles=self.gang.roles_of_trials(),
         )
 
     def limits(self) -> Limits:
@@ -425,7 +417,13 @@ class Member:
         values = {field: self.said(field) for field in FIELDS}
         memory = values["trialMemorySize"]
         growth = memory.growth() if isinstance(memory, GrowingMemory) else None
-        return own_needs(values, growth, tuple(self.config.resizable))
+        own = own_needs(values, growth, tuple(self.config.resizable))
+        gang = self.config.gang_of_trials()
+        if gang is None or not gang.roles:
+            return own
+        return needs_of_roles(
+            gang, own, gpus=self.job_gpu_number, cpus=self.job_cpu_number, memory=self.job_memory_size
+        )
 
     @property
     def job_manager_ip(self) -> str | None:

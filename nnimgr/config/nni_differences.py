@@ -385,8 +385,7 @@ _PLATFORMS: Sequence[Entry] = (
         name="several pods",
         find=find.roles_of_several_pods,
         nni="runs trials of several pods",
-        here="refuses trials of several pods, because a trial is one pod",
-        todo="leave one role with one pod",
+        here="runs the pods as members of a gang, whose first member decides how the trial ends",
     ),
     Entry(
         name="unused fields of operators",

@@ -16,7 +16,6 @@ from nnimgr.config.foreign import FOREIGN_PLATFORMS, ForeignPlatform
 from nnimgr.config.memory import GrowingMemory, TrialMemory
 from nnimgr.config.model import (
     SHARED_FIELDS,
-    Command,
     ExperimentConfig,
     HybridConfig,
     HybridMember,
@@ -24,7 +23,7 @@ from nnimgr.config.model import (
 )
 from nnimgr.config.parsing import Reading, match_key, parse, validate
 from nnimgr.config.path_checks import file_fault
-from nnimgr.config.values import CpuNumber, GpuNumber
+from nnimgr.config.values import Command, CpuNumber, GpuNumber
 from nnimgr.spelling import nearest
 from training_services.job_spec import NO_COMMAND
 from training_services.placement.needs import memory_text
@@ -71,10 +70,14 @@ NO_SERVICE: tuple[BaseModel, dict[str, Any]] = (_Shared(), {})
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One training service, with its own values of fields that the top level has too."""
+    """One training service, with its own values of fields that the top level has too.
+
+    ``gang``: value of the experiment's field ``gang`` that follows from the training service, or None.
+    """
 
     service: BaseModel
     overrides: dict[str, Any]
+    gang: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,11 @@ class Service:
         written = [part.overrides.get("trialCommand") for part in self.parts]
         asked = [NO_COMMAND for part in self.parts if describe(part.service).asked]
         return [command for command in (*written, *asked) if command is not None]
+
+    @property
+    def gangs(self) -> list[dict[str, Any]]:
+        """Values of the experiment's field ``gang`` that follow from training services."""
+        return [part.gang for part in self.parts if part.gang is not None]
 
     def places(self) -> Iterator[tuple[KeyPath, Part]]:
         """Yield each training service with its path in the configuration."""
@@ -191,7 +199,9 @@ def _as_jobs(reading: Reading, built: Any, shared: dict[str, Any], at: KeyPath) 
     reading.warn((*at, "platform"), jobs.sentence)
     for field, origin in jobs.origins.items():
         reading.note_origin((*at, field), (*at, *origin))
-    return Part(jobs.config, {**shared, **jobs.shared})
+    for name, place in jobs.role_origins.items():
+        reading.note_origin(("gang", "roles", name), (*at, *place))
+    return Part(jobs.config, {**shared, **jobs.shared}, jobs.gang)
 
 
 def _only(raw: Mapping[str, Any], wanted: Callable[[str], bool]) -> dict[str, Any]:

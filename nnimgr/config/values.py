@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
 from nnimgr.expressions import ExpressionError
 from nnimgr.needs import NeedExpression, is_expression
@@ -19,6 +19,7 @@ from training_services.units import (
 
 __all__ = [
     "ByteSize",
+    "Command",
     "CpuNumber",
     "DiskSize",
     "Duration",
@@ -30,6 +31,12 @@ __all__ = [
     "memory_size",
     "whole",
 ]
+
+
+def _command(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value
 
 
 def whole(value: Any) -> Any:
@@ -94,6 +101,7 @@ MemorySize = Annotated[str | int, PlainValidator(memory_size)]
 DiskSize = Annotated[str, PlainValidator(_disk_size)]
 GpuNumber = Annotated[int | float | str, PlainValidator(_gpu_number)]
 CpuNumber = Annotated[int | float | str, PlainValidator(_cpu_number)]
+Command = Annotated[str, AfterValidator(_command)]
 Duration = Annotated[str | int, PlainValidator(_duration)]  # the value stays in the user's notation
 Natural = Annotated[int, BeforeValidator(whole), Field(ge=0)]
 Positive = Annotated[int, BeforeValidator(whole), Field(gt=0)]

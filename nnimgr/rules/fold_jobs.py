@@ -161,7 +161,7 @@ def _job_ended(state: ExperimentState, fact: f.JobEnded, r: f.Recorded) -> None:
     if fact.reason is f.EndReason.CHECKPOINT_LOST:
         drop_origin(state, trial, failing_keeper(job))
     job.ended_at = max(fact.ended_at, job.started_at or fact.ended_at)  # a host's clock can be set back
-    if job.placed is not None:
+    if job.placed is not None and not job.members:  # the ends of members have said this for each keeper
         keeper = state.keepers[job.placed.place.keeper_id]
         keeper.acked_cmd = max(keeper.acked_cmd, fact.acked_cmd)
     failed = fact.reason is f.EndReason.EXITED and fact.exit_code != 0

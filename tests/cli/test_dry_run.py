@@ -94,6 +94,18 @@ def test_a_dry_run_shows_the_members_of_a_trial(
     assert members[1]["variables"]["MASTER_PORT"] == "<a free port from 20000 to 29999>"
 
 
+def test_a_dry_run_shows_the_roles_of_a_trial(
+    home: Home, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gang = "gang: {roles: {main: {command: ./main}, worker: {}}}\n"
+    config.write_text(CONFIG.replace("trainingService: {platform: local}\n", SITE) + gang)
+    assert main(["create", "--config", "exp.yml", "--dry-run"]) == 0
+    first, _, second = capsys.readouterr().out.partition('# member 1 runs "')
+    assert '# member 0, the leader, runs "./main" once.\n' in first
+    assert "#   ROLE_NAME=main\n" in first and "#   NNIMGR_GANG_ROLES=main:1,worker:1\n" in first
+    assert "#   ROLE_NAME=worker\n" in second and "NNIMGR_GANG_ROLES" not in second
+
+
 @pytest.mark.parametrize(("processes", "units"), [("cpu", "CPU"), ("auto", "GPU of the trial, or each CPU")])
 def test_a_dry_run_says_what_only_the_machine_knows(
     home: Home, config: Path, capsys: pytest.CaptureFixture[str], processes: str, units: str

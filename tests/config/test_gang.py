@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from nnimgr.config.load import read_canonical
 from nnimgr.rules.facts import MemberRange
 from tests.config.loading import Faults, Load
 from tests.config.test_launch import FUNCTION, LOCAL
-from training_services.base import Gang
+from training_services.base import Gang, GangRole
 
 COMMAND = LOCAL + "trialCommand: python3 train.py\n"
 
@@ -32,6 +33,15 @@ def test_it_cannot_be_used_together_with_resident(load: Load, faults: Faults) ->
     load(gang)
     found = faults(gang + "resident: true\n")
     assert "exp.yml:11:1: resident: cannot be used together with gang: leave one of them out" in found
+
+
+def test_roles_cannot_be_used_together_with_preload(faults: Faults) -> None:
+    roles = "gang: {sameHost: true, roles: {main: {replicas: 1}, worker: {replicas: 1}}}\n"
+    found = faults(FUNCTION + "preload: [torch]\n" + roles)
+    assert (
+        "exp.yml:9:1: preload: cannot be used together with gang.roles, which have commands of their own"
+        in found
+    )
 
 
 def test_a_command_that_starts_processes_itself_gets_a_warning(load: Load) -> None:
@@ -94,7 +104,7 @@ def test_members_beside_each_other(load: Load) -> None:
         (REMOTE, "{nodes: 3}", "gang.nodes: needs 3 machines, and machineList has 2"),
         (REMOTE, "{nodes: 2, growAfter: 60s}", "gang: 'growAfter' needs a range of 'nodes', such as \"2:4\""),
         (REMOTE, '{nodes: "1:2", growAfter: soon}', "gang.growAfter: "),
-        (REMOTE, "{}", "gang: needs processes, nodes, or both"),
+        (REMOTE, "{}", "gang: needs processes, nodes or roles"),
         (
             COMMAND,
             "{nodes: 2}",
@@ -115,10 +125,88 @@ def test_nodes_that_cannot_be_are_refused(faults: Faults, base: str, gang: str, 
     assert said in fault
 
 
+CLUSTER = COMMAND.replace("{platform: local}", "{platform: kubernetes, image: python}")
+
+
+@pytest.mark.parametrize(("nodes", "least"), [("2", None), ('"1:2"', 1)])
+def test_members_in_pods(load: Load, nodes: str, least: int | None) -> None:
+    config = load(CLUSTER + f"gang: {{nodes: {nodes}}}\n").config
+    assert config.gang_of_trials() == Gang(processes=None, max_restarts=0, nodes=2, least_nodes=least)
+
+
+@pytest.mark.parametrize(
+    ("base", "gang", "said"),
+    [
+        (
+            CLUSTER.replace("image: python", "image: python, reuseMode: true"),
+            "{nodes: 2}",
+            "gang.nodes: needs a pod of its own for each member: set reuseMode: false",
+        ),
+        (CLUSTER, "{nodes: 2, sameHost: true}", "gang.sameHost: is not needed with pods"),
+        (
+            CLUSTER,
+            '{nodes: "1:2", growAfter: 60s}',
+            "gang.growAfter: cannot be used with pods: a trial keeps the number of members with which",
+        ),
+    ],
+)
+def test_what_pods_cannot_do_is_refused(faults: Faults, base: str, gang: str, said: str) -> None:
+    (fault,) = faults(base + f"gang: {gang}\n")
+    assert said in fault
+
+
+ROLES = "{roles: {main: {command: ./main}, worker: {replicas: 2, cpuNumber: 2, image: lab/w}}}"
+
+
+def test_members_of_several_roles(load: Load) -> None:
+    config = load(CLUSTER + f"gang: {ROLES}\n").config
+    gang = config.gang_of_trials()
+    assert gang is not None and (gang.nodes, gang.least, gang.sizes_of_roles) == (3, 3, "main:1,worker:2")
+    assert gang.roles[0] == GangRole(name="main", command="./main")
+    assert gang.roles[1] == GangRole(name="worker", replicas=2, cpus=2, image="lab/w")
+    roles = [gang.role_of(member) for member in range(3)]
+    assert roles == [gang.roles[0], gang.roles[1], gang.roles[1]] and config.limits().members is None
+    assert read_canonical(config.canonical()).gang == config.gang
+
+
+@pytest.mark.parametrize(
+    ("gang", "said"),
+    [
+        ("{nodes: 2, roles: {a: {}, b: {}}}", "gang: 'nodes' and 'roles' exclude each other"),
+        ("{roles: {a: {}}}", "gang: 'roles' must have 2 to 256 members together, not 1"),
+        ("{roles: {}}", "gang.roles: "),
+        ("{roles: {a b: {}, c: {}}}", "gang: 'roles': the name 'a b' must be a letter, and then letters"),
+        ("{roles: {a: {replicas: 0}, b: {replicas: 2}}}", "gang.roles.a.replicas: "),
+        ("{roles: {a: {image: 'a b'}, b: {}}}", "gang.roles.a.image: 'a b' is not the name of an image"),
+        ("{roles: {a: {gpuNumber: 0.5}, b: {}}}", "gang.roles.a.gpuNumber: 0.5 of a GPU is not possible"),
+        ("{roles: {a: {comand: x}, b: {}}}", "did you mean 'command'?"),
+    ],
+)
+def test_roles_that_cannot_be_are_refused(faults: Faults, gang: str, said: str) -> None:
+    (fault,) = faults(CLUSTER + f"gang: {gang}\n")
+    assert said in fault
+
+
+def test_roles_on_machines_differ_only_in_their_commands(load: Load, faults: Faults) -> None:
+    roles = "{roles: {a: {command: ./a}, b: {command: ./b}}, sameHost: true}"
+    config = load(COMMAND + f"gang: {roles}\n").config
+    gang = config.gang_of_trials()
+    assert gang is not None and [gang.command_of(member) for member in range(2)] == ["./a", "./b"]
+    assert config.members[0].own_needs is None
+    found = faults(REMOTE + f"gang: {ROLES}\n")
+    assert [fault.partition(": ")[2].partition(": ")[0] for fault in found] == [
+        "gang.roles.worker.cpuNumber",
+        "gang.roles.worker.image",
+        "gang.roles",
+    ]
+
+
 def test_other_platforms_are_refused(faults: Faults) -> None:
-    service = "{platform: kubernetes, image: python, context: lab}"
+    service = "{platform: ask}"
     found = faults(COMMAND.replace("{platform: local}", service) + "gang: {nodes: 2}\n")
-    assert any('cannot be used on the platform "kubernetes" yet' in fault for fault in found)
+    assert any(
+        'cannot be used on the platform "ask": only with remote and kubernetes' in fault for fault in found
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from nnimgr.config import ConfigError, ExperimentConfig, load_config, read_canonical
 from nnimgr.config.preview import preview
 from nnimgr.config.secrets import hide_secrets, reveal_secrets
+from training_services.base import GangRole, TrialJobSpec
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import secret_texts
+from training_services.placement.needs import Wants
 
 HEAD = """\
 searchSpace: {x: {_type: uniform, _value: [0, 1]}}
@@ -296,15 +299,90 @@ taskRoles:
     assert "FrameworkController is not used" in warnings[0]
 
 
+def test_several_roles_of_kubeflow_become_a_gang(tmp_path: Path) -> None:
+    config, warnings = read(
+        tmp_path,
+        f"""\
+{TF_JOB}ps: {{command: python3 ps.py, dockerImage: "lab/ps:1", cpuNumber: 2}}
+worker: {{replicas: 2, command: python3 train.py, dockerImage: "lab/tf:2", gpuNumber: 1, memorySize: 4gb}}
+""",
+        head=HEAD.replace("trialCommand: python3 train.py\n", ""),
+        platform="kubeflow",
+    )
+    assert (service(config).image, service(config).reuse_mode) == ("lab/tf:2", False)
+    gang = config.gang_of_trials()
+    assert gang is not None and (gang.nodes, gang.sizes_of_roles) == (3, "worker:2,ps:1")
+    assert gang.roles == (
+        GangRole(
+            name="worker", replicas=2, command="python3 train.py", gpus=1, memory=4096, image="lab/tf:2"
+        ),
+        GangRole(name="ps", command="python3 ps.py", cpus=2, image="lab/ps:1"),
+    )
+    assert config.limits().exit_barrier == timedelta(seconds=5)
+    assert "each trial is a gang of the roles worker (2), ps (1), with a Job for each pod" in warnings[0]
+    (member,) = config.members
+    assert member.job_command == "python3 train.py"
+    wants = [Wants(None, None, None, member.own_needs).of_job(part(number)) for number in range(3)]
+    assert wants == [Wants(1, None, 4096)] * 2 + [Wants(None, 2, None)]
+    assert config.platform == "kubernetes" and read_canonical(config.canonical()) == config
+
+
+def test_several_roles_in_the_first_format_of_nni(tmp_path: Path) -> None:
+    file = tmp_path / "exp.yml"
+    file.write_text("""\
+authorName: me
+experimentName: e
+trialConcurrency: 1
+maxExecDuration: 1h
+maxTrialNum: 1
+trainingServicePlatform: kubeflow
+searchSpacePath: space.json
+useAnnotation: false
+tuner: {builtinTunerName: Random}
+trial:
+  codeDir: code
+  master: {replicas: 1, command: ./lead, gpuNum: 0, cpuNum: 1, memoryMB: 512, image: "lab/pt:1"}
+  worker: {replicas: 2, command: ./work, gpuNum: 1, cpuNum: 1, memoryMB: 512, image: "lab/pt:1"}
+kubeflowConfig:
+  operator: pytorch-operator
+  apiVersion: v1
+  storage: nfs
+  nfs: {server: nfs.lab, path: /export}
+""")
+    (tmp_path / "space.json").write_text('{"x": {"_type": "uniform", "_value": [0, 1]}}')
+    (tmp_path / "code").mkdir()
+    config = load_config(file, environ={"HOME": str(tmp_path)}).config
+    gang = config.gang_of_trials()
+    assert gang is not None and gang.sizes_of_roles == "master:1,worker:2"
+    assert [gang.command_of(member) for member in range(3)] == ["./lead", "./work", "./work"]
+    (member,) = config.members
+    assert (member.job_command, member.job_directory) == ("./lead", tmp_path / "code")
+
+
+def part(member: int) -> TrialJobSpec:
+    return TrialJobSpec(id="e-a-1", trial_id="a", attempt=1, sequence=0, parameter_text="{}", member=member)
+
+
+@pytest.mark.parametrize("first", ["worker", "ps"])
+def test_several_roles_of_frameworkcontroller_become_a_gang(tmp_path: Path, first: str) -> None:
+    policy = "frameworkAttemptCompletionPolicy: {minFailedTaskCount: 1, minSucceedTaskCount: 1}"
+    roles = [f"- {{name: worker, taskNumber: 2, {policy}}}", f"- {{name: ps, {policy}}}"]
+    body = "taskRoles:\n" + "\n".join(roles if first == "worker" else roles[::-1])
+    config = load(tmp_path, body, platform="frameworkcontroller")
+    gang = config.gang_of_trials()
+    assert gang is not None and gang.sizes_of_roles == "worker:2,ps:1"
+
+
+def test_a_gang_beside_roles_of_several_pods_is_refused(tmp_path: Path) -> None:
+    found = refusal(
+        tmp_path, f"{TF_JOB}worker: {{replicas: 2}}", head=HEAD + "gang: {nodes: 2}\n", platform="kubeflow"
+    )
+    assert "gang: cannot be used together with roles of several pods in trainingService" in found
+
+
 @pytest.mark.parametrize(
     ("platform", "body", "sentence"),
     [
-        (
-            "kubeflow",
-            f"{TF_JOB}worker: {{}}\nps: {{}}",
-            "trials of several roles (worker, ps) are not supported",
-        ),
-        ("kubeflow", f"{TF_JOB}worker: {{replicas: 2}}", "(worker has replicas: 2) are not supported"),
         ("kubeflow", f"{TF_JOB}ps: {{}}", "the operator tf-operator needs the role 'worker'"),
         ("kubeflow", f"{TF_JOB}worker: {{}}\nmaster: {{}}", "the operator tf-operator has no role 'master'"),
         (
@@ -331,14 +409,37 @@ taskRoles:
         ("kubeflow", f"{TF_JOB}worker:\n  command: 'a ${{env:API_KEY}}'", "references are not replaced"),
         ("frameworkcontroller", "taskRoles: []", "trainingService.taskRoles: "),
         (
-            "frameworkcontroller",
-            "taskRoles: [{name: a}, {name: b}]",
-            "trials of several roles (a, b) are not supported: give one role, which runs as plain Jobs",
+            "kubeflow",
+            f"{TF_JOB}worker: {{codeDirectory: a}}\nps: {{codeDirectory: b}}",
+            "all roles must have the same 'codeDirectory'",
+        ),
+        (
+            "kubeflow",
+            f"{TF_JOB}worker: {{}}\nps: {{gpuNumber: many}}",
+            "exp.yml:11:8: trainingService.ps.gpuNumber: ",
         ),
         (
             "frameworkcontroller",
-            "taskRoles: [{name: a, taskNumber: 3}]",
-            "(a has taskNumber: 3) are not supported",
+            "taskRoles: [{name: a}, {name: a}]",
+            "trainingService.taskRoles: two roles of 'taskRoles' have the same name",
+        ),
+        (
+            "frameworkcontroller",
+            "taskRoles:\n- {name: a}\n"
+            "- {name: b, frameworkAttemptCompletionPolicy: {minFailedTaskCount: -1}}",
+            "exp.yml:8:3: trainingService.taskRoles: 'taskRoles': a trial of several pods fails when the "
+            "first of them fails: set minFailedTaskCount of b to 1, not -1",
+        ),
+        (
+            "frameworkcontroller",
+            "taskRoles:\n- name: a\n  taskNumber: 3\n"
+            "  frameworkAttemptCompletionPolicy: {minSucceedTaskCount: 2}",
+            "a trial of several pods succeeds with the first pod of a: set minSucceedTaskCount of a to 1",
+        ),
+        (
+            "frameworkcontroller",
+            "taskRoles: [{name: 7up}, {name: b}]",
+            "the name '7up' must be a letter, and then letters",
         ),
     ],
 )

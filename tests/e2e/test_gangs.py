@@ -126,6 +126,30 @@ def test_a_gang_goes_on_without_a_server_and_is_adopted(tmp_path: Path) -> None:
         assert ended["status"] == "SUCCEEDED" and len(here.get(f"/trials/{trial_id}")["jobs"]) == 1
 
 
+ROLE = """
+import json, os, sys, nni
+nni.get_next_parameter()
+names = ("ROLE_NAME", "ROLE_RANK", "RANK")
+print(json.dumps([sys.argv[1], *(os.environ[name] for name in names)]), flush=True)
+nni.report_final_result(1 if sys.argv[1] == "lead" else 99)
+"""
+
+
+def test_members_of_several_roles_run_their_own_commands(tmp_path: Path) -> None:
+    with scene(tmp_path) as here:
+        command = here.script(ROLE)
+        roles = {"main": {"command": f"{command} lead"}, "worker": {"replicas": 2}}
+        here.create(f"{command} help", gang={"roles": roles, "sameHost": True})
+        (ended,) = here.done()
+        assert (ended["status"], ended["finalValue"]) == ("SUCCEEDED", 1.0)
+        outputs = [here.folder / "trials" / ended["id"] / name for name in MEMBERS]
+        assert [json.loads(path.read_text()) for path in outputs] == [
+            ["lead", "main", "0", "0"],
+            ["help", "worker", "0", "1"],
+            ["help", "worker", "1", "2"],
+        ]
+
+
 CPUS = capacity("/")["cpus"]
 SIZES = (
     *("NNIMGR_GANG_RANK", "NNIMGR_GANG_SIZE", "NNIMGR_GANG_MIN", "NNIMGR_GANG_MAX"),

@@ -39,6 +39,7 @@ class FakeCluster:
         self._version = 1
         self._oldest = 0  # number of the last forgotten change
         self._uids = itertools.count(1)
+        self._addresses = itertools.count(1)
 
     def compact(self) -> None:
         """Forget all changes. Watches that begin at an earlier version get 410 Gone."""
@@ -115,7 +116,8 @@ class FakeCluster:
     def run(self, job: str) -> Object:
         """Let the Job's pod run."""
         running = [{"name": "trial", "state": {"running": {}}}]
-        return self.set_pod(job, {"phase": "Running", "containerStatuses": running})
+        address = f"10.1.0.{next(self._addresses)}"
+        return self.set_pod(job, {"phase": "Running", "podIP": address, "containerStatuses": running})
 
     def finish(self, job: str, exit_code: int = 0, reason: str | None = None) -> None:
         """Let the Job's pod and the Job end."""

@@ -220,7 +220,7 @@ def one(
         config,
         belonging,
         keeper_id="k3xp-abcde-1",
-        trial=("abcde", 1),
+        job_id="exp-abcde-1",
         wants=wants,
         grace=GRACE,
         archive="nnimgr-k3xp-archive",

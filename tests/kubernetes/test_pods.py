@@ -65,7 +65,7 @@ class Rig:
         self.put: list[JobEvent] = []
         self.asked: list[str] = []
         self.sent_away: list[str] = []
-        self.trials: list[tuple[str, int] | None] = []
+        self.jobs: list[str | None] = []
         self.wants = Wants(None, None, None)
         self.seats: dict[str, _Seat] = {}
         self.news = asyncio.Event()
@@ -74,9 +74,9 @@ class Rig:
             SharedPods(acts, "exp", idle=timedelta(milliseconds=1)) if shared else OwnPods(acts)
         )
 
-    def _bring(self, keeper_id: str, trial: tuple[str, int] | None) -> None:
+    def _bring(self, keeper_id: str, job_id: str | None) -> None:
         self.asked.append(keeper_id)
-        self.trials.append(trial)
+        self.jobs.append(job_id)
         self.news.set()
 
     def _wants(self, job: TrialJobSpec | None) -> Wants:
@@ -136,7 +136,7 @@ class Rig:
 def test_a_job_gets_a_pod_of_its_name_and_is_placed_when_that_speaks() -> None:
     rig = Rig(shared=False)
     assert rig.submit("aaaa1") == JobWaiting(job_id="exp-aaaa1-1", reason=COMING)
-    assert (rig.asked, rig.trials) == (["exp-aaaa1-1"], [("aaaa1", 1)])
+    assert (rig.asked, rig.jobs) == (["exp-aaaa1-1"], ["exp-aaaa1-1"])
     seat = rig.come("exp-aaaa1-1")
     assert rig.queue.expects(seat)
     rig.seats["exp-aaaa1-1"].keeper_host.reason = "waits: no node accepts the pod"
@@ -224,7 +224,7 @@ def test_a_pool_has_as_many_pods_as_jobs_and_uses_them_again() -> None:
     rig = Rig(shared=True)
     for trial_id in ("aaaa1", "bbbb2"):
         assert isinstance(rig.submit(trial_id), JobWaiting)
-    assert len(rig.asked) == 2 and rig.trials == [None, None]
+    assert len(rig.asked) == 2 and rig.jobs == [None, None]
     assert all(name.startswith("exp-pool-") for name in rig.asked)
     first = rig.speak(rig.asked[0])
     assert rig.placed() == [("exp-aaaa1-1", rig.asked[0])]

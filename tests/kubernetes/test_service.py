@@ -29,7 +29,7 @@ from training_services.base import (
     OwnNeeds,
 )
 from training_services.keepers.hub import KeeperHub
-from training_services.kubernetes import service
+from training_services.kubernetes import insistence
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.service import KubernetesService
 from training_services.placement.ledger import HostLedger
@@ -93,9 +93,13 @@ class Lab:
         await self.made(job)
         self.fake.run(job)
         keeper = FakeMachine(job)
-        await keeper.write_manager(json.loads(self.entries()[job]))
-        await keeper.speak(self.hub)
+        await self.greet(keeper)
         return keeper
+
+    async def greet(self, keeper: FakeMachine) -> None:
+        """The keeper's first call."""
+        await keeper.write_manager(json.loads(self.entries()[keeper.keeper_id]))
+        await keeper.speak(self.hub)
 
     async def start(self, trial: str) -> tuple[str, FakeMachine]:
         """Submit a trial, and run it."""
@@ -306,7 +310,7 @@ async def test_a_stopped_trial_whose_keeper_does_not_obey_loses_its_pod(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, given_up: bool
 ) -> None:
     """Also when the core has given it up meanwhile, since nothing was heard of it."""
-    monkeypatch.setattr(service, "INSIST_S", -4.99)  # after the grace of the contract, 5 s
+    monkeypatch.setattr(insistence, "INSIST_S", -4.99)  # after the grace of the contract, 5 s
     await lab.open()
     job, _ = await lab.start("aaaa1")
     lab.core.cancel(job)

@@ -10,7 +10,7 @@ import pytest
 from nnimgr.rules import facts as f
 from nnimgr.rules.silent_hosts import SILENT_GRACE, STOP_LIMIT
 from tests.rules.driver import refold
-from tests.rules.gang_life import HOSTS, GangLife
+from tests.rules.gang_life import HOSTS, GangLife, place
 
 BARRIER, SECOND = timedelta(minutes=5), timedelta(seconds=1)
 RUNNING, UNKNOWN = f.TrialStatus.RUNNING, f.TrialStatus.UNKNOWN
@@ -246,6 +246,21 @@ def test_a_keeper_that_has_gone_needs_no_more_commands(gone: int) -> None:
     assert not life.state.jobs
 
 
+@pytest.mark.parametrize("gone", [0, 1])
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_host_of_a_member_that_is_over_may_go_before_the_others_end(gone: int, lost: bool) -> None:
+    """As a pod does, which is removed as soon as its own member is over."""
+    life = started()
+    if lost:
+        life.member_is_lost(gone)
+    else:
+        life.member_ends(gone)
+    life.take(f.KeeperGone(keeper_id=HOSTS[gone]))
+    facts = life.member_ends(1 - gone)
+    assert one(facts, f.JobLost if lost else f.JobEnded)
+    assert refold(life.log) == life.state
+
+
 # ---- the exit barrier -------------------------------------------------------------------------------------
 
 
@@ -419,6 +434,16 @@ def _random_event(life: GangLife, draw: random.Random) -> f.Fact:
     return f.KeeperAcknowledged(keeper_id=name, acked_cmd=life.cmd_seq)
 
 
+def _replaced(name: str) -> list[f.Fact]:
+    """Return the facts about a host that goes, and another one that comes under its name."""
+    instance = place(HOSTS.index(name)).instance
+    return [
+        f.KeeperGone(keeper_id=name),
+        f.KeeperEnrolled(keeper_id=name, token_sha256="1" * 64),
+        f.KeeperBound(keeper_id=name, instance=instance, boot_id="b1"),
+    ]
+
+
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("varies", [False, True])
 def test_a_random_life_of_gangs_stays_valid_and_ends(seed: int, varies: bool) -> None:
@@ -432,6 +457,9 @@ def test_a_random_life_of_gangs_stays_valid_and_ends(seed: int, varies: bool) ->
             if life.trial(0) in life.state.trials and life.state.trials[life.trial(0)].job_id:
                 life.checkpoint(draw.randint(1, 9), asked=draw.random() < 0.3)
         life.take(_random_event(life, draw), after=timedelta(seconds=draw.choice([0, 0, 1, 10])))
+        name = draw.choice(HOSTS)
+        if draw.random() < 0.05 and not any(life.state.open_jobs_at(name)):
+            life.take(*_replaced(name))
     if draw.random() < 0.5:
         life.take(f.ExperimentStopRequested())
     for _ in range(100):

@@ -39,6 +39,7 @@ class FakeMachine(KeeperHost):
         self.running: dict[str, int] = {}  # job -> number of frames sent
         self.left = False
         self.commands: list[tuple[str, str]] = []  # kind and job of each command that has arrived
+        self.bodies: dict[tuple[str, str], Mapping[str, Any]] = {}  # content of the last command of each kind
         self.ordered: dict[str, TrialJobSpec] = {}  # jobs whose start was ordered, by any server
         self._hub: KeeperHub | None = None
         self._sync_no = 0
@@ -154,8 +155,9 @@ class FakeMachine(KeeperHost):
         called = desk.receive(wire.encode_request(header, payloads), token=self.manager["token"])
         answer = called if isinstance(called, Answer) else await called.answer
         assert answer.status == 200, answer
-        for seq, kind, job_id, _ in answer.body["cmds"]:
+        for seq, kind, job_id, body in answer.body["cmds"]:
             self.commands.append((kind, job_id))
+            self.bodies[kind, job_id] = body
             self._acked = max(self._acked, seq)
             if kind == "start":
                 self.running[job_id] = 0

@@ -14,6 +14,7 @@ from tests.trial_keeper.harness import REPORT, Host, ending, oldest_python, text
 from tests.trial_keeper.harness import host as make_host
 from trial_keeper import crew
 from trial_keeper.gang_line import FIRST_PORT, PORTS
+from trial_keeper.gang_variables import Group, environment
 from trial_keeper.machine import procs
 
 NAMES = (
@@ -147,3 +148,38 @@ def test_quotes_in_a_command_stay(tmp_path: Path, python: str | None) -> None:
         directory = gang(here, """echo "it's" '"quoted"' $RANK""", "2")
         assert ending(here.server.ended("e-a-1")) == ("exited", 0, None)
         assert text(directory / "stdout") == 'it\'s "quoted" 0\n'
+
+
+def roles_of(member: int, *, local: int = 0, in_pods: bool = True) -> dict[str, str]:
+    """Return the variables of a worker of a gang with a ps and two workers, of two processes each."""
+    hosts = ["10.1.0.7", "10.1.0.8", "10.1.0.9"]
+    group = Group(member, [2, 2, 2], hosts, 20000, roles="ps:1,worker:2", in_pods=in_pods)
+    return environment(group, local, "/folder")
+
+
+def test_members_of_roles_are_numbered_in_their_roles() -> None:
+    names = ("RANK", "WORLD_SIZE", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE")
+    found = [roles_of(member, local=local) for member, local in ((0, 1), (1, 0), (2, 1))]
+    assert [[each[name] for name in names] for each in found] == [
+        ["1", "6", "ps", "1", "2"],
+        ["2", "6", "worker", "0", "4"],
+        ["5", "6", "worker", "3", "4"],
+    ]
+
+
+def test_members_in_pods_get_the_variables_of_the_operators() -> None:
+    found = roles_of(2)
+    assert json.loads(found["TF_CONFIG"]) == {
+        "cluster": {"ps": ["10.1.0.7:2222"], "worker": ["10.1.0.8:2222", "10.1.0.9:2222"]},
+        "task": {"type": "worker", "index": 1},
+        "environment": "cloud",
+    }
+    assert (found["FC_TASKROLE_NAME"], found["FC_TASK_INDEX"]) == ("worker", "1")
+    assert (found["FB_PS_IPS"], found["FB_PS_PORT"]) == ("10.1.0.7", "4000")
+    assert found["FB_WORKER_ADDRESSES"] == "10.1.0.8:4001,10.1.0.9:4001"
+    assert not [name for name in roles_of(2, in_pods=False) if name.startswith(("TF_", "FB_"))]
+
+
+def test_roles_that_tensorflow_does_not_know_are_not_told_to_it() -> None:
+    group = Group(0, [1, 1], ["10.1.0.7", "10.1.0.8"], 20000, roles="main:1,worker:1", in_pods=True)
+    assert "TF_CONFIG" not in environment(group, 0, "/folder")

@@ -297,14 +297,25 @@ def test_a_member_that_finds_only_strangers_says_so(job: str, monkeypatch: pytes
     assert "(what listens there does not prove to be the leader)" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("platform", "advice"),
+    [
+        ("remote", "set gangAddress of that machine, or open its ports 20000 to 29999"),
+        (
+            "kubernetes",
+            "allow connections between the trial's pods to ports 20000 to 29999, in a NetworkPolicy",
+        ),
+    ],
+)
 def test_a_leader_that_cannot_be_reached_is_named_with_both_hosts(
-    job: str, monkeypatch: pytest.MonkeyPatch
+    job: str, monkeypatch: pytest.MonkeyPatch, platform: str, advice: str
 ) -> None:
     monkeypatch.setattr(gang_line, "REACH_S", 0.2)
+    monkeypatch.setenv("NNIMGR_PLATFORM", platform)
     with pytest.raises(LineError) as raised:
         gang_line.join(job, 1, [BESIDE, "10.0.0.6"], 1, KEY)
     first, last = gang_line.ports(job)[0], gang_line.ports(job)[-1]
     assert str(raised.value) == (
         f"10.0.0.6 cannot reach the leader at {BESIDE}, ports {first} to {last} (nothing of the trial "
-        "listens there): set gangAddress of that machine, or open its ports 20000 to 29999"
+        f"listens there): {advice}"
     )

@@ -69,15 +69,20 @@ class GangsOfJobs(CheckpointsOfJobs):
             spec = _part(job, number, hosts=hosts, key=key, keeper_id=seat.id)
             placed.append(seat.link.jobs.order_start(spec, gpus=gpus, start=seat.start_order(spec, gpus)))
             self._placed.put(spec.id, seat)
-        others = tuple(MemberPlace(place=each.place, cmd_seq=each.cmd_seq) for each in placed[1:])
-        return replace(placed[0], members=others)
+        leader, *others = (
+            MemberPlace(place=replace(each.place, address=address), cmd_seq=each.cmd_seq)
+            for each, address in zip(placed, hosts, strict=True)
+        )
+        return replace(placed[0], place=leader.place, members=tuple(others))
 
     def _adopt_gang(self, job: TrialJobSpec, placed: JobPlaced) -> None:
         """Take over the members that were placed before the server's restart and are not over."""
         leader = MemberPlace(place=placed.place, cmd_seq=placed.cmd_seq)
         places = [leader, *placed.members]
         self._gangs[job.id] = seats = [self._seats.get(each.place.keeper_id) for each in places]
-        hosts, key = _addresses(seats), "" if seats[0] is None else seats[0].line_key(job.id)
+        # places that an earlier version of nnimgr has recorded have no addresses
+        hosts = tuple(each.place.address for each in places) if placed.place.address else _addresses(seats)
+        key = "" if seats[0] is None else seats[0].line_key(job.id)
         for number, (each, seat) in enumerate(zip(places, seats, strict=True)):
             if job.members[number].over:
                 continue

@@ -90,8 +90,7 @@ class KeeperHost(abc.ABC):
     them. No second keeper is ever started there, so the token in ``manager.json`` needs no number of the
     file's version, and the keeper does not count as silent before its first call. ``beside_server``: the
     server runs on the machine. ``keeps_files``: the trials' files stay there when the experiment stops.
-    ``call_margin``: a healthy keeper calls again within this time after an answer. ``gang_address``: where
-    members of gangs on other hosts reach the machine.
+    ``call_margin``: a healthy keeper calls again within this time after an answer.
     """
 
     keeper_id: str
@@ -101,7 +100,6 @@ class KeeperHost(abc.ABC):
     beside_server = False
     keeps_files = True
     call_margin = timedelta(seconds=15)
-    gang_address = "127.0.0.1"
     changed: Callable[[], None] = staticmethod(lambda: None)
 
     async def open(self) -> None:
@@ -170,6 +168,11 @@ class KeeperHost(abc.ABC):
         The queue asks before each start.
         """
         return None
+
+    @property
+    def gang_address(self) -> str:
+        """Address where members of gangs on other hosts reach this one; "" if it is not known yet."""
+        return "127.0.0.1"
 
     def verdict(self) -> HostGone | None:
         """Return why the host ends, if the job on it has caused this; else None.
@@ -276,7 +279,7 @@ def start_order(
         "trial_id": job.trial_id,
         "attempt": job.attempt,
         "directory": "/".join(attempt_folder(job.trial_id, job.attempt, job.member or 0)),
-        "command": context.trial_command,
+        "command": (context.gang and context.gang.command_of(job.member or 0)) or context.trial_command,
         "cwd": directory,
         "environment": environment,
         "parameter": job.parameter_text,
@@ -301,6 +304,8 @@ def _members(gang: Gang, job: TrialJobSpec) -> Mapping[str, str]:
     if gang.nodes == 1:
         return {}
     found = {"NNIMGR_GANG_MIN": str(gang.least), "NNIMGR_GANG_MAX": str(gang.nodes)}
+    if gang.roles:
+        found["NNIMGR_GANG_ROLES"] = gang.sizes_of_roles
     if job.member is None:
         found |= {"NNIMGR_GANG_RANK": "0", "NNIMGR_GANG_SIZE": "1", "NNIMGR_GANG_HOSTS": "127.0.0.1"}
         found["NNIMGR_GANG_ROUND"] = str(job.attempt)

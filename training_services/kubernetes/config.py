@@ -44,6 +44,7 @@ __all__ = [
     "Resources",
     "Text",
     "Toleration",
+    "check_image",
 ]
 
 _IMAGE = re.compile(
@@ -76,7 +77,8 @@ def _duration(value: Any) -> str | int:
     return value  # type: ignore[no-any-return]
 
 
-def _image(value: str) -> str:
+def check_image(value: str) -> str:
+    """Raise ValueError if the text is not a valid name of an image."""
     if not _IMAGE.fullmatch(value):
         raise ValueError(f"{value!r} is not the name of an image; an example is lab.org:5000/team/train:7")
     return value
@@ -122,7 +124,7 @@ _Key = Annotated[str, AfterValidator(syntax.check_secret_key)]
 MountPath = Annotated[str, AfterValidator(syntax.check_mount_path)]
 _Cpu = Annotated[str, PlainValidator(syntax.cpu_quantity)]
 _Memory = Annotated[str, PlainValidator(syntax.memory_quantity)]
-Image = Annotated[str, AfterValidator(_image)]
+Image = Annotated[str, AfterValidator(check_image)]
 Text = Annotated[str, AfterValidator(_plain_text)]
 
 

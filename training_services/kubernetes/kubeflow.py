@@ -1,4 +1,4 @@
-"""NNI's platforms ``kubeflow`` and ``frameworkcontroller``: trials with one role are run as plain Jobs.
+"""NNI's platforms ``kubeflow`` and ``frameworkcontroller``: trials run as plain Jobs, or as gangs of them.
 
 NNI needed an operator in the cluster, and an NFS server that was also mounted on the manager's machine. Here
 neither is needed: the keeper exchanges code and results with the server. An NFS export in the configuration
@@ -29,6 +29,8 @@ from training_services.units import parse_cpu_number, parse_gpu_number, parse_si
 __all__ = ["PLATFORMS", "AsJobs", "FrameworkControllerConfig", "KubeflowConfig", "RoleConfig"]
 
 _MOUNTED = "/tmp/mount"  # mount path in NNI's containers
+_NEVER_LEADS = "ps"  # TensorFlow's parameter servers, which do not end by themselves
+_EXIT_BARRIER = "5s"  # the operators end all other pods as soon as the first one has succeeded
 
 
 def _size(value: Any) -> str | int:
@@ -52,13 +54,16 @@ class AsJobs(NamedTuple):
 
     ``shared``: values of fields that all training services have, by field name; ``origins``: for each of
     these fields, its path in the user's configuration; ``sentence``: a note for the user about the
-    replacement.
+    replacement. ``gang``: the experiment's field ``gang`` if trials have several pods; ``role_origins``: the
+    path of each of its roles in the user's configuration.
     """
 
     config: KubernetesConfig
     shared: dict[str, Any]
     origins: dict[str, tuple[str | int, ...]]
     sentence: str
+    gang: dict[str, Any] | None
+    role_origins: dict[str, tuple[str | int, ...]]
 
 
 class Storage(_Model):
@@ -130,9 +135,36 @@ class TaskConfig(RoleConfig):
     task_number: Annotated[int, Field(gt=0)] = 1
     framework_attempt_completion_policy: CompletionPolicy | None = None
 
+    def check_policy(self, *, leads: bool) -> None:
+        """Raise ValueError if a gang cannot end as this role's policy demands. ``leads``: the role leads."""
+        policy = self.framework_attempt_completion_policy or CompletionPolicy()
+        failed, succeeded = policy.min_failed_task_count, policy.min_succeed_task_count
+        if failed not in (None, 1):
+            raise ValueError(
+                f"'taskRoles': a trial of several pods fails when the first of them fails: set "
+                f"minFailedTaskCount of {self.name} to 1, not {failed}"
+            )
+        if leads and succeeded not in (None, -1, 1, self.task_number):
+            raise ValueError(
+                f"'taskRoles': a trial of several pods succeeds with the first pod of {self.name}: set "
+                f"minSucceedTaskCount of {self.name} to 1, not {succeeded}"
+            )
+
+
+class _Role(NamedTuple):
+    """Role of the trials: its name, its path in the configuration, the number of its pods, and its fields."""
+
+    name: str
+    place: tuple[str | int, ...]
+    pods: int
+    config: RoleConfig
+
 
 class _WithRoles(_Model, abc.ABC):
-    """Configuration of kubeflow or frameworkcontroller, which is converted to plain Jobs."""
+    """Configuration of kubeflow or frameworkcontroller, which is converted to plain Jobs.
+
+    Trials of several pods become gangs, in which each pod is a member.
+    """
 
     storage: Storage | None = None
     namespace: Namespace = "default"
@@ -141,44 +173,67 @@ class _WithRoles(_Model, abc.ABC):
     title: ClassVar[str]
 
     @abc.abstractmethod
-    def role(self) -> tuple[str, tuple[str | int, ...], RoleConfig]:
-        """Return the only role of the trials: its name, its path in the configuration, and its fields."""
+    def roles(self) -> list[_Role]:
+        """Return the roles of the trials. The first one leads: its first pod decides how a trial ends."""
+
+    @model_validator(mode="after")
+    def _same_code(self) -> _WithRoles:
+        if len({role.config.code_directory for role in self.roles()} - {None}) > 1:
+            raise ValueError("all roles must have the same 'codeDirectory'")
+        return self
 
     def as_jobs(self) -> AsJobs:
-        name, place, role = self.role()
-        shared = role.shared()
+        roles = self.roles()
+        leader, several = roles[0], sum(role.pods for role in roles) > 1
+        shared = {
+            name: ((*role.place, field), value)
+            for role in reversed(roles)  # the leader's values count most
+            for name, (field, value) in role.config.shared().items()
+            if not several or name in ("trialCommand", "trialCodeDirectory")  # others are given for each role
+        }
         config = KubernetesConfig(
-            image=role.docker_image,
+            image=leader.config.docker_image,
             namespace=self.namespace,
-            reuse_mode=self.reuse_mode,
+            reuse_mode=self.reuse_mode and not several,
             service_account=self._service_account(),
             volumes=[] if self.storage is None else [self.storage.volume()],
         )
         mounted = "" if self.storage is None else f"; the NFS export is mounted at {_MOUNTED} in each pod"
+        if several:
+            names = ", ".join(f"{role.name} ({role.pods})" for role in roles)
+            what = (
+                f"each trial is a gang of the roles {names}, with a Job for each pod. It ends with the "
+                f"first pod of {leader.name}, and fails if any pod fails before"
+            )
+        else:
+            what = f"the role {leader.name} runs as plain Jobs, as with platform kubernetes"
         return AsJobs(
             config,
             {field: value for field, (_, value) in shared.items()},
-            {field: (*place, written) for field, (written, _) in shared.items()},
-            f"the role {name} runs as plain Jobs, as with platform kubernetes: {self.title} is not used, and "
-            f"code and results need no shared storage{mounted}",
+            {field: origin for field, (origin, _) in shared.items()},
+            f"{what}: {self.title} is not used, and code and results need no shared storage{mounted}",
+            _gang(roles) if several else None,
+            {role.name: role.place for role in roles} if several else {},
         )
 
     def _service_account(self) -> str | None:
         return None
 
 
-def _refuse_several(found: list[tuple[str, int]], count: str) -> None:
-    """Raise ValueError if there are several roles or pods. ``found``: each role with its number of pods."""
-    if len(found) > 1:
-        names = ", ".join(name for name, _ in found)
-        raise ValueError(
-            f"trials of several roles ({names}) are not supported: give one role, which runs as plain Jobs"
-        )
-    for name, pods in found:
-        if pods > 1:
-            raise ValueError(
-                f"trials of several pods ({name} has {count}: {pods}) are not supported: set {count}: 1"
-            )
+def _gang(roles: list[_Role]) -> dict[str, Any]:
+    """Return the field ``gang`` of an experiment whose trials have these roles."""
+    found = {}
+    for role in roles:
+        given = {
+            "command": role.config.command,
+            "gpuNumber": role.config.gpu_number,
+            "cpuNumber": role.config.cpu_number,
+            "memorySize": role.config.memory_size,
+            "image": role.config.docker_image,
+        }
+        own = {name: value for name, value in given.items() if value is not None}
+        found[role.name] = {"replicas": role.pods, **own}
+    return {"roles": found, "exitBarrier": _EXIT_BARRIER}
 
 
 class KubeflowConfig(_WithRoles):
@@ -192,22 +247,17 @@ class KubeflowConfig(_WithRoles):
     title: ClassVar[str] = "Kubeflow's operator"
 
     @model_validator(mode="after")
-    def _single(self) -> KubeflowConfig:
+    def _known_roles(self) -> KubeflowConfig:
         needed, foreign = ("worker", "master") if self.operator == "tf-operator" else ("master", "ps")
         if getattr(self, needed) is None:
             raise ValueError(f"the operator {self.operator} needs the role '{needed}'")
         if getattr(self, foreign) is not None:
             raise ValueError(f"the operator {self.operator} has no role '{foreign}'")
-        _refuse_several([(name, role.replicas) for name, role in self._roles()], "replicas")
         return self
 
-    def _roles(self) -> list[tuple[str, ReplicaConfig]]:
-        named = (("worker", self.worker), ("ps", self.ps), ("master", self.master))
-        return [(name, role) for name, role in named if role is not None]
-
-    def role(self) -> tuple[str, tuple[str | int, ...], RoleConfig]:
-        ((name, role),) = self._roles()
-        return name, (name,), role
+    def roles(self) -> list[_Role]:
+        named = (("master", self.master), ("worker", self.worker), ("ps", self.ps))
+        return [_Role(name, (name,), role.replicas, role) for name, role in named if role is not None]
 
 
 class FrameworkControllerConfig(_WithRoles):
@@ -218,13 +268,23 @@ class FrameworkControllerConfig(_WithRoles):
     title: ClassVar[str] = "FrameworkController"
 
     @model_validator(mode="after")
-    def _single(self) -> FrameworkControllerConfig:
-        _refuse_several([(role.name, role.task_number) for role in self.task_roles], "taskNumber")
+    def _possible(self) -> FrameworkControllerConfig:
+        names = [role.name for role in self.task_roles]
+        if len(set(names)) < len(names):
+            raise ValueError("two roles of 'taskRoles' have the same name")
+        roles = self.roles()
+        if sum(role.pods for role in roles) > 1:
+            for number, role in enumerate(roles):
+                assert isinstance(role.config, TaskConfig)
+                role.config.check_policy(leads=number == 0)
         return self
 
-    def role(self) -> tuple[str, tuple[str | int, ...], RoleConfig]:
-        (role,) = self.task_roles
-        return role.name, ("taskRoles", 0), role
+    def roles(self) -> list[_Role]:
+        roles = [
+            _Role(role.name, ("taskRoles", number), role.task_number, role)
+            for number, role in enumerate(self.task_roles)
+        ]
+        return sorted(roles, key=lambda role: role.name == _NEVER_LEADS)
 
     def _service_account(self) -> str | None:
         return self.service_account_name

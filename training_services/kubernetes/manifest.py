@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from training_services.base import ServiceUnavailable
+from training_services.job_ids import trial_of_job
 from training_services.kubernetes.config import (
     EnvironmentSource,
     EnvironmentValue,
@@ -190,18 +191,19 @@ def job(
     keeper_id: str,
     wants: Wants,
     grace: timedelta,
-    trial: tuple[str, int] | None = None,
+    job_id: str | None = None,
     archive: str | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of the Job that runs a keeper's pod. Raises ResourceFault, TemplateError.
 
     ``keeper_id``: a valid name for a Job. ``archive``: name of the ConfigMap with the keeper program; None
-    with ``keeperImage``. ``trial``: id of the pod's only trial, and number of its attempt; None: the pod runs
-    many trials. ``grace``: time that a stopped trial has to end.
+    with ``keeperImage``. ``job_id``: the only job, or member of a gang, that the pod runs; None: it runs many
+    jobs. ``grace``: time that a stopped trial has to end.
     """
     tags = {**config.labels, **labels(belonging), KEEPER_LABEL: keeper_id}
-    if trial is not None:
-        tags |= {TRIAL_LABEL: label_value(trial[0]), ATTEMPT_LABEL: str(trial[1])}
+    if job_id is not None:
+        trial_id, attempt = trial_of_job(job_id)
+        tags |= {TRIAL_LABEL: label_value(trial_id), ATTEMPT_LABEL: str(attempt)}
     metadata: dict[str, Any] = {"labels": tags}
     if config.annotations:
         metadata["annotations"] = dict(config.annotations)

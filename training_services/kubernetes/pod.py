@@ -13,13 +13,14 @@ from training_services.addresses import Reach
 from training_services.base import ExperimentContext, ServiceError, ServiceUnavailable, TrialJobSpec
 from training_services.keepers.host import HostGone, KeeperHost, start_order
 from training_services.keepers.jobs import StartOrder
+from training_services.keepers.seat import KeeperSeat
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.sighting import Cause, Over, Phase, Sighting
 from training_services.kubernetes.site import ImpossibleJob, Site
 from training_services.placement.ledger import Host
 from training_services.placement.needs import Wants
 
-__all__ = ["COMING", "PodHost"]
+__all__ = ["COMING", "PodHost", "pod_of"]
 
 COMING = "waits for its pod, which is being created"
 RETRY_S = 5.0  # seconds before the cluster is asked again after a failure
@@ -37,8 +38,9 @@ _CAUSES = {
 class PodHost(KeeperHost):
     """Pod with a keeper of one experiment. The pod belongs to a Job with the keeper's name.
 
-    ``trial``: the only trial of the pod and the number of its attempt; None: the pod runs many trials.
-    ``needs`` returns the resources for the pod.
+    ``job_id``: the only job, or member of a gang, that the pod runs; None: the pod runs many jobs.
+    ``needs`` returns the resources for the pod, and ``image`` its image if that is another one than in the
+    configuration.
     ``known``: an earlier server may have created the Job. ``spoken``: the keeper has called before, so the
     Job must not be created again.
     """
@@ -53,20 +55,22 @@ class PodHost(KeeperHost):
         context: ExperimentContext,
         config: KubernetesConfig,
         site: Site,
-        trial: tuple[str, int] | None,
+        job_id: str | None,
         needs: Callable[[], Wants],
+        image: Callable[[], str | None],
         known: bool = False,
         spoken: bool = False,
     ) -> None:
         self.keeper_id = keeper_id
         self.host = Host(id=f"kubernetes/{keeper_id}", name=f"pod {keeper_id}")
         self.wants = Wants(None, None, None)  # the cluster's own scheduler manages resources
-        self.trial = trial
+        self.job_id = job_id
         self.over: Over | None = None
         # True: the experiment ends, so the server does not wait for the pod's end
         self.leaves_at_once = False
         self.obeys = False  # True: the keeper has received the order to exit
-        self._context, self._config, self._site, self._needs = context, config, site, needs
+        self._context, self._config, self._site = context, config, site
+        self._needs, self._image = needs, image
         self.spoken = spoken
         self._made = known  # True: the Job was created, or may have been created
         self._awaited = False  # True: the Job was created just now, and the watch has not shown it yet
@@ -99,7 +103,9 @@ class PodHost(KeeperHost):
         if not self.spoken and self._site.sighting(self.keeper_id) is None:
             self._made = self._awaited = True
             self._made_at = asyncio.get_running_loop().time()
-            creating = self._site.create(self.keeper_id, wants=self._needs(), trial=self.trial)
+            creating = self._site.create(
+                self.keeper_id, wants=self._needs(), job_id=self.job_id, image=self._image()
+            )
             self._creating = asyncio.ensure_future(creating)
             try:
                 await asyncio.shield(self._creating)
@@ -200,6 +206,20 @@ class PodHost(KeeperHost):
         return COMING
 
     @property
+    def gang_address(self) -> str:
+        return self._seen().address
+
+    @property
+    def has_node(self) -> bool:
+        """True if the pod has a node of the cluster, and holds resources there."""
+        return self.spoken or self._seen().node is not None
+
+    @property
+    def runs(self) -> bool:
+        """True if the pod's container has started."""
+        return self.spoken or self._seen().phase is Phase.RUNNING
+
+    @property
     def doubt(self) -> str | None:
         """Sentence that says why the pod may no longer run; None if there is no sign of that."""
         doubt = self._seen().doubt
@@ -208,8 +228,8 @@ class PodHost(KeeperHost):
     def start_order(self, job: TrialJobSpec, gpus: tuple[int, ...]) -> StartOrder:
         directory = self._config.code_directory
         own = Wants.of(self._context).of_job(job).gpus
-        given_by_cluster = own or self._config.resources.gpu
-        return start_order(
+        given_by_cluster = self._config.resources.gpu or own
+        order = start_order(
             self._context,
             job,
             None if given_by_cluster else gpus,
@@ -217,3 +237,14 @@ class PodHost(KeeperHost):
             code=self._site.code.archive if directory is None else None,
             directory=directory,
         )
+        gang = order.get("gang", {})
+        if given_by_cluster and gang.get("processes") in ("gpu", "auto"):
+            # The cluster sets no variable from which the crew could count the GPUs.
+            return {**order, "gang": {**gang, "processes": str(int(given_by_cluster))}}
+        return order
+
+
+def pod_of(seat: KeeperSeat) -> PodHost:
+    """Return the pod of a seat (a host with its keeper) of a cluster."""
+    assert isinstance(seat.keeper_host, PodHost)
+    return seat.keeper_host

@@ -25,11 +25,12 @@ from training_services.base import (
 )
 from training_services.keepers.host import HostGone
 from training_services.keepers.seat import KeeperSeat
+from training_services.kubernetes.names import pod_name
 from training_services.kubernetes.pod import COMING
 from training_services.kubernetes.syntax import object_name
 from training_services.placement.needs import Capacity, GpuReading, Wants
 
-__all__ = ["Acts", "OwnPods", "PodQueue", "SharedPods"]
+__all__ = ["Acts", "OwnPods", "PodQueue", "SharedPods", "why_pod_waits"]
 
 FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds the cost of an event
 FAILURES = 3  # consecutive pods that may fail to start; after that the job is not retried
@@ -42,13 +43,13 @@ class Acts(NamedTuple):
     """Functions of the training service that a queue calls.
 
     ``start`` places a job on a seat (a pod with its keeper); ``put`` passes events to the core;
-    ``bring(keeper_id, trial)`` creates a pod for this trial and attempt; None: for many trials.
+    ``bring(keeper_id, job_id)`` creates a pod for this job, or member of a gang; None: for many jobs.
     ``wants`` returns what a job needs, or raises JobRejected; ``send_away`` removes a pod.
     """
 
     start: Callable[[TrialJobSpec, KeeperSeat, tuple[int, ...]], JobPlaced]
     put: Callable[[Sequence[JobEvent]], None]
-    bring: Callable[[str, tuple[str, int] | None], None]
+    bring: Callable[[str, str | None], None]
     send_away: Callable[[KeeperSeat], None]
     wants: Callable[[TrialJobSpec | None], Wants]
 
@@ -125,6 +126,10 @@ class PodQueue(abc.ABC):
         """Return what this pod needs: the resources of its job, or those of any job."""
         return self._wants(None)
 
+    def image(self, keeper_id: str) -> str | None:
+        """Return the image of this pod; None: that of all pods."""
+        return None
+
     @abc.abstractmethod
     def explain(self, keeper_id: str, reason: str) -> None:
         """Show ``reason`` on the jobs that wait for this pod."""
@@ -178,7 +183,7 @@ class PodQueue(abc.ABC):
 
 
 class OwnPods(PodQueue):
-    """Queue in which each job has its own pod, with the same name as the job."""
+    """Queue in which each job has its own pod, which is named after the job."""
 
     def remove(self, seat: KeeperSeat) -> None:
         super().remove(seat)
@@ -195,21 +200,21 @@ class OwnPods(PodQueue):
 
     def _admit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         self._wants(job)
-        keeper_id = object_name(job.id)
+        keeper_id = pod_name(job.id)
         self._owners[keeper_id] = job.id
         seat = self._seats.get(keeper_id)
         if seat is not None and seat.obstacle() is None:
             return self._place(job, seat)
         if seat is None:
-            self._bring(keeper_id, (job.trial_id, job.attempt))
+            self._bring(keeper_id, job.id)
             return self._wait(job, COMING)
-        return self._wait(job, _reason(seat))
+        return self._wait(job, why_pod_waits(seat))
 
     def withdraw(self, job_id: str) -> bool:
         if not super().withdraw(job_id):
             return False
-        self._owners.pop(object_name(job_id), None)
-        if (seat := self._seats.get(object_name(job_id))) is not None:
+        self._owners.pop(pod_name(job_id), None)
+        if (seat := self._seats.get(pod_name(job_id))) is not None:
             self._send_away(seat)
         return True
 
@@ -240,7 +245,7 @@ class OwnPods(PodQueue):
         for keeper_id in keeper_ids:
             seat, job_id = self._seats.get(keeper_id), self._job_of(keeper_id)
             if seat is not None and job_id is not None:
-                self._say(job_id, _reason(seat))
+                self._say(job_id, why_pod_waits(seat))
 
     def wants(self, keeper_id: str) -> Wants:
         return self._wants(self._jobs.get(self._owners.get(keeper_id, "")))
@@ -344,7 +349,7 @@ class SharedPods(PodQueue):
     def tell(self, keeper_ids: Sequence[str]) -> None:
         coming = next((name for name in keeper_ids if name in self._coming and name in self._seats), None)
         if coming is not None:
-            self.explain(coming, _reason(self._seats[coming]))
+            self.explain(coming, why_pod_waits(self._seats[coming]))
 
     def _offer(self, seat: KeeperSeat) -> None:
         """Place the first waiting job on the seat, or keep the seat free for the next job."""
@@ -374,7 +379,8 @@ class SharedPods(PodQueue):
             self._bring(keeper_id, None)
 
 
-def _reason(seat: KeeperSeat) -> str:
+def why_pod_waits(seat: KeeperSeat) -> str:
+    """Return why a job waits for this pod, as a sentence."""
     if seat.trouble is not None:
         return f"waits: {seat.trouble}"
     return seat.keeper_host.obstacle() or seat.obstacle() or COMING

@@ -8,10 +8,11 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from training_services.base import ServiceUnavailable
-from training_services.job_ids import experiment_of_job, trial_of_job
+from training_services.job_ids import experiment_of_job
 from training_services.kubernetes.client import CONFIG_MAPS, JOBS, PODS, SECRETS, ApiError, Resource
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import Belonging, archive_name, job, object_name, owner, secret
+from training_services.kubernetes.names import pod_name
 from training_services.placement.needs import Wants
 from trial_keeper import zipapp
 
@@ -56,8 +57,8 @@ def first_job(
     if config.reuse_mode:
         keeper_id = object_name(f"{experiment_id}-pool-000000")
         return job(config, belonging, keeper_id=keeper_id, wants=wants, grace=grace, archive=keeper)
-    keeper_id, trial = object_name(job_id), trial_of_job(job_id)
-    return job(config, belonging, keeper_id=keeper_id, wants=wants, grace=grace, trial=trial, archive=keeper)
+    name = pod_name(job_id)
+    return job(config, belonging, keeper_id=name, wants=wants, grace=grace, job_id=job_id, archive=keeper)
 
 
 async def usual_namespace(cluster: Asked) -> str:

@@ -13,6 +13,7 @@ import os
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from training_services.base import (
@@ -26,10 +27,9 @@ from training_services.base import (
     KnownKeepers,
     Machine,
     ServiceError,
-    StopOrdered,
     TrialJobSpec,
 )
-from training_services.job_ids import trial_of_job
+from training_services.job_ids import job_of_member, trial_of_job
 from training_services.keepers.host import HostGone, KeeperHost, attempt_folder
 from training_services.keepers.hub import KeeperDesk
 from training_services.keepers.link import Received
@@ -37,7 +37,10 @@ from training_services.keepers.placing import JobPlacing
 from training_services.keepers.seat import KeeperSeat
 from training_services.keepers.service import KeeperService
 from training_services.kubernetes.config import KubernetesConfig
-from training_services.kubernetes.pod import PodHost
+from training_services.kubernetes.gang_pods import GangPods
+from training_services.kubernetes.insistence import Insistence, stops_before, stops_in
+from training_services.kubernetes.names import job_of_pod
+from training_services.kubernetes.pod import PodHost, pod_of
 from training_services.kubernetes.pods import Acts, OwnPods, PodQueue, SharedPods
 from training_services.kubernetes.site import Site
 from training_services.logs import LOG_NAMES, FolderFiles, check_log_name
@@ -48,7 +51,6 @@ __all__ = ["KubernetesService"]
 
 logger = logging.getLogger(__name__)
 
-INSIST_S = 10.0  # seconds after a stopped trial's grace until its pod is deleted if it still runs
 LISTING_S = 120.0  # limit for listing a trial's files through a keeper that may not answer
 COPY_S = 120.0  # longest wait of a pod without progress in copying its checkpoints
 LAST_FETCHES_S = 30.0  # limit in seconds for copying the logs when the experiment ends
@@ -58,7 +60,7 @@ PREPARE_AGAIN_S = 5.0
 class KubernetesService(KeeperService):
     """Training service that runs the jobs of one experiment in pods."""
 
-    capabilities = Capabilities(updates=True, keeps_files=True, checkpoints=True)
+    capabilities = Capabilities(updates=True, keeps_files=True, checkpoints=True, gangs=True)
     _queue: PodQueue
 
     def __init__(self, context: ExperimentContext, config: KubernetesConfig, tools: ServiceTools) -> None:
@@ -67,13 +69,15 @@ class KubernetesService(KeeperService):
         super().__init__(context, hub=tools.hub, ledger=tools.ledger, transfers=tools.transfers)
         # tasks that copy the logs of ended jobs to the server: pod -> ended job -> task
         self._fetches: dict[str, dict[str, asyncio.Task[None]]] = {}
-        # timers that delete a job's pod if its keeper does not stop the job, by job id
-        self._insistence: dict[str, asyncio.TimerHandle] = {}
+        self._insistence = Insistence(self._lose_patience)
         self._leaving: set[str] = set()  # keepers whose pods are being removed
         self._parting: set[str] = set()  # keepers whose pods are removed when their checkpoints are copied
 
     def _make_queue(self) -> JobPlacing:
         acts = Acts(self._start, self._outbox.put, self._bring, self._send_away, self._wants_of)
+        gang = self.context.gang
+        if gang is not None and gang.nodes > 1:
+            return GangPods(acts, self._start_gang, gang)
         if not self._config.reuse_mode:
             return OwnPods(acts)
         return SharedPods(acts, self.context.experiment_id, idle=self._config.idle)
@@ -90,25 +94,26 @@ class KubernetesService(KeeperService):
         await super().open(known)
 
     def _known_hosts(self, known: KnownKeepers) -> Iterable[KeeperHost]:
-        return [self._host(keeper.keeper_id, _trial_of(keeper), keeper) for keeper in known.keepers]
+        return [
+            self._host(each.keeper_id, job_of_pod(self.context.experiment_id, each.keeper_id), each)
+            for each in known.keepers
+        ]
 
-    def _host(
-        self, keeper_id: str, trial: tuple[str, int] | None, known: KnownKeeper | None = None
-    ) -> PodHost:
+    def _host(self, keeper_id: str, job_id: str | None, known: KnownKeeper | None = None) -> PodHost:
         return PodHost(
             keeper_id,
             context=self.context,
             config=self._config,
             site=self._site,
-            trial=None if self._config.reuse_mode else trial,
+            job_id=None if self._config.reuse_mode else job_id,
             needs=lambda: self._queue.wants(keeper_id),
+            image=lambda: self._queue.image(keeper_id),
             known=known is not None,
             spoken=known is not None and known.instance is not None,
         )
 
     async def close(self, *, detach: bool) -> Sequence[str]:
-        for timer in self._insistence.values():
-            timer.cancel()
+        self._insistence.close()
         fetches = [task for of_pod in self._fetches.values() for task in of_pod.values()]
         if not detach:
             await self._copy_last()
@@ -118,7 +123,7 @@ class KubernetesService(KeeperService):
             for seat in self._seats.values():
                 seat.link.leaving = True
                 seat.desk.flush()
-                pod = _pod(seat)
+                pod = pod_of(seat)
                 pod.leaves_at_once, pod.obeys = True, seat.link.leave_told
         for task in fetches:
             task.cancel()
@@ -145,13 +150,13 @@ class KubernetesService(KeeperService):
 
     # ---- pods ---------------------------------------------------------------------------------------------
 
-    def _bring(self, keeper_id: str, trial: tuple[str, int] | None) -> None:
-        self._errands.spawn(keeper_id, self._enter(keeper_id, trial))
+    def _bring(self, keeper_id: str, job_id: str | None) -> None:
+        self._errands.spawn(keeper_id, self._enter(keeper_id, job_id))
 
-    async def _enter(self, keeper_id: str, trial: tuple[str, int] | None) -> None:
+    async def _enter(self, keeper_id: str, job_id: str | None) -> None:
         while True:
             try:
-                seat = await self._join(self._host(keeper_id, trial))
+                seat = await self._join(self._host(keeper_id, job_id))
                 break
             # Retry, because the user may be able to fix the error, such as trial code that cannot be packed.
             except (ServiceError, OSError) as error:
@@ -172,7 +177,7 @@ class KubernetesService(KeeperService):
 
     def _deliver(self, desk: KeeperDesk, received: Received) -> None:
         if (seat := self._seats.get(desk.link.keeper_id)) is not None:
-            _pod(seat).heard()
+            pod_of(seat).heard()
             super()._deliver(desk, received)
 
     def host_gone(self, seat: KeeperSeat, gone: HostGone) -> None:
@@ -192,8 +197,8 @@ class KubernetesService(KeeperService):
             self._send_away(seat)
         elif self._adopted and not self._queue.expects(seat):
             # Copy the logs of the pod's trial, which may have ended before the server's restart.
-            if (trial := _pod(seat).trial) is not None:
-                self._fetch(f"{self.context.experiment_id}-{trial[0]}-{trial[1]}", seat)
+            if (job_id := pod_of(seat).job_id) is not None:
+                self._fetch(job_id, seat)
             self._send_away(seat)
 
     def _send_away(self, seat: KeeperSeat) -> None:
@@ -221,24 +226,27 @@ class KubernetesService(KeeperService):
     def committed(self, facts: Sequence[JobEvent]) -> None:
         super().committed(facts)
         for fact in facts:
-            if isinstance(fact, StopOrdered) and fact.cmd_seq is not None:
-                self._insist(fact)
+            for job_id, within in stops_in(fact):
+                self._insist(job_id, within)
 
     def _adopt(self, job: TrialJobSpec, placed: JobPlaced) -> None:
         super()._adopt(job, placed)
-        if job.stop is not None and job.stop.cmd_seq is not None:
-            self._insist(job.stop)
+        self._insist_again(job)
 
-    def _insist(self, fact: StopOrdered) -> None:
-        """Delete the job's pod after a while if its keeper does not carry out the order to stop."""
-        seat = self._placed.get(fact.job_id)
-        if seat is not None and fact.job_id not in self._insistence:
-            patience = fact.grace.total_seconds() + INSIST_S
-            loop = asyncio.get_running_loop()
-            self._insistence[fact.job_id] = loop.call_later(patience, self._lose_patience, fact.job_id, seat)
+    def _adopt_gang(self, job: TrialJobSpec, placed: JobPlaced) -> None:
+        super()._adopt_gang(job, placed)
+        self._insist_again(job)
+
+    def _insist_again(self, job: TrialJobSpec) -> None:
+        for job_id, within in stops_before(job):
+            self._insist(job_id, within)
+
+    def _insist(self, job_id: str, within: timedelta) -> None:
+        if (seat := self._placed.get(job_id)) is not None:
+            self._insistence.begin(job_id, seat, within)
 
     def _lose_patience(self, job_id: str, seat: KeeperSeat) -> None:
-        del self._insistence[job_id]
+        """Delete the pod of a job, or of a member, whose keeper has not obeyed the order to stop."""
         jobs = seat.link.jobs
         if (jobs.is_open(job_id) or jobs.is_astray(job_id)) and seat.id not in self._errands:
             self._errands.spawn(seat.id, self._delete(job_id, seat))
@@ -248,8 +256,7 @@ class KubernetesService(KeeperService):
             await self._site.delete(seat.id)
         except ServiceError as error:
             logger.warning("experiment %s: %s", self.context.experiment_id, error)
-            loop = asyncio.get_running_loop()
-            self._insistence[job_id] = loop.call_later(INSIST_S, self._lose_patience, job_id, seat)
+            self._insistence.begin(job_id, seat)
 
     def machines(self) -> Sequence[Machine]:
         """Return a description of each pod, with the name of its node."""
@@ -262,14 +269,14 @@ class KubernetesService(KeeperService):
 
     def notices(self) -> Mapping[str, str]:
         trouble = self._site.trouble
-        doubts = {f"pod {seat.id}": doubt for seat in self._seats.values() if (doubt := _pod(seat).doubt)}
+        doubts = {f"pod {seat.id}": doubt for seat in self._seats.values() if (doubt := pod_of(seat).doubt)}
         return {**super().notices(), **doubts, **({} if trouble is None else {"kubernetes": trouble})}
 
     # ---- files of trials ----------------------------------------------------------------------------------
 
     def _fetch(self, job_id: str, seat: KeeperSeat) -> None:
         """Copy the logs of an ended job to the experiment's folder, where they stay when the pod is gone."""
-        pod = _pod(seat)
+        pod = pod_of(seat)
         if job_id in self._fetches.get(seat.id, {}) or pod.over is not None or not pod.spoken:
             return
         under_way = self._fetches.setdefault(seat.id, {})
@@ -349,25 +356,11 @@ class KubernetesService(KeeperService):
         yet.
         """
         seat = self._placed.get(job_id) or self._seats.get(keeper_id or "")
-        return seat is not None and _pod(seat).over is None and seat.id not in self._leaving
-
-
-def _pod(seat: KeeperSeat) -> PodHost:
-    assert isinstance(seat.keeper_host, PodHost)
-    return seat.keeper_host
+        return seat is not None and pod_of(seat).over is None and seat.id not in self._leaving
 
 
 def _parts(job_id: str) -> tuple[str, ...]:
-    return attempt_folder(*trial_of_job(job_id))
-
-
-def _trial_of(keeper: KnownKeeper) -> tuple[str, int] | None:
-    """Return the id of the pod's only trial and the number of its attempt, from the keeper's name.
-
-    Return None if the name was shortened.
-    """
-    _, trial_id, attempt = ("--" + keeper.keeper_id).rsplit("-", 2)
-    return (trial_id, int(attempt)) if attempt.isdecimal() else None
+    return attempt_folder(*trial_of_job(job_id), job_of_member(job_id)[1])
 
 
 async def _copy(seat: KeeperSeat, parts: Sequence[str], name: str, folder: Path) -> None:

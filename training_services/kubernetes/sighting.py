@@ -119,15 +119,16 @@ class Doubt:
 class Sighting:
     """State of one trial job in the cluster.
 
-    ``uid``: uid of its Job; None: the Job was not seen, or is gone. ``waiting``: a sentence that says why it
-    does not run yet. ``doubt``: why it may no longer run. ``ending``: the Job ran too long, but its pod still
-    runs. ``over``: how it has ended.
+    ``uid``: uid of its Job; None: the Job was not seen, or is gone. ``address``: IP address of its pod; "" if
+    it has none yet. ``waiting``: a sentence that says why it does not run yet. ``doubt``: why it may no
+    longer run. ``ending``: the Job ran too long, but its pod still runs. ``over``: how it has ended.
     """
 
     uid: str | None
     pod: str | None
     node: str | None
     phase: Phase
+    address: str = ""
     waiting: str | None = None
     doubt: Doubt | None = None
     ending: Over | None = None
@@ -160,6 +161,7 @@ class PodSight:
     job: str | None
     node: str | None
     phase: Phase
+    address: str = ""
     waiting: str | None = None
     vague: bool = False
     doubt: Doubt | None = None
@@ -212,6 +214,7 @@ def read_pod(pod: Mapping[str, Any], before: PodSight | None = None) -> PodSight
         job=_job_of(meta),
         node=node,
         phase=phase if over is None else Phase.ENDED,
+        address=_text(status.get("podIP")),
         over=over,
     )
     if over is not None:
@@ -270,6 +273,7 @@ def fold(
             pod=pod.name,
             node=pod.node,
             phase=pod.phase,
+            address=pod.address,
             waiting=pod_note if pod.vague and pod_note is not None else pod.waiting,
             doubt=pod.doubt,
             ending=ending if over is None else None,

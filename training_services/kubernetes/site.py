@@ -184,17 +184,21 @@ class Site:
         """Mark the keeper's ``manager.json``, so that the next write of the Secret removes it."""
         self._entries[keeper_id] = None
 
-    async def create(self, keeper_id: str, *, wants: Wants, trial: tuple[str, int] | None) -> None:
-        """Create the Job for a keeper's pod if it does not exist. Raises ImpossibleJob, ServiceError."""
+    async def create(self, keeper_id: str, *, wants: Wants, job_id: str | None, image: str | None) -> None:
+        """Create the Job for a keeper's pod if it does not exist. Raises ImpossibleJob, ServiceError.
+
+        ``job_id``: the only job, or member of a gang, that the pod runs; None: it runs many jobs. ``image``:
+        its image; None: that of the configuration.
+        """
         belonging = await self._belonging()
         try:
             job = manifest.job(
-                self._config,
+                self._config if image is None else self._config.model_copy(update={"image": image}),
                 belonging,
                 keeper_id=keeper_id,
                 wants=wants,
                 grace=TRIAL_GRACE,
-                trial=trial,
+                job_id=job_id,
                 archive=self._archive,
             )
             await self._make(JOBS, job)

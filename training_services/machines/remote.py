@@ -72,7 +72,7 @@ class RemoteKeeper(KeeperHost):
             max_jobs_per_gpu=machine.max_trial_number_per_gpu,
         )
         self.wants = Wants.of(context)
-        self.gang_address = machine.gang_address or machine.host
+        self._gang_address = machine.gang_address or machine.host
         self.keeps_files = not config.clean_up
         self._context = context
         self._config = config
@@ -82,6 +82,10 @@ class RemoteKeeper(KeeperHost):
         self._share: Share | None = None
         self._notes = context.directory / "keepers" / self.keeper_id
         self._directory = experiment_folder(context.experiment_id, self.keeper_id)
+
+    @property
+    def gang_address(self) -> str:
+        return self._gang_address
 
     async def open(self) -> None:
         await self._code.pack()
