@@ -24,6 +24,11 @@ _MOST_REPORTS = 5  # latest intermediate results to show
 _MOST_READ = 1000  # intermediate results to read; if a trial has more, only its latest one is shown
 _MOST_LETTERS = 200  # letters of a result that is a text
 _MOST_ATTEMPTS = 5  # latest attempts to show
+# How attempts have ended whose processes nnimgr has signaled. Their signal says nothing more to users.
+_BY_NNIMGR = {
+    "stopped": "stopped by nnimgr",
+    "lease": "stopped by nnimgr, because its machine had no contact to the server",
+}
 
 
 def show(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -52,7 +57,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
         *_checkpoints(trial),
         *_notes(trial),
     ]
-    if trial["logPath"]:
+    if trial["logPath"] and any(job["keeperId"] is not None for job in trial["jobs"]):
         fields.append(("Files", trial["logPath"]))
     elif not has_output(trial):
         fields.append(("Files", "none: it ran in a program of your own"))
@@ -144,7 +149,10 @@ def _how(job: Mapping[str, Any]) -> str:
     if ended is None and job["endReason"] is None:
         return "is being started" if begun is None else f"runs for {_span(begun, None)}"
     span = "" if begun is None or ended is None else f"{_span(begun, ended)}, "
-    if job["signal"] is not None:
+    ran = job["signal"] is not None or job["exitCode"] is not None
+    if ran and job["endReason"] in _BY_NNIMGR:
+        end = _BY_NNIMGR[job["endReason"]]
+    elif job["signal"] is not None:
         end = f"killed by signal {job['signal']}"
     elif job["exitCode"] is not None:
         end = f"exited with code {job['exitCode']}"
