@@ -98,6 +98,9 @@ def load_checkpoint() -> Any:
     found = checkpoint_folder()
     if found is None:
         return None
+    inside = os.environ.get("NNI_SYS_DIR") is not None
+    if inside and os.path.lexists(f"{found}/../../.nni/{ASKS}"):
+        _show_that_it_asks()  # the earlier attempt has asked: a pause already waits for this one, too
     if os.path.exists(f"{found}/{PICKLE}"):
         import pickle
 
@@ -116,9 +119,9 @@ def should_checkpoint() -> bool:
     """Return whether the trial should save its state now, because somebody pauses it, or asks for a save.
 
     The call is cheap: it looks for a file at most every 10 ms. A trial that calls it between its saves loses
-    nothing in a pause: the pause waits for the next ``save_checkpoint``. After that the trial is stopped; it
-    may also exit by itself, with code 0. If nobody pauses it, it runs on after the save; if it exits all the
-    same, it gets another attempt, which continues there.
+    nothing in a pause: from the first call on, a pause waits for the next ``save_checkpoint``. After that
+    the trial is stopped; it may also exit by itself, with code 0. If nobody pauses it, it runs on after the
+    save; if it exits all the same, it gets another attempt, which continues there.
     """
     global _next_look
     if os.environ.get("NNI_SYS_DIR") is None:
@@ -127,12 +130,17 @@ def should_checkpoint() -> bool:
     if now < _next_look:
         return False
     if not _next_look:
-        os.makedirs(os.path.dirname(_sign(ASKS)), exist_ok=True)
-        os.close(os.open(_sign(ASKS), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        _show_that_it_asks()
     if os.path.lexists(_sign(SAVE)):
         return True
     _next_look = now + _LOOK_S
     return False
+
+
+def _show_that_it_asks() -> None:
+    """Show the keeper that the trial calls ``should_checkpoint``, so that a pause waits for its save."""
+    os.makedirs(os.path.dirname(_sign(ASKS)), exist_ok=True)
+    os.close(os.open(_sign(ASKS), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
 
 def stays() -> bool:

@@ -63,13 +63,13 @@ def trials_fields(
 ) -> Iterator[dict[str, Any]]:
     """Yield the fields of a ``models.Trial`` for each of these rows of the database."""
     config = reader.experiment().config
-    sets, keepers = reader.sets(rows), trial_paths.keepers(reader, rows)
+    sets, places = reader.sets(rows), trial_paths.places(reader, rows)
     annotations = reader.annotations([row.trial_id for row in rows])
     causes = reader.causes({row.trial_id: row.attempt for row in rows if row.status is TrialStatus.FAILED})
     for row in rows:
         annotation = annotations.get(row.trial_id, NO_ANNOTATION)
         yield _trial_fields(row, sets[row.trial_id], config) | {
-            "log_path": trial_paths.log_path(row, keepers.get(row.trial_id)),
+            "log_path": trial_paths.log_path_of_trial(row.trial_id, places.get(row.trial_id)),
             "user_note": annotation.note,
             "tags": list(annotation.tags),
             "cause": causes.get(row.trial_id),

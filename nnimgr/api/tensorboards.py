@@ -102,7 +102,7 @@ def _trial(
         return LoggedTrial(
             trial_id=row.trial_id, sequence=row.sequence, shown=str(output), folders={run: output}
         )
-    shown = f"{paths.log_path(row, job.keeper_id)}/{_OUTPUT}"
+    shown = f"{paths.log_path(job, job.keeper_id)}/{_OUTPUT}"
     if job.keeper_id not in (None, LOCAL):
         return LoggedTrial(
             trial_id=row.trial_id,

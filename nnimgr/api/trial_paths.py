@@ -22,24 +22,33 @@ class TrialPaths:
     directory: Path
     platform: str
 
-    def keepers(self, reader: ExperimentReader, rows: Sequence[TrialRow]) -> Mapping[str, str]:
-        """Return the id of the keeper of each trial's latest attempt, by trial id.
+    def places(self, reader: ExperimentReader, rows: Sequence[TrialRow]) -> Mapping[str, tuple[int, str]]:
+        """Return the number and the keeper's id of each trial's latest attempt with a place, by trial id.
 
-        The result is empty on the platform "local", which has only one keeper.
+        The platform "local" has only one keeper, so trials without a second attempt are left out there.
         """
-        return {} if self.platform == LOCAL else reader.keepers(rows)
+        ids = [row.trial_id for row in rows if self.platform != LOCAL or row.attempt > 1]
+        return reader.places(ids) if ids else {}
 
-    def log_path(self, row: TrialRow | JobRow, keeper_id: str | None, *, member: int = 0) -> str:
-        """Return the path of the folder of an attempt: ``HOST:~/...`` on another machine, as in NNI.
+    def log_path_of_trial(self, trial_id: str, place: tuple[int, str] | None) -> str:
+        """Return the path of the folder of a trial's latest attempt. ``place``: see ``places``."""
+        attempt, keeper_id = place or (1, None)
+        return self._path(trial_id, attempt, keeper_id, member=0)
+
+    def log_path(self, row: JobRow, keeper_id: str | None, *, member: int = 0) -> str:
+        """Return the path of the folder of an attempt. ``keeper_id``: the keeper that runs the attempt, or
+        this ``member`` of it.
+        """
+        return self._path(row.trial_id, row.attempt, keeper_id, member=member)
+
+    def _path(self, trial_id: str, attempt: int, keeper_id: str | None, *, member: int) -> str:
+        """Return the path of a folder: ``HOST:~/...`` on another machine, as in NNI.
 
         Return "" if programs of the user run the trials, because nnimgr has no folder of these trials.
-
-        ``row``: the attempt, or a trial, whose latest attempt counts. ``keeper_id``: the keeper that runs the
-        attempt, or this ``member`` of it.
         """
         if self.platform == ASK:
             return ""
-        folder = attempt_folder(row.trial_id, max(1, row.attempt), member)
+        folder = attempt_folder(trial_id, attempt, member)
         host = None if keeper_id in (None, LOCAL) else host_of(keeper_id)
         if keeper_id is None or host is None:
             return str(self.directory.joinpath(*folder))

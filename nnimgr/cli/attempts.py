@@ -27,6 +27,11 @@ _COLUMNS = (
     Column("PROCESSES", "right"),
     Column("SINCE"),
 )
+# How attempts have ended whose processes nnimgr has signaled. Their signal says nothing more to users.
+_BY_NNIMGR = {
+    "stopped": "stopped by nnimgr",
+    "lease": "stopped by nnimgr, because its machine had no contact to the server",
+}
 
 
 def members(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -81,6 +86,9 @@ def end_of(job: Mapping[str, Any]) -> str | None:
     """Return how an attempt or a member has ended; None: it has not."""
     if job["endedAt"] is None and job["endReason"] is None:
         return None
+    ran = job["signal"] is not None or job["exitCode"] is not None
+    if ran and job["endReason"] in _BY_NNIMGR:
+        return _BY_NNIMGR[job["endReason"]]
     if job["signal"] is not None:
         return f"killed by signal {job['signal']}"
     if job["exitCode"] is not None:

@@ -123,8 +123,9 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
         with contextlib.suppress(OSError):
             remove(str(part))
     terminal.info(
-        f"{target} has checkpoint {_name(found)} of trial {trial['sequence']} ({trial['id']}) from {place}: "
-        f"{found['files']} {'file' if found['files'] == 1 else 'files'}, {found['size']:,} bytes."
+        f"Checkpoint {_name(found)} of trial {trial['sequence']} ({trial['id']}) was fetched into the folder "
+        f"{os.path.join(os.curdir, target)}: {found['files']} {'file' if found['files'] == 1 else 'files'}, "
+        f"{found['size']:,} bytes, from {place}."
     )
     if terminal.as_json:
         terminal.json({"trial": trial["id"], "checkpoint": found, "folder": str(target)})

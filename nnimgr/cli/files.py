@@ -78,7 +78,10 @@ def get(args: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     target = _target(args, files)
     size = _fetch(chunks, target)
-    terminal.info(f"{target} has {size:,} bytes.")
+    terminal.info(
+        f"{args.path} of trial {trial['sequence']} ({trial['id']}) was fetched into the file "
+        f"{os.path.join(os.curdir, target)}: {size:,} bytes."
+    )
     if terminal.as_json:
         found = {"trial": trial["id"], "path": args.path, "file": str(target), "size": size}
         terminal.json(found)

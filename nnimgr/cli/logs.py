@@ -99,9 +99,9 @@ def _folder(client: Client, entry: IndexEntry, trial: Mapping[str, Any], attempt
     jobs = client.get("experiments", entry.id, "trials", trial["id"])["jobs"]
     found = next((job["logPath"] for job in jobs if job["attempt"] == attempt), None)
     if found is None:
+        latest = max((job["attempt"] for job in jobs), default=trial["attempt"])
         raise ClientError(
-            f"Trial {trial['sequence']} ({trial['id']}) has no attempt {attempt}; its latest is "
-            f"{trial['attempt']}.",
+            f"Trial {trial['sequence']} ({trial['id']}) has no attempt {attempt}; its latest is {latest}.",
             mend=f"See the latest: nnictl log trial {entry.id} -T {trial['sequence']}",
         )
     return str(found)
@@ -116,19 +116,24 @@ def _copy(
 ) -> int:
     """Print one file of an attempt: the file named with ``--file``, or the standard output.
 
-    Without ``--attempt``, the latest attempt is shown. A warning names it if there were others.
+    Without ``--attempt``, the latest attempt that has started is shown. A warning names it if there are
+    others.
     """
     name = args.file or "stdout"
     path = ("experiments", entry.id, "trials", trial["id"], "logs", name)
+    attempt, others = args.attempt, ""
+    if attempt is None and trial["attempt"] > 1:
+        attempt, others = _latest(client, entry, trial, name)
     query: dict[str, object] = {"follow": "true"} if args.follow else {}
     query |= {
-        key: getattr(args, key) for key in ("tail", "attempt", "member") if getattr(args, key) is not None
+        key: value
+        for key, value in (("tail", args.tail), ("attempt", attempt), ("member", args.member))
+        if value is not None
     }
     chunks = awaited(client.stream(*path, **query), file_sentence(entry, trial, name))
     if terminal.as_json:
         text = b"".join(chunks).decode("utf-8", "replace")
-        attempt = args.attempt or trial["attempt"]
-        terminal.json({"trial": trial["id"], "attempt": attempt, "file": name, "text": text})
+        terminal.json({"trial": trial["id"], "attempt": attempt or 1, "file": name, "text": text})
         return 0
     size = 0
     for chunk in chunks:
@@ -137,14 +142,27 @@ def _copy(
         terminal.out.buffer.flush()
     if not size and terminal.for_people:
         terminal.warn(f"Trial {trial['sequence']} has printed nothing to {name}.")
-    if args.attempt is None and trial["attempt"] > 1:
-        terminal.warn(
-            f"This is attempt {trial['attempt']} of trial {trial['sequence']} ({trial['id']}), the latest. "
-            f"See the first: nnictl log trial {entry.id} -T {trial['sequence']} --file {name} --attempt 1"
-        )
+    if others:
+        terminal.warn(others)
     if not args.file and terminal.for_people:
         _say_what_went_wrong(trial, entry, terminal)
     return 0
+
+
+def _latest(client: Client, entry: IndexEntry, trial: Mapping[str, Any], name: str) -> tuple[int | None, str]:
+    """Return the number of the trial's latest attempt that has got a place, and a sentence about the others.
+
+    Return None and "" if no attempt has got a place.
+    """
+    jobs = client.get("experiments", entry.id, "trials", trial["id"])["jobs"]
+    latest = max((job["attempt"] for job in jobs if job["keeperId"] is not None), default=None)
+    if latest is None:
+        return None, ""
+    waits = f" Attempt {trial['attempt']} has not started yet." if latest < trial["attempt"] else ""
+    which = f"This is attempt {latest} of trial {trial['sequence']} ({trial['id']}), the latest"
+    which += f" that has started.{waits}" if waits else "."
+    first = f"nnictl log trial {entry.id} -T {trial['sequence']} --file {name} --attempt 1"
+    return latest, which if latest == 1 else f"{which} See the first: {first}"
 
 
 def _say_what_went_wrong(trial: Mapping[str, Any], entry: IndexEntry, terminal: Terminal) -> None:

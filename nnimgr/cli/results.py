@@ -90,13 +90,14 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.type is None and args.filename is None and terminal.for_people:
         return _show(trials, entry.id, terminal, unusable=unusable)
     rows = [_row(trial, metrics=metrics, several=results[trial["trialId"]] > 1) for trial in trials]
-    text = _csv(rows) if args.type == "csv" else json.dumps(rows, indent=4)
+    kind = args.type or ("csv" if (args.filename or "").lower().endswith(".csv") else "json")
+    text = _csv(rows) if kind == "csv" else json.dumps(rows, indent=4)
     if args.filename is None:
         terminal.out.write(text if text.endswith("\n") else text + "\n")
         return 0
     _write(Path(args.filename), text)
     written = "1 result was" if len(rows) == 1 else f"{len(rows)} results were"
-    terminal.info(f"{written} written to {args.filename}{_addition(unusable, entry.id)}")
+    terminal.info(f"{written} written to {args.filename} as {kind.upper()}{_addition(unusable, entry.id)}")
     if terminal.as_json:
         terminal.json({"file": os.path.abspath(args.filename), "trials": len(rows)})
     return 0
@@ -137,7 +138,7 @@ def _show(
     count = "1 result" if len(rows) == 1 else f"{len(rows)} results"
     terminal.say(f"{count}{_addition(unusable, experiment_id)}")
     terminal.say("Write them to a file:")
-    terminal.say(f"  nnictl experiment export {experiment_id} -t csv -f results.csv")
+    terminal.say(f"  nnictl experiment export {experiment_id} -f results.csv")
     return 0
 
 

@@ -202,10 +202,14 @@ def experiment_line(entry: IndexEntry) -> str:
     )
 
 
-def client_of(home: Home, entry: IndexEntry, *, port: int | None = None) -> Client:
-    """Return a client of the server of the experiment. Start this server if necessary. Raise ClientError."""
-    entry = converted(home, entry)
-    client = connect(home, port or entry.port or DEFAULT_PORT)
+def client_of(home: Home, entry: IndexEntry, *, port: int | None = None, to_stop: bool = False) -> Client:
+    """Return a client of the server of the experiment. Start this server if necessary. Raise ClientError.
+
+    ``to_stop``: a stopped experiment, too, is opened, because its trials may still run.
+    """
+    entry, port = converted(home, entry), port or entry.port or DEFAULT_PORT
+    only_reads = entry.status == "STOPPED" and not to_stop and not opened_entries(home, port=port)
+    client = connect(home, port, only_reads=only_reads)
     client.mends = {404: f"See: nnictl trial ls {entry.id}", 409: _mend_of(entry)}
     return client
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Mapping
+from typing import Any
 
 from nnimgr.cli.selection import client_of, entries_of, named, select
 from nnimgr.cli.terminal import Terminal
@@ -38,37 +40,44 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
             continue
         terminal.info(f"Stopping experiment {entry.id}")
         try:
-            still, left = stop_one(
-                home,
-                client_of(home, entry),
-                entry.id,
-                terminal=terminal,
-                detach=args.detach,
-                save=args.save,
-            )
+            client = client_of(home, entry, to_stop=True)
+            answer = stop_one(home, client, entry.id, terminal=terminal, detach=args.detach, save=args.save)
         except ClientError as error:
             code = 1
             results.append({"id": entry.id, "error": "\n".join(error.lines)})
             if not terminal.as_json:
                 terminal.fail(error)
             continue
-        results.append({"id": entry.id, "stillRunning": still, **({"left": left} if left else {})})
+        more = {key: answer[key] for key in ("unsaved", "left") if answer.get(key)}
+        results.append({"id": entry.id, "stillRunning": answer["stillRunning"], **more})
         done = f"Experiment {entry.id} is stopped."
         terminal.info(done if terminal.for_people else "Stop experiment success.")
-        for sentence in left:
-            terminal.warn(f"Something may be left. {sentence[:1].upper()}{sentence[1:]}.")
-        if still and args.detach:
-            terminal.info(
-                f"These trials continue: {', '.join(still)}. To adopt them: nnictl resume {entry.id}"
-            )
-        elif still:
-            terminal.warn(
-                f"These trials may still run on machines that do not answer: {', '.join(still)}. They end "
-                f"when the machines answer again while a server runs. See: nnictl trial ls {entry.id}"
-            )
+        _say_about_trials(answer, entry, terminal, detach=args.detach)
     if terminal.as_json:
         terminal.json({"stopped": results})
     return code
+
+
+def _say_about_trials(
+    answer: Mapping[str, Any], entry: IndexEntry, terminal: Terminal, *, detach: bool
+) -> None:
+    """Print which trials still run, which had saved nothing, and what may be left on machines."""
+    for sentence in answer.get("left", ()):
+        terminal.warn(f"Something may be left. {sentence[:1].upper()}{sentence[1:]}.")
+    still, unsaved = ", ".join(answer["stillRunning"]), answer.get("unsaved", ())
+    if unsaved:
+        which = "1 trial" if len(unsaved) == 1 else f"{len(unsaved)} trials"
+        terminal.warn(
+            f"{which} had saved nothing, and {'was' if len(unsaved) == 1 else 'were'} canceled: "
+            f"{', '.join(unsaved)}. To run the parameters again, from the beginning: nnictl resume {entry.id}"
+        )
+    if still and detach:
+        terminal.info(f"These trials continue: {still}. To adopt them: nnictl resume {entry.id}")
+    elif still:
+        terminal.warn(
+            f"These trials may still run on machines that do not answer: {still}. They end when the machines "
+            f"answer again while a server runs. See: nnictl trial ls {entry.id}"
+        )
 
 
 def _is_at_rest(entry: IndexEntry) -> bool:
@@ -91,8 +100,8 @@ def stop_one(
     terminal: Terminal,
     detach: bool = False,
     save: bool = False,
-) -> tuple[list[str], list[str]]:
-    """Stop an experiment. Return the ids of trials that still run, and sentences about leftover files."""
+) -> Mapping[str, Any]:
+    """Stop an experiment, and return the server's answer."""
     server = home.server_running(client.port)
     answer = stop_experiment(client, experiment_id, detach=detach, save=save)
     if answer["serverLeaves"] and not has_left(server):
@@ -105,7 +114,7 @@ def stop_one(
             f"The server on port {client.port} stays, because TensorBoard shows experiment {shown}. To end "
             f"TensorBoard: nnictl tensorboard stop {shown}"
         )
-    return list(answer["stillRunning"]), list(answer.get("left", ()))
+    return answer
 
 
 def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[IndexEntry]:

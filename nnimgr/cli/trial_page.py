@@ -53,7 +53,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
         *_checkpoints(trial),
         *_notes(trial),
     ]
-    if trial["logPath"]:
+    if trial["logPath"] and any(job["keeperId"] is not None for job in trial["jobs"]):
         fields.append(("Files", trial["logPath"]))
     elif not has_output(trial):
         fields.append(("Files", "none: it ran in a program of your own"))

@@ -114,8 +114,13 @@ def stop(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def pause(args: argparse.Namespace, terminal: Terminal) -> int:
     """Pause a trial. Its processes end soon after the command."""
+    continued = "To continue it: nnictl trial resume {id} -T {no}"
     return _change(
-        args, terminal, "pause", "is being paused. To continue it: nnictl trial resume {id} -T {no}"
+        args,
+        terminal,
+        "pause",
+        f"is being paused. {continued}",
+        already=("PAUSED", f"is paused already. {continued}"),
     )
 
 
@@ -135,11 +140,22 @@ def resume(args: argparse.Namespace, terminal: Terminal) -> int:
     return _change(args, terminal, "resume", "continues as soon as a slot is free.")
 
 
-def _change(args: argparse.Namespace, terminal: Terminal, verb: str, done: str) -> int:
-    """Ask the server to change a trial. ``done``: the end of the sentence that confirms the change."""
+def _change(
+    args: argparse.Namespace,
+    terminal: Terminal,
+    verb: str,
+    done: str,
+    *,
+    already: tuple[str, str] = ("", ""),
+) -> int:
+    """Ask the server to change a trial. ``done``: the end of the sentence that confirms the change.
+
+    ``already``: a status, and the end of the sentence instead if the trial had this status before.
+    """
     client, entry = to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
     client.post("experiments", entry.id, "trials", trial["id"], verb)
+    done = already[1] if trial["status"] == already[0] else done
     sentence = done.format(id=entry.id, no=trial["sequence"])
     terminal.info(f"Trial {trial['sequence']} ({trial['id']}) {sentence}")
     if terminal.as_json:

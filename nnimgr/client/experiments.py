@@ -115,6 +115,8 @@ def post_experiment(
     Raise ClientError.
     """
     sentence = f"waiting until the server has checked and created experiment {body['id']}"
+    other = _another_id(home, body["id"])
+    client.mends = {**client.mends, 409: other}
     try:
         with waiting(sentence):
             created, _ = client.put_new("experiments", body=body)
@@ -124,13 +126,17 @@ def post_experiment(
             client.put_new("experiments", body=body)
         return client
     if not created:
-        experiment_id = body["id"]
-        raise ClientError(
-            f"Experiment {experiment_id} exists already.",
-            mend=f"Choose another id: {{command}} --id {experiment_id[:30]}-2\n"
-            f"  Or see that experiment: nnictl experiment show {experiment_id}",
-        )
+        raise ClientError(f"Experiment {body['id']} exists already.", mend=other)
     return client
+
+
+def _another_id(home: Home, experiment_id: str) -> str:
+    """Return the commands to suggest if another experiment has the id already."""
+    found = Index(home).entries().get(experiment_id)
+    that = f"see that experiment: nnictl experiment show {experiment_id}"
+    if found is not None and found.status in RESUMABLE:
+        that = f"continue that experiment: nnictl resume {experiment_id}"
+    return f"Choose another id: {{command}} --id {experiment_id[:30]}-2\n  Or {that}"
 
 
 def server_for(

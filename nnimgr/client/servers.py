@@ -46,7 +46,7 @@ class ServerStart:
 
     Entering the context does not wait for the server, so that other checks can run meanwhile. ``client``
     waits for it, and reports a failed start. If an exception leaves the context, a server that was started is
-    ended.
+    ended. ``only_reads``: a server that is started will run no experiment, and soon ends by itself.
     """
 
     def __init__(
@@ -56,9 +56,11 @@ class ServerStart:
         *,
         no_token: bool = False,
         url_prefix: str | None = None,
+        only_reads: bool = False,
         program: Sequence[str] = SERVER,
     ) -> None:
         self._home = home
+        self._only_reads = only_reads
         self._no_token, self._url_prefix = no_token, url_prefix
         self._port = port
         self._program = program
@@ -195,7 +197,11 @@ class ServerStart:
         lines = self._log_lines()
         if announced and not lines:
             return ""
-        return ": ".join([f"starting the server on port {self._port}", *lines[-1:]])
+        sentence = f"starting the server on port {self._port}"
+        if self._only_reads:
+            sentence = f"starting a server on port {self._port} to read stopped experiments"
+            sentence += "" if lines else "; it ends by itself soon after"
+        return ": ".join([sentence, *lines[-1:]])
 
     def _log_tail(self) -> str:
         path = self._home.server_log_path(self._port)
@@ -208,13 +214,25 @@ class ServerStart:
             return file.read().decode("utf-8", "replace").splitlines()
 
 
-def connect(home: Home, port: int, *, no_token: bool = False, url_prefix: str | None = None) -> Client:
-    """Return a client of the port's server. Start the server if it does not run. Raise ClientError."""
+def connect(
+    home: Home,
+    port: int,
+    *,
+    no_token: bool = False,
+    url_prefix: str | None = None,
+    only_reads: bool = False,
+) -> Client:
+    """Return a client of the port's server. Start the server if it does not run. Raise ClientError.
+
+    ``only_reads``: see ``ServerStart``.
+    """
     try:
         client = answering(home, port)
         if client is not None:
             return client
-        with ServerStart(home, port, no_token=no_token, url_prefix=url_prefix) as start:
+        with ServerStart(
+            home, port, no_token=no_token, url_prefix=url_prefix, only_reads=only_reads
+        ) as start:
             return start.client()
     except HomeError as error:
         raise ClientError(str(error)) from error

@@ -155,7 +155,7 @@ class Run:
     def stop(self, *, detach: bool = False, save: bool = False) -> None:
         """Stop the experiment and its trials. ``detach``: its trials continue, without further ones.
 
-        ``save``: trials that save checkpoints save once more before they end.
+        ``save``: running trials are asked to save their state before they end.
         """
         client = self._connection.client()
         with translated():

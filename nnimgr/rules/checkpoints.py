@@ -113,13 +113,14 @@ def saves_first(state: ExperimentState, trial: TrialState) -> bool:
     """Return whether the trial is asked to save its state before it is stopped, because it will continue.
 
     A stop that no user wants does not wait for this if all results are covered by a checkpoint already. A
-    stop of the experiment asks only trials that have saved before.
+    stop of the experiment with ``save`` asks all trials, like a pause: also those that have saved nothing
+    yet. Multi-phase trials do not continue from checkpoints.
     """
-    last = trial.checkpoints[-1] if trial.checkpoints else trial.origin
     if trial.target is f.StopKind.CUT and state.stop_requested:
-        return state.stop_saves and last is not None
+        return state.stop_saves and not state.limits.multi_phase
     if trial.target not in (f.StopKind.PAUSE, f.StopKind.RESIZE, f.StopKind.PREEMPT):
         return False
+    last = trial.checkpoints[-1] if trial.checkpoints else trial.origin
     covered = last is not None and last.origin.reports >= trial.intermediates
     by_user = trial.target is f.StopKind.PAUSE and trial.paused_by is f.PausedBy.USER
     return by_user or not covered

@@ -249,7 +249,7 @@ class ExperimentStopRequested:
     """Fact: a user stops the experiment.
 
     With ``detach``, its trials continue, and a resume of the experiment adopts them (continues to watch
-    them). With ``save``, trials that have saved a checkpoint before are asked to save once more.
+    them). With ``save``, running trials are asked to save their state first.
     """
 
     detach: bool = False

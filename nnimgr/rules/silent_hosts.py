@@ -17,7 +17,8 @@ from nnimgr.rules.state import (
 from training_services.base import TRIAL_GRACE
 
 SILENT_GRACE = timedelta(seconds=10)  # longest wait for a silent host after a user's stop
-STOP_LIMIT = TRIAL_GRACE + timedelta(seconds=4)  # most time from an experiment's stop to the end of trials
+# most time from an experiment's stop to the end of trials, beside the time in which they save their state
+STOP_LIMIT = TRIAL_GRACE + timedelta(seconds=4)
 
 
 def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
@@ -44,14 +45,14 @@ def give_up_silent(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
 
 
 def give_up_overdue(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
-    """Yield the losses of the jobs that have not ended within STOP_LIMIT after the experiment's stop."""
+    """Yield the losses of the jobs that have not ended in time after the experiment's stop."""
     due = overdue_at(state)
     if due is None or due > now:
         return
     for job in state.jobs.values():
         trial = state.trials.get(job.trial_id)
         if trial is not None and trial.job_id == job.id and trial.target is not None:
-            limit = in_seconds(STOP_LIMIT)
+            limit = in_seconds(_stop_limit(state))
             reason = f"the trial's end was not reported within {limit}; it may still run on its machine"
             yield from losses(job, reason, keepers=None, unproven=True)
 
@@ -63,7 +64,14 @@ def overdue_at(state: ExperimentState) -> datetime | None:
     """
     if state.stop_requested_at is None or state.detached or not state.unfinished:
         return None
-    return max(state.stop_requested_at, state.opened_at or state.stop_requested_at) + STOP_LIMIT
+    return max(state.stop_requested_at, state.opened_at or state.stop_requested_at) + _stop_limit(state)
+
+
+def _stop_limit(state: ExperimentState) -> timedelta:
+    """Return the most time that the experiment's stop allows: trials may need a part of it to save."""
+    stops = (job.stop for job in state.jobs.values() if not job.closed)
+    saves = (stop.save_within for stop in stops if stop is not None and stop.save_within is not None)
+    return STOP_LIMIT + max(saves, default=timedelta(0))
 
 
 def _silent_since(state: ExperimentState, trial: TrialState) -> datetime:

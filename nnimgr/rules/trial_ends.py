@@ -91,7 +91,7 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     if trial.target not in _STAYS:
         reason = trial.target_reason
         if job is not None and job.lost is not None:
-            reason += f"; {job.lost}"
+            reason += f"; {job.lost if job.placed is not None else _not_running(trial)}"
         return _interrupted(state, trial, trial.target, reason)
     if job is not None and any(seat.place.keeper_id in state.forsaken for seat in job.seats()):
         return _again(state, trial, REMOVED, due_at=now)
@@ -379,8 +379,13 @@ def _pause(before: int) -> timedelta:
 
 def end_unplaced(state: ExperimentState, trial: TrialState) -> f.Fact:
     assert trial.target is not None
-    state_then = "it was paused" if trial.status is f.TrialStatus.PAUSED else "it had not started"
+    state_then = "it was paused" if trial.status is f.TrialStatus.PAUSED else _not_running(trial)
     return _interrupted(state, trial, trial.target, f"{trial.target_reason}; {state_then}")
+
+
+def _not_running(trial: TrialState) -> str:
+    """Return what to say about a stopped trial whose attempt had no place. An earlier one may have run."""
+    return "it had not started" if trial.attempt == 1 else "it was not running"
 
 
 def _interrupted(state: ExperimentState, trial: TrialState, target: f.StopKind, reason: str) -> f.Fact:

@@ -31,7 +31,6 @@ from nnimgr.store.trial_metrics import MetricRow
 from nnimgr.store.views import ViewQueries
 from nnimgr.store.without_result import query_without_result
 from nnimgr.store.writer import load, read_page
-from training_services.base import job_id_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,18 +213,18 @@ class ExperimentReader(
         rows = self._rows(self._of(table).where(table.c.trial_id.in_(trial_ids)), _trial)
         return {row.trial_id: row for row in rows}
 
-    def keepers(self, rows: Sequence[TrialRow]) -> dict[str, str]:
-        """Return trial id -> id of the keeper of the trial's latest attempt. Ignore attempts that have
-        no place yet.
+    def places(self, trial_ids: Collection[str]) -> dict[str, tuple[int, str]]:
+        """Return trial id -> number and keeper's id of the trial's latest attempt that has got a place.
 
-        A keeper is the agent beside the trials on one machine.
+        Leave out trials without such an attempt. A keeper is the agent beside the trials on one machine.
         """
         table = schema.jobs
-        ids = [job_id_of(self._id, row.trial_id, row.attempt) for row in rows if row.attempt]
-        query = select(table.c.trial_id, table.c.keeper_id).where(
-            table.c.experiment_id == self._id, table.c.job_id.in_(ids), table.c.keeper_id.is_not(None)
+        columns = table.c.trial_id, table.c.attempt, table.c.keeper_id
+        query = select(*columns).where(
+            table.c.experiment_id == self._id, table.c.trial_id.in_(trial_ids), table.c.keeper_id.is_not(None)
         )
-        return dict(self._rows(query, lambda row: tuple(row.values())))
+        rows = self._rows(query.order_by(table.c.attempt), lambda row: tuple(row.values()))
+        return {trial_id: (attempt, keeper_id) for trial_id, attempt, keeper_id in rows}
 
     def keeper_ids(self) -> list[str]:
         """Return the ids of all keepers (agents beside the trials) that the experiment has."""

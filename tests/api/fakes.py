@@ -117,6 +117,7 @@ class FakeRunner:
         self.session = FakeSession(FakeService())
         self.notices: dict[str, Notice] = {}
         self.last_number = 0
+        self.unsaved: list[str] = []
         self.waiting = asyncio.Event()  # set when a client waits for a commit
         self._writer = writer
         self._tick: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -322,13 +322,17 @@ async def test_stop_says_which_tensorboards_keep_its_server(
 async def test_stop_and_resume(lab: Lab) -> None:
     assert (await lab.client.post(f"{EXPERIMENT}/stop")).json() == {
         "stillRunning": [],
+        "unsaved": [],
         "left": [],
         "serverLeaves": False,
         "tensorboards": [],
     }
+    lab.runner.unsaved = ["abcde"]
+    saved = (await lab.client.post(f"{EXPERIMENT}/stop", json={"save": True})).json()
+    assert saved["unsaved"] == ["abcde"]
     detached = await lab.client.post(f"{EXPERIMENT}/stop", json={"detach": True})
     assert detached.json()["stillRunning"] == ["abcde"]
-    assert lab.manager.stopped == [("exp", False), ("exp", True)]
+    assert lab.manager.stopped == [("exp", False), ("exp", False), ("exp", True)]
     assert (await lab.client.post(f"{EXPERIMENT}/resume")).json() == {"id": "exp"}
     sent = {"environ": {"A": "b"}, "cwd": "/tmp", "python": "/p"}
     assert (await lab.client.post(f"{EXPERIMENT}/resume", json=sent)).status_code == 200

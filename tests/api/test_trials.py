@@ -10,6 +10,7 @@ import pytest
 
 from nnimgr.rules import facts as f
 from tests.api.lab import EXPERIMENT, Lab
+from tests.rules.driver import PLACE
 
 
 @pytest.fixture
@@ -102,6 +103,25 @@ async def test_a_trial_with_its_attempts(finished: Lab) -> None:
     assert job["logPath"] == shown["logPath"]
     missing = await finished.client.get(f"{EXPERIMENT}/trials/zzzzz")
     assert (missing.status_code, missing.json()["error"]["message"]) == (404, "There is no trial zzzzz.")
+
+
+async def test_a_trial_whose_second_attempt_waits_has_the_files_of_its_first(lab: Lab) -> None:
+    life, address = lab.life, f"{EXPERIMENT}/trials/{lab.life.trial(0)}"
+    life.start(0)
+    lab.service.logs[life.job(0), "stdout"] = b"the first attempt"
+    life.wait_reason = "no free GPU"
+    life.take(f.JobLost(job_id=life.job(0), reason="the host was restarted"))
+    await lab.runner.commit()
+    shown = (await lab.client.get(address)).json()
+    assert (shown["attempt"], shown["status"]) == (2, "WAITING")
+    assert [job["keeperId"] for job in shown["jobs"]] == ["local", None]
+    assert shown["logPath"] == shown["jobs"][0]["logPath"]
+    assert (await lab.client.get(f"{address}/logs/stdout")).content == b"the first attempt"
+    assert (await lab.client.get(f"{address}/files")).json()["attempt"] == 1
+    life.take(f.JobPlaced(job_id=life.job(0, 2), place=PLACE, cmd_seq=9))
+    await lab.runner.commit()
+    shown = (await lab.client.get(address)).json()
+    assert shown["logPath"] == shown["jobs"][1]["logPath"] == f"{shown['jobs'][0]['logPath']}/attempt-2"
 
 
 async def test_add(lab: Lab) -> None:

@@ -98,6 +98,7 @@ class FakeExperiment:
     export: list[dict[str, Any]] = field(default_factory=list)
     metrics: list[dict[str, Any]] = field(default_factory=list)
     still_running: list[str] = field(default_factory=list)
+    unsaved: list[str] = field(default_factory=list)
     pareto: dict[str, Any] = field(default_factory=dict)
     tensorboards: list[dict[str, Any]] = field(default_factory=list)
 
@@ -266,7 +267,7 @@ class FakeServer:
                         self.emit(experiment, "TrialEnded", trialId=found["id"], **CANCELLED)
                 self.emit(experiment, "ExperimentMoved", status="STOPPED", reason="a user stopped it")
                 stopped = {"stillRunning": experiment.still_running, "serverLeaves": False}
-                return {**stopped, "tensorboards": self.tensorboards}
+                return {**stopped, "unsaved": experiment.unsaved, "tensorboards": self.tensorboards}
             case ("POST", ["resume"]):
                 experiment.profile["status"] = "RUNNING"
                 self.on_resume()

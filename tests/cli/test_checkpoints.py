@@ -97,8 +97,8 @@ def test_a_checkpoint_is_fetched_from_its_machine(
     assert main(get) == 0
     assert (tmp_path / "ta-1.2" / "value.bytes").read_bytes() == CONTENT
     assert capsys.readouterr().out == (
-        "INFO: ta-1.2 has checkpoint 1.2 of trial 0 (ta) from the machine that has saved it: "
-        "1 file, 7 bytes.\n"
+        "INFO: Checkpoint 1.2 of trial 0 (ta) was fetched into the folder ./ta-1.2: 1 file, 7 bytes, "
+        "from the machine that has saved it.\n"
     )
     assert main(get) == 1
     assert "ta-1.2 exists already." in capsys.readouterr().err
@@ -154,7 +154,7 @@ def test_a_checkpoint_is_fetched_from_the_storage_if_the_servers_copy_is_lost(
     remove(str(store.path("abc-ta-1", 2)))
     get = ["trial", "checkpoint", "get", "-T", "0", "--checkpoint", "1.2"]
     assert main(get) == 0
-    assert f"ta-1.2 has checkpoint 1.2 of trial 0 (ta) from {url}: 1 file" in capsys.readouterr().out
+    assert f"./ta-1.2: 1 file, 7 bytes, from {url}." in capsys.readouterr().out
     assert (tmp_path / "ta-1.2" / "value.bytes").read_bytes() == CONTENT
     (tmp_path / "abc" / "ta" / "1-2" / "files" / "value.bytes").write_bytes(b"another")
     assert main([*get, "--output", "damaged"]) == 1

@@ -342,6 +342,26 @@ def test_an_id_that_is_taken_is_no_success(
     )
 
 
+@pytest.mark.parametrize(
+    ("status", "command"),
+    [
+        ("RUNNING", "Or see that experiment: nnictl experiment show abc"),
+        ("STOPPED", "Or continue that experiment: nnictl resume abc"),
+    ],
+)
+def test_an_id_of_another_experiment(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str], status: str, command: str
+) -> None:
+    server.add("abc", status=status)
+    server.refuse["experiments"] = Refused(409, "experiment abc exists with another configuration")
+    assert create(server, "--id", "abc") == 1
+    assert capsys.readouterr().err == (
+        "ERROR: Experiment abc exists with another configuration\n"
+        f"  Choose another id: nnictl create --config exp.yml --port {server.port} --id abc-2\n"
+        f"  {command}\n"
+    )
+
+
 def test_the_end_in_the_foreground_as_json(
     server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,7 +38,7 @@ def test_a_file_is_fetched(
 ) -> None:
     assert main(["trial", "get", "-T", "ta", "--file", "model/best.bin"]) == 0
     assert (tmp_path / "best.bin").read_bytes() == experiment.logs["model/best.bin"]
-    assert b"best.bin has 300,003 bytes." in capfdbinary.readouterr().out
+    assert b"the file ./best.bin: 300,003 bytes." in capfdbinary.readouterr().out
     assert main(["trial", "get", "-T", "ta", "--file", "model/best.bin"]) == 1
     assert b"There is a file best.bin here already" in capfdbinary.readouterr().err
     again = ["trial", "get", "abc", "-T", "ta", "--file", "model/best.bin", "-o", "best.bin", "--json"]

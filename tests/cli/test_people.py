@@ -228,7 +228,7 @@ async def test_a_list_shows_how_an_experiment_has_ended(
 def test_results(busy: FakeServer) -> None:
     seen = in_a_terminal("experiment", "export")
     assert seen.lines[0].split() == ["NO.", "TRIAL", "RESULT", "PARAMETERS"] and seen.widest <= 80
-    assert seen.lines[-1] == "  nnictl experiment export abcdefgh -t csv -f results.csv"
+    assert seen.lines[-1] == "  nnictl experiment export abcdefgh -f results.csv"
     assert in_a_terminal("experiment", "export", "-t", "csv").lines[0].startswith("learning_rate,")
     for words in (["experiment", "export"], ["experiment", "export", "-t", "json"]):
         assert json.loads(in_a_pipe(*words).text)[0]["trialJobId"] == "k0001"
@@ -241,7 +241,7 @@ def test_results_that_are_not_usable_are_counted(busy: FakeServer) -> None:
     why = "1 of them is not usable (see why: nnictl trial ls abcdefgh)"
     assert in_a_terminal("experiment", "export", columns=200).lines[-3] == f"2 results; {why}"
     written = in_a_pipe("experiment", "export", "-f", "out.json")
-    assert written.text == f"INFO: 2 results were written to out.json; {why}\n"
+    assert written.text == f"INFO: 2 results were written to out.json as JSON; {why}\n"
     experiment.export = []
     assert in_a_terminal("experiment", "export", columns=200).lines == [
         "No trial has a result. See the trials: nnictl trial ls abcdefgh"

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from nnimgr.cli import selection
 from nnimgr.cli.main import main
 from nnimgr.cli.times import when
+from nnimgr.client.calls import Client
 from nnimgr.home import Home
 from nnimgr.index import Index
 from tests.cli.fake import CREATED_AT, FakeServer, Refused
@@ -49,6 +51,37 @@ def test_an_experiment_is_named_by_id_name_or_the_beginning_of_its_id(
     assert told[0] == "ERROR: 'ab' is ambiguous: it fits 2 experiments."
     assert [line.split()[0] for line in told[1:3]] == ["abcdef", "abc"]
     assert told[3] == "  Name one of them by its id: nnictl experiment show abcdef"
+
+
+@pytest.mark.parametrize(
+    ("status", "other", "to_stop", "only_reads"),
+    [
+        ("STOPPED", None, False, True),
+        ("STOPPED", "STOPPED", False, True),
+        ("STOPPED", "DONE", False, False),  # the started server opens the other experiment, and stays
+        ("STOPPED", None, True, False),
+        ("RUNNING", None, False, False),
+    ],
+)
+def test_a_server_that_is_started_for_a_stopped_experiment_only_reads(
+    home: Home,
+    monkeypatch: pytest.MonkeyPatch,
+    status: str,
+    other: str | None,
+    to_stop: bool,
+    only_reads: bool,
+) -> None:
+    def connect(home: Home, port: int, *, only_reads: bool) -> Client:
+        started.append((port, only_reads))
+        return Client("http://127.0.0.1", path=Path("socket"), token="")
+
+    server, started = FakeServer(home), list[tuple[int, bool]]()
+    monkeypatch.setattr(selection, "connect", connect)
+    server.add("abc", status=status)
+    if other is not None:
+        server.add("def", status=other)
+    selection.client_of(home, Index(home).entries()["abc"], to_stop=to_stop)
+    assert started == [(server.port, only_reads)]
 
 
 def test_every_verb_takes_a_name(server: FakeServer) -> None:

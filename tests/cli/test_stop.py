@@ -106,6 +106,25 @@ def test_detached_trials_are_listed(server: FakeServer, capsys: pytest.CaptureFi
     assert server.requests[-1][2] == {"detach": True}
 
 
+@pytest.mark.parametrize(
+    ("unsaved", "told"),
+    [
+        (["ta"], "1 trial had saved nothing, and was canceled: ta."),
+        (["ta", "tb"], "2 trials had saved nothing, and were canceled: ta, tb."),
+    ],
+)
+def test_trials_that_have_saved_nothing_are_listed(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], unsaved: list[str], told: str
+) -> None:
+    server.add("abc").unsaved = unsaved
+    assert main(["stop", "--save"]) == 0
+    again = "To run the parameters again, from the beginning: nnictl resume abc"
+    assert capsys.readouterr().err == f"WARNING: {told} {again}\n"
+    assert server.requests[-1][2] == {"detach": False, "save": True}
+    assert main(["stop", "--save", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stopped"][0]["unsaved"] == unsaved
+
+
 def test_one_that_cannot_be_stopped_keeps_no_other_from_it(
     server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -86,8 +86,34 @@ def test_a_page_names_the_members_on_several_machines(server: FakeServer) -> Non
     ]
     server.add("abc").trials = [{**detailed(), "jobs": [{**JOB, "members": members}]}]
     lines = [" ".join(line.split()) for line in in_a_terminal("trial", "show", "-T", "0").lines]
-    assert "member 0: on gpu1, GPU 0, 1 min 5 s, exited with code 1" in lines
+    assert "member 0: on gpu1, GPU 0, 1 min 5 s, stopped by nnimgr" in lines
     assert "member 1: on gpu2, GPU 1, 1 min 5 s, exited with code 7: boom" in lines
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ({"endReason": "stopped", "exitCode": None, "signal": 15}, "stopped by nnimgr"),
+        ({"endReason": "stopped", "exitCode": 0}, "stopped by nnimgr"),
+        ({"endReason": "stopped", "exitCode": None}, "stopped"),  # in a program of the user
+        (
+            {"endReason": "lease", "exitCode": None, "signal": 9},
+            "stopped by nnimgr, because its machine had no contact to the server",
+        ),
+        ({"exitCode": None, "signal": 9}, "killed by signal 9"),
+    ],
+)
+def test_a_page_says_how_an_attempt_has_ended(server: FakeServer, end: dict[str, Any], told: str) -> None:
+    job = {**JOB, "cause": None, "message": None, **end}
+    server.add("abc").trials = [{**detailed(), "jobs": [job]}]
+    lines = [" ".join(line.split()) for line in in_a_terminal("trial", "show", "-T", "0", columns=200).lines]
+    assert f"Attempts 1: on this machine, 1 min 5 s, {told}" in lines
+
+
+def test_a_page_of_a_trial_that_waits_names_no_folder(server: FakeServer) -> None:
+    server.add("abc").trials = [{**detailed(status="WAITING"), "jobs": [{**JOB, "keeperId": None}]}]
+    lines = in_a_terminal("trial", "show", "-T", "0").lines
+    assert not any(line.startswith("Files") for line in lines)
 
 
 def test_the_latest_of_many_reports(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

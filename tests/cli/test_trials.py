@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,11 @@ def test_pause_and_resume(server: FakeServer, capsys: pytest.CaptureFixture[str]
     )
     assert main(["trial", "resume", "abc", "-T", "0"]) == 0
     assert capsys.readouterr().out == "INFO: Trial 0 (ta) continues as soon as a slot is free.\n"
+    server.experiments["abc"].trials = [trial("ta", 0, status="PAUSED")]
+    assert main(["trial", "pause", "-T", "0"]) == 0
+    assert capsys.readouterr().out == (
+        "INFO: Trial 0 (ta) is paused already. To continue it: nnictl trial resume abc -T 0\n"
+    )
 
 
 def test_save(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +150,10 @@ def test_the_head_is_the_best_and_in_nnis_format_the_largest(
 
 
 def test_the_log_of_an_earlier_attempt(server: FakeServer) -> None:
-    paths = [{"attempt": number, "logPath": f"/data/abc/trials/ta.{number}"} for number in (1, 2)]
+    paths: list[dict[str, Any]] = [
+        {"attempt": number, "keeperId": "local", "logPath": f"/data/abc/trials/ta.{number}"}
+        for number in (1, 2)
+    ]
     experiment = server.add("abc")
     experiment.trials = [trial("ta", 0, attempt=2, jobs=paths)]
     experiment.logs = {"stdout": b"hello\n"}
@@ -153,6 +162,7 @@ def test_the_log_of_an_earlier_attempt(server: FakeServer) -> None:
         "WARNING: This is attempt 2 of trial 0 (ta), the latest. See the first: "
         "nnictl log trial abc -T 0 --file stdout --attempt 1",
     ]
+    assert server.requests[-1][1].endswith("/trials/ta/logs/stdout?attempt=2")
     assert in_a_terminal("log", "trial", "-T", "0", "--attempt", "1").lines == ["hello"]
     assert server.requests[-1][1].endswith("/trials/ta/logs/stdout?attempt=1")
     assert (
@@ -164,6 +174,32 @@ def test_the_log_of_an_earlier_attempt(server: FakeServer) -> None:
     assert none.lines == [
         "ERROR: Trial 0 (ta) has no attempt 3; its latest is 2.",
         "  See the latest: nnictl log trial abc -T 0",
+    ]
+
+
+@pytest.mark.parametrize(
+    "queued", [[], [{"attempt": 2, "keeperId": None, "logPath": "/data/abc/trials/ta.2"}]]
+)
+def test_the_log_while_the_next_attempt_waits(server: FakeServer, queued: list[dict[str, Any]]) -> None:
+    first = {"attempt": 1, "keeperId": "local", "logPath": "/data/abc/trials/ta"}
+    experiment = server.add("abc")
+    experiment.trials = [trial("ta", 0, attempt=2, status="WAITING", jobs=[first, *queued])]
+    experiment.logs = {"stdout": b"hello\n"}
+    assert in_a_terminal("log", "trial", "-T", "0", columns=200).lines == [
+        "hello",
+        "WARNING: This is attempt 1 of trial 0 (ta), the latest that has started. "
+        "Attempt 2 has not started yet.",
+    ]
+    answer = json.loads(in_a_terminal("log", "trial", "-T", "0", "--file", "stdout", "--json").text)
+    assert answer["attempt"] == 1
+
+
+def test_the_log_of_an_attempt_that_has_not_started(server: FakeServer) -> None:
+    experiment = server.add("abc")
+    experiment.trials = [trial("ta", 0, attempt=3, jobs=[])]
+    experiment.logs = {"stdout": b""}
+    assert in_a_terminal("log", "trial", "-T", "0", columns=200).lines == [
+        "WARNING: Trial 0 has printed nothing to stdout."
     ]
 
 

@@ -269,7 +269,7 @@ def test_export_as_csv(server: FakeServer, capsys: pytest.CaptureFixture[str]) -
     experiment = server.add("abc")
     experiment.export, experiment.metrics = EXPORT, METRICS
     assert main(["experiment", "export", "-t", "csv", "-f", "out.csv", "-i"]) == 0
-    assert capsys.readouterr().out == "INFO: 2 results were written to out.csv\n"
+    assert capsys.readouterr().out == "INFO: 2 results were written to out.csv as CSV\n"
     with open("out.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     assert rows == [
@@ -278,6 +278,27 @@ def test_export_as_csv(server: FakeServer, capsys: pytest.CaptureFixture[str]) -
         ["2", "tb", "", '["good",{"default": 0.7, "loss": NaN}]', '{"_name": "a"}', "0.7", "nan"],
     ]
     assert [path.name for path in Path().glob("*out.csv*")] == ["out.csv"]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("-f out.csv", "CSV"),
+        ("-f OUT.CSV", "CSV"),
+        ("-f out.json", "JSON"),
+        ("-f out", "JSON"),
+        ("-f out.csv -t json", "JSON"),
+        ("-f out.json -t csv", "CSV"),
+    ],
+)
+def test_the_end_of_a_files_name_is_its_type(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], words: str, kind: str
+) -> None:
+    server.add("abc").export = EXPORT
+    assert main(["experiment", "export", *words.split()]) == 0
+    name = words.split()[1]
+    assert capsys.readouterr().out == f"INFO: 2 results were written to {name} as {kind}\n"
+    assert Path(name).read_text().startswith("x,trialJobId" if kind == "CSV" else "[")
 
 
 def test_export_of_a_multi_phase_trial(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

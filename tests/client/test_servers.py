@@ -119,22 +119,47 @@ def test_a_server_that_does_not_start_shows_its_last_words(home: Home, program: 
     assert caught.value.plain == f"it is broken\n(from {home.server_log_path(port)})"
 
 
+@pytest.mark.parametrize("only_reads", [False, True])
 def test_a_slow_start_is_told_with_the_last_line_of_the_log(
-    home: Home, program: Program, port: int, told: Told
+    home: Home, program: Program, port: int, told: Told, only_reads: bool
 ) -> None:
     os.mkfifo(home.path.parent / "go")
     go = str(home.path.parent / "go")
     command = program(f"print('it reads much', file=sys.stderr)\nopen({go!r}, 'w').close()\n{GOOD}")
 
     def release() -> None:
-        said.append(told.event(f"Starting the server on port {port}: it reads much.").wait(DEADLINE_S))
+        said.append(told.event(f"{sentence}: it reads much.").wait(DEADLINE_S))
         open(go).close()
 
+    sentence = f"Starting the server on port {port}"
+    if only_reads:
+        sentence = f"Starting a server on port {port} to read stopped experiments"
     said: list[bool] = []
     releasing = threading.Thread(target=release)
     releasing.start()
-    with ServerStart(home, port, program=command) as server:
+    with ServerStart(home, port, program=command, only_reads=only_reads) as server:
         assert server.client(announced=True).port == port
+    releasing.join()
+    assert said == [True]
+
+
+def test_a_start_that_only_reads_says_that_the_server_ends_by_itself(
+    home: Home, program: Program, port: int, told: Told
+) -> None:
+    os.mkfifo(home.path.parent / "go")
+    go = str(home.path.parent / "go")
+
+    def release() -> None:
+        said.append(told.event(sentence).wait(DEADLINE_S))
+        open(go).close()
+
+    sentence = f"Starting a server on port {port} to read stopped experiments; it ends by itself soon after."
+    said: list[bool] = []
+    releasing = threading.Thread(target=release)
+    releasing.start()
+    command = program(f"open({go!r}, 'w').close()\n{GOOD}")
+    with ServerStart(home, port, program=command, only_reads=True) as server:
+        assert server.client().port == port
     releasing.join()
     assert said == [True]
 

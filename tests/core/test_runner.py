@@ -322,6 +322,20 @@ async def test_detach_lets_trials_run_on_and_resume_adopts_them(lab: Lab) -> Non
     assert [row.text for row in lab.reader().metrics()] == ["0.5"]
 
 
+@pytest.mark.parametrize("save", [True, False])
+async def test_a_stop_says_which_trials_had_saved_nothing(lab: Lab, save: bool) -> None:
+    lab.service.default = [started(), hold()]
+    async with lab.runner(trial_concurrency=2, max_trial_number=2) as runner:
+        await until(runner, lambda: runner.state.counts.get(S.RUNNING) == 2)
+        saved = f.CheckpointReported(
+            job_id=f"exp-{trial(1)}-1", position=0, number=1, step=1, size=1, files=1
+        )
+        await runner.request(lambda state: (saved,))
+        assert await runner.stop(detach=False, save=save) == []
+        assert runner.unsaved == ([trial(0)] if save else [])
+        assert runner.state.trials[trial(1)].parked
+
+
 async def test_a_failed_commit_ends_the_runner_with_a_sentence(lab: Lab) -> None:
     refused = 0
     with pytest.raises(ExceptionGroup) as caught:

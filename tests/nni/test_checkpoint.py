@@ -272,6 +272,18 @@ def test_the_first_question_shows_that_the_trial_can_be_asked(trial: Trial) -> N
     assert names(trial.directory / ".nni") == ["asks", "metrics"]
 
 
+@pytest.mark.parametrize(("asks", "shown"), [(True, ["asks"]), (False, [])])
+def test_an_attempt_that_continues_can_be_asked_if_the_one_before_looked_for_requests(
+    trial: Trial, asks: bool, shown: list[str]
+) -> None:
+    (trial.directory / "next").mkdir()
+    following = Trial(trial.directory / "next", trial.python)
+    run(trial, f"nni.save_checkpoint({{'epoch': 1}})\n{asks} and nni.should_checkpoint()")
+    checkpoint = f"{folder(trial)}/1"
+    assert run(following, "print(nni.load_checkpoint())", NNI_RESUME_DIR=checkpoint) == "{'epoch': 1}\n"
+    assert names(following.directory / ".nni") == [*shown, "metrics"]
+
+
 # ---- outside an experiment --------------------------------------------------------------------------------
 
 

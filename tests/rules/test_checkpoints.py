@@ -138,6 +138,18 @@ def test_only_paused_trials_can_be_resumed_and_ending_ones_not_paused() -> None:
         saving.pause()
 
 
+def test_a_pause_of_a_trial_that_waits_again_does_not_say_that_it_had_not_started() -> None:
+    saving = Saving()
+    saving.save(4)
+    saving.pause()
+    saving.end(None, f.EndReason.STOPPED)
+    saving.life.wait_reason = "no room"
+    saving.resume()
+    saving.pause()
+    again = "a user paused it; it was not running; the trial will continue from step 4"
+    assert (saving.trial.status, saving.trial.reason) == (S.PAUSED, again)
+
+
 def test_an_experiment_waits_for_its_paused_trials_and_a_stop_does_not() -> None:
     saving = Saving()
     saving.save(1)
@@ -180,32 +192,65 @@ def test_a_stopped_experiment_ends_a_trial_that_may_still_run(paused: bool) -> N
     if paused:
         saving.pause()
     life.take(f.ExperimentStopRequested())
-    facts = life.take(after=STOP_LIMIT)
+    limit = STOP_LIMIT + (life.state.limits.save_within if paused else timedelta(0))
+    facts = life.take(after=limit)
     assert next(fact for fact in facts if isinstance(fact, f.JobLost)).unproven
     status, reason = life.ended()[life.trial(0)]
     assert status is S.SYS_CANCELED
-    assert reason.endswith("the trial's end was not reported within 9 s; it may still run on its machine")
+    within = f"{limit.total_seconds():.0f} s"
+    assert reason.endswith(
+        f"the trial's end was not reported within {within}; it may still run on its machine"
+    )
     facts = life.take(f.ExperimentOpened(m_epoch=2, resumed=True))
     assert not any(isinstance(fact, f.AttemptDue) for fact in facts)
     assert refold(life.log) == life.state
 
 
 @pytest.mark.parametrize("saves", [True, False])
-def test_a_stop_may_let_trials_save_that_have_saved_before(saves: bool) -> None:
+def test_a_stop_may_let_trials_save(saves: bool) -> None:
+    """Trial 1 has saved nothing before. It is asked, too, and ends without a save."""
     saving = Saving(trial_concurrency=2, max_trial_number=2)
     life = saving.life
     life.start(1)
     saving.save(7)
     facts = life.take(f.ExperimentStopRequested(save=saves))
     stops = [fact.save_within for fact in facts if isinstance(fact, f.StopOrdered)]
-    assert stops == [life.state.limits.save_within if saves else None, None]
+    assert stops == [life.state.limits.save_within if saves else None] * 2
     saving.save(9, asked=saves)
     saving.end(0 if saves else None, f.EndReason.EXITED if saves else f.EndReason.STOPPED)
     life.end(1, None, reason=f.EndReason.STOPPED)
     assert (saving.trial.status, saving.trial.parked) == (S.PAUSED, True)
     assert saving.trial.reason == "the experiment was stopped; the trial will continue from step 9"
+    assert life.ended() == {life.trial(1): (S.SYS_CANCELED, "the experiment was stopped")}
     life.take(f.ExperimentOpened(m_epoch=2, resumed=True))
     assert not life.state.stop_saves and refold(life.log) == life.state
+
+
+def test_a_stop_with_a_save_continues_a_trial_from_its_first_checkpoint() -> None:
+    saving = Saving()
+    saving.report(0.1)
+    saving.life.take(f.ExperimentStopRequested(save=True))
+    saving.save(1, asked=True)
+    saving.end(0)
+    assert saving.trial.parked
+    assert saving.trial.reason == "the experiment was stopped; the trial will continue from step 1"
+
+
+def test_a_stop_waits_for_the_saves_of_trials() -> None:
+    saving = Saving()
+    life = saving.life
+    life.take(f.ExperimentStopRequested(save=True))
+    assert life.wake_at == life.now + STOP_LIMIT + life.state.limits.save_within
+    life.take(after=life.state.limits.save_within)  # the trial has been silent for longer than STOP_LIMIT
+    saving.save(1, asked=True)
+    saving.end(0)
+    assert saving.trial.parked
+
+
+def test_a_stop_does_not_ask_multi_phase_trials_to_save() -> None:
+    life = Saving(multi_phase=True).life
+    facts = life.take(f.ExperimentStopRequested(save=True))
+    assert [fact.save_within for fact in facts if isinstance(fact, f.StopOrdered)] == [None]
 
 
 def test_the_newest_checkpoints_and_the_origin_are_kept() -> None:

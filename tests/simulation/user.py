@@ -100,9 +100,13 @@ class User:
                 change = {"trialConcurrency": count}
                 self._ask(f"changes concurrency to {count}", lambda: runner.change_config(change))
             case _:
-                detach = chance.random() < 0.4
+                kind = chance.random()
+                detach, save = kind < 0.4, kind > 0.7
                 self.wants_it = False
-                self._ask(f"stops the experiment, detach={detach}", lambda: runner.stop(detach=detach))
+                self._ask(
+                    f"stops the experiment, detach={detach}, save={save}",
+                    lambda: runner.stop(detach=detach, save=save),
+                )
                 if chance.random() < 0.8:
                     self._kernel.at(chance.uniform(0.1, 8.0), self._change_mind)
 

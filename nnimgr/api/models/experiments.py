@@ -44,7 +44,9 @@ class ResumeExperiment(Request):
 class StopExperiment(Request):
     detach: bool = Field(False, description="leave the trials running; a resume continues to watch them")
     save: bool = Field(
-        False, description="trials that save checkpoints save once more before they end; not with `detach`"
+        False,
+        description="ask running trials to save their state before they end, and wait for it for at most "
+        "`checkpoints.saveWithin`; not with `detach`",
     )
 
     @model_validator(mode="after")
@@ -77,6 +79,10 @@ class Created(Model):
 class Stopped(Model):
     still_running: list[str] = Field(
         description="trials that continue (with detach), or may still run on silent machines"
+    )
+    unsaved: list[str] = Field(
+        default=[],
+        description="running trials that were canceled, because they had saved nothing (with save)",
     )
     left: list[str] = Field(
         default=[],

@@ -106,8 +106,8 @@ class Trial(Model):
     latest_text: str | None
     intermediates: int = Field(description="number of intermediate metrics that the trial has reported")
     log_path: str = Field(
-        description="folder of the latest attempt; HOST:~/... on another machine; empty if a program of the "
-        "user runs the trial"
+        description="folder of the latest attempt that has got a place; HOST:~/... on another machine; empty "
+        "if a program of the user runs the trial"
     )
     sets: list[ParameterSet] | None = Field(
         description="all parameter sets of a trial with several (multiPhase)"

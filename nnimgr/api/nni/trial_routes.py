@@ -114,7 +114,7 @@ async def trial_file(request: Request) -> Response:
         chunks = _file(about, row, name)
         first = await anext(chunks, b"")
     except (FileNotFoundError, ValueError):
-        path = f"{shown.trial_paths.log_path(row, None)}/{name}"
+        path = f"{shown.trial_paths.log_path_of_trial(row.trial_id, None)}/{name}"
         raise HTTPException(500, f"ENOENT: no such file or directory, open '{path}'") from None
     if is_log and not first:
         return answer(f"{name} is empty.", media_type="text/plain; charset=utf-8")

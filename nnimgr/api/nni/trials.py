@@ -58,13 +58,16 @@ class ShownTrials:
 
     def texts(self, reader: ExperimentReader, rows: Sequence[TrialRow]) -> list[str]:
         """Return the JSON text of each of these trials, in NNI's format."""
-        sets, keepers = reader.sets(rows), self.trial_paths.keepers(reader, rows)
+        sets, places = reader.sets(rows), self.trial_paths.places(reader, rows)
         main = main_objective(reader)
-        return [self._text(row, sets[row.trial_id], keepers.get(row.trial_id), main) for row in rows]
+        return [self._text(row, sets[row.trial_id], places.get(row.trial_id), main) for row in rows]
 
-    def _text(self, row: TrialRow, sets: Sequence[TrialSet], keeper_id: str | None, main: str | None) -> str:
+    def _text(
+        self, row: TrialRow, sets: Sequence[TrialSet], place: tuple[int, str] | None, main: str | None
+    ) -> str:
         status = self.status(row)
-        log_path = self.trial_paths.log_path(row, keeper_id)
+        log_path = self.trial_paths.log_path_of_trial(row.trial_id, place)
+        keeper_id = None if place is None else place[1]
         fields = {
             "trialJobId": quote(row.trial_id),
             "status": quote(status),

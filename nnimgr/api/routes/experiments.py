@@ -97,9 +97,12 @@ async def stop_experiment(
     idle = parts.shutdown.until_idle and parts.manager.idle
     shown = parts.tensorboards.shown if idle else []
     runner = parts.manager.find(experiment_id)
-    left = [] if runner is None else list(runner.session.left)
     return models.Stopped(
-        still_running=still_running, left=left, server_leaves=idle and not shown, tensorboards=shown
+        still_running=still_running,
+        unsaved=[] if runner is None else runner.unsaved,
+        left=[] if runner is None else list(runner.session.left),
+        server_leaves=idle and not shown,
+        tensorboards=shown,
     )
 
 

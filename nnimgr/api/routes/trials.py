@@ -343,7 +343,10 @@ def _no_file(job: JobRow, missing: str) -> NotFound:
 def find_job(
     reader: ExperimentReader, trial_id: str, attempt: int | None, member: int | None = None
 ) -> JobRow:
-    """Return this attempt of a trial, or its latest attempt if ``attempt`` is None. Raise NotFound.
+    """Return this attempt of a trial. Raise NotFound.
+
+    Without ``attempt``, return the latest attempt that has got a place, because only such an attempt has
+    files; or the first attempt if it waits for a place.
 
     ``member``: return the part of the attempt that is this member, with the member's id and keeper.
     """
@@ -353,7 +356,7 @@ def find_job(
     if not found:
         missing = f"has no attempt {attempt}" if jobs else "has not been started"
         raise NotFound(f"Trial {trial_id} {missing}.")
-    job = found[-1]
+    job = next((job for job in reversed(found) if job.keeper_id is not None), found[-1])
     if not member:
         return job
     if member >= len(job.members):

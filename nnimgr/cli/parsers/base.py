@@ -50,6 +50,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(**options)
+        # Spelling of the option that a word is meant for if it is one too many, such as "--text".
+        self.option_of_words: str | None = None
         self._typed: list[str] = []  # the arguments that are being parsed
 
     def error(self, message: str) -> NoReturn:
@@ -60,7 +62,9 @@ class Parser(argparse.ArgumentParser):
         self.print_usage(sys.stderr)
         if message.startswith((_MISSING, _ONE_OF)):
             unknown = self._unknown_option()
-            message = f"{message}{self._with_option(message)}" if unknown is None else self._unknown(unknown)
+            message = (
+                f"{message}{self._with_option(message)}" if unknown is None else self._unknown([unknown])
+            )
         for action in self._actions:  # of an option with three spellings, two are enough
             message = message.replace("/".join(action.option_strings), "/".join(action.option_strings[:2]))
         told = fitted(sys.stderr, f"{self.prog}: error: {message}")
@@ -94,13 +98,15 @@ class Parser(argparse.ArgumentParser):
                 return word
         return None
 
-    def _unknown(self, word: str) -> str:
-        """Return the message about an argument that the command does not have."""
+    def _unknown(self, rest: Sequence[str]) -> str:
+        """Return the message about the first of the arguments that the command does not have."""
+        word, *_ = rest
         options = [each for each in self._option_string_actions if each.startswith("--")]
-        near = _nearest(word.partition("=")[0], options)
-        what = "there is no option" if word.startswith("-") else "one argument too many:"
-        if not word.startswith("-") and (command := self._with_trial(word)) is not None:
-            return f'{what} {word}; did you mean "{command}"?'
+        if word.startswith("-"):
+            what, near = "there is no option", _nearest(word.partition("=")[0], options)
+        else:
+            what, near = "one argument too many:", self._with_trial(word) or self._with_words(rest)
+            near = near or next((option for option in options if option == f"--{word}"), None)
         return f"{what} {word}" + ("" if near is None else f'; did you mean "{near}"?')
 
     def _with_trial(self, word: str) -> str | None:
@@ -112,6 +118,23 @@ class Parser(argparse.ArgumentParser):
         others.remove(word)
         return shlex.join([*self.prog.split(), *others, _spelled(option.option_strings), word])
 
+    def _with_words(self, rest: Sequence[str]) -> str | None:
+        """Return the command with the surplus words as values of the option that takes them, or None."""
+        option = self._option_string_actions.get(self.option_of_words or "")
+        words = [word for word in rest if not word.startswith("-")]
+        if option is None or any(typed.startswith(tuple(option.option_strings)) for typed in self._typed):
+            return None
+        if option.choices is not None and not set(words) <= set(option.choices):
+            return None
+        others = list(self._typed)
+        for word in words:
+            others.remove(word)
+        spelling = _spelled(option.option_strings)
+        values = words if isinstance(option, argparse._AppendAction) else [" ".join(words)]
+        return shlex.join(
+            [*self.prog.split(), *others, *(each for value in values for each in (spelling, value))]
+        )
+
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
@@ -119,7 +142,7 @@ class Parser(argparse.ArgumentParser):
         self._typed = list(sys.argv[1:] if args is None else args)
         found, rest = super().parse_known_args(args, namespace)
         if rest:
-            self.error(self._unknown(rest[0]))
+            self.error(self._unknown(rest))
         return found, rest
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

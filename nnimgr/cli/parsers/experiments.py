@@ -164,6 +164,10 @@ def _results(group: Verbs[Parser]) -> None:
     pareto.add_argument(
         "--filter", default="", help="consider only trials that match, such as status:SUCCEEDED"
     )
+    _export(group)
+
+
+def _export(group: Verbs[Parser]) -> None:
     export = add_verb(
         group,
         "export",
@@ -174,15 +178,19 @@ def _results(group: Verbs[Parser]) -> None:
         "Without --type and --filename, a terminal gets a table and a pipe gets JSON.",
         examples=(
             "nnictl experiment export",
-            "nnictl experiment export --type csv --filename results.csv",
+            "nnictl experiment export --filename results.csv",
             "nnictl experiment export ab12cd34 --intermediate > results.json",
         ),
     )
     add_id(export)
     export.add_argument(
-        "-t", "--type", choices=("json", "csv"), help="the format of the file (default: json)"
+        "-t",
+        "--type",
+        choices=("json", "csv"),
+        help="the format (default: csv for a file whose name ends with .csv, else json)",
     )
     export.add_argument("-f", "--filename", metavar="FILE", help="the file (default: standard output)")
+    export.option_of_words = "--filename"
     export.add_argument("-i", "--intermediate", action="store_true", help="with intermediate results")
 
 
@@ -203,6 +211,7 @@ def _archives(group: Verbs[Parser]) -> None:
         "-p", "--path", metavar="FILE", help="the file, or its folder (default: this directory)"
     )
     saved.add_argument("-s", "--saveCodeDir", action="store_true", help="also save the trial code")
+    saved.option_of_words = "--path"
     loaded = add_verb(
         group,
         "load",

@@ -104,7 +104,7 @@ def _stop(verbs: Verbs[Parser]) -> None:
         help='stop the experiment, but let its running trials continue; "nnictl resume" watches them again',
     )
     how.add_argument(
-        "--save", action="store_true", help="let trials that save checkpoints save once more before they end"
+        "--save", action="store_true", help="let running trials save their state before they end"
     )
     add_port(stop, help="all experiments of this port")
 

@@ -107,8 +107,8 @@ def _act(group: Verbs[Parser]) -> None:
         "trials:save",
         "ask a running trial to save its state, without a pause",
         about="A trial that looks for such requests (nni.should_checkpoint) saves soon after,\n"
-        "and runs on. Any other trial saves only where\n"
-        "its code does so anyway, and a notice says so (nnictl trial show).",
+        "and runs on. Any other trial saves only where its code does so anyway, and a\n"
+        "notice says so (nnictl trial show).",
         examples=("nnictl trial save -T 12",),
     )
     add_id(save)
@@ -164,6 +164,7 @@ def _fork(group: Verbs[Parser]) -> None:
         dest="changes",
         help="a parameter with another value, as JSON or text; may be repeated",
     )
+    fork.option_of_words = "--set"
     _add_checkpoint(fork, "the checkpoint to continue from")
 
 
@@ -205,6 +206,7 @@ def _checkpoints(group: Verbs[Parser]) -> None:
             "nnictl trial checkpoint get -T 12 --checkpoint 1.8 --output best",
         ),
     )
+    pin.option_of_words = unpin.option_of_words = "--checkpoint"
     for verb in (listed, pin, unpin, get):
         add_id(verb)
         _add_trial(verb, required=True)
@@ -236,6 +238,7 @@ def _annotate(group: Verbs[Parser]) -> None:
     new = note.add_mutually_exclusive_group()
     new.add_argument("--text", metavar="TEXT", help="the new note, at most 4000 characters")
     new.add_argument("--clear", action="store_true", help="remove the note")
+    note.option_of_words = "--text"
     tag = add_verb(
         group,
         "tag",
@@ -256,6 +259,7 @@ def _annotate(group: Verbs[Parser]) -> None:
         tag.add_argument(
             option, action="append", default=[], metavar="TAG", help=f"{what}, with commas between them"
         )
+    tag.option_of_words = "--add"
 
 
 def _files(group: Verbs[Parser]) -> None:
@@ -289,6 +293,7 @@ def _files(group: Verbs[Parser]) -> None:
         metavar="FILE",
         help="the file to write (default: the same name in this directory; -: standard output)",
     )
+    get.option_of_words = "--output"
 
 
 def _log(group: Verbs[Parser]) -> None:
@@ -335,6 +340,7 @@ def _log(group: Verbs[Parser]) -> None:
     part.add_argument("--follow", action="store_true", help="print the log until the trial ends (needs -T)")
     trial.add_argument("--tail", type=count, metavar="N", help="begin with the last N lines (needs -T)")
     trial.add_argument("--file", choices=("stdout", "stderr", "trial.log"), help="print this file (needs -T)")
+    trial.option_of_words = "--file"
     _add_attempt(trial, "needs -T; ")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
@@ -76,6 +76,18 @@ class _Turn:
     further: list[AskFurther] = field(default_factory=list)
 
 
+def _may_run(state: ExperimentState) -> list[str]:
+    """Return the ids of the trials that run after the experiment's stop, or that may still run."""
+    placed = {job.trial_id for job in state.jobs.values() if job.placed is not None}
+    live = [trial_id for trial_id in state.trials if trial_id in placed]
+    return live or list(dict.fromkeys(job.trial_id for job in state.jobs.values() if job.lost))
+
+
+def _canceled(state: ExperimentState, trial_ids: Container[str]) -> list[str]:
+    """Return those of the trials that the experiment's stop has canceled, because they had no checkpoint."""
+    return [cut.trial_id for cut in state.interrupted if cut.trial_id in trial_ids]
+
+
 class ExperimentRunner(TakesRequests):
     """Runs one experiment until ``close`` is called. ``opening``: facts to record in the first turn.
 
@@ -97,6 +109,7 @@ class ExperimentRunner(TakesRequests):
         super().__init__(state, check_tuner)
         self.last_number = state.number
         self.search: Search | None = None
+        self.unsaved: list[str] = []
         self._writer, self._make_search = writer, make_search
         self._committing = Wait(f"the disk has not completed a commit in {writer.path.parent}")
         self._clock, self._on_turn = clock, on_turn
@@ -140,17 +153,18 @@ class ExperimentRunner(TakesRequests):
         """Stop the experiment, and return when all trials have ended. ``save``: they save their state first.
 
         With ``detach``, return the ids of all trials, which continue. Otherwise return the ids of trials on
-        silent machines, which end later. Raise RequestRefused if the experiment is resumed meanwhile.
+        silent machines, which end later. With ``save``, ``unsaved`` then has the ids of the trials that were
+        canceled because they had saved nothing. Raise RequestRefused if the experiment is resumed meanwhile.
         """
         await self.request(requests.stop_experiment(detach=detach, save=save))
-        opened_at = self.state.opened_at
+        running, opened_at = (*self.state.running, *self.state.continued), self.state.opened_at
         while self.state.status in LIVE or self.search is not None or self._is_serving():
             if self.state.opened_at != opened_at:
                 raise RequestRefused(f"experiment {self.state.id} was resumed while it was being stopped")
             await asyncio.shield(self._tick)
-        placed = {job.trial_id for job in self.state.jobs.values() if job.placed is not None}
-        live = [trial_id for trial_id in self.state.trials if trial_id in placed]
-        return live or list(dict.fromkeys(job.trial_id for job in self.state.jobs.values() if job.lost))
+        live = _may_run(self.state)
+        self.unsaved = _canceled(self.state, set(running).difference(live)) if save else []
+        return live
 
     def _is_serving(self) -> bool:
         """Return whether the training service is open, and not only to end trials that may still run on
