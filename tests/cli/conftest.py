@@ -17,6 +17,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setenv("NNIMGR_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(waits, "TELL_S", 600.0)  # on a busy machine, too, only ``told`` has waits told
     return Home.find()
 
 
@@ -27,7 +28,7 @@ def server(home: Home) -> Iterator[FakeServer]:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+def told(home: Home, monkeypatch: pytest.MonkeyPatch) -> Told:
     """What commands wait for, which they say at once."""
     monkeypatch.setattr(waits, "TELL_S", 0.001)
     told = Told()
