@@ -15,7 +15,7 @@ from unittest.mock import patch
 from nnimgr.core.running import runner, search, service_session
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.rules import facts as f
-from nnimgr.rules import fold, fold_jobs, fold_trials, phases
+from nnimgr.rules import fold, fold_jobs, fold_trials, phases, silent_hosts
 from nnimgr.rules.state import ExperimentState
 from tests.simulation import server
 from tests.simulation.disk import Files
@@ -466,8 +466,12 @@ def gpus_not_rebuilt() -> Iterator[None]:
 
 @planted
 def unwanted_attempts_not_awaited() -> Iterator[None]:
-    """A machine takes new jobs while attempts that were given up still run there."""
+    """A machine takes new jobs while attempts that were given up still run there.
+
+    A stop gives attempts up sooner than it should, because few lives meet one that was given up.
+    """
     with (
+        patch.object(silent_hosts, "_stop_limit", lambda state: silent_hosts.STOP_LIMIT),
         patch.object(Inventory, "unwanted", False),
         patch.object(Inventory, "lists", lambda self, job_id: False),
     ):

@@ -101,7 +101,7 @@ class User:
                 self._ask(f"changes concurrency to {count}", lambda: runner.change_config(change))
             case _:
                 kind = chance.random()
-                detach, save = kind < 0.4, kind > 0.7
+                detach, save = kind < 0.4, kind > 0.85
                 self.wants_it = False
                 self._ask(
                     f"stops the experiment, detach={detach}, save={save}",
