@@ -72,7 +72,10 @@ def test_one_process_needs_no_crew(here: Host) -> None:
 
 def test_the_first_failure_ends_all_and_is_the_reason(here: Host) -> None:
     gang(
-        here, 'if [ $RANK = 2 ]; then echo "ValueError: bad" >&2; exit 7; fi; echo $$ > pid.$RANK; sleep 600'
+        here,
+        "if [ $RANK != 2 ]; then echo $$ > pid.$RANK; sleep 600; fi; "
+        "until [ -s pid.0 ] && [ -s pid.1 ]; do sleep 0.01; done; "
+        'echo "ValueError: bad" >&2; exit 7',
     )
     told = here.server.ended("e-a-1")
     assert ending(told) == ("exited", 7, None)
