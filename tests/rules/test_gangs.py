@@ -249,7 +249,7 @@ def test_a_keeper_that_has_gone_needs_no_more_commands(gone: int) -> None:
 @pytest.mark.parametrize("gone", [0, 1])
 @pytest.mark.parametrize("lost", [False, True])
 def test_the_host_of_a_member_that_is_over_may_go_before_the_others_end(gone: int, lost: bool) -> None:
-    """As a pod does, which is removed as soon as its own member is over."""
+    """Pods do: each is removed as soon as its own member is over."""
     life = started()
     if lost:
         life.member_is_lost(gone)

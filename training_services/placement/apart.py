@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from training_services.placement.gang import MOST_NAMED, GangWants, Refused, choose_hosts
+from training_services.placement.gang import MOST_NAMED, Between, GangWants, Refused, choose_hosts
 from training_services.placement.needs import Host, Need, Waits
 
 __all__ = ["Apart"]
@@ -32,6 +32,11 @@ class Apart:
         if (before := self._pairs.pop(pair, None)) is not None:
             before.cancel()
         self._pairs[pair] = asyncio.get_running_loop().call_later(self._seconds, self._end, pair)
+
+    @property
+    def rule(self) -> Between | None:
+        """``between``, or None while no pair is kept apart, so that nobody asks about each pair of hosts."""
+        return self.between if self._pairs else None
 
     def between(self, one: Host, other: Host) -> Waits | None:
         """Return why a gang cannot have both hosts now; None: it can."""

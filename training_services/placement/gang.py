@@ -59,28 +59,30 @@ class Refused(NamedTuple):
 
 
 def choose_hosts(
-    wants: GangWants, asked: Sequence[tuple[Need, Host]], fits: Fits, between: Between
+    wants: GangWants, asked: Sequence[tuple[Need, Host]], fits: Fits, between: Between | None
 ) -> list[tuple[int, tuple[int, ...]]] | Refused:
     """Return the index of a host in ``asked``, and GPUs there, for each member, the leader first: as many
     members as there is room for.
 
     ``fits`` returns GPUs on a host for one more member, or why it has no room for that member. It gets what
     the members have that are on the host already. ``between`` returns why two hosts cannot have members of
-    one gang. Hosts that many others cannot reach are chosen last.
+    one gang; None: any two can. Hosts that many others cannot reach are chosen last.
     """
     chosen: list[tuple[int, tuple[int, ...]]] = []
     tentative: dict[str, list[Holding]] = {}
     reasons: list[Waits] = []
     rejections: list[JobRejected] = []
-    open_hosts = _by_partners(wants, asked, between)
+    open_hosts = list(range(len(asked))) if between is None else _by_partners(wants, asked, between)
     while open_hosts and len(chosen) < wants.most:  # one member on each host, then a second one, and so on
         for index in list(open_hosts):
             need, host = asked[index]
             held = tentative.setdefault(host.id, [])
-            if (unreached := _unreached(host, [asked[each][1] for each, _ in chosen], between)) is not None:
-                reasons.append(unreached)
-                open_hosts.remove(index)
-                continue
+            if between is not None:
+                unreached = _unreached(host, [asked[each][1] for each, _ in chosen], between)
+                if unreached is not None:
+                    reasons.append(unreached)
+                    open_hosts.remove(index)
+                    continue
             try:
                 answer = fits(need, host, held) if wants.same_host or not held else Waits("")
             except JobRejected as rejection:

@@ -237,7 +237,7 @@ class GangQueue(Generic[S]):
         if (unreached := self._apart.why_waits(wants, hosts)) is not None:
             self._parted = True
             return unreached
-        found = self._ledger.place_gang(replace(wants, least=least), hosts, self._apart.between)
+        found = self._ledger.place_gang(replace(wants, least=least), hosts, self._apart.rule)
         if isinstance(found, list):
             places = [(asked[index].seat, gpus) for index, gpus in found]
             member_ids = [member_id_of(job.id, number) for number in range(len(places))]

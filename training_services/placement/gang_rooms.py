@@ -97,5 +97,5 @@ class GangRooms(Generic[S]):
             and not any(self._apart.between(other.host, seat.host) for other in own)
         ]
         wants = replace(self._wants, least=0, most=self._wants.most - len(own))
-        more = choose_hosts(wants, asked, self._ledger.fits, self._apart.between)
+        more = choose_hosts(wants, asked, self._ledger.fits, self._apart.rule)
         return len(own) + (0 if isinstance(more, Refused) else len(more))

@@ -171,7 +171,7 @@ class HostLedger(MachineTable):
         return chosen
 
     def place_gang(
-        self, wants: GangWants, asked: Sequence[tuple[Need, Host]], between: Between
+        self, wants: GangWants, asked: Sequence[tuple[Need, Host]], between: Between | None
     ) -> list[tuple[int, tuple[int, ...]]] | Refused:
         """Choose hosts and GPUs for the members of a gang and reserve their resources, or reserve nothing and
         return why the gang must wait.
