@@ -149,9 +149,10 @@ async def test_a_gang_gets_its_pods_when_the_gangs_before_it_have_nodes(lab: Lab
     for pod in PODS:
         await lab.made(pod)
         schedule(lab, pod)
-    await lab.made("contract-bbbb2-1-m1")
+    for pod in ("contract-bbbb2-1", "contract-bbbb2-1-m1"):
+        await lab.made(pod)
     assert sorted(made(lab)) == sorted([*PODS, "contract-bbbb2-1", "contract-bbbb2-1-m1"])
-    assert lab.waits(other)[1] == "waits for 2 pods: 0 are running, 2 pend"
+    await lab.core.waits(other, "waits for 2 pods: 0 are running, 2 pend: the pod waits for a node")
 
 
 async def test_a_gang_gives_back_what_another_one_may_need(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +166,7 @@ async def test_a_gang_gives_back_what_another_one_may_need(lab: Lab, monkeypatch
         pend(lab, pod)
     schedule(lab, PODS[0])
     lost = await lab.core.seen(JobLost, JOB)
+    monkeypatch.undo()  # the other gang has the usual time
     assert lost.cause is Cause.PREEMPTED
     assert lost.reason.startswith("gave its pods back so that others can start: 0 are running, 2 pend: ")
     await gone(lab, *PODS)

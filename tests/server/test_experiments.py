@@ -113,6 +113,7 @@ def test_an_experiment_from_its_creation_to_the_servers_leave(tmp_path: Path) ->
             "left": [],
             "serverLeaves": True,
             "tensorboards": [],
+            "unsaved": [],
         }
         assert server.wait() == 0
         assert "no active experiment is left" in server.said and SECRET not in server.said
