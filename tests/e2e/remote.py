@@ -21,6 +21,7 @@ from tests.machines.machine import Machine
 from tests.server.harness import Server, nothing_left, serving
 
 METRICS = 20
+HOLD = "hold"  # trials on a machine with this file among its records do not go on after their first metric
 LONG_CUT_S = float(os.environ.get("NNIMGR_TEST_CUT", "0"))  # how long links are cut, instead of shortly
 CUT_S = LONG_CUT_S or 5.0
 LIMIT_S = 180.0 + LONG_CUT_S
@@ -32,6 +33,7 @@ nni.get_next_parameter()
 job = os.environ["NNIMGR_JOB_ID"]
 own = os.open(os.path.join(os.environ["RECORDS"], job), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 os.write(own, b"start\\n")
+hold = os.path.join(os.environ["RECORDS"], "hold")
 draw = random.Random(job)
 pause = draw.uniform(SHORTEST, LONGEST) / 20
 for number in range(20):
@@ -45,6 +47,8 @@ for number in range(20):
             accepted = True
         except OSError:  # the disk is full
             select.select([], [], [], 0.1)
+    while os.path.exists(hold):
+        select.select([], [], [], 0.05)
 os.write(own, b"end\\n")
 """
 
@@ -102,6 +106,20 @@ class Field(Scene):
         }
         self.create("python3 trial.py", **fields | {"trialCodeDirectory": str(code)} | more)
 
+    def begin_on_all(self, *, concurrency: int = 6, **more: Any) -> None:
+        """Create it, and wait until trials run on all machines. None ends before.
+
+        A machine runs no more trials than its part of ``concurrency``, or it might leave none to the others.
+        """
+        for machine in self.machines:
+            (machine.records / HOLD).touch()
+        part = (os.cpu_count() or 1) * len(self.machines) / concurrency
+        self.begin(concurrency=concurrency, trialCpuNumber=part, **more)
+        for machine in self.machines:
+            self.await_running(machine)
+        for machine in self.machines:
+            (machine.records / HOLD).unlink()
+
     # ---- what happens there -------------------------------------------------------------------------------
 
     def attempts(self) -> dict[str, Attempt]:
@@ -109,6 +127,8 @@ class Field(Scene):
         found: dict[str, Attempt] = {}
         for machine in self.machines:
             for path in machine.records.iterdir():
+                if path.name == HOLD:
+                    continue
                 lines = path.read_text().splitlines()
                 metrics = [
                     (number, "FINAL" if number == METRICS - 1 else "PERIODICAL", line.split()[2])

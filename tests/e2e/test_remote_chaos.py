@@ -31,9 +31,7 @@ def three(directory: Path, found: Bed) -> Iterator[Field]:
     """An experiment on three machines; all of them have trials that run."""
     machines = [found.machine() for _ in range(3)]
     with field(directory, found, machines) as remote:
-        remote.begin()
-        for machine in machines:
-            remote.await_running(machine)
+        remote.begin_on_all()
         yield remote
 
 
@@ -230,9 +228,7 @@ def test_a_user_without_rights_and_a_machine_behind_another(tmp_path: Path, foun
             ann.entry(password="throw-away"),
             hidden.entry(proxyJump=f"{bastion.user}@{bastion.host}"),
         ]
-        remote.begin(service={"machineList": entries})
-        for machine in remote.machines:
-            remote.await_running(machine)
+        remote.begin_on_all(service={"machineList": entries})
         bastion.kill_sshd()
         ann.link.cut()
         remote.saying(ann.host)
