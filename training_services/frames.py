@@ -1,13 +1,14 @@
 """Converts each frame (record) of a trial's metrics file into one event. The functions never raise an error.
 
 The frames come from user code and may contain anything. This is the hottest loop of the server (100,000
-frames a second), so it avoids ``json.loads`` and builds named tuples.
+frames a second), so it builds named tuples, and reads the usual frame, one number, without a JSON parser.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 
 from training_services.base import CheckpointReported, FrameSkipped, MetricReported, ParametersWanted
@@ -20,6 +21,14 @@ _scan = json.JSONDecoder().raw_decode
 _METRIC_TYPES = frozenset({"PERIODICAL", "FINAL"})
 _WHITESPACE = " \t\r\n"
 _LARGEST = 2**63 - 1
+# Frame of a number as the libraries of NNI and nnimgr write it, read in half the time that JSON parsers need.
+# Its numbers are short enough to be in range.
+_USUAL = re.compile(
+    r'\{"parameter_id": (null|0|[1-9]\d{0,17}), "trial_job_id": "([\w.-]+)", "type": "(PERIODICAL|FINAL)", '
+    r'"sequence": (0|[1-9]\d{0,17}), '
+    r'"value": "(-?(?:0|[1-9]\d{0,14})(?:\.\d{1,24})?(?:[eE][+-]?\d{1,2})?)"\}\n?',
+    re.ASCII,
+)
 
 
 class _Skip(Exception):
@@ -46,7 +55,14 @@ def read_frame(job_id: str, trial_id: str, *, position: int, payload: bytes, rep
     If the frame has no valid event, return FrameSkipped with a sentence that says why.
     """
     try:
-        frame = _parse(payload.decode(), "the frame is not JSON")
+        content = payload.decode()
+        usual = _USUAL.fullmatch(content)
+        if usual is not None and usual[2] == trial_id:
+            parameter, _, kind, sequence, text = usual.groups()
+            number = int(sequence) + (reports if kind == "PERIODICAL" else 0)
+            parameter_id = None if parameter == "null" else parameter
+            return MetricReported(job_id, position, kind, number, parameter_id, float(text), text)
+        frame = _parse(content, "the frame is not JSON")
         if type(frame) is not dict:
             raise _Skip("the frame is not a JSON object")
         if frame.get("trial_job_id") != trial_id:

@@ -45,6 +45,25 @@ def test_a_metric() -> None:
     assert read(frame()) == MetricReported("x-abcde-1", 9, "PERIODICAL", 3, "7", 0.5, "0.5")
 
 
+@given(
+    parameter=st.none() | st.integers(),
+    trial=st.sampled_from(["abcde", "other"]),
+    kind=st.sampled_from(["PERIODICAL", "FINAL", "PERIODIC"]),
+    sequence=st.integers(),
+    value=st.floats().map(json.dumps)
+    | st.integers().map(json.dumps)
+    | st.from_regex(r"-?0?[0-9]{1,20}(\.[0-9]{0,30})?(e[+-]?[0-9]{1,3})?\n?", fullmatch=True),
+    reports=st.integers(0, 5),
+)
+def test_a_number_is_read_in_any_spelling_of_its_frame(
+    parameter: int | None, trial: str, kind: str, sequence: int, value: str, reports: int
+) -> None:
+    """The frame as libraries write it is read without a JSON parser. Others give the same event."""
+    usual = frame(parameter_id=parameter, trial_job_id=trial, type=kind, sequence=sequence, value=value)
+    spaced = json.dumps(json.loads(usual), indent=1).encode()
+    assert read(usual, reports=reports) == read(spaced, reports=reports)
+
+
 @pytest.mark.parametrize(
     ("value", "number", "text"),
     [
