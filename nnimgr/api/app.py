@@ -132,7 +132,7 @@ def api(parts: ApiParts) -> FastAPI:
     """Build the FastAPI application with the REST API and the dashboard. It does no authentication itself."""
     app = _routed(parts.version)
     app.state.parts = parts
-    app.include_router(dashboard.router)
+    app.router.routes += dashboard.router.routes
     docs = Page("docs")
 
     @app.get("/docs", include_in_schema=False)
@@ -195,7 +195,8 @@ def _routed(version: str) -> FastAPI:
         server,
         tensorboards,
     ):
-        app.include_router(module.router)
+        # Not include_router(), which builds every route again: it would slow the start or the first request.
+        app.router.routes += module.router.routes
     return app
 
 
