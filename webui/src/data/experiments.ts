@@ -14,4 +14,8 @@ const ENDED = new Set(["DONE", "STOPPED", "ERROR"]);
 /** Whether nothing of it runs any more; a resume or a view can follow. */
 export const hasEnded = (item: Pick<Summary, "status">): boolean => ENDED.has(item.status);
 
+/** What a stop of an experiment does with its running trials. */
+export type WayToStop = "end" | "save" | "detach";
+export const WAYS_TO_STOP: readonly WayToStop[] = ["end", "save", "detach"];
+
 export const nameOf = (item: Pick<Summary, "id" | "name">): string => item.name || item.id;

@@ -127,11 +127,19 @@ export const experiments = {
     export: (count: number) => `${some(count)} exported.`,
     delete: (count: number) => `${some(count)} deleted.`,
   },
-  detach: "Leave running trials running; resuming the experiment adopts them",
+  waysToStop: {
+    end: "Stop running trials; resuming an experiment runs their parameters again",
+    save: "Let running trials save their state first; resuming an experiment continues them from there",
+    detach: "Leave running trials running; resuming an experiment adopts them",
+  },
   leaveUnreachable: "Delete even if files must be left on machines that do not answer",
   running: (done: number, all: number) => `${done} of ${all} done…`,
   failed: (count: number) => (count === 1 ? "One failed:" : `${count} failed:`),
   stillRunning: (name: string, count: number) =>
     count === 1 ? `${name}: one trial runs on.` : `${name}: ${count} trials run on.`,
+  unsaved: (name: string, count: number) =>
+    count === 1
+      ? `${name}: one trial had saved nothing and was canceled.`
+      : `${name}: ${count} trials had saved nothing and were canceled.`,
   serverLeaves: "The server ends now: that was its last experiment.",
 } as const;

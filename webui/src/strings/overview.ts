@@ -36,8 +36,11 @@ export const overview = {
       running === 0
         ? "None of its trials is running."
         : `${running} of its trials ${running === 1 ? "is" : "are"} running or waiting.`,
-    stopEnd: "Stop its trials; resuming the experiment runs their parameters again",
-    stopDetach: "Leave its trials running; resuming the experiment adopts them",
+    waysToStop: {
+      end: "Stop its trials; resuming the experiment runs their parameters again",
+      save: "Let its trials save their state first; resuming the experiment continues them from there",
+      detach: "Leave its trials running; resuming the experiment adopts them",
+    },
     stopAction: "Stop the experiment",
     deleteTitle: (name: string) => `Delete ${name}?`,
     deleteText: (trials: string, directory: string) =>
@@ -47,6 +50,10 @@ export const overview = {
     stopped: "The experiment is stopped.",
     stillRunning: (count: number) =>
       count === 1 ? "1 of its trials continues to run." : `${count} of its trials continue to run.`,
+    unsaved: (count: number) =>
+      count === 1
+        ? "One trial had saved nothing and was canceled."
+        : `${count} trials had saved nothing and were canceled.`,
     serverLeaves: "No other experiment is open: the server ends now.",
     resumed: "The experiment continues.",
     rerunDone: (count: number) => (count === 1 ? "1 trial is retried." : `${count} trials are retried.`),

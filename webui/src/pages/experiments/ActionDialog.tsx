@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { sentenceOf } from "@/api/client";
-import { nameOf, type Summary } from "@/data/experiments";
+import { nameOf, WAYS_TO_STOP, type Summary } from "@/data/experiments";
 import { strings } from "@/strings";
 import { Button } from "@/ui/Button";
 import { Dialog } from "@/ui/Dialog";
@@ -27,7 +27,7 @@ const WAYS_BACK: Partial<Record<ActionName, ActionName>> = { archive: "unarchive
 export function ActionDialog({ action, items, onClose, onDone }: ActionDialogProps) {
   const client = useQueryClient();
   const [targets] = useState(() => items.filter((item) => applies(action, item)));
-  const [options, setOptions] = useState<Options>({ detach: false, leaveUnreachable: false });
+  const [options, setOptions] = useState<Options>({ way: "end", leaveUnreachable: false });
   const [done, setDone] = useState<number | null>(null);
   const [outcome, setOutcome] = useState<Outcome | null>(null);
   const skipped = items.length - targets.length;
@@ -108,19 +108,34 @@ function OptionFields({
   options: Options;
   onChange: (options: Options) => void;
 }) {
-  const names = { stop: "detach", delete: "leaveUnreachable" } as const;
-  const name = action === "stop" || action === "delete" ? names[action] : null;
-  if (name === null) return null;
-  return (
-    <label className="check">
-      <input
-        type="checkbox"
-        checked={options[name]}
-        onChange={(event) => onChange({ ...options, [name]: event.target.checked })}
-      />
-      {texts[name]}
-    </label>
-  );
+  if (action === "stop")
+    return (
+      <div className="stack-small">
+        {WAYS_TO_STOP.map((way) => (
+          <label key={way} className="choice">
+            <input
+              type="radio"
+              name="way"
+              checked={options.way === way}
+              onChange={() => onChange({ ...options, way })}
+            />
+            {texts.waysToStop[way]}
+          </label>
+        ))}
+      </div>
+    );
+  if (action === "delete")
+    return (
+      <label className="check">
+        <input
+          type="checkbox"
+          checked={options.leaveUnreachable}
+          onChange={(event) => onChange({ ...options, leaveUnreachable: event.target.checked })}
+        />
+        {texts.leaveUnreachable}
+      </label>
+    );
+  return null;
 }
 
 function Failures({ outcome }: { outcome: Outcome }) {

@@ -1,6 +1,6 @@
 /** What can be done to several experiments at once. */
 import { answerOf, api, request } from "@/api/client";
-import { hasEnded, nameOf, type Summary } from "@/data/experiments";
+import { hasEnded, nameOf, type Summary, type WayToStop } from "@/data/experiments";
 import { strings } from "@/strings";
 import { downloadBlob } from "@/ui/download";
 
@@ -10,7 +10,7 @@ export type ActionName = "stop" | "archive" | "unarchive" | "export" | "delete";
 export const ACTIONS: readonly ActionName[] = ["stop", "archive", "unarchive", "export", "delete"];
 
 export interface Options {
-  detach: boolean; // of stop
+  way: WayToStop;
   leaveUnreachable: boolean; // of delete
 }
 
@@ -77,11 +77,12 @@ async function act(
   const path = { id: item.id };
   switch (action) {
     case "stop": {
-      const body = { detach: options.detach, save: false };
+      const body = { detach: options.way === "detach", save: options.way === "save" };
       const stopped = await answerOf(api.POST("/api/v1/experiments/{id}/stop", { params: { path }, body }));
       const notes = [...stopped.left];
       if (stopped.stillRunning.length > 0)
         notes.push(texts.stillRunning(nameOf(item), stopped.stillRunning.length));
+      if (stopped.unsaved.length > 0) notes.push(texts.unsaved(nameOf(item), stopped.unsaved.length));
       if (stopped.serverLeaves) notes.push(texts.serverLeaves);
       return notes;
     }

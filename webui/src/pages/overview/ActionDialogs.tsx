@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { answerOf, api } from "@/api/client";
 import type { Profile } from "@/data/experiment";
+import { WAYS_TO_STOP, type WayToStop } from "@/data/experiments";
 import { strings } from "@/strings";
 import { Confirm } from "@/ui/Dialog";
 import { formatNumber } from "@/ui/format";
@@ -17,7 +18,7 @@ interface DialogProps {
 }
 
 export function StopDialog({ id, profile, onClose, onDone }: DialogProps) {
-  const [detach, setDetach] = useState(false);
+  const [way, setWay] = useState<WayToStop>("end");
   const { WAITING = 0, RUNNING = 0, PAUSED = 0, UNKNOWN = 0 } = profile.counts;
   const resume = () =>
     answerOf(api.POST("/api/v1/experiments/{id}/resume", { params: { path: { id } } })).finally(onDone);
@@ -26,11 +27,14 @@ export function StopDialog({ id, profile, onClose, onDone }: DialogProps) {
       answerOf(
         api.POST("/api/v1/experiments/{id}/stop", {
           params: { path: { id } },
-          body: { detach, save: false },
+          body: { detach: way === "detach", save: way === "save" },
         }),
       ),
-    onSuccess: ({ stillRunning, left, serverLeaves }) => {
-      const more = stillRunning.length === 0 ? [] : [text.stillRunning(stillRunning.length)];
+    onSuccess: ({ stillRunning, unsaved, left, serverLeaves }) => {
+      const more = [
+        ...(stillRunning.length === 0 ? [] : [text.stillRunning(stillRunning.length)]),
+        ...(unsaved.length === 0 ? [] : [text.unsaved(unsaved.length)]),
+      ];
       say(
         [text.stopped, ...more, ...left, ...(serverLeaves ? [text.serverLeaves] : [])].join(" "),
         serverLeaves ? null : resume,
@@ -40,10 +44,6 @@ export function StopDialog({ id, profile, onClose, onDone }: DialogProps) {
     onError: complain,
     onSettled: onDone,
   });
-  const choices = [
-    [false, text.stopEnd],
-    [true, text.stopDetach],
-  ] as const;
   return (
     <Confirm
       title={text.stopTitle(profile.name || id)}
@@ -55,15 +55,10 @@ export function StopDialog({ id, profile, onClose, onDone }: DialogProps) {
       text={
         <div className="stack-small">
           <p>{text.stopText(WAITING + RUNNING + PAUSED + UNKNOWN)}</p>
-          {choices.map(([value, label]) => (
-            <label key={label} className="choice">
-              <input
-                type="radio"
-                name="detach"
-                checked={detach === value}
-                onChange={() => setDetach(value)}
-              />
-              {label}
+          {WAYS_TO_STOP.map((value) => (
+            <label key={value} className="choice">
+              <input type="radio" name="way" checked={way === value} onChange={() => setWay(value)} />
+              {text.waysToStop[value]}
             </label>
           ))}
         </div>
