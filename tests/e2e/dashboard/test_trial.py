@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -138,6 +139,18 @@ def test_a_trial_is_paused_and_resumed_on_its_page(view: View, furnished: Stage)
     )
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("main").get_by_text("RUNNING").first).to_be_visible()
+
+
+def test_a_trial_that_waits_for_a_place_shows_what_it_has_written(view: View, furnished: Stage) -> None:
+    furnished.create("crowd", TOLD, trialConcurrency=2, maxTrialNumber=2, trialCpuNumber=os.cpu_count())
+    furnished.tell("crowd", 0, "report 0.5")
+    first, _ = (trial["id"] for trial in furnished.trials("crowd"))
+    furnished.ask("POST", f"/crowd/trials/{first}/pause")
+    furnished.tell("crowd", 1, "report 0.5")
+    furnished.ask("POST", f"/crowd/trials/{first}/resume")
+    eventually(lambda: len(furnished.ask("GET", f"/crowd/trials/{first}")["jobs"]) == 2, "another attempt")
+    page = view.open(f"/experiments/crowd/trials/{first}")
+    expect(page.get_by_role("combobox", name="Attempt")).to_have_value("1")
 
 
 def test_a_trial_is_asked_to_save_and_its_checkpoint_is_pinned(view: View, furnished: Stage) -> None:

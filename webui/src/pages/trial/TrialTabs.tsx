@@ -26,7 +26,10 @@ export function TrialTabs({ id, trial }: OfTrial) {
   const [wanted, setWanted] = useUrlState("tab", "logs", { replace: true });
   const shown = TABS.find((tab) => tab === wanted) ?? "logs";
   const [attempt, setAttempt] = useUrlState("attempt", "", { replace: true });
-  const job = trial.jobs.find((each) => String(each.attempt) === attempt) ?? trial.jobs.at(-1);
+  const job =
+    trial.jobs.find((each) => String(each.attempt) === attempt) ??
+    trial.jobs.findLast((each) => each.placedAt !== null) ?? // one that waits for a place has written nothing
+    trial.jobs.at(-1);
   return (
     <section className="card stack-small" aria-label={text.sections}>
       <Tabs
