@@ -77,7 +77,12 @@ def _failing(state: ExperimentState) -> str:
             f"correct the trial's code, then continue: nnictl resume {state.id}; "
             "if trialCommand is wrong, start a new experiment instead"
         )
-    return f"the first {state.first_failures} trials all failed alike: {state.first_failure_reason}; {remedy}"
+    which = (
+        "the first trial failed"
+        if state.first_failures == 1
+        else f"the first {state.first_failures} trials all failed alike"
+    )
+    return f"{which}: {state.first_failure_reason}; {remedy}"
 
 
 def _is_over(state: ExperimentState) -> bool:

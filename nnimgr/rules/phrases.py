@@ -30,9 +30,10 @@ def left_out(*, retried: int, canceled: int) -> str:
     """Return which trials do not count towards maxTrialNumber, for the end of a phrase; "" if all count.
 
     ``retried``: number of failed trials that other trials replace. ``canceled``: number of trials that the
-    system canceled.
+    system canceled. Trials that a user canceled count, so the status shows which trials are not counted.
     """
-    parts = [f"{number} {what}" for number, what in ((retried, "retried"), (canceled, "canceled")) if number]
+    named = ((retried, "retried"), (canceled, "SYS_CANCELED"))
+    parts = [f"{number} {what}" for number, what in named if number]
     return f" (not counted: {', '.join(parts)})" if parts else ""
 
 

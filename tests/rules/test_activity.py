@@ -88,7 +88,7 @@ def test_trials_that_do_not_count() -> None:
     life.take(f.ExperimentStopRequested())
     life.end(1, None, reason=f.EndReason.STOPPED, signal=15)  # the other trial was queued
     life.take(f.ExperimentOpened(m_epoch=2, resumed=True))
-    assert "0 of 3 finished (not counted: 1 retried, 2 canceled)" in now(life)
+    assert "0 of 3 finished (not counted: 1 retried, 2 SYS_CANCELED)" in now(life)
 
 
 def test_the_scheduler_continues_the_trials_that_it_has_paused() -> None:

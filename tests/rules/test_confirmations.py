@@ -168,7 +168,9 @@ def test_a_stop_by_a_user_makes_no_confirmations_and_the_resume_makes_those_that
     succeed(life, 5, 0.8)
     succeed(life, 6, 0.8)
     assert life.state.status is E.DONE
-    assert life.state.reason == ("2 of 2 trials (not counted: 2 canceled); 3 runs repeated the best trial")
+    assert life.state.reason == (
+        "2 of 2 trials (not counted: 2 SYS_CANCELED); 3 runs repeated the best trial"
+    )
     assert refold(life.log) == life.state
 
 
