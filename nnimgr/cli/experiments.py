@@ -10,7 +10,14 @@ from typing import Any
 
 from nnimgr.cli.failures import failure_lines, last_failure
 from nnimgr.cli.progress import notice_lines, number, parameters_text
-from nnimgr.cli.selection import client_of, entries_of, experiment_line, select, status_of
+from nnimgr.cli.selection import (
+    client_of,
+    ending_of,
+    entries_of,
+    experiment_line,
+    newest_if_failed,
+    select,
+)
 from nnimgr.cli.summary import (
     best_with_time,
     confirmed_lines,
@@ -72,8 +79,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.warn(
             'There is no experiment running; "nnictl experiment list --all" lists the stopped ones.'
         )
-        return 0
-    if terminal.for_people:
+    elif terminal.for_people:
         show_table(terminal, _COLUMNS, map(_row, shown))
     else:
         terminal.say("\n".join([_RULE, "Experiment information", *map(experiment_line, shown), _RULE]))
@@ -86,6 +92,11 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
         terminal.warn(
             f"The server on port {port} has ended. {those} when it is started again: nnictl resume {ids[0]}"
         )
+    if (failed := newest_if_failed(entries)) is not None and failed not in shown:
+        terminal.warn(
+            f"Not listed: {failed.id}, the newest experiment, is {ending_of(failed)}. "
+            f"See: nnictl experiment status {failed.id}"
+        )
     return 0
 
 
@@ -94,28 +105,12 @@ def _row(entry: IndexEntry) -> tuple[str, ...]:
     from nnimgr.store.errors import StoreError
     from nnimgr.store.overview import stored_experiment
 
-    trials, best, status = "-", "-", status_of(entry)
+    trials, best = "-", "-"
     with contextlib.suppress(OSError, StoreError, ValueError):
         stored = stored_experiment(entry.directory)
         if stored is not None:
             trials, best = str(sum(stored.counts.values())), number(stored.best_value)
-            if entry.status in ("STOPPED", "ERROR"):
-                status = _ending(entry)
-    return entry.id, entry.name or "-", status, trials, best, when(entry.started_at)
-
-
-def _ending(entry: IndexEntry) -> str:
-    """Return the status of an experiment that is stopped or has failed, and how it has ended."""
-    from nnimgr.store.overview import stored_end
-
-    end = stored_end(entry.directory)
-    if end is None or entry.status not in ("STOPPED", end.status):
-        return entry.status
-    if end.by_user:
-        return "STOPPED by a user"
-    if entry.status == "STOPPED" and end.status != "STOPPED":
-        return f"STOPPED after {end.status}" + ("" if end.status == "DONE" else f": {end.reason}")
-    return f"{end.status}: {end.reason}"
+    return entry.id, entry.name or "-", ending_of(entry), trials, best, when(entry.started_at)
 
 
 def _put_away(entry: IndexEntry) -> bool:

@@ -10,8 +10,10 @@ from typing import Any
 from nnimgr.cli.progress import finished_text, number, parameters_text
 from nnimgr.cli.selection import (
     client_of,
+    current_entries,
+    ending_of,
     experiment_line,
-    opened_entries,
+    newest_first,
     running_entries,
     status_of,
 )
@@ -51,11 +53,11 @@ def overview(args: argparse.Namespace, terminal: Terminal) -> int:
     """Show the running experiments and their trials every ``--time`` seconds, until no experiment runs.
 
     If standard output is not a terminal, they are shown only once. If no experiment runs, those that have
-    ended and are still open are shown once.
+    ended and are still open are shown once, and the newest one if it was stopped without a user.
     """
     home = Home.find()
-    running = running_entries(home, port=args.port)
-    entries = running or opened_entries(home, port=args.port)
+    entries = current_entries(home, port=args.port)
+    running = any(map(runs, entries))
     while entries:
         seen = [_look(home, entry) for entry in entries]
         if terminal.as_json:
@@ -72,7 +74,7 @@ def overview(args: argparse.Namespace, terminal: Terminal) -> int:
         if not terminal.live or not running:
             return 0
         time.sleep(args.time or _EVERY_S)
-        entries = running = running_entries(home, port=args.port)
+        entries = running_entries(home, port=args.port)
     return 0
 
 
@@ -94,6 +96,8 @@ def _show(entries: list[IndexEntry], seen: list[dict[str, Any]], terminal: Termi
             rows.append((entry.id, entry.name, status_of(entry), "-", "-", when(entry.started_at)))
             troubles.append(f"{entry.id}: {found['error']}")
             continue
+        if entry.status == "STOPPED":
+            troubles.append(f"Experiment {entry.id} is {ending_of(entry)}")
         profile = found["experiment"]
         best = profile["bestTrial"]
         rows.append(
@@ -120,7 +124,7 @@ def _show(entries: list[IndexEntry], seen: list[dict[str, Any]], terminal: Termi
     for trouble in troubles:
         terminal.warn(trouble)
     terminal.say("")
-    terminal.say(f"Watch one experiment: nnictl top {entries[0].id}")
+    terminal.say(f"Watch one experiment: nnictl top {newest_first(entries)[0].id}")
     if terminal.live and any(map(runs, entries)):
         terminal.say("Leave: Ctrl-C")
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from nnimgr.cli.terminal import printable, shown_time
 from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import runs
-from nnimgr.client.lines import fitted
+from nnimgr.client.lines import fitted, terminal_width
 from nnimgr.client.servers import DEFAULT_PORT, connect
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
@@ -26,11 +27,15 @@ __all__ = [
     "client_of",
     "convert_folder",
     "converted",
+    "current_entries",
+    "ending_of",
     "entries_of",
     "experiment_line",
     "is_named",
     "named",
     "newest_first",
+    "newest_if_failed",
+    "only_one",
     "opened_entries",
     "running_entries",
     "select",
@@ -38,12 +43,16 @@ __all__ = [
     "unnamed",
 ]
 
+if TYPE_CHECKING:
+    from nnimgr.store.overview import StoredEnd
+
 T = TypeVar("T")
 
 _LINE = "Id: %s    Name: %s    Status: %s    Port: %s    Platform: %s    StartTime: %s    EndTime: %s"
 _LIST = "nnictl experiment list --all"
 _MOST_CANDIDATES = 10
 _NAME = 24  # most characters of a name in a list of candidates
+_LEAST_STATUS = 20  # fewest characters to which a status is cut in a list of candidates
 _DRAINING = ("NO_MORE_TRIAL", "TUNER_NO_MORE_TRIAL", "STOPPING")  # NNI's names, which are in the index
 
 
@@ -59,7 +68,7 @@ def entries_of(home: Home) -> dict[str, IndexEntry]:
 def select(home: Home, word: str | None, *, port: int | None = None, to_change: bool = False) -> IndexEntry:
     """Return the experiment that ``word`` names. Without ``word``, return the only running experiment.
 
-    If no experiment runs, return the only one that is not stopped. ``port`` limits the choice to the
+    If no experiment runs, return the only one of ``current_entries``. ``port`` limits the choice to the
     experiments of that port. ``to_change``: the command works only for an experiment that is not stopped.
     Raise ClientError if there is not exactly one such experiment.
     """
@@ -73,23 +82,33 @@ def select(home: Home, word: str | None, *, port: int | None = None, to_change: 
                 mend=f"Experiment {entry.id} is on {at}: leave --port out.",
             )
         return entry
-    opened = _opened(entries, port)
-    running = [entry for entry in opened if runs(entry)]
-    chosen = running or opened
-    if len(chosen) == 1:
-        return chosen[0]
-    if chosen:
-        raise ClientError(
-            "There are multiple experiments, please set the experiment id...",
-            plain=candidates(chosen),
-            mend=f"Name one of them: {{command {newest_first(chosen)[0].id}}}",
-        )
+    chosen = _current(entries, port)
+    if chosen and not (to_change and all(entry.status == "STOPPED" for entry in chosen)):
+        return only_one(chosen, to_change=to_change)
     where = "" if port is None else f" on port {port}"
     raise unnamed(
         list(entries.values()),
         f"There is no experiment running{where}.",
         to_change=to_change,
         without="" if port is None else " without --port",
+    )
+
+
+def only_one(chosen: Sequence[IndexEntry], *, to_change: bool = False) -> IndexEntry:
+    """Return the only experiment of ``chosen``. Raise ClientError if there are several.
+
+    ``to_change``: the command works only for an experiment that is not stopped.
+    """
+    if len(chosen) == 1:
+        return chosen[0]
+    newest = newest_first(chosen)[0]
+    mend = f"Name one of them: {{command {newest.id}}}"
+    if to_change and newest.status == "STOPPED":
+        mend = f"Resume one of them first: nnictl resume {newest.id} && {{command {newest.id}}}"
+    raise ClientError(
+        "There are multiple experiments, please set the experiment id...",
+        plain=candidates(chosen),
+        mend=mend,
     )
 
 
@@ -147,9 +166,13 @@ def ambiguous(word: str, found: Sequence[IndexEntry]) -> ClientError:
 def candidates(entries: Sequence[IndexEntry]) -> str:
     """Return one short line for each experiment, from which a user can choose. The newest one is first."""
     rows = [
-        (entry.id, _short(entry.name), status_of(entry), f"started {when(entry.started_at)}")
+        [entry.id, _short(entry.name), printable(ending_of(entry)), f"started {when(entry.started_at)}"]
         for entry in newest_first(entries)[:_MOST_CANDIDATES]
     ]
+    others = sum(max(len(row[at]) for row in rows) for at in (0, 1, 3))
+    room = max(_LEAST_STATUS, terminal_width() - others - 2 * len(rows[0]))
+    for row in rows:
+        row[2] = row[2] if len(row[2]) <= room else f"{row[2][: room - 1]}…"
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     left = len(entries) - len(rows)
@@ -159,6 +182,42 @@ def candidates(entries: Sequence[IndexEntry]) -> str:
 def status_of(entry: IndexEntry) -> str:
     """Return the experiment's status under nnimgr's name. The index has NNI's name."""
     return "DRAINING" if entry.status in _DRAINING else entry.status
+
+
+def ending_of(entry: IndexEntry) -> str:
+    """Return the status of an experiment. If it is stopped or has failed, add how it has ended."""
+    if entry.status not in ("STOPPED", "ERROR"):
+        return status_of(entry)
+    end = _stored_end(entry)
+    if end is None or entry.status not in ("STOPPED", end.status):
+        return entry.status
+    if end.by_user:
+        return "STOPPED by a user"
+    if entry.status == "STOPPED" and end.status != "STOPPED":
+        return f"STOPPED after {end.status}" + ("" if end.status == "DONE" else f": {end.reason}")
+    return f"{end.status}: {end.reason}"
+
+
+def newest_if_failed(entries: Iterable[IndexEntry]) -> IndexEntry | None:
+    """Return the newest experiment if it was stopped without a user, for example because all trials fail.
+
+    An archived experiment does not count: a user has seen it.
+    """
+    newest = next(iter(newest_first(entries)), None)
+    if newest is None or newest.status != "STOPPED" or newest.archived:
+        return None
+    end = _stored_end(newest)
+    return newest if end is not None and end.status == "STOPPED" and not end.by_user else None
+
+
+def _stored_end(entry: IndexEntry) -> StoredEnd | None:
+    """Return how the experiment has ended; None if its database cannot be read."""
+    from nnimgr.store.errors import StoreError
+    from nnimgr.store.overview import stored_end
+
+    with contextlib.suppress(OSError, StoreError, ValueError):
+        return stored_end(entry.directory)
+    return None
 
 
 def newest_first(entries: Iterable[IndexEntry]) -> list[IndexEntry]:
@@ -173,6 +232,23 @@ def _short(name: str) -> str:
 def running_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
     """Return the running experiments, or only those of the port ``port``."""
     return [entry for entry in _opened(entries_of(home), port) if runs(entry)]
+
+
+def current_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
+    """Return the experiments among which a command without an id chooses: the running ones.
+
+    If no experiment runs, return those that are not stopped, and the newest one if it was stopped without a
+    user. Otherwise an older experiment would be taken for one that has just failed.
+    """
+    return _current(entries_of(home), port)
+
+
+def _current(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexEntry]:
+    opened = _opened(entries, port)
+    if running := [entry for entry in opened if runs(entry)]:
+        return running
+    failed = newest_if_failed(entry for entry in entries.values() if port in (None, entry.port))
+    return opened if failed is None else [*opened, failed]
 
 
 def opened_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:

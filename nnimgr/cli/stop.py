@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from nnimgr.cli.selection import client_of, entries_of, named, select
+from nnimgr.cli.selection import client_of, entries_of, named, only_one
 from nnimgr.cli.terminal import Terminal
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
-from nnimgr.client.experiments import stop_experiment
+from nnimgr.client.experiments import runs, stop_experiment
 from nnimgr.client.servers import has_left
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
@@ -142,7 +142,7 @@ def _meant(home: Home, args: argparse.Namespace, terminal: Terminal) -> list[Ind
             mend = "See the stopped ones: nnictl experiment list --all"
             mend = mend if entries else "Start one: nnictl create --config exp.yml"
             raise ClientError("There is no experiment running.", mend=mend)
-        return [select(home, None)]
+        return [only_one([entry for entry in opened if runs(entry)] or opened)]
     if wanted is None:
         found = [entry for entry in opened if entry.port == args.port]
         if not found:

@@ -19,7 +19,7 @@ from typing import Protocol
 from nnimgr.cli.overview import overview
 from nnimgr.cli.progress import Progress
 from nnimgr.cli.report import report
-from nnimgr.cli.selection import client_of, entries_of, opened_entries, running_entries, select
+from nnimgr.cli.selection import client_of, current_entries, entries_of, select
 from nnimgr.cli.stop import stop_one
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.trials import all_trials
@@ -77,10 +77,8 @@ class _Lines:
 def top(args: argparse.Namespace, terminal: Terminal) -> int:
     """Watch an experiment until it ends or until Ctrl-C. Ctrl-C does not stop the experiment."""
     home = Home.find()
-    if args.id is None:
-        found = running_entries(home, port=args.port) or opened_entries(home, port=args.port)
-        if len(found) > 1:
-            return overview(args, terminal)
+    if args.id is None and len(current_entries(home, port=args.port)) > 1:
+        return overview(args, terminal)
     entry = select(home, args.id, port=args.port)
     client = client_of(home, entry, port=args.port)
     profile = client.get("experiments", entry.id)

@@ -11,11 +11,9 @@ import pytest
 
 from nnimgr.cli.times import duration_text, when
 from nnimgr.index import Index
-from nnimgr.rules import facts as f
-from nnimgr.store.writer import ExperimentWriter
+from tests.cli.endings import add_ended
 from tests.cli.fake import FakeServer, trial
 from tests.cli.terminals import in_a_pipe, in_a_terminal
-from tests.store.test_store import StoredLife
 
 NAME = "an experiment with a name that is much longer than any terminal is wide, whatever its letters"
 PARAMETERS = {"learning_rate": 0.000123456, "optimizer": "adam", "layers": 12, "note": "a long " * 20}
@@ -182,23 +180,6 @@ def test_the_last_column_of_a_list_is_not_cut(server: FakeServer) -> None:
     assert seen.widest <= 80 and [line[-10:] for line in seen.lines[1:]] == ["10 min ago"] * 3
 
 
-def ended(how: str) -> StoredLife:
-    """Return an experiment that has ended in one of four ways."""
-    life = StoredLife(trial_concurrency=1, max_trial_number=1 if how == "done" else 2, fail_fast=1)
-    life.start(0)
-    if how == "done":
-        life.end(0)
-    elif how == "failures":
-        life.end(0, 1)
-    elif how == "error":
-        crash = f.AlgorithmFailed(role=f.Role.TUNER, call="process", sentence="boom " * 30, fatal=True)
-        life.take(*[crash] * 4)
-    life.take(f.ExperimentStopRequested())
-    if how in ("user", "error"):
-        life.end(0, None, reason=f.EndReason.STOPPED, signal=15)
-    return life
-
-
 @pytest.mark.parametrize(
     ("how", "shown"),
     [
@@ -212,15 +193,8 @@ async def test_a_list_shows_how_an_experiment_has_ended(
     server: FakeServer, tmp_path: Path, how: str, shown: str
 ) -> None:
     experiment_id = "an_experiment_with_a_long_id"
-    server.add(experiment_id, status="STOPPED")
-    began = datetime(2026, 1, 2, tzinfo=UTC)
-    Index(server.home).update(experiment_id, log_dir=tmp_path, name=NAME, started_at=began)
-    directory = tmp_path / experiment_id
-    directory.mkdir()
-    writer = ExperimentWriter(directory)
-    await writer.open()
-    await ended(how).store(writer)
-    await writer.close()
+    await add_ended(server, experiment_id, tmp_path, how)
+    Index(server.home).update(experiment_id, name=NAME, started_at=datetime(2026, 1, 2, tzinfo=UTC))
     seen = in_a_terminal("experiment", "list", "--all")
     assert shown in seen.lines[1] and seen.widest <= 80
 
@@ -273,7 +247,7 @@ def test_top_of_several(busy: FakeServer) -> None:
     assert [line.split()[0] for line in seen.lines[1:3]] == ["abcdefgh", "second"]
     assert seen.lines[4].split() == ["EXPERIMENT", "NO.", "TRIAL", "TIME", "LATEST", "PARAMETERS"]
     assert seen.lines[5].split()[:3] == ["abcdefgh", "3", "k0003"]
-    assert seen.lines[-1].startswith("Watch one experiment: nnictl top abcdefgh")
+    assert seen.lines[-1].startswith("Watch one experiment: nnictl top second")
 
 
 def test_top_of_several_that_have_ended(server: FakeServer) -> None:
@@ -281,7 +255,7 @@ def test_top_of_several_that_have_ended(server: FakeServer) -> None:
         server.add(experiment_id, status="DONE")
     seen = in_a_terminal("top")
     assert seen.code == 0 and [line.split()[0] for line in seen.lines[1:3]] == ["one", "two"]
-    assert seen.lines[-1] == "Watch one experiment: nnictl top one"
+    assert seen.lines[-1] == "Watch one experiment: nnictl top two"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.home import Home
 from nnimgr.index import Index
+from tests.cli.endings import add_ended
 from tests.cli.fake import CREATED_AT, FakeServer, Refused
+from tests.cli.terminals import in_a_terminal
 
 CONFIG = """\
 searchSpace: {}
@@ -102,6 +104,62 @@ def test_one_that_is_done_does_not_run(server: FakeServer, capsys: pytest.Captur
     assert chosen(capsys) == "runs"
     assert main(["stop"]) == 0
     assert server.requests[-1][1] == "experiments/runs/stop"
+
+
+async def test_a_failed_start_is_not_hidden_by_an_older_experiment(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command without an id must not show an old experiment to a user whose new one has just failed."""
+    server.add("old", status="DONE")
+    await add_ended(server, "bad", tmp_path, "failures")
+    started = f"started {when(CREATED_AT)}"
+    for words in ("experiment status", "trial ls", "log trial -T 0"):
+        assert main(words.split()) == 1
+        told = capsys.readouterr().err.splitlines()
+        assert told[0] == "ERROR: There are multiple experiments, please set the experiment id..."
+        assert told[1].startswith("  bad  a name  STOPPED: the first trial failed: ") and told[1].endswith(
+            started
+        )
+        assert told[2].split()[:4] == ["old", "a", "name", "DONE"]
+        assert max(map(len, told[1:3])) <= 80
+        assert told[3].startswith("  Name one of them: nnictl ") and " bad" in told[3]
+    assert main(["update", "trialnum", "-v", "9"]) == 1
+    again = "nnictl resume bad && nnictl update trialnum bad -v 9"
+    assert capsys.readouterr().err.endswith(f"  Resume one of them first: {again}\n")
+    assert main(["experiment", "list"]) == 0
+    warned = "WARNING: Not listed: bad, the newest experiment, is STOPPED: "
+    assert capsys.readouterr().err.startswith(warned)
+    seen = in_a_terminal("top")
+    assert [line.split()[0] for line in seen.lines[1:3]] == ["old", "bad"]
+    assert "WARNING: Experiment bad is STOPPED: " in seen.text
+    assert main(["stop"]) == 0
+    assert server.requests[-1][1] == "experiments/old/stop"
+
+
+async def test_a_failed_start_is_meant_if_no_other_experiment_is_open(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("old", status="STOPPED")
+    await add_ended(server, "bad", tmp_path, "failures")
+    assert chosen(capsys) == "bad"
+    assert main(["update", "trialnum", "-v", "9"]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "ERROR: There is no experiment running."
+    assert told[3].endswith("the latest: nnictl resume bad && nnictl update trialnum bad -v 9")
+    Index(server.home).update("bad", archived=True)
+    assert main(["experiment", "show"]) == 1
+    Index(server.home).update("bad", archived=False)
+    server.add("runs")
+    assert chosen(capsys) == "runs"
+
+
+@pytest.mark.parametrize("how", ["user", "done", "error"])
+async def test_an_end_that_a_user_knows_leaves_the_older_experiment_chosen(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    server.add("old", status="DONE")
+    await add_ended(server, "new", tmp_path, how)
+    assert chosen(capsys) == "old"
 
 
 def test_what_to_do_if_nothing_runs(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
