@@ -97,6 +97,20 @@ def test_help_that_was_not_understood(name: str, plain: str) -> None:
         ("experiment save pz x.zip", 'did you mean "nnictl experiment save pz --path x.zip"?'),
         ("trial retry pz -T 0 failed", 'one argument too many: failed; did you mean "--failed"?'),
         ("completion bsh", "must be one of bash, zsh, fish, not 'bsh'; did you mean \"bash\"?"),
+        ("log trial 3", "there is no experiment '3'; did you mean \"nnictl log trial -T 3\"?"),
+        ("log trial 3 --tail 5", 'did you mean "nnictl log trial --tail 5 -T 3"?'),
+        ("tensorboard start 3", 'did you mean "nnictl tensorboard start -T 3"?'),
+        ("trial retry 3", 'required; did you mean "nnictl trial retry -T 3"?'),
+        ("trial tag 3 --add x", 'did you mean "nnictl trial tag --add x -T 3"?'),
+        ("experiment stop", 'did you mean "nnictl stop"?'),
+        ("experiment stop abc --save", 'did you mean "nnictl stop abc --save"?'),
+        ("experiment log", 'did you mean "nnictl log"?'),
+        ("experiment trial ls --head 3", 'did you mean "nnictl trial ls --head 3"?'),
+        ("trial log -T 1", 'did you mean "nnictl log trial -T 1"?'),
+        ("trial checkpoint stop abc -T 1", 'did you mean "nnictl trial stop abc -T 1"?'),
+        ("trial export abc", 'did you mean "nnictl experiment export abc"?'),
+        ("experiment ls", 'did you mean "nnictl experiment list"?'),
+        ("trial nothing", "there is no command 'nothing'; its commands are: ls, show, "),
         ("completion ksh", "must be one of bash, zsh, fish, not 'ksh'\n"),
         ("help", 'did you mean "nnictl --help"?'),
         ("log -T 3", 'a command is missing before -T; did you mean "nnictl log trial -T 3"?'),
@@ -131,6 +145,13 @@ def test_an_experiment_is_not_taken_for_a_missing_value(
     with pytest.raises(SystemExit):
         main(words.split())
     assert told in capsys.readouterr().err
+
+
+def test_a_number_that_begins_the_id_of_an_experiment_is_not_taken_for_a_trial(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("3abc")
+    assert main(["log", "trial", "3"]) == 0
 
 
 def test_a_group_without_a_command_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,6 +52,8 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**options)
         # Spelling of the option that a word is meant for if it is one too many, such as "--text".
         self.option_of_words: str | None = None
+        # The verbs beside this one, if this one only groups other verbs.
+        self.beside: Verbs[Parser] | None = None
         self._typed: list[str] = []  # the arguments that are being parsed
 
     def error(self, message: str) -> NoReturn:
@@ -72,13 +74,11 @@ class Parser(argparse.ArgumentParser):
 
     def _with_option(self, message: str) -> str:
         """Return the command with the missing option, if its value was typed without the option; else ""."""
-        missing = [
-            action
-            for action in self._actions
-            if action.option_strings and message == f"{_MISSING}{'/'.join(action.option_strings)}"
-        ]
+        options = {"/".join(action.option_strings): action for action in self._actions}
+        missing = [action for name, action in options.items() if name and message == f"{_MISSING}{name}"]
         if not missing or not self._typed or any(word.startswith("-") for word in self._typed[-2:]):
-            return ""
+            alone = missing or message.startswith(_ONE_OF)
+            return self._with_number(self._typed[0]) if self._typed and alone else ""
         *others, value = map(shlex.quote, self._typed)
         option = _spelled(missing[0].option_strings)
         if not others and any(action.dest == "id" for action in self._actions) and _is_experiment(value):
@@ -118,6 +118,11 @@ class Parser(argparse.ArgumentParser):
         others.remove(word)
         return shlex.join([*self.prog.split(), *others, _spelled(option.option_strings), word])
 
+    def _with_number(self, word: str) -> str:
+        """Return a hint if the word was typed as an experiment, but is the number of a trial; else ""."""
+        near = self._with_trial(word) if word.isdecimal() and not _is_experiment(word, begins=True) else None
+        return "" if near is None else f'; did you mean "{near}"?'
+
     def _with_words(self, rest: Sequence[str]) -> str | None:
         """Return the command with the surplus words as values of the option that takes them, or None."""
         option = self._option_string_actions.get(self.option_of_words or "")
@@ -143,6 +148,9 @@ class Parser(argparse.ArgumentParser):
         found, rest = super().parse_known_args(args, namespace)
         if rest:
             self.error(self._unknown(rest))
+        word = getattr(found, "id", None)
+        if word is not None and (hint := self._with_number(word)):
+            self.error(f"there is no experiment {word!r}{hint}")
         return found, rest
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -157,8 +165,11 @@ class Parser(argparse.ArgumentParser):
                 )
             self._refuse_early_option(action)
             near = "--help" if value == "help" else _verb_of_a_group(action, str(value)) or near
-            hint = f'; did you mean "{self.prog} {near}"?'
-            if near is None:
+            meant = None if near is None else f"{self.prog} {near}"
+            if self.beside is not None and value != "help":
+                meant = self._elsewhere(str(value), meant)
+            hint = f'; did you mean "{meant}"?'
+            if meant is None:
                 hint = "" if self.prog == _PROGRAM else f"; its commands are: {', '.join(names)}"
             self.error(f"there is no command {value!r}{hint}")
         word = str(value)
@@ -167,6 +178,25 @@ class Parser(argparse.ArgumentParser):
         hint = "" if near is None else f'; did you mean "{near}"?'
         valid = ", ".join(names)
         raise argparse.ArgumentError(action, f"must be one of {valid}, not {value!r}{hint}")
+
+    def _elsewhere(self, word: str, near: str | None) -> str | None:
+        """Return the command to suggest for a verb that this group does not have, or None.
+
+        ``near``: the most similar command of this group, or None.
+        """
+        assert self.beside is not None
+        above, _, own = self.prog.rpartition(" ")
+        rest = self._typed[self._typed.index(word) + 1 :]
+        found = self.beside.choices.get(word)
+        if found is None:
+            other = _verb_of_a_group(self.beside, word)
+            return near if near or not other else shlex.join([*above.split(), *other.split(), *rest])
+        group = next((each for each in found._actions if isinstance(each, argparse._SubParsersAction)), None)
+        if group is not None and own in group.choices:
+            rest = [own, *rest]
+        elif group is not None and not (rest and rest[0] in group.choices):
+            rest = []
+        return shlex.join([*found.prog.split(), *rest])
 
     def _refuse_early_option(self, verbs: argparse._SubParsersAction[Parser]) -> None:
         """Exit with an error if an option of the verbs was typed before a verb."""
@@ -197,8 +227,11 @@ def _spelled(spellings: Sequence[str]) -> str:
     return next((each for each in spellings if each.startswith("--") and each[2:].isalpha()), spellings[0])
 
 
-def _is_experiment(word: str) -> bool:
-    """Return whether the word is the id, the beginning of the id, or the name of an experiment."""
+def _is_experiment(word: str, *, begins: bool = False) -> bool:
+    """Return whether the word is the id, the beginning of the id, or the name of an experiment.
+
+    ``begins``: a number and a very short word, too, count as the beginning of an id.
+    """
     from nnimgr.home import Home, HomeError  # imported only for a message
     from nnimgr.index import Index
 
@@ -208,7 +241,7 @@ def _is_experiment(word: str) -> bool:
         return False
     if word in entries or any(entry.name == word for entry in entries.values()):
         return True
-    is_value = word.isdecimal() or len(word) < _LEAST_BEGINNING
+    is_value = not begins and (word.isdecimal() or len(word) < _LEAST_BEGINNING)
     return not is_value and any(key.startswith(word) for key in entries)
 
 
@@ -267,6 +300,7 @@ def add_verb(
 def add_group(verbs: Verbs[Parser], name: str, summary: str) -> Verbs[Parser]:
     """Add a verb that only groups other verbs, such as ``nnictl trial``. Return the parent of these verbs."""
     group = verbs.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    group.beside = verbs
     return group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
 
