@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nnimgr.cli.configuration import load
+from nnimgr.cli.failures import failure_lines, last_failure
 from nnimgr.cli.limits import ended_again
+from nnimgr.cli.progress import moved
 from nnimgr.cli.stored import named_or_brought, to_resume
 from nnimgr.cli.summary import goal_of
 from nnimgr.cli.terminal import Terminal
+from nnimgr.client.calls import ServerGone
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import (
     check_id,
@@ -66,9 +70,12 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
     url = _address(client, experiment_id, terminal)
     if terminal.as_json and not args.foreground:
         terminal.json({"id": experiment_id, "url": url, "port": client.port})
-    return _after_start(
+    code = _after_start(
         client, experiment_id, url=url, foreground=args.foreground, terminal=terminal, after=0
     )
+    if not args.foreground:
+        _warn_of_failure(client, experiment_id, terminal)
+    return code
 
 
 def resume(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -138,6 +145,17 @@ def _after_start(
     from nnimgr.cli.watch import foreground as watch
 
     return watch(client, experiment_id, terminal=terminal, after=after)
+
+
+def _warn_of_failure(client: Client, experiment_id: str, terminal: Terminal) -> None:
+    """Warn if the experiment or a trial has failed already, because the user does not watch them."""
+    with contextlib.suppress(ServerGone):  # the server has exited with its last experiment
+        profile = client.get("experiments", experiment_id)
+        if profile["status"] in ("STOPPED", "ERROR"):
+            terminal.warn(moved(profile["status"], profile["reason"]))
+        if (failed := last_failure(client, profile)) is not None:
+            reason, *more = failure_lines(failed, experiment_id)
+            terminal.warn(reason, plain="\n".join(more))
 
 
 def _prefix(args: argparse.Namespace) -> str | None:

@@ -42,6 +42,7 @@ from nnimgr.config.service import (
 from nnimgr.config.shared_storage import check_shared_storage
 from nnimgr.config.sinks import check_sinks, keep_references
 from nnimgr.config.storage import check_storage
+from nnimgr.config.trial_command import warn_of_command
 from nnimgr.config.trial_needs import check_needs
 from nnimgr.config.v1 import convert, is_v1
 from nnimgr.home import Home
@@ -127,6 +128,8 @@ def _load(document: Document, base: Path, environ: Mapping[str, str]) -> Loaded:
     if config is not None:
         warn_of_goal(reading, config)
         warn_of_gpus(reading, config)
+        if service is not None:
+            warn_of_command(reading, config, service)
     if reading.problems or config is None:
         problems = [document.in_own_words(problem) for problem in reading.problems]
         raise ConfigError(sorted(problems, key=lambda problem: (str(problem.file), problem.line or 0)))

@@ -59,8 +59,8 @@ class Reading:
     def fault(self, path: KeyPath, message: str, **details: Any) -> None:
         self.problems.append(self.problem(path, message, **details))
 
-    def warn(self, path: KeyPath, message: str) -> None:
-        self.warnings.append(self.problem(path, message))
+    def warn(self, path: KeyPath, message: str, **details: Any) -> None:
+        self.warnings.append(self.problem(path, message, **details))
 
     def problem(self, path: KeyPath, message: str, **details: Any) -> Problem:
         """Return an error about the field at ``path``, with the place where the user wrote the field."""

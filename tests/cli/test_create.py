@@ -177,6 +177,29 @@ def test_nni_itself_in_the_environment_is_refused(
     assert server.requests == []
 
 
+def test_a_failure_before_the_command_ends_is_shown(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the background, the user would not see it."""
+
+    def script(experiment: FakeExperiment) -> None:
+        reason = "command not found: pyton3 (exit code 127)"
+        experiment.trials.append(trial("t0", 0, status="FAILED", reason=reason))
+        experiment.profile["counts"] = {"FAILED": 1}
+
+    server.on_create = script
+    assert create(server, "--id", "abc") == 0
+    assert capsys.readouterr().err == (
+        "WARNING: Trial 0 (t0) FAILED: command not found: pyton3 (exit code 127)\n"
+        "  See: nnictl log trial abc -T 0 --file stderr\n"
+    )
+    server.on_create = lambda experiment: server.emit(
+        experiment, "ExperimentMoved", status="STOPPED", reason="the first trial failed"
+    )
+    assert create(server, "--id", "def") == 0
+    assert capsys.readouterr().err == "WARNING: Experiment STOPPED: the first trial failed\n"
+
+
 def script_success(experiment: FakeExperiment, server: FakeServer) -> None:
     moves: list[tuple[str, dict[str, Any]]] = [
         ("ExperimentMoved", {"status": "RUNNING", "reason": "runs"}),

@@ -10,6 +10,8 @@ import pytest
 from nnimgr.config import ConfigError, Loaded, load_config
 from tests.config.loading import Faults, Load
 
+# Scripts that commands of trials name.
+_SCRIPTS = ("trial.py", "train.py")
 # Modules with classes that the tests' configurations name.
 _MODULES = {"a": ("B",), "mine": ("Advisor", "Mine", "Tuner"), "my": ("Tuner",)}
 
@@ -31,6 +33,13 @@ def eight_gpus(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     tool.write_text(f'#!/bin/sh\ncase $1 in --query-gpu*) echo "{rows}";; esac\n')
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
+
+
+@pytest.fixture(autouse=True)
+def scripts(tmp_path: Path) -> None:
+    """Write the scripts of the trials, because there is a warning about a missing one."""
+    for script in _SCRIPTS:
+        (tmp_path / script).touch()
 
 
 @pytest.fixture
