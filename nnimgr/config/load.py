@@ -337,9 +337,10 @@ def check_algorithm(
             directory = algorithm.get("codeDirectory")
             registry.check_class(role, path, arguments, code_directory=directory, several=several)
     except registry.AlgorithmError as error:
-        at = (role, *error.path)
-        if not any(known.field == dotted(at) for known in reading.problems):
-            reading.fault(at, f"{error}{number_hint_at(algorithm, error.path)}")
+        for each in error.all:
+            at = (role, *each.path)
+            if not any(known.field == dotted(at) for known in reading.problems):
+                reading.fault(at, f"{each}{number_hint_at(algorithm, each.path)}")
 
 
 def check_own_class(
@@ -419,10 +420,8 @@ class _SearchSpace:
             validate_space(self.value)
             if (builtin := meant("tuner", tuner)) is not None:
                 registry.check_space("tuner", builtin.name, self.value)
-        except SearchSpaceError as error:
+        except (SearchSpaceError, registry.AlgorithmError) as error:
             found = error.all
-        except registry.AlgorithmError as error:
-            found = [error]
         custom = _is_custom(tuner, interpreter=interpreter)
         for each in found:
             path, sentence = each.path, f"{each}{number_hint_at(self.value, each.path)}"

@@ -153,9 +153,8 @@ def _check_space(config: ExperimentConfig, *, replaced: bool) -> None:
         registry.check_space("tuner", tuner.name, config.search_space)
     except (SearchSpaceError, registry.AlgorithmError) as error:
         if replaced:
-            found = error.all if isinstance(error, SearchSpaceError) else (error,)
             raise ConfigError(
-                [Problem(message=str(each), field=dotted(("searchSpace", *each.path))) for each in found]
+                [Problem(message=str(each), field=dotted(("searchSpace", *each.path))) for each in error.all]
             ) from error
         sentence = f"{tuner.name} cannot search the experiment's search space: {error}"
         raise _refuse("tuner", sentence) from error

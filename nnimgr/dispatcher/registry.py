@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from nnimgr.builtins import BUILTINS, Builtin, built_in
@@ -40,12 +40,19 @@ __all__ = [
 class AlgorithmError(ValueError):
     """Error: an algorithm cannot be found, or does not take these arguments. The message is one sentence.
 
-    ``path``: keys from the algorithm's configuration to the field with the error.
+    ``path``: keys from the algorithm's configuration to the field with the error. ``others``: the errors of
+    other arguments, if this is the first one.
     """
 
     def __init__(self, sentence: str, *, path: tuple[str | int, ...] = ()) -> None:
         super().__init__(sentence)
         self.path = path
+        self.others: tuple[AlgorithmError, ...] = ()
+
+    @property
+    def all(self) -> tuple[AlgorithmError, ...]:
+        """This error and the errors of other arguments."""
+        return (self, *self.others)
 
 
 # Algorithms of NNI that nnimgr does not have: names -> sentence with the alternative.
@@ -183,7 +190,7 @@ def check(
         if class_args and not builtin.takes_arguments:
             raise AlgorithmError(f"{builtin.name} takes no arguments", path=("classArgs",))
         return
-    _check_arguments(builtin.name, builtin.arguments, class_args, path=("classArgs",))
+    _raise_first(_argument_errors(builtin.name, builtin.arguments, class_args, path=("classArgs",)))
     for missing in [name for name in builtin.required if name not in class_args]:
         raise AlgorithmError(f"{builtin.name} needs the argument {missing}", path=("classArgs",))
     if (lacks := fault_of(builtin.needs)) is not None:
@@ -202,7 +209,8 @@ def check(
         try:
             check(role, find(role, inner["name"]).name, inner.get("classArgs") or {})
         except AlgorithmError as error:
-            raise AlgorithmError(str(error), path=("classArgs", builtin.wraps, *error.path)) from error
+            at = ("classArgs", builtin.wraps)
+            _raise_first(AlgorithmError(str(each), path=(*at, *each.path)) for each in error.all)
 
 
 def check_space(role: str, name: str, space: Mapping[str, Any]) -> None:
@@ -220,29 +228,36 @@ def check_space(role: str, name: str, space: Mapping[str, Any]) -> None:
         raise AlgorithmError(fault)
 
 
-def _check_arguments(
+def _raise_first(errors: Iterable[AlgorithmError]) -> None:
+    """Raise the first error, if there is any. It has all others."""
+    found = tuple(errors)
+    if found:
+        found[0].others = found[1:]
+        raise found[0]
+
+
+def _argument_errors(
     subject: str, arguments: Arguments, given: Mapping[str, Any], *, path: tuple[str, ...]
-) -> None:
+) -> Iterator[AlgorithmError]:
+    """Yield an error for each argument that is not known or has a wrong value."""
     for key, value in given.items():
         fault = arguments.get(key)
         at = (*path, key)
         if fault is None:
             valid = sorted(arguments)
             offer = f"valid arguments are {', '.join(valid)}" if valid else "it takes none at all"
-            raise AlgorithmError(
+            yield AlgorithmError(
                 f"{subject} takes no argument {key!r}; {offer}{_nearest(str(key), valid)}", path=at
             )
-        if isinstance(fault, Mapping):
+        elif isinstance(fault, Mapping):
             if isinstance(value, Mapping):
-                _check_arguments(f"{key} of {subject}", fault, value, path=at)
+                yield from _argument_errors(f"{key} of {subject}", fault, value, path=at)
             elif value is not None:
-                raise AlgorithmError(
+                yield AlgorithmError(
                     f"the argument {key} of {subject} must be a mapping, not {value!r}", path=at
                 )
-            continue
-        problem = fault(value)
-        if problem is not None:
-            raise AlgorithmError(f"the argument {key} of {subject} {problem}, not {value!r}", path=at)
+        elif (problem := fault(value)) is not None:
+            yield AlgorithmError(f"the argument {key} of {subject} {problem}, not {value!r}", path=at)
 
 
 def load(target: str, *, code_directory: str | None = None) -> type:

@@ -261,3 +261,21 @@ def test_a_problem_of_the_whole_text_has_an_empty_field() -> None:
 def test_a_canonical_form_with_faults(plain: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         read_canonical(plain)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "fields"),
+    [
+        ("tuner: {name: Random, classArgs: {sed: 1, seed: x, mode: max}}", ["mode", "sed", "seed"]),
+        ("tuner: {name: TPE, classArgs: {tpe_args: {gama: 1, gamma: 0}, sed: 1}}", ["sed", "tpe_args"]),
+        (
+            "assessor: {name: Patient, classArgs: {wrapped: {name: Medianstop, classArgs: {a: 1, b: 1}}}}",
+            ["wrapped.classArgs.a", "wrapped.classArgs.b"],
+        ),
+    ],
+)
+def test_all_wrong_arguments_are_shown_at_once(faults: Faults, algorithm: str, fields: list[str]) -> None:
+    base = MINIMAL if "assessor" in algorithm else MINIMAL.replace("tuner:\n  name: Random\n", "")
+    found = faults(f"{base}{algorithm}\n")
+    assert all(f".classArgs.{field}" in " ".join(found) for field in fields)
+    assert len(found) == len(fields) + ("tpe_args" in fields)
