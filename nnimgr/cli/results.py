@@ -34,6 +34,7 @@ _COLUMNS = (
     Column("PARAMETERS", gives_way=True, least=20),
 )
 _WRITTEN_BY_EXPORT = "Write results to a file: nnictl experiment export ID --filename results.json"
+_ENDINGS = ("", ".json", ".csv")  # endings of file names that leave no doubt about the format
 _DEAF = frozenset({"random", "randomtuner"})  # names of tuners that do not learn from results
 
 
@@ -95,6 +96,11 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.filename is None:
         terminal.out.write(text if text.endswith("\n") else text + "\n")
         return 0
+    if args.type is None and Path(args.filename).suffix.lower() not in _ENDINGS:
+        terminal.warn(
+            f"{args.filename} is written as JSON. A file whose name ends with .csv is written as CSV; "
+            "--type json or --type csv chooses the format for any name."
+        )
     _write(Path(args.filename), text)
     written = "1 result was" if len(rows) == 1 else f"{len(rows)} results were"
     terminal.info(f"{written} written to {args.filename} as {kind.upper()}{_addition(unusable, entry.id)}")

@@ -82,6 +82,28 @@ def test_a_refusal(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> No
     )
 
 
+# ---- export -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "is_clear"),
+    [
+        ("-f out.xlsx", False),
+        ("-f out.txt -t json", True),
+        ("-f out.JSON", True),
+        ("-f out.csv", True),
+        ("-f out", True),
+    ],
+)
+def test_an_ending_of_another_format_is_a_warning(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], words: str, is_clear: bool
+) -> None:
+    server.add("abc")
+    assert main(["experiment", "export", *words.split()]) == 0
+    told = capsys.readouterr().err
+    assert not told if is_clear else told.startswith("WARNING: out.xlsx is written as JSON. ")
+
+
 # ---- pareto -----------------------------------------------------------------------------------------------
 
 PARETO = {

@@ -175,7 +175,9 @@ def _export(group: Verbs[Parser]) -> None:
         "export the results of an experiment's trials",
         about="The results are those of trials that have SUCCEEDED. Trials that were stopped\n"
         "early, have failed or were canceled are left out, also with a result.\n"
-        "Without --type and --filename, a terminal gets a table and a pipe gets JSON.",
+        "Without --type and --filename, a terminal gets a table and a pipe gets JSON.\n\n"
+        "As in NNI, each result in JSON is a text that holds JSON, and the list\n"
+        '"intermediate" ends with the final result.',
         examples=(
             "nnictl experiment export",
             "nnictl experiment export --filename results.csv",
