@@ -131,7 +131,7 @@ async def test_the_end_of_the_service_is_reported(lab: Lab) -> None:
         await until_status(runner, E.DONE)
         while runner.session.closing is None:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        assert runner.now() == "1 of 1 trials; the experiment waits until its agents have left all machines"
+        assert runner.now() == "1 of 1 trials; the experiment is ending: its agents leave the machines"
         leaves.set()
     assert lab.service.closed is False
 
@@ -151,7 +151,7 @@ async def test_keepers_of_the_last_server_are_dismissed_beside_the_first_turn(la
     async with lab.runner() as runner:
         await asyncio.wait_for(runner.opened(), LIMIT_S)
         await asyncio.wait_for(opened.wait(), LIMIT_S)
-        assert runner.now() == "1 of 1 trials; the experiment waits until its agents have left all machines"
+        assert runner.now() == "1 of 1 trials; the experiment is ending: its agents leave the machines"
         stopping = asyncio.create_task(runner.stop(detach=False))
         await until_status(runner, E.STOPPED)
         assert not stopping.done()

@@ -202,7 +202,7 @@ class ExperimentRunner(TakesRequests):
     def now(self) -> str:
         """Return one sentence, without a full stop, about what the experiment is doing."""
         if self.session.closing is not None or self.session.dismissing:
-            return f"{self.state.reason}; the experiment waits until its agents have left all machines"
+            return f"{self.state.reason}; the experiment is ending: its agents leave the machines"
         doing = happening(
             self.state,
             self._clock(),
