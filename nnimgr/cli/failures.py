@@ -11,6 +11,7 @@ __all__ = ["cause_lines", "failure_lines", "has_output", "last_failure", "reason
 
 _EXPLAINED = ("EARLY_STOPPED", "WAITING", "PAUSED", "UNKNOWN")
 _MOST_REASONS = 3  # largest number of reasons to show for each of these statuses
+_ABOUT_ONE = ("is ", "waits ")  # beginnings of reasons that speak of one trial
 _MOST_CAUSES, _MOST_NAMED = 10, 8  # largest number of causes, and of trials for each cause, to show
 
 
@@ -80,7 +81,9 @@ def reason_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> lis
             if trial["status"] == status and trial["reason"]:
                 by_reason.setdefault(trial["reason"], []).append(trial)
         groups = list(by_reason.items())
-        lines += [f"{status}, {_numbers(found)}: {reason}" for reason, found in groups[:_MOST_REASONS]]
+        for reason, found in groups[:_MOST_REASONS]:
+            each = "each " if len(found) > 1 and reason.startswith(_ABOUT_ONE) else ""
+            lines.append(f"{status}, {_numbers(found)}: {each}{reason}")
         if rest := [trial for _, found in groups[_MOST_REASONS:] for trial in found]:
             lines.append(f"{status}, {len(rest)} more: {_numbers(rest)}")
             lines.append(f"  See why: nnictl trial show {experiment_id} -T {rest[0]['sequence']}")
@@ -88,8 +91,11 @@ def reason_lines(trials: Sequence[Mapping[str, Any]], experiment_id: str) -> lis
 
 
 def _numbers(trials: Sequence[Mapping[str, Any]]) -> str:
-    """Return the numbers of trials: "trial no. 4", or "trials no. 9, 7 and 1"."""
-    named = [str(trial["sequence"]) for trial in trials[:_MOST_NAMED]]
+    """Return the numbers of trials: "trial no. 4", or "trials no. 1, 7 and 9".
+
+    ``trials``: the newest first. If there are many, the newest ones are named.
+    """
+    named = [str(trial["sequence"]) for trial in reversed(trials[:_MOST_NAMED])]
     if len(trials) == 1:
         return f"trial no. {named[0]}"
     last = f"{len(trials) - _MOST_NAMED} more" if len(trials) > _MOST_NAMED else named.pop()

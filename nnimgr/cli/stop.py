@@ -62,9 +62,12 @@ def _say_about_trials(
     answer: Mapping[str, Any], entry: IndexEntry, terminal: Terminal, *, detach: bool
 ) -> None:
     """Print which trials still run, which had saved nothing, and what may be left on machines."""
+    from nnimgr.store.overview import stored_titles
+
     for sentence in answer.get("left", ()):
         terminal.warn(f"Something may be left. {sentence[:1].upper()}{sentence[1:]}.")
-    still, unsaved = ", ".join(answer["stillRunning"]), answer.get("unsaved", ())
+    still = ", ".join(stored_titles(entry.directory, answer["stillRunning"]))
+    unsaved = stored_titles(entry.directory, answer.get("unsaved", ()))
     if unsaved:
         which = "1 trial" if len(unsaved) == 1 else f"{len(unsaved)} trials"
         terminal.warn(

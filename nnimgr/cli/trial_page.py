@@ -16,6 +16,7 @@ from nnimgr.cli.table import show_lines
 from nnimgr.cli.terminal import Terminal, printable
 from nnimgr.cli.times import duration_text, when
 from nnimgr.cli.trials import trial_named
+from nnimgr.client.calls import Client
 from nnimgr.home import Home
 from training_services.keepers.names import ASK
 
@@ -46,7 +47,7 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
     fields = [
         ("Trial", f"{trial['sequence']} ({trial['id']}) of experiment {entry.id}"),
         ("Status", _status(trial)),
-        *_origin(trial),
+        *_origin(client, entry.id, trial),
         *_results(trial, reports, total=curve["total"]),
         *_parameters(trial),
         *_attempts(trial),
@@ -71,12 +72,13 @@ def _status(trial: Mapping[str, Any]) -> str:
     return f"{trial['status']}{detail}{reason}"
 
 
-def _origin(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _origin(client: Client, experiment_id: str, trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield where the parameters are from, unless the tuner has suggested them."""
     if trial["source"] != "algorithm":
         yield "Source", trial["source"]
     if trial["retryOf"] is not None:
-        yield "Repeats", f"trial {trial['retryOf']}"
+        repeated = client.get("experiments", experiment_id, "trials", trial["retryOf"])
+        yield "Repeats", f"trial {repeated['sequence']} ({repeated['id']})"
 
 
 def _results(

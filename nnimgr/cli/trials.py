@@ -242,12 +242,16 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     """Retry failed trials. Each retry is a new trial."""
     client, entry = to_change(args)
     if args.failed:
-        body = {}
+        meant, body = list(all_trials(client, entry.id, status=["FAILED"])), {}
     else:
-        body = {"trialIds": [trial_named(client, entry.id, word)["id"] for word in args.trial_id]}
+        meant = [trial_named(client, entry.id, word) for word in args.trial_id]
+        body = {"trialIds": [trial["id"] for trial in meant]}
+    numbers = {trial["id"]: trial["sequence"] for trial in meant}
     started = client.post("experiments", entry.id, "rerun", body=body)
     for trial in started["trials"]:
-        terminal.info(f"Trial {trial['retryOf']} is retried as trial {trial['sequence']} ({trial['id']}).")
+        before = trial["retryOf"]
+        before = f"{numbers[before]} ({before})" if before in numbers else before  # it may have just failed
+        terminal.info(f"Trial {before} is retried as trial {trial['sequence']} ({trial['id']}).")
     if not started["trials"]:
         terminal.info("No failed trial is left to retry.")
     if terminal.as_json:

@@ -141,7 +141,7 @@ def _awaited(state: ExperimentState) -> str:
     if not trials:
         return "the experiment is being stopped"
     named = [
-        f"{trial.id} ({silence(state, trial)})" if trial.status is TrialStatus.UNKNOWN else trial.id
+        f"{trial.title} ({silence(state, trial)})" if trial.status is TrialStatus.UNKNOWN else trial.title
         for trial in trials[:_NAMED]
     ]
     rest = f" and {len(trials) - _NAMED} more" if len(trials) > _NAMED else ""

@@ -323,6 +323,11 @@ class TrialState:
     untold: list[int] = field(default_factory=list)  # numbers of sets with a result for the tuner
 
     @property
+    def title(self) -> str:
+        """Number and id of the trial, for sentences: "12 (k3x9z)"."""
+        return f"{self.sequence} ({self.id})"
+
+    @property
     def is_to_end(self) -> bool:
         """Return whether the trial is to end. A pause, the next leg, other resources, more members or a
         preemption only end its attempt.

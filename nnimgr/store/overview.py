@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ __all__ = [
     "stored_experiment",
     "stored_live_trials",
     "stored_status",
+    "stored_titles",
 ]
 
 _EXPERIMENT = """
@@ -37,6 +39,7 @@ SELECT facts.kind, facts.payload FROM experiments JOIN facts USING (experiment_i
 WHERE facts.kind IN ('ExperimentMoved', 'ExperimentStopRequested')
 AND facts.number > experiments.last_number - 20000 ORDER BY facts.number DESC LIMIT 5
 """
+_TITLES = "SELECT trial_id, sequence FROM trials WHERE trial_id IN (SELECT value FROM json_each(?))"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -147,14 +150,22 @@ def stored_live_trials(directory: Path) -> int:
     return 0 if row is None else int(row[0])
 
 
+def stored_titles(directory: Path, trial_ids: Sequence[str]) -> list[str]:
+    """Return number and id of each of these trials: "12 (k3x9z)"; only the id if the number is not known."""
+    numbers: dict[str, int] = {}
+    with suppress(sqlite3.Error):
+        numbers.update(_rows(directory, _TITLES, json.dumps(list(trial_ids))))
+    return [f"{numbers[each]} ({each})" if each in numbers else each for each in trial_ids]
+
+
 def _first_row(directory: Path, query: str) -> tuple[Any, ...] | None:
     return next(iter(_rows(directory, query)), None)
 
 
-def _rows(directory: Path, query: str) -> list[tuple[Any, ...]]:
+def _rows(directory: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
     address = f"{database_path(directory).as_uri()}?mode=ro"
     with closing(sqlite3.connect(address, uri=True)) as connection:
-        return connection.execute(query).fetchall()
+        return connection.execute(query, values).fetchall()
 
 
 def _instant(microseconds: int) -> datetime:

@@ -76,6 +76,11 @@ class TrialRow:
     latest_text: str | None
     intermediates: int
 
+    @property
+    def title(self) -> str:
+        """Number and id of the trial, for sentences: "12 (k3x9z)"."""
+        return f"{self.sequence} ({self.trial_id})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSet:

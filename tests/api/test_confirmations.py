@@ -62,7 +62,7 @@ async def test_a_confirmation_is_not_retried(lab: Lab) -> None:
     answer = await lab.client.post(f"{EXPERIMENT}/rerun", json={"trialIds": [run_id]})
     assert answer.status_code == 409
     assert answer.json()["error"]["message"] == (
-        f"Trial {run_id} only confirms trial {lab.life.trial(1)}, and is not retried by hand."
+        f"Trial 3 ({run_id}) only confirms trial 1 ({lab.life.trial(1)}), and is not retried by hand."
     )
     feed = (await lab.client.get(f"{EXPERIMENT}/feed")).json()
     assert any("with seed 2, to confirm its result" in entry["sentence"] for entry in feed["entries"])

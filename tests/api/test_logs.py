@@ -59,10 +59,10 @@ async def test_what_is_not_there(lab: Lab, running: str) -> None:
     await lab.runner.commit()
     trial = lab.life.trial(0)
     for path, status, sentence in (
-        (f"{running}/trial.log", 404, f"Trial {trial} has not written trial.log."),
-        (f"{running}/trial.log?follow=true", 404, f"Trial {trial} has not written trial.log."),
-        (f"{running}/trial.log?tail=3", 404, f"Trial {trial} has not written trial.log."),
-        (f"{running}/stdout?attempt=2", 404, f"Trial {trial} has no attempt 2."),
+        (f"{running}/trial.log", 404, f"Trial 0 ({trial}) has not written trial.log."),
+        (f"{running}/trial.log?follow=true", 404, f"Trial 0 ({trial}) has not written trial.log."),
+        (f"{running}/trial.log?tail=3", 404, f"Trial 0 ({trial}) has not written trial.log."),
+        (f"{running}/stdout?attempt=2", 404, f"Trial 0 ({trial}) has no attempt 2."),
         (f"{EXPERIMENT}/trials/zzzzz/logs/stdout", 404, "There is no trial zzzzz."),
     ):
         answer = await lab.client.get(path)

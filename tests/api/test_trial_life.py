@@ -69,8 +69,8 @@ async def test_forks_that_are_not_possible(lab: Lab, donor: Saving) -> None:
         await lab.client.post(f"{path}/zzzzz/fork"),
     ]
     assert [answer.status_code for answer in answers] == [409, 409, 422, 404]
-    assert f"trial {other} has no checkpoint that can be used" in answers[0].text
-    assert f"trial {donor.id} has no checkpoint 9 of attempt 1" in answers[1].text
+    assert f"trial 1 ({other}) has no checkpoint that can be used" in answers[0].text
+    assert f"trial 0 ({donor.id}) has no checkpoint 9 of attempt 1" in answers[1].text
 
 
 async def test_legs(lab: Lab, donor: Saving) -> None:

@@ -148,7 +148,7 @@ async def test_stop_several(finished: Lab) -> None:
     assert answer.json() == {
         "stopped": [running],
         "refused": [
-            {"trialId": ended, "reason": f"Trial {ended} has ended already: it is SUCCEEDED."},
+            {"trialId": ended, "reason": f"Trial 0 ({ended}) has ended already: it is SUCCEEDED."},
             {"trialId": "zzzzz", "reason": "There is no trial zzzzz."},
         ],
     }
@@ -164,7 +164,7 @@ async def test_stop(finished: Lab) -> None:
     assert any(isinstance(r.fact, f.StopRequested) for r in finished.life.log)
     late = await finished.client.post(f"{EXPERIMENT}/trials/{ended}/stop")
     assert late.status_code == 409
-    assert late.json()["error"]["message"] == f"Trial {ended} has ended already: it is SUCCEEDED."
+    assert late.json()["error"]["message"] == f"Trial 0 ({ended}) has ended already: it is SUCCEEDED."
     unknown = await finished.client.post(f"{EXPERIMENT}/trials/zzzzz/stop")
     assert unknown.status_code == 404
 
@@ -282,8 +282,8 @@ async def test_failed_trials_are_run_again_once(finished: Lab) -> None:
         again["sequence"],
     )
     for trial, status, message in (
-        (life.trial(3), 409, f"Trial {life.trial(3)} was run again already."),
-        (life.trial(0), 409, f"Trial {life.trial(0)} has not failed: it is SUCCEEDED."),
+        (life.trial(3), 409, f"Trial 3 ({life.trial(3)}) was run again already."),
+        (life.trial(0), 409, f"Trial 0 ({life.trial(0)}) has not failed: it is SUCCEEDED."),
         ("zzzzz", 404, "There is no trial zzzzz."),
     ):
         answer = await finished.client.post(f"{EXPERIMENT}/rerun", json={"trialIds": [trial]})

@@ -93,7 +93,7 @@ def test_failures_are_listed_by_cause(server: FakeServer) -> None:
         trial("tc", 2, **failed, cause="out_of_memory"),
     ]
     assert in_a_terminal("trial", "ls", "abc").lines[-3:] == [
-        "FAILED (out of memory), trials no. 2 and 0: was killed by signal 9 (SIGKILL)",
+        "FAILED (out of memory), trials no. 0 and 2: was killed by signal 9 (SIGKILL)",
         "  See: nnictl log trial abc -T 2",  # stderr is empty, or its last line would be the reason
         "FAILED, trial no. 1: was killed by signal 9 (SIGKILL)",
     ]
@@ -107,13 +107,13 @@ def test_no_trial_that_has_failed_is_passed_over(server: FakeServer) -> None:
     lines = in_a_terminal("trial", "ls", "abc").lines
     assert lines[-14:-10] == [
         "SUCCEEDED, trial no. 40: no result: never called",
-        "FAILED, trials no. 39, 38, 37, 36, 35, 34, 33, 32 and 21 more: exited with code",
+        "FAILED, trials no. 32, 33, 34, 35, 36, 37, 38, 39 and 21 more: exited with code",
         "  1: 11",
         "  See: nnictl log trial abc -T 39 --file stderr",
     ]
     assert lines[-3:] == [
         "FAILED, trial no. 3: exited with code 1: 3",
-        "Also failed or without a usable result: trials no. 2, 1 and 0",
+        "Also failed or without a usable result: trials no. 0, 1 and 2",
         "  See why: nnictl trial show abc -T 2",
     ]
     server.experiments["abc"].logs = {"stdout": b"printed\n"}

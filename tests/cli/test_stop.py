@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from nnimgr.home import Home
 from nnimgr.index import Index
 from tests.cli.fake import FakeServer, Refused, Told
 from tests.cli.terminals import in_a_terminal
+from tests.cli.test_at_rest import folder
 
 
 def stopped(server: FakeServer) -> list[str]:
@@ -104,6 +106,16 @@ def test_detached_trials_are_listed(server: FakeServer, capsys: pytest.CaptureFi
     assert main(["stop", "--detach"]) == 0
     assert "These trials continue: ta, tb. To adopt them: nnictl resume abc" in capsys.readouterr().out
     assert server.requests[-1][2] == {"detach": True}
+
+
+def test_listed_trials_have_their_numbers(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc").still_running = ["ta", "unknown"]
+    folder(tmp_path, "abc")
+    Index(server.home).update("abc", log_dir=str(tmp_path))
+    assert main(["stop", "--detach"]) == 0
+    assert "These trials continue: 0 (ta), unknown." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,15 @@ def test_a_page_of_a_trial_that_waits_names_no_folder(server: FakeServer) -> Non
     assert not any(line.startswith("Files") for line in lines)
 
 
+def test_the_trial_that_is_repeated_has_its_number(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repeats = {**detailed(), "id": "tb", "sequence": 1, "source": "rerun", "retryOf": "ta"}
+    server.add("abc").trials = [detailed(), repeats]
+    assert main(["trial", "show", "-T", "1"]) == 0
+    assert "Repeats     trial 0 (ta)\n" in capsys.readouterr().out
+
+
 def test_the_latest_of_many_reports(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").trials = [detailed()]
     server.experiments["abc"].metrics = [{"value": float(at), "text": ""} for at in range(1001)]
@@ -129,12 +138,14 @@ def test_the_latest_of_many_reports(server: FakeServer, capsys: pytest.CaptureFi
 def test_a_list_says_why_trials_were_stopped_early_or_wait(server: FakeServer) -> None:
     stopped = [trial(f"s{no}", no, status="EARLY_STOPPED", reason=f"bad at report {no}") for no in range(6)]
     waits = [trial(f"w{no}", 6 + no, status="WAITING", reason="no free GPU") for no in range(2)]
-    server.add("abc").trials = [*stopped, *waits]
-    assert in_a_terminal("trial", "ls", "abc").lines[-6:] == [
+    starts = [trial(f"t{no}", 8 + no, status="WAITING", reason="is being started") for no in range(2)]
+    server.add("abc").trials = [*stopped, *waits, *starts]
+    assert in_a_terminal("trial", "ls", "abc").lines[-7:] == [
         "EARLY_STOPPED, trial no. 5: bad at report 5",
         "EARLY_STOPPED, trial no. 4: bad at report 4",
         "EARLY_STOPPED, trial no. 3: bad at report 3",
-        "EARLY_STOPPED, 3 more: trials no. 2, 1 and 0",
+        "EARLY_STOPPED, 3 more: trials no. 0, 1 and 2",
         "  See why: nnictl trial show abc -T 2",
-        "WAITING, trials no. 7 and 6: no free GPU",
+        "WAITING, trials no. 8 and 9: each is being started",
+        "WAITING, trials no. 6 and 7: no free GPU",
     ]

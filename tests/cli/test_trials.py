@@ -230,7 +230,7 @@ def test_rerun(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "INFO: No failed trial is left to retry.\n"
     experiment.trials = [trial("ta", 0), trial("tb", 1, status="FAILED")]
     assert main(["trial", "retry", "--failed"]) == 0
-    assert capsys.readouterr().out == "INFO: Trial tb is retried as trial 9 (tb2).\n"
+    assert capsys.readouterr().out == "INFO: Trial 1 (tb) is retried as trial 9 (tb2).\n"
     assert main(["trial", "rerun", "-T", "ta", "-T", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [each["retryOf"] for each in found["trials"]] == ["ta", "tb"]

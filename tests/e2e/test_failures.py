@@ -64,7 +64,9 @@ def test_failures_from_first_to_last(tmp_path: Path) -> None:
 
         printed = here.nnictl("trial", "retry", "exp", "--failed")
         fourth = here.done()[3]
-        assert f"Trial {second['id']} is retried as trial 3 ({fourth['id']})." in printed
+        assert (
+            f"Trial {second['sequence']} ({second['id']}) is retried as trial 3 ({fourth['id']})." in printed
+        )
         assert (fourth["retryOf"], fourth["status"]) == (second["id"], "SUCCEEDED")
         assert fourth["parameters"] == second["parameters"] and fourth["source"] == "rerun"
         assert here.profile()["status"] == "DONE" and len(here.trials()) == 4

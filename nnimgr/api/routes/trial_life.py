@@ -104,7 +104,7 @@ async def fork_trial(
         found = await asyncio.to_thread(reader.origin, trial_id, named)
         if found is None:
             which = "checkpoint" if named is None else f"checkpoint {named[1]} of attempt {named[0]}"
-            raise RequestRefused(f"Trial {trial_id} has no {which} from which a trial could continue.")
+            raise RequestRefused(f"Trial {row.title} has no {which} from which a trial could continue.")
         origin = found
     parameters = json.loads(row.parameters) if wanted.parameters is None else wanted.parameters
     added = await runner.add_trial(parameters, key=key, origin=origin)

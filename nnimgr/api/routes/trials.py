@@ -282,7 +282,7 @@ async def read_log(
             tail=tail,
         )
     except FileNotFoundError:
-        raise _no_file(job, f"has not written {name}") from None
+        raise await _no_file(reader, job, f"has not written {name}") from None
     return TrialStream(until(parts.shutdown.closing, chunks), media_type="text/plain; charset=utf-8")
 
 
@@ -300,7 +300,7 @@ async def list_files(
     try:
         listing = await parts.list_files(job, experiment_id=experiment_id)
     except FileNotFoundError:
-        raise _no_file(job, f"has no folder for attempt {job.attempt}") from None
+        raise await _no_file(reader, job, f"has no folder for attempt {job.attempt}") from None
     return models.TrialFiles(
         attempt=job.attempt,
         files=[models.TrialFile(**file._asdict()) for file in listing.files],
@@ -327,17 +327,18 @@ async def read_file(
     try:
         chunks = await begun(parts.read_file(job, path, experiment_id=experiment_id))
     except (FileNotFoundError, ValueError):
-        raise _no_file(job, f"has no file {path} in attempt {job.attempt}") from None
+        raise await _no_file(reader, job, f"has no file {path} in attempt {job.attempt}") from None
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(path.rpartition('/')[2])}"}
     sent = whole(parts.shutdown.closing, chunks)
     return TrialStream(sent, media_type="application/octet-stream", headers=headers)
 
 
-def _no_file(job: JobRow, missing: str) -> NotFound:
+async def _no_file(reader: ExperimentReader, job: JobRow, missing: str) -> NotFound:
     """Build the error for a file that an attempt does not have. ``missing``: the end of the sentence."""
     if job.keeper_id == ASK:
         missing = "ran in a program of your own, so nnimgr has no output and no files of it"
-    return NotFound(f"Trial {job.trial_id} {missing}.")
+    row = await asyncio.to_thread(trial_row, reader, job.trial_id)
+    return NotFound(f"Trial {row.title} {missing}.")
 
 
 def find_job(
@@ -350,18 +351,18 @@ def find_job(
 
     ``member``: return the part of the attempt that is this member, with the member's id and keeper.
     """
-    trial_row(reader, trial_id)
+    row = trial_row(reader, trial_id)
     jobs = reader.jobs(trial_id)
     found = [job for job in jobs if attempt in (None, job.attempt)]
     if not found:
         missing = f"has no attempt {attempt}" if jobs else "has not been started"
-        raise NotFound(f"Trial {trial_id} {missing}.")
+        raise NotFound(f"Trial {row.title} {missing}.")
     job = next((job for job in reversed(found) if job.keeper_id is not None), found[-1])
     if not member:
         return job
     if member >= len(job.members):
         has = f"has {len(job.members)} members, from 0 on" if job.members else "runs on one host"
-        raise NotFound(f"Attempt {job.attempt} of trial {trial_id} has no member {member}: it {has}.")
+        raise NotFound(f"Attempt {job.attempt} of trial {row.title} has no member {member}: it {has}.")
     return replace(
         job, job_id=member_id_of(job.job_id, member), keeper_id=job.members[member].keeper_id, members=()
     )
@@ -377,12 +378,13 @@ def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial
         if trial_id not in found:
             row = trial_row(reader, trial_id)
             if row.source is SuggestionSource.CONFIRMATION:
-                why = f"only confirms trial {row.retry_of}, and is not retried by hand"
+                original = row.retry_of and trial_row(reader, row.retry_of).title
+                why = f"only confirms trial {original}, and is not retried by hand"
             elif row.status is TrialStatus.FAILED:
                 why = "was run again already"
             else:
                 why = f"has not failed: it is {row.status}"
-            raise RequestRefused(f"Trial {trial_id} {why}.")
+            raise RequestRefused(f"Trial {row.title} {why}.")
     chosen = found.values() if ids is None else [found[trial_id] for trial_id in dict.fromkeys(ids)]
     return [
         FailedTrial(id=row.trial_id, parameter_id=row.parameter_id, parameters=row.parameters)
@@ -391,7 +393,7 @@ def _failed(reader: ExperimentReader, ids: list[str] | None) -> list[FailedTrial
 
 
 def has_ended(row: TrialRow) -> str:
-    return f"Trial {row.trial_id} has ended already: it is {row.status}."
+    return f"Trial {row.title} has ended already: it is {row.status}."
 
 
 def trial_row(reader: ExperimentReader, trial_id: str) -> TrialRow:

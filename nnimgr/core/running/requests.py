@@ -114,12 +114,13 @@ def fork_origin(state: ExperimentState, trial_id: str, named: tuple[int, int] | 
     if named is None:
         point = recovery_point(state, trial)
         if point is None:
-            raise RequestRefused(f"trial {trial_id} has no checkpoint that can be used")
+            raise RequestRefused(f"trial {trial.title} has no checkpoint that can be used")
         named = point.origin.attempt, point.origin.number
         trial_id = point.origin.trial_id or trial_id
     found = checkpoint_of(state, job_id_of(state.id, trial_id, named[0]), named[1])
     if found is None:
-        raise RequestRefused(f"trial {trial_id} has no checkpoint {named[1]} of attempt {named[0]}")
+        name = trial.title if trial_id == trial.id else trial_id
+        raise RequestRefused(f"trial {name} has no checkpoint {named[1]} of attempt {named[0]}")
     return replace(found.origin, trial_id=trial_id, position=0)
 
 
@@ -210,7 +211,7 @@ def pause_trial(trial_id: str) -> Builder:
         if trial.target is f.StopKind.PAUSE and trial.paused_by is f.PausedBy.USER:
             return ()
         if trial.is_to_end:
-            raise RequestRefused(f"trial {trial_id} is being stopped, because {trial.target_reason}")
+            raise RequestRefused(f"trial {trial.title} is being stopped, because {trial.target_reason}")
         if trial.status is f.TrialStatus.PAUSED:  # by the scheduler
             where = where_it_continues(trial, recovery_point(state, trial))
             return (f.TrialPaused(trial_id=trial_id, reason=f"a user paused it; {where}"),)
@@ -226,7 +227,7 @@ def resume_trial(trial_id: str) -> Builder:
         trial = _unfinished(state, trial_id)
         _check_open(state)
         if trial.target is not f.StopKind.PAUSE:
-            raise RequestRefused(f"trial {trial_id} is {trial.status}: only a paused trial can be resumed")
+            raise RequestRefused(f"trial {trial.title} is {trial.status}: only a paused trial can be resumed")
         return (f.ResumeRequested(trial_id=trial_id),)
 
     return build
@@ -244,10 +245,10 @@ def save_trial(trial_id: str) -> Builder:
             )
         if trial.status is not f.TrialStatus.RUNNING:
             raise RequestRefused(
-                f"trial {trial_id} is {trial.status}: only a running trial can save its state"
+                f"trial {trial.title} is {trial.status}: only a running trial can save its state"
             )
         if trial.target is not None:
-            raise RequestRefused(f"trial {trial_id} is being stopped or paused: {trial.target_reason}")
+            raise RequestRefused(f"trial {trial.title} is being stopped or paused: {trial.target_reason}")
         return () if trial.save_wanted else (f.SaveRequested(trial_id=trial_id),)
 
     return build
@@ -271,8 +272,9 @@ def pin_checkpoint(
         if not live:
             known = saved is not None and not is_deleted(state, job_id, number)
         if pinned and not known:
+            name = state.trials[trial_id].title if live else trial_id
             raise RequestRefused(
-                f"trial {trial_id} has no checkpoint {number} of attempt {attempt} any more; to list its "
+                f"trial {name} has no checkpoint {number} of attempt {attempt} any more; to list its "
                 f'checkpoints: "nnictl trial checkpoint ls {state.id} -T {trial_id}"'
             )
         origin = None if live or saved is None or not pinned else replace(saved, trial_id=None)
@@ -288,8 +290,8 @@ def lose_trial(trial_id: str) -> Builder:
         trial = _unfinished(state, trial_id)
         if trial.status is not f.TrialStatus.UNKNOWN:
             raise RequestRefused(
-                f"trial {trial_id} is {trial.status}: only an UNKNOWN trial, whose machine does not answer, "
-                "can be declared lost"
+                f"trial {trial.title} is {trial.status}: only an UNKNOWN trial, whose machine does not "
+                "answer, can be declared lost"
             )
         return (f.LossDeclared(trial_id=trial_id),)
 
