@@ -47,6 +47,7 @@ def test_with_a_configuration_it_can_be_continued(
     server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("exp.yml").write_text(CONFIG % 9)
+    Path("train.py").touch()
     assert main([*IMPORT, "--config", "exp.yml"]) == 0
     printed = capsys.readouterr()
     assert (
