@@ -72,7 +72,7 @@ export const overview = {
     leftOut: (retried: number, canceled: number) =>
       ` (not counted: ${[
         ...(retried > 0 ? [`${retried} retried`] : []),
-        ...(canceled > 0 ? [`${canceled} canceled`] : []),
+        ...(canceled > 0 ? [`${canceled} SYS_CANCELED`] : []),
       ].join(", ")})`,
     passed: "running time",
     passedOf: (limit: string) => `of ${limit}`,
