@@ -211,6 +211,7 @@ def test_a_busy_port_is_told_once_the_file_is_right(home: Home, capsys: pytest.C
         port = free_port()
         other.bind(("127.0.0.1", port))
         other.listen()
+        Path("code", "trial.py").touch()
         assert create(CONFIG.replace("trialConcurrency", "trialConcurency"), port=port) == 1
         assert "trialConcurency: unknown field" in capsys.readouterr().err
         assert create(CONFIG, port=port) == 1

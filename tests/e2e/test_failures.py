@@ -74,6 +74,6 @@ def test_failures_from_first_to_last(tmp_path: Path) -> None:
         for trial, why in ((second, "was run again already"), (first, "has not failed: it is SUCCEEDED")):
             answer = here.server.call("POST", f"{here.url}/rerun", {"trialIds": [trial["id"]]})
             assert answer.status == 409
-            assert answer.body["error"]["message"] == f"Trial {trial['id']} {why}."
+            assert answer.body["error"]["message"] == f"Trial {trial['sequence']} ({trial['id']}) {why}."
         assert here.server.call("POST", f"{here.url}/rerun", {"trialIds": ["none"]}).status == 404
         json.dumps(here.events())
