@@ -280,11 +280,13 @@ def loss(place: Place, options: argparse.Namespace) -> Iterator[Row]:
 def failure(place: Place, options: argparse.Namespace) -> Iterator[Row]:
     def fault() -> float | None:
         place.after(0, MEMBERS)
+        assert len(place.all_workers()) == MEMBERS
+        began = time.monotonic()
         place.set("fail")
         try:
-            for passed in looks(30, 0.01):
+            for _ in looks(30, 0.01):
                 if not place.all_workers():
-                    return passed
+                    return time.monotonic() - began  # with the time of the look
         except TimeoutError:
             return None
         raise AssertionError

@@ -20,6 +20,7 @@ from training_services.checkpoint_events import (
     CheckpointStored,
 )
 from training_services.gang_events import (
+    FewerMembersWanted,
     GangGathered,
     MemberEnded,
     MemberLost,
@@ -40,6 +41,7 @@ __all__ = [
     "CheckpointsDeleted",
     "CheckpointsPruned",
     "EndReason",
+    "FewerMembersWanted",
     "FrameSkipped",
     "GangGathered",
     "HostVanished",
@@ -399,6 +401,7 @@ JobEvent = (
     | MemberEnded
     | MemberLost
     | RoomForMembers
+    | FewerMembersWanted
     | PreemptionWanted
     | KeeperEnrolled
     | KeeperBound

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from training_services.outcomes import Cause, EndReason, Place
 
 __all__ = [
+    "FewerMembersWanted",
     "GangGathered",
     "MemberEnded",
     "MemberLost",
@@ -102,3 +103,14 @@ class RoomForMembers:
 
     job_id: str
     members: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewerMembersWanted:
+    """Fact: the job, a running gang, has to continue with another attempt without the members ``leaving``,
+    because a trial of the experiment ``by`` waits for their places. ``leaving``: numbers of these members.
+    """
+
+    job_id: str
+    leaving: tuple[int, ...]
+    by: str

@@ -103,6 +103,11 @@ class TrialJobSpec:
     # committed facts about all members of a gang that has a place, the leader first
     members: tuple[MemberProgress, ...] = ()
     member: int | None = None  # this is the part of a gang's job for one member, whose id is ``id``
+    # keepers that have had members of the trial's previous attempt, in the order of the members, as far as
+    # they may have members again
+    seats: tuple[str, ...] = ()
+    most_members: int | None = None  # largest number of members of this attempt; None: as configured
+    has_saved: bool = False  # the trial can continue from a checkpoint
     hosts: tuple[str, ...] = ()  # addresses of the hosts of all members, for the others to reach them
     line_key: str = field(default="", repr=False)  # secret by which members prove who they are
 

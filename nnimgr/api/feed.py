@@ -13,6 +13,7 @@ from typing import Any
 
 from nnimgr.api.models.feed import Severity
 from nnimgr.rules import facts as f
+from nnimgr.rules.growth import why_fewer
 from nnimgr.rules.state import trial_of_job
 from nnimgr.store.reader import TrialRow
 from training_services.keepers.names import LOCAL, host_of
@@ -301,6 +302,11 @@ def _preemption_wanted(fact: f.PreemptionWanted, names: Names) -> tuple[Severity
     return _INFO, f"{trial} will be stopped, and continues later: {why}"
 
 
+def _fewer_wanted(fact: f.FewerMembersWanted, names: Names) -> tuple[Severity, str]:
+    trial = names.attempt(fact.job_id)
+    return _INFO, f"{trial} will be stopped, and continues with fewer members: {why_fewer(fact)}"
+
+
 def _growth_begun(fact: f.GrowthBegun, names: Names) -> tuple[Severity, str]:
     trial = names.attempt(fact.job_id)
     return _INFO, f"{trial} is asked to save its state, to continue with {fact.members} members"
@@ -391,6 +397,7 @@ TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {
     f.JobNoted: _job_noted,
     f.MemberLost: _member_lost,
     f.PreemptionWanted: _preemption_wanted,
+    f.FewerMembersWanted: _fewer_wanted,
     f.GrowthBegun: _growth_begun,
     f.GrowthEnded: _growth_ended,
     f.CheckpointLost: _checkpoint_lost,

@@ -109,6 +109,9 @@ def continues_from(point: CheckpointState) -> str:
     return f"the trial will continue from {where}"
 
 
+_SAVES_FIRST = (f.StopKind.PAUSE, f.StopKind.RESIZE, f.StopKind.SHRINK, f.StopKind.PREEMPT)
+
+
 def saves_first(state: ExperimentState, trial: TrialState) -> bool:
     """Return whether the trial is asked to save its state before it is stopped, because it will continue.
 
@@ -118,7 +121,7 @@ def saves_first(state: ExperimentState, trial: TrialState) -> bool:
     """
     if trial.target is f.StopKind.CUT and state.stop_requested:
         return state.stop_saves and not state.limits.multi_phase
-    if trial.target not in (f.StopKind.PAUSE, f.StopKind.RESIZE, f.StopKind.PREEMPT):
+    if trial.target not in _SAVES_FIRST:
         return False
     last = trial.checkpoints[-1] if trial.checkpoints else trial.origin
     covered = last is not None and last.origin.reports >= trial.intermediates

@@ -54,7 +54,7 @@ def _refusal(state: ExperimentState, trial: TrialState | None, decision: f.Decid
         return "a user has paused the trial"
     match decision.kind:
         case f.DecisionKind.PAUSE:
-            if trial.target not in (None, f.StopKind.PREEMPT):
+            if trial.target not in (None, f.StopKind.SHRINK, f.StopKind.PREEMPT):
                 return f"the trial is already being interrupted: {trial.target_reason}"
             if not trial.checkpoints and trial.origin is None:
                 return f"{NOTHING_SAVED}, from which it could continue later"

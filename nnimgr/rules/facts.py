@@ -56,6 +56,7 @@ from training_services.base import (
     CheckpointsPruned,
     CheckpointStored,
     EndReason,
+    FewerMembersWanted,
     FrameSkipped,
     GangGathered,
     HostVanished,
@@ -119,6 +120,7 @@ __all__ = [
     "ExperimentStatus",
     "ExperimentStopRequested",
     "Fact",
+    "FewerMembersWanted",
     "FrameSkipped",
     "FurtherSuggested",
     "GangGathered",
@@ -281,6 +283,9 @@ class AttemptDue:
     ``rolled_back``: number of intermediate results after the origin, which no longer count because the
     attempt reports them again.
 
+    ``seats``: keepers that have had members of the previous attempt, in the order of the members, and may
+    have members again. ``most_members``: largest number of members of the new attempt; None: as configured.
+
     ``leg``: number of the leg that begins with the attempt, from 1; None: the present leg goes on.
     ``parameters``: JSON text of the new leg's parameters. ``resources``: all resources that differ from the
     configuration from now on; None: the trial's resources stay as they are.
@@ -296,6 +301,8 @@ class AttemptDue:
     previous: int = 0
     rolled_back: int = 0
     cause: Cause | None = None
+    seats: tuple[str, ...] = ()
+    most_members: int | None = None
     leg: int | None = None
     parameters: str | None = None
     resources: Mapping[str, float] | None = None

@@ -17,7 +17,7 @@ from nnimgr.rules.checkpoints import CHECKPOINT_STEPS, checkpoint_of
 from nnimgr.rules.decisions import DECISION_STEPS
 from nnimgr.rules.fold_jobs import JOB_STEPS
 from nnimgr.rules.fold_trials import EXPERIMENT_STEPS
-from nnimgr.rules.growth import GROWTH_STEPS
+from nnimgr.rules.growth import GROWTH_STEPS, can_shrink
 from nnimgr.rules.indexes import is_queued
 from nnimgr.rules.phases import PHASE_STEPS
 from nnimgr.rules.pins import PIN_STEPS
@@ -50,8 +50,8 @@ def admits(state: ExperimentState, fact: f.Fact) -> bool:
             return _concerns_member(state, fact)
         case f.JobPlaced() | f.JobWaiting():
             return _placeable(state, fact)
-        case f.PreemptionWanted():
-            return _preemptible(state, fact.job_id)
+        case f.PreemptionWanted() | f.FewerMembersWanted():
+            return _preemptible(state, fact)
         case f.Verdict():
             trial = state.trials.get(fact.trial_id)
             return trial is not None and fact.attempt in (0, trial.attempt) and not trial.is_to_end
@@ -139,12 +139,14 @@ def _concerns_member(state: ExperimentState, fact: f.MemberStarted | f.MemberEnd
     return not isinstance(fact, f.MemberStarted) or job.members[fact.member].started_at is None
 
 
-def _preemptible(state: ExperimentState, job_id: str) -> bool:
-    """Return whether to stop the job for another experiment. Leave a job alone that is to stop anyway, or
-    whose host is silent.
+def _preemptible(state: ExperimentState, fact: f.PreemptionWanted | f.FewerMembersWanted) -> bool:
+    """Return whether to stop the job for trials that wait. Leave a job alone that is to stop anyway, or whose
+    host is silent.
     """
-    job = state.jobs.get(job_id)
+    job = state.jobs.get(fact.job_id)
     if job is None or job.closed or job.placed is None or job.stop is not None or state.limits.multi_phase:
+        return False
+    if isinstance(fact, f.FewerMembersWanted) and not can_shrink(state, fact):
         return False
     trial = state.trials[job.trial_id]
     return trial.target is None and trial.unknown_since is None

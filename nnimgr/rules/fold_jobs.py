@@ -70,7 +70,7 @@ def _placed(state: ExperimentState, fact: f.JobPlaced, r: f.Recorded) -> None:
     job.placed, job.waiting, job.placed_at = fact, None, r.at
     set_places(job, fact)
     forget_rooms(state)
-    trial.preempted_by, trial.is_growing = None, False
+    trial.preempted_by, trial.is_reshaping = None, False
     trial.reason = _starting_reason(state, job)
     reindex(state, trial)
 

@@ -249,8 +249,10 @@ def _attempt_due(state: ExperimentState, fact: f.AttemptDue, r: f.Recorded) -> N
         trial.resources, trial.next_resources = dict(fact.resources), None
     if trial.target is not f.StopKind.PREEMPT:
         trial.preempted_by = None
-    trial.is_growing = trial.target is f.StopKind.GROW and fact.cause is None
-    if trial.target in (f.StopKind.RESIZE, f.StopKind.GROW, f.StopKind.PREEMPT):
+    reshaped = trial.target in (f.StopKind.GROW, f.StopKind.SHRINK)
+    trial.is_reshaping = reshaped and fact.cause is None
+    trial.seats, trial.most_members = fact.seats, fact.most_members
+    if reshaped or trial.target in (f.StopKind.RESIZE, f.StopKind.PREEMPT):
         trial.target, trial.target_reason = None, ""
     if fact.leg is not None and trial.next_leg is not None and fact.origin is not None:
         trial.leg, trial.parameters = fact.leg, fact.parameters or trial.parameters

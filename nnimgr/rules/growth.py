@@ -1,9 +1,13 @@
-"""Growth of gangs: a trial with fewer members than it may have gets more when there is room for them.
+"""Growth of gangs: a trial with fewer members than it may have gets more when there is room for them, and
+gives up members when other trials wait for their places.
 
 The training service reports how many members a running gang could have (``RoomForMembers``). When the room
 has been there for ``growAfter``, and no trial waits for a place, the trial is asked to save its state
 (``GrowthBegun``). With the checkpoint it is stopped, and continues with another attempt, which counts neither
 as failed nor as lost. Without a checkpoint in time it stays as it is (``GrowthEnded``).
+
+The training service also decides which members are given up (``FewerMembersWanted``). The trial is stopped
+with time for a save, and continues with another attempt that has no more members than are left.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ from nnimgr.rules.phrases import in_seconds
 from nnimgr.rules.state import ExperimentState, Growth, JobState, TrialState
 from nnimgr.rules.steps import Steps
 from nnimgr.rules.transitions import job_touched, trial_touched
+from training_services.base import experiment_of_job
 
-__all__ = ["GROWTH_STEPS", "forget_rooms", "grow", "growth_due_at"]
+__all__ = ["GROWTH_STEPS", "can_shrink", "forget_rooms", "grow", "growth_due_at", "why_fewer"]
 
 GROWTH_STEPS = Steps()
 _LIVE = (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING)
@@ -86,6 +91,14 @@ def growth_due_at(state: ExperimentState) -> Iterator[datetime]:
         yield growth.asked_at + state.limits.save_within
 
 
+def can_shrink(state: ExperimentState, fact: f.FewerMembersWanted) -> bool:
+    """Return whether the job has these members, and may continue without them."""
+    job, members = state.jobs[fact.job_id], state.limits.members
+    if members is None or not fact.leaving or 0 in fact.leaving:
+        return False
+    return max(fact.leaving) < job.size and job.size - len(fact.leaving) >= members.least
+
+
 # ---- steps of the fold ------------------------------------------------------------------------------------
 
 
@@ -133,3 +146,22 @@ def _ended(state: ExperimentState, fact: f.GrowthEnded, r: f.Recorded) -> None:
     if trial.status is f.TrialStatus.RUNNING:
         trial.reason = about_members(state, trial, job)
     reindex(state, trial)
+
+
+@GROWTH_STEPS.of(f.FewerMembersWanted)
+def _fewer(state: ExperimentState, fact: f.FewerMembersWanted, r: f.Recorded) -> None:
+    job = job_touched(state, fact.job_id)
+    trial = trial_touched(state, job.trial_id, fact)
+    job.leaving, trial.target = fact.leaving, f.StopKind.SHRINK
+    trial.target_reason = why_fewer(fact)
+    reindex(state, trial)
+
+
+def why_fewer(fact: f.FewerMembersWanted) -> str:
+    """Return for whom the job gives up members."""
+    own = fact.by == experiment_of_job(fact.job_id)
+    who = "another trial" if own else f"a trial of experiment {fact.by}"
+    *first, last = map(str, fact.leaving)
+    if not first:
+        return f"{who} waits for the place of member {last}"
+    return f"{who} waits for places of members {', '.join(first)} and {last}"

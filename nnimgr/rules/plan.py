@@ -141,7 +141,7 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
     if time_is_up(state, now):
         for trial_id in state.queued:
             trial = state.trials[trial_id]
-            interrupted = trial.preempted_by is not None or trial.is_growing  # it has begun in time
+            interrupted = trial.preempted_by is not None or trial.is_reshaping  # it has begun in time
             if trial.target is None and not interrupted:
                 yield _cancelled(trial, "the experiment exceeded maxExperimentDuration")
 

@@ -125,6 +125,7 @@ class StopKind(StrEnum):
     LEG = "leg"  # WAITING: the trial continues with its next leg, see nnimgr.rules.legs
     RESIZE = "resize"  # WAITING: the trial continues with other resources
     GROW = "grow"  # WAITING: the trial continues with more members
+    SHRINK = "shrink"  # WAITING: the trial continues with fewer members, because others wait for places
     PREEMPT = "preempt"  # WAITING: an experiment with a higher priority needs the trial's resources
 
 

@@ -19,6 +19,7 @@ TRANSITIONS: Mapping[type[f.Fact], frozenset[f.TrialStatus]] = {
     f.ResultReused: frozenset({W}),  # the end of the trial follows
     f.Decided: frozenset({W, R, P, U}),  # status unchanged
     f.PreemptionWanted: frozenset({W, R}),  # status unchanged
+    f.FewerMembersWanted: frozenset({W, R}),  # status unchanged
     f.AttemptDue: frozenset({W, R, P, U}),  # becomes WAITING
     f.TrialPaused: frozenset({W, R, P, U}),  # becomes PAUSED
     f.TrialEnded: frozenset({W, R, P, U}),  # becomes the fact's status
@@ -77,7 +78,7 @@ def stopping_reason(trial: TrialState) -> str:
         return f"is being paused, and may save its state first: {trial.target_reason}"
     if trial.target is f.StopKind.LEG:
         return f"is being stopped, and continues from another checkpoint: {trial.target_reason}"
-    if trial.target is f.StopKind.RESIZE:
+    if trial.target in (f.StopKind.RESIZE, f.StopKind.SHRINK):
         return f"is being stopped, may save its state first, and continues: {trial.target_reason}"
     if trial.target is f.StopKind.GROW:
         return f"is being stopped, and continues with more members: {trial.target_reason}"

@@ -44,6 +44,7 @@ _STAYS = (
     None,
     f.StopKind.RESIZE,
     f.StopKind.GROW,
+    f.StopKind.SHRINK,
     f.StopKind.PREEMPT,
 )  # targets of trials that get another attempt at once
 _SHELL_SAYS = {126: "command cannot be executed", 127: "command not found"}
@@ -70,12 +71,12 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     """Return the fact that decides the next step of a trial whose attempt has ended or whose pause has
     ended.
     """
-    job = state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
+    job = _last_job(state, trial)
     end = job.ended if job else None
     if job is not None and job.unproven:
         return _given_up(trial, job)
     if trial.next_leg is not None and trial.target in (*_STAYS, f.StopKind.LEG) and not _finished(job):
-        return leg_lost(state, trial) or _next_leg(trial, trial.next_leg, due_at=now)
+        return leg_lost(state, trial) or _next_leg(state, trial, trial.next_leg, due_at=now)
     if trial.status is f.TrialStatus.PAUSED:
         return _again(state, trial, "its pause has ended", due_at=now)
     if (interrupted := _interrupted_for(trial, job)) is not None:
@@ -156,7 +157,7 @@ def _finished(job: JobState | None) -> bool:
     return end.exit_code == 0 and not job.left
 
 
-def _next_leg(trial: TrialState, leg: NextLeg, *, due_at: datetime) -> f.AttemptDue:
+def _next_leg(state: ExperimentState, trial: TrialState, leg: NextLeg, *, due_at: datetime) -> f.AttemptDue:
     """Return the attempt with which the trial's next leg begins."""
     origin = leg.checkpoint.origin
     if borrows(leg.checkpoint):
@@ -173,7 +174,36 @@ def _next_leg(trial: TrialState, leg: NextLeg, *, due_at: datetime) -> f.Attempt
         leg=trial.leg + 1,
         parameters=leg.parameters,
         resources=_next_resources(trial),
+        seats=_next_seats(state, trial),
+        most_members=_most_members(state, trial),
     )
+
+
+def _next_seats(state: ExperimentState, trial: TrialState) -> tuple[str, ...]:
+    """Return the keepers where members of the trial's last attempt may continue, in the members' order.
+
+    Members that were lost, or that the trial gives up, have no place among them.
+    """
+    job = _last_job(state, trial)
+    if job is None:
+        return ()
+    given_up = job.leaving if trial.target is f.StopKind.SHRINK else ()
+    return tuple(
+        member.place.keeper_id
+        for number, member in enumerate(job.members)
+        if member.lost is None and number not in given_up and member.place.keeper_id not in state.forsaken
+    )
+
+
+def _most_members(state: ExperimentState, trial: TrialState) -> int | None:
+    """Return how many members the next attempt has at most, if the trial gives up some for others."""
+    job = _last_job(state, trial)
+    return job.size - len(job.leaving) if job is not None and trial.target is f.StopKind.SHRINK else None
+
+
+def _last_job(state: ExperimentState, trial: TrialState) -> JobState | None:
+    """Return the job of the attempt that has ended, whose consequences are being decided."""
+    return state.touched.jobs.get(trial.closed_job or "") or state.jobs.get(trial.closed_job or "")
 
 
 def _next_resources(trial: TrialState) -> Mapping[str, float] | None:
@@ -367,6 +397,8 @@ def _again(
         previous=trial.attempt,
         rolled_back=max(0, trial.intermediates - (0 if point is None else point.origin.reports)),
         resources=_next_resources(trial),
+        seats=_next_seats(state, trial),
+        most_members=_most_members(state, trial),
     )
 
 

@@ -191,6 +191,7 @@ class JobState:
     room: int | None = None  # number of members that the gang could have now; None: not known
     room_since: datetime | None = None
     growth: Growth | None = None  # of the gang, if it has begun
+    leaving: tuple[int, ...] = ()  # members that the gang gives up, for trials that wait
     stays: bool = False  # True: the gang is not asked again to save its state for a growth
     waiting: str | None = None  # reason why the job has no place yet
     placed_at: datetime | None = None
@@ -251,6 +252,16 @@ class ParameterSet:
     result: str | None = None  # JSON text of the value in the set's first FINAL metric
 
 
+_CONTINUES = (
+    StopKind.PAUSE,
+    StopKind.LEG,
+    StopKind.RESIZE,
+    StopKind.GROW,
+    StopKind.SHRINK,
+    StopKind.PREEMPT,
+)
+
+
 @dataclass(slots=True, kw_only=True)
 class TrialState:
     """Trial that has not ended. ``target``: kind of the required stop or pause; None: the trial runs to
@@ -282,7 +293,10 @@ class TrialState:
     target_reason: str = ""
     # the experiment for which the last attempt was stopped, until the next one gets a place
     preempted_by: str | None = None
-    is_growing: bool = False  # True: the last attempt was stopped for a growth, and the next has no place yet
+    # True: the last attempt was stopped for other members, and the next one has no place yet
+    is_reshaping: bool = False
+    seats: tuple[str, ...] = ()  # keepers where members of the last attempt may continue, in their order
+    most_members: int | None = None  # largest number of members of the attempt; None: as configured
     running_since: datetime | None = None  # start by the server's clock, for maxTrialDuration
     ran: timedelta = timedelta(0)  # running time of the attempts from which the present one continues
     unknown_since: datetime | None = None
@@ -329,11 +343,10 @@ class TrialState:
 
     @property
     def is_to_end(self) -> bool:
-        """Return whether the trial is to end. A pause, the next leg, other resources, more members or a
+        """Return whether the trial is to end. A pause, the next leg, other resources, other members or a
         preemption only end its attempt.
         """
-        continues = (StopKind.PAUSE, StopKind.LEG, StopKind.RESIZE, StopKind.GROW, StopKind.PREEMPT)
-        return self.target not in (None, *continues)
+        return self.target is not None and self.target not in _CONTINUES
 
 
 def next_attempt(trial: TrialState) -> int:

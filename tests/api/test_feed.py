@@ -270,6 +270,12 @@ FACTS: list[tuple[f.Fact, str, str]] = [
         "higher priority, need its resources.",
     ),
     (
+        f.FewerMembersWanted(job_id=JOB, leaving=(2, 3), by="other"),
+        "info",
+        "Trial #3 (abcde) will be stopped, and continues with fewer members: a trial of experiment other "
+        "waits for places of members 2 and 3.",
+    ),
+    (
         f.GrowthBegun(job_id=JOB, members=4),
         "info",
         "Trial #3 (abcde) is asked to save its state, to continue with 4 members.",

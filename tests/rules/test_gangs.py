@@ -429,8 +429,10 @@ def _random_event(life: GangLife, draw: random.Random) -> f.Fact:
         return f.LossDeclared(trial_id=trial_id)
     if choice < 0.97:
         return f.ResumeRequested(trial_id=trial_id)
-    if life.state.limits.members is not None and choice < 0.99:
+    if life.state.limits.members is not None and choice < 0.985:
         return f.RoomForMembers(job_id=job_id, members=draw.randint(2, 3))
+    if life.state.limits.members is not None and choice < 0.995:
+        return f.FewerMembersWanted(job_id=job_id, leaving=(draw.randint(1, 2),), by="exp")
     return f.KeeperAcknowledged(keeper_id=name, acked_cmd=life.cmd_seq)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from training_services.base import (
     Capabilities,
+    CheckpointReported,
     ExperimentContext,
     JobEvent,
     JobPlaced,
@@ -75,12 +76,23 @@ class MachineService(KeeperService):
             jobs = Preemptible(can_stop=self._can_stop, stop=self._want_preemption)
             self._ledger.preempt(self.context.experiment_id, jobs)
 
-    def _can_stop(self, job_id: str) -> bool:
-        seat = self._placed.get(job_id)
-        return seat is not None and not seat.silent and seat.link.jobs.is_open(job_id)
+    def _can_stop(self, member_id: str) -> bool:
+        """Return whether the job could be stopped now. If it is a gang, this holds for all its members."""
+        job_id, _ = job_of_member(member_id)
+        seats = self._seats_of(job_id)
+        if not seats or len(seats) < len(self._gangs.get(job_id, ())):
+            return False
+        return all(not seat.silent and seat.link.jobs.is_open(each) for each, seat in seats)
+
+    def _seats_of(self, job_id: str) -> list[tuple[str, KeeperSeat]]:
+        """Return id and seat of the job, or of each of its members if it is a gang."""
+        seats = [(member_id, seat) for _, member_id, seat in self._members_of(job_id)]
+        if not seats and (seat := self._placed.get(job_id)) is not None:
+            seats = [(job_id, seat)]
+        return seats
 
     def _want_preemption(self, job_id: str, by: str) -> None:
-        self._outbox.put([PreemptionWanted(job_id=job_of_member(job_id)[0], by=by)])
+        self._outbox.put([PreemptionWanted(job_id=job_id, by=by)])
 
     def prioritise(self, priority: int) -> None:
         self._ledger.prioritise(self.context.experiment_id, priority)
@@ -98,10 +110,7 @@ class MachineService(KeeperService):
 
     def _is_stopping(self, job_id: str) -> None:
         """Record in the ledger that the job's resources become free soon."""
-        seats = [(member_id, seat) for _, member_id, seat in self._members_of(job_id)]
-        if not seats and (seat := self._placed.get(job_id)) is not None:
-            seats = [(job_id, seat)]
-        for member_id, seat in seats:
+        for member_id, seat in self._seats_of(job_id):
             self._ledger.preemption.stopping(seat.host.id, member_id)
 
     def _make_queue(self) -> JobPlacing:
@@ -114,6 +123,7 @@ class MachineService(KeeperService):
                 self._apart,
                 start=self._start_gang,
                 put=self._outbox.put,
+                can_stop=self._can_stop,
             )
         return JobQueue(
             self.context.experiment_id,
@@ -163,8 +173,12 @@ class MachineService(KeeperService):
     def committed(self, facts: Sequence[JobEvent]) -> None:
         super().committed(facts)
         for fact in facts:
-            if type(fact) is not MetricReported and isinstance(fact, MachineEvent):
+            if type(fact) is MetricReported:
+                continue
+            if isinstance(fact, MachineEvent):
                 self._take_machine_fact(fact)
+            elif isinstance(fact, CheckpointReported) and isinstance(self._queue, GangQueue):
+                self._queue.saved(fact.job_id)
 
     def _take_machine_fact(self, fact: MachineEvent) -> None:
         name = fact.keeper_id

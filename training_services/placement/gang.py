@@ -99,7 +99,8 @@ def choose_hosts(
                 held.append(replace(need.on(host, answer), job_id=member_id_of(need.job_id, len(chosen))))
                 chosen.append((index, answer))
     if len(chosen) >= wants.least:
-        return chosen
+        # members keep the order of ``asked``, except where several are beside each other
+        return chosen if wants.same_host else sorted(chosen)
     first = asked[0][0] if asked else None
     return Refused(first, len(chosen), len(asked) - len(rejections), reasons, rejections)
 

@@ -1,9 +1,11 @@
 """Queue of an experiment whose jobs are gangs: each needs places on several hosts at the same time.
 
 A gang gets all its places at once, or none. If the number of members may vary, it gets as many places as are
-free. The jobs are placed strictly in order of arrival, so a gang never waits behind later ones that need
-less. Meanwhile it holds nothing. But experiments whose turn comes later leave it what one of its members
-needs on each host (see ``HostLedger``), so that it is placed in the end.
+free, but only the least number while other jobs wait. The jobs are placed strictly in order of arrival, so a
+gang never waits behind later ones that need less. Meanwhile it holds nothing. But experiments whose turn
+comes later leave it what one of its members needs on each host (see ``HostLedger``), so that it is placed in
+the end. Running gangs give up members for the first job, and running jobs are stopped for it if they have a
+lower priority and allow that (see ``GangPreemption``).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from training_services.placement.choice import S
 from training_services.placement.gang import Asked, GangWants, why_gang_waits
 from training_services.placement.gang_rooms import GangRooms
 from training_services.placement.ledger import HostLedger
-from training_services.placement.needs import Capacity, GpuReading, Waits, all_of
+from training_services.placement.needs import Capacity, GpuReading, Host, Waits, all_of
 from training_services.placement.obstacles import Obstacles
 from training_services.placement.queue import COPIED_FIRST
 
@@ -44,7 +46,8 @@ class GangQueue(Generic[S]):
     """Queue of an experiment's waiting gangs. A seat is a machine that takes members.
 
     ``apart``: hosts that no gang gets together. ``start`` gives a job places on these seats, with these GPUs,
-    the leader's first. ``put`` passes events to the core.
+    the leader's first. ``put`` passes events to the core. ``can_stop`` returns whether a job could be stopped
+    now.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class GangQueue(Generic[S]):
         *,
         start: Callable[[TrialJobSpec, Sequence[tuple[S, tuple[int, ...]]]], JobPlaced],
         put: Callable[[Sequence[JobEvent]], None],
+        can_stop: Callable[[str], bool],
     ) -> None:
         self._experiment_id, self._ledger, self._wants, self._apart = experiment_id, ledger, wants, apart
         self._start, self._put = start, put
@@ -68,7 +72,7 @@ class GangQueue(Generic[S]):
         self._placing = self._again = False
         self._parted = False  # True: the first job waits, because too few hosts reach each other
         self._rooms: GangRooms[S] = GangRooms(
-            experiment_id, ledger, wants, apart, seats=self._usable, put=put
+            experiment_id, ledger, wants, apart, seats=self._usable, put=put, can_stop=can_stop
         )
 
     def __contains__(self, job_id: object) -> bool:
@@ -83,6 +87,7 @@ class GangQueue(Generic[S]):
         """Start to place waiting jobs when resources become free (see ``HostLedger.listen``)."""
         self._ledger.listen(self, self._freed, experiment_id=self._experiment_id)
         self._ledger.watch(self, self._rooms.look)
+        self._rooms.listen()
 
     def close(self) -> None:
         self._ledger.ignore(self)
@@ -216,7 +221,7 @@ class GangQueue(Generic[S]):
         """Place the members of the job, or return why it waits. Raises JobRejected if they can never run."""
         origin = None if job.origin is None else job.origin.keeper_id
         bound = origin is not None and job.kept is None  # only the leader's host has the checkpoint
-        seats = sorted(self._seats, key=lambda seat: (seat.id != origin, self._ledger.load(seat.host.id)))
+        seats = self._in_order(job, origin)
         if bound and (not seats or seats[0].id != origin):
             return Waits(COPIED_FIRST)
         asked: list[Asked[S]] = []
@@ -230,7 +235,8 @@ class GangQueue(Generic[S]):
             else:
                 hindered.append(Waits(obstacle))
         alone = self._wants.same_host and len(seats) == 1
-        wants = replace(self._wants, bound=bound, alone=alone)
+        most = self._most(job, [seat.host for seat in seats])
+        wants = replace(self._wants, most=most, bound=bound, alone=alone)
         arriving = [seat.host.name for seat in seats if seat.arriving]
         least = wants.most if arriving else wants.least  # else the first machines to connect get all members
         hosts = [(each.need, each.seat.host) for each in asked]
@@ -245,7 +251,34 @@ class GangQueue(Generic[S]):
             return self._start(job, places)
         if wants.least <= found.free < least:
             return Waits(f"waits until {all_of(arriving)} can be reached: {found.free} members have room now")
-        return why_gang_waits(wants, found, hindered, seats=len(seats))
+        waits = why_gang_waits(wants, found, hindered, seats=len(seats))
+        if arriving:
+            return waits
+        return self._ledger.gang_preemption.make_room(
+            self._experiment_id, wants, hosts, self._apart.rule, waits
+        )
+
+    def _in_order(self, job: TrialJobSpec, origin: str | None) -> list[S]:
+        """Return the seats in the order in which members are placed.
+
+        The machine with the trial's checkpoint comes first. Then follow those that had members of the
+        previous attempt, so that members keep their order, and then the others.
+        """
+        before = {keeper_id: number for number, keeper_id in enumerate(job.seats)}
+
+        def order(seat: S) -> tuple[bool, int, float]:
+            number = before.get(seat.id, len(before))
+            return seat.id != origin, number, self._ledger.load(seat.host.id)
+
+        return sorted(self._seats, key=order)
+
+    def _most(self, job: TrialJobSpec, hosts: Sequence[Host]) -> int:
+        """Return the largest number of members that the job may have now. Others that wait come first."""
+        least, most = self._wants.least, self._wants.most
+        if job.most_members is not None:
+            return max(least, min(most, job.most_members))
+        are_others = len(self._jobs) > 1 or self._ledger.is_contended(self._experiment_id, hosts)
+        return least if are_others else most
 
     def hold(self, job: TrialJobSpec, seat: S, gpus: tuple[int, ...]) -> None:
         """Record that a member was placed on the seat before the server's restart. ``job``: its part of the
@@ -253,6 +286,10 @@ class GangQueue(Generic[S]):
         """
         self._ledger.hold(seat.wants.of_job(job).need(self._experiment_id, job.id), seat.host, gpus)
         self._rooms.hold(job, seat)
+
+    def saved(self, job_id: str) -> None:
+        """Record that a running gang can continue from a checkpoint, and so with fewer members."""
+        self._rooms.saved(job_id)
 
     def release(self, job_id: str, seat: S, *, heard: bool = True) -> bool:
         """Free the resources of an ended member (see ``HostLedger.release``)."""

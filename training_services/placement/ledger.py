@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from training_services.base import member_id_of
 from training_services.placement.fit import behind_others, place
 from training_services.placement.gang import Between, GangWants, Refused, choose_hosts
+from training_services.placement.gang_preemption import GangPreemption
 from training_services.placement.machine import HostUse
 from training_services.placement.machine_table import MachineTable
 from training_services.placement.needs import (
@@ -26,6 +27,7 @@ from training_services.placement.needs import (
     Waits,
 )
 from training_services.placement.preemption import Preemptible, Preemption
+from training_services.placement.turns import Turns
 from training_services.placement.waiting import WaitingLines
 
 __all__ = [
@@ -71,21 +73,22 @@ class HostLedger(MachineTable):
 
     _expected: dict[str, None] = field(default_factory=dict)  # experiments that are not rebuilt yet, in order
     _listeners: dict[object, _Listener] = field(default_factory=dict)
-    _grants: dict[str, int] = field(default_factory=dict)  # experiment -> number of its last placement
-    _granted: int = 0
-    _holds: dict[str, int] = field(default_factory=dict)  # experiment -> total weight of its jobs' resources
-    _priorities: dict[str, int] = field(default_factory=dict)  # experiment -> its priority, if it is not 0
+    _turns: Turns = field(default_factory=Turns)
     _lines: WaitingLines = field(default_factory=WaitingLines)
     _changes: list[tuple[str | None, ...]] = field(default_factory=list)  # changes not passed on to listeners
     _notifying: bool = False
     preemption: Preemption = field(init=False)
+    gang_preemption: GangPreemption = field(init=False)
 
     def __post_init__(self) -> None:
         self.preemption = Preemption(
-            priority=lambda experiment_id: self._priorities.get(experiment_id, 0),
+            priority=self._turns.priority,
             machine=self._machine,
             waiting=self._lines.need_at,
             held_before=self._held_before,
+        )
+        self.gang_preemption = GangPreemption(
+            self.preemption, machine=self._machine, held_before=self._held_before
         )
 
     def expect(self, experiment_ids: Iterable[str]) -> None:
@@ -118,7 +121,7 @@ class HostLedger(MachineTable):
             machine.readings.pop(owner, None)
         if listener is not None:
             name = listener.experiment_id
-            self._priorities.pop(name, None)
+            self._turns.forget_priority(name)
             changed = self.preemption.close(name)
             changed += [host_id for host_id, machine in self._machines.items() if machine.leave_all(name)]
             self.withdraw(name)
@@ -127,8 +130,7 @@ class HostLedger(MachineTable):
 
     def prioritise(self, experiment_id: str, priority: int) -> None:
         """Set the priority of the experiment. Free resources are given to the highest priority first."""
-        if self._priorities.get(experiment_id, 0) != priority:
-            self._priorities[experiment_id] = priority
+        if self._turns.prioritise(experiment_id, priority):
             self._notify(None)
 
     def preempt(self, experiment_id: str, jobs: Preemptible) -> None:
@@ -166,8 +168,7 @@ class HostLedger(MachineTable):
         self._lines.leave((need.experiment_id, need.line), host.id)
         self.preemption.placed((need.experiment_id, need.line), host.id)
         self.hold(need, host, chosen)
-        self._granted += 1
-        self._grants[need.experiment_id] = self._granted
+        self._turns.granted(need.experiment_id)
         return chosen
 
     def place_gang(
@@ -194,9 +195,20 @@ class HostLedger(MachineTable):
         for member, (index, gpus) in enumerate(chosen):
             need, host = asked[index]
             self.hold(replace(need, job_id=member_id_of(need.job_id, member)), host, gpus)
-        self._granted += 1
-        self._grants[asked[0][0].experiment_id] = self._granted
+        self._turns.granted(asked[0][0].experiment_id)
         return chosen
+
+    def is_contended(self, experiment_id: str, hosts: Iterable[Host]) -> bool:
+        """Return whether other experiments, whose priority is not lower, wait for one of the machines, or
+        gangs give up members for jobs that wait.
+        """
+        others = {name for host in hosts for name in self._lines.experiments_at(host.id)} - {experiment_id}
+        is_waited_for = any(not self._turns.is_higher(experiment_id, each) for each in others)
+        return is_waited_for or self.preemption.spares.is_shrinking
+
+    def can_shrink(self, hosts: Iterable[str]) -> None:
+        """Record that a gang on these machines can give up members from now on."""
+        self._notify(*hosts)
 
     def is_awaited(self, host_id: str) -> bool:
         """Return whether jobs wait for the machine, or may hold resources there that are not known yet."""
@@ -224,8 +236,12 @@ class HostLedger(MachineTable):
         """
         machine, over = self._machine(host.id), {each.job_id for each in leaving}
         held = [each for each in machine.held.values() if each.job_id not in over]
-        held += [each for each in machine.leaving.values() if self._is_higher(each, need.experiment_id)]
-        for wishes in self._lines.ahead(need, host.id, self._turn):
+        held += [
+            each
+            for each in machine.leaving.values()
+            if self._turns.is_higher(each.experiment_id, need.experiment_id)
+        ]
+        for wishes in self._lines.ahead(need, host.id, self._turns.of):
             found = (machine.keep(*wish, held, leaving=leaving) for wish in wishes)
             if (kept := next(filter(None, found), None)) is not None:
                 held.append(kept)
@@ -288,7 +304,7 @@ class HostLedger(MachineTable):
             before = machine.weights.get(need.job_id, 0)
             holding = machine.held[need.job_id] = need.on(host, gpus)
             weight = machine.weights[need.job_id] = round(_PARTS * holding.weight(machine.capacity))
-            self._holds[need.experiment_id] = self._holds.get(need.experiment_id, 0) + weight - before
+            self._turns.weigh(need.experiment_id, weight - before)
             self._taken()
 
     def release(self, host_id: str, job_id: str, *, heard: bool = True) -> bool:
@@ -298,6 +314,7 @@ class HostLedger(MachineTable):
         so experiments with a lower priority do not get the resources yet.
         """
         machine = self._machine(host_id)
+        self.preemption.spares.ended(job_id, heard=heard)
         if job_id not in machine.jobs:
             if machine.leaving.pop(job_id, None) is not None:
                 self._notify(host_id)
@@ -307,30 +324,14 @@ class HostLedger(MachineTable):
         holding = machine.held.pop(job_id, None)
         if holding is None:
             return True
-        name = holding.experiment_id
-        self._holds[name] -= machine.weights.pop(job_id)
-        if not self._holds[name]:
-            del self._holds[name]
+        self._turns.weigh(holding.experiment_id, -machine.weights.pop(job_id))
         machine.release(holding)
-        if not heard and any(self._is_higher(holding, each) for each in self._lines.experiments_at(host_id)):
+        if not heard and any(
+            self._turns.is_higher(holding.experiment_id, each) for each in self._lines.experiments_at(host_id)
+        ):
             machine.leaving[job_id] = holding
         self._notify(host_id)
         return True
-
-    def _is_higher(self, holding: Holding, experiment_id: str) -> bool:
-        return self._priorities.get(holding.experiment_id, 0) > self._priorities.get(experiment_id, 0)
-
-    def _turn(self, experiment_id: str) -> tuple[int, int, int]:
-        """Return a key for sorting experiments by whose turn is next.
-
-        First comes the highest priority; among equals, the experiment that holds the fewest resources; then
-        the one whose last placement is the longest ago.
-        """
-        return (
-            -self._priorities.get(experiment_id, 0),
-            self._holds.get(experiment_id, 0),
-            self._grants.get(experiment_id, 0),
-        )
 
     def _notify(self, *hosts: str | None) -> None:
         """Call all listeners with the changed machines, and with machines that several experiments wait for.
@@ -354,7 +355,7 @@ class HostLedger(MachineTable):
             self._notifying = False
 
     def _call_listeners(self, changed: Collection[str] | None) -> None:
-        for listener in sorted(self._listeners.values(), key=lambda each: self._turn(each.experiment_id)):
+        for listener in sorted(self._listeners.values(), key=lambda each: self._turns.of(each.experiment_id)):
             listener.freed(changed)
 
 

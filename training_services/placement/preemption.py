@@ -1,8 +1,9 @@
 """Preemption: running jobs are stopped for waiting jobs of experiments with a higher priority.
 
-Only jobs of experiments that allow it are stopped, and no more of them than necessary. The records are only
-in memory. After a restart of the server they are computed again, from the jobs that were ordered to stop
-before it and from the waiting jobs.
+Only jobs of experiments that allow it are stopped, and no more of them than necessary. Before that, gangs
+give up members that they can do without (see ``spares``). The records are only in memory. After a restart of
+the server they are computed again, from the jobs that were ordered to stop before it and from the waiting
+jobs.
 """
 
 from __future__ import annotations
@@ -10,19 +11,21 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from training_services.base import JobRejected
+from training_services.base import JobRejected, job_of_member
 from training_services.placement.machine import Machine
-from training_services.placement.needs import Holding, Host, Need, Waits, all_of
+from training_services.placement.needs import Holding, Host, Need, Waits, all_of, trial_text
+from training_services.placement.spares import Spares
 from training_services.placement.waiting import Key
 
-__all__ = ["Preemptible", "Preemption"]
+__all__ = ["Preemptible", "Preemption", "Victim", "fewest"]
 
 MOST_COMPARED = 8  # machines that are compared for one waiting job, which bounds the cost
+T = TypeVar("T")
 MOST_AT_ONCE = 32  # waiting jobs for which one event makes room; more follows when the stopped jobs end
 
 
@@ -37,17 +40,30 @@ class Preemptible(NamedTuple):
     stop: Callable[[str, str], None]
 
 
+class Victim(NamedTuple):
+    """What a running job holds on a machine, and can come free for a waiting job.
+
+    ``spare``: the job is a member of a gang that continues without it. Otherwise the job, or the whole gang,
+    is stopped.
+    """
+
+    host_id: str
+    held: Holding
+    spare: bool
+
+
 @dataclass(slots=True, eq=False)
 class _Order:
     """Room on a machine that is being made for one waiting job of a line.
 
-    ``awaited``: jobs whose ends make the room. ``preempted``: experiments whose jobs are being stopped there.
+    ``awaited``: jobs whose ends make the room. ``told``: sentence that says which trials make room; None: all
+    of them end anyway.
     """
 
     key: Key
     host_id: str
     awaited: set[str]
-    preempted: tuple[str, ...]
+    told: str | None
 
 
 @dataclass(slots=True)
@@ -85,6 +101,7 @@ class Preemption:
     ) -> None:
         self._priority, self._machine = priority, machine
         self._waiting, self._held_before = waiting, held_before
+        self.spares = Spares(priority)
         self._preemptible: dict[str, Preemptible] = {}  # by experiment
         # machine -> its jobs that were ordered to stop -> the job's experiment if it was preempted, else None
         self._stopping: dict[str, dict[str, str | None]] = {}
@@ -108,6 +125,7 @@ class Preemption:
         """
         found: list[str] = []
         self._preemptible.pop(experiment_id, None)
+        self.spares.close(experiment_id)
         for host_id, stopping in list(self._stopping.items()):
             held = self._machine(host_id).held
             jobs = [each for each in stopping if each in held and held[each].experiment_id == experiment_id]
@@ -124,7 +142,7 @@ class Preemption:
         """
         possible = self._possible.setdefault(key, {})
         possible.pop(host_id, None)
-        if keepable and (self._preempted(key, host_id) or self._lower(key, host_id)):
+        if keepable and (self.told(key[0], [host_id]) or self.victims(key[0], [host_id])):
             possible[host_id] = None
         if not possible:
             del self._possible[key]
@@ -151,7 +169,7 @@ class Preemption:
 
     def stopping(self, host_id: str, job_id: str) -> None:
         """Record that the job was ordered to stop."""
-        if job_id in self._machine(host_id).jobs:
+        if job_id in self._machine(host_id).jobs and not self.spares.stays(job_id):
             self._stopping.setdefault(host_id, {}).setdefault(job_id, None)
 
     def ended(self, host_id: str, job_id: str) -> None:
@@ -206,44 +224,40 @@ class Preemption:
         first = next(iter(orders.all), None)
         if first is None:
             del self._orders[key]
-        if first is None or not first.preempted:
+        if first is None or first.told is None:
             return waits
-        told = f"trials of experiment {all_of(first.preempted)} are being stopped to make room"
-        return replace(waits, reason=f"{waits.reason}; {told}")
+        return replace(waits, reason=f"{waits.reason}; {first.told}")
 
     def _order(self, key: Key) -> _Order | None:
-        """Make room for one more job of the line, on the machine where this stops the least important jobs.
+        """Make room for one more job of the line, on the machine where this costs the least important jobs.
 
         Return None if no machine can have room, or if one has it already.
         """
-        best: tuple[tuple[float, int], str, list[Holding]] | None = None
+        best: tuple[tuple[float, int], str, list[Victim]] | None = None
         for host_id in list(islice(self._possible.get(key, ()), MOST_COMPARED)):
             victims = self._victims(key, host_id)
             if victims is None:
                 self._discard(key, host_id)
                 continue
-            highest = max((self._priority(each.experiment_id) for each in victims), default=-math.inf)
-            rank = highest, len(victims)
+            stopped = (self._priority(each.held.experiment_id) for each in victims if not each.spare)
+            rank = max(stopped, default=-math.inf), len(victims)
             if best is None or rank < best[0]:
                 best = rank, host_id, victims
         if best is None:
             return None
         _, host_id, victims = best
-        stopping = self._stopping.setdefault(host_id, {})
-        for each in victims:
-            stopping[each.job_id] = each.experiment_id
-            self._preemptible[each.experiment_id].stop(each.job_id, key[0])
-        awaited = [each.job_id for each in victims] or list(stopping)
+        self.take(victims, key[0])
+        awaited = [each.held.job_id for each in victims] or list(self._stopping.get(host_id, {}))
         if not awaited:
-            del self._stopping[host_id]
             return None  # the room is there, and is given to the line at its next turn
-        order = _Order(key, host_id, set(awaited), self._preempted(key, host_id))
+        order = _Order(key, host_id, set(awaited), self.told(key[0], [host_id]))
         for job_id in awaited:
             self._awaiting.setdefault(job_id, []).append(order)
         return order
 
-    def _victims(self, key: Key, host_id: str) -> list[Holding] | None:
-        """Return the jobs to stop on the machine for one more job of the line; None if it would not fit then.
+    def _victims(self, key: Key, host_id: str) -> list[Victim] | None:
+        """Return what has to come free on the machine for one more job of the line; None if the job would not
+        fit then.
 
         The list is empty if the job fits when the jobs that are being stopped have ended.
         """
@@ -251,50 +265,107 @@ class Preemption:
         if wish is None:
             return None
         need, host = wish
-        machine, stopping = self._machine(host_id), self._stopping.get(host_id, {})
-        leaving = [machine.held[job_id] for job_id in stopping if job_id in machine.held]
+        machine, leaving = self._machine(host_id), self.leaving(host_id)
         held = self._held_before(need, host, leaving)
         for _ in range(self._orders_of(key).at[host_id]):
             if (kept := machine.keep(need, host, held, leaving=leaving)) is not None:
                 held.append(kept)
 
-        def fits(victims: list[Holding]) -> bool:
-            gone = {each.job_id for each in victims}
+        def fits(victims: Sequence[Victim]) -> bool:
+            gone = {each.held.job_id for each in victims}
             rest = [each for each in held if each.job_id not in gone]
+            going = [*leaving, *(each.held for each in victims)]
             try:
-                return not isinstance(machine.place(need, host, rest, leaving=[*leaving, *victims]), Waits)
+                return not isinstance(machine.place(need, host, rest, leaving=going), Waits)
             except JobRejected:  # the machine has become smaller
                 return False
 
-        lower = self._lower(key, host_id)
-        if not fits(lower):
-            return None
-        number = bisect_left(range(len(lower)), True, key=lambda count: fits(lower[:count]))
-        victims = lower[:number]
-        for each in reversed(victims):
-            if fits(rest := [other for other in victims if other is not each]):
-                victims = rest
-        return victims
+        return fewest(self.victims(key[0], [host_id]), fits)
 
-    def _preempted(self, key: Key, host_id: str) -> tuple[str, ...]:
-        """Return the experiments of a lower priority whose jobs on the machine are being preempted."""
-        priority, names = self._priority(key[0]), dict.fromkeys(self._stopping.get(host_id, {}).values())
-        return tuple(name for name in names if name is not None and self._priority(name) < priority)
+    # ---- running jobs that can make room ------------------------------------------------------------------
 
-    def _lower(self, key: Key, host_id: str) -> list[Holding]:
-        """Return what jobs on the machine hold that can be stopped for the line: the job of the lowest
-        priority first, and among equals the one that was placed last.
+    def leaving(self, host_id: str) -> list[Holding]:
+        """Return what jobs hold on the machine that are being stopped."""
+        held = self._machine(host_id).held
+        return [held[job_id] for job_id in self._stopping.get(host_id, {}) if job_id in held]
+
+    def victims(self, experiment_id: str, hosts: Sequence[str]) -> list[Victim]:
+        """Return what can come free on these machines for a job of the experiment, the least important first.
+
+        First come members that their gangs can do without (see ``Spares``), and then the jobs that can be
+        stopped: those of the lowest priority first; among equals, those on machines with few of them; and
+        then those that were placed last.
         """
-        priority = self._priority(key[0])
+        spare = [
+            Victim(host_id, held, spare=True)
+            for host_id, member_id in self.spares.for_job_of(experiment_id, hosts)
+            if (held := self._machine(host_id).held.get(member_id)) is not None
+        ]
+        given_up = {each.held.job_id for each in spare}
+        stopped: list[tuple[int, int, Victim]] = []
+        for host_id in hosts:
+            lower = [each for each in self._lower(experiment_id, host_id) if each.job_id not in given_up]
+            for held in lower:
+                victim = Victim(host_id, held, spare=False)
+                stopped.append((self._priority(held.experiment_id), len(lower), victim))
+        return spare + [victim for *_, victim in sorted(stopped, key=lambda each: each[:2])]
+
+    def take(self, victims: Collection[Victim], by: str) -> None:
+        """Have jobs stopped, and gangs continue without members, for a job of the experiment ``by``."""
+        stopped: dict[str, str] = {}
+        for host_id, held, is_spare in victims:
+            stopping = self._stopping.setdefault(host_id, {})
+            stopping[held.job_id] = None if is_spare else held.experiment_id
+            if not is_spare:
+                stopped[job_of_member(held.job_id)[0]] = held.experiment_id
+        for job_id, experiment_id in stopped.items():
+            self._preemptible[experiment_id].stop(job_id, by)
+        self.spares.give_up([each.held.job_id for each in victims if each.spare], by)
+
+    def told(self, experiment_id: str, hosts: Iterable[str]) -> str | None:
+        """Return which trials on the machines make room for a job of the experiment; None: none do."""
+        priority = self._priority(experiment_id)
+        lower: dict[str, None] = {}
+        smaller: dict[str, None] = {}
+        for job_id, name in (each for host_id in hosts for each in self._stopping.get(host_id, {}).items()):
+            if name is not None and self._priority(name) < priority:
+                lower[name] = None
+            elif self.spares.is_leaving(job_id):
+                smaller[trial_text(job_of_member(job_id)[0])] = None
+        found = [f"trials of experiment {all_of(list(lower))} are being stopped"] if lower else []
+        if smaller:
+            verb = "continues" if len(smaller) == 1 else "continue"
+            found.append(f"{all_of(list(smaller))} {verb} with fewer members")
+        return f"{', and '.join(found)} to make room" if found else None
+
+    def _lower(self, experiment_id: str, host_id: str) -> list[Holding]:
+        """Return what jobs on the machine hold that can be stopped for a job of the experiment, the one that
+        was placed last first.
+        """
+        priority = self._priority(experiment_id)
         lower = {name for name in self._preemptible if self._priority(name) < priority}
         if not lower:
             return []
         stopping = self._stopping.get(host_id, {})
-        found = [
+        return [
             each
             for each in reversed(self._machine(host_id).held.values())
             if each.experiment_id in lower
             and each.job_id not in stopping
             and self._preemptible[each.experiment_id].can_stop(each.job_id)
         ]
-        return sorted(found, key=lambda each: self._priority(each.experiment_id))
+
+
+def fewest(victims: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> list[T] | None:
+    """Return victims of which none can be left out, the least important ones; None if all are not enough.
+
+    ``victims``: the least important first. ``fits``: whether there is room without these victims.
+    """
+    if not fits(victims):
+        return None
+    number = bisect_left(range(len(victims)), True, key=lambda count: fits(victims[:count]))
+    found = list(victims[:number])
+    for each in reversed(found):
+        if fits(rest := [other for other in found if other is not each]):
+            found = rest
+    return found

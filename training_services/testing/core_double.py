@@ -249,6 +249,8 @@ class CoreDouble:
                     kept.over = kept.over or fact.cmd_seq is None
             case MetricReported() | FrameSkipped() | ParametersWanted() | CheckpointReported():
                 kept.recorded = fact.position + 1
+                if isinstance(fact, CheckpointReported):
+                    kept.spec = replace(kept.spec, has_saved=True)
             case JobStarted():
                 kept.started = True
             case JobEnded() | JobLost():
