@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from nnimgr.rules import facts as f
 from nnimgr.rules.state import trial_of_job
 from tests.simulation.evidence import Evidence
+from tests.simulation.gang_sizes import GangSizeCheck
 from tests.simulation.kernel import Kernel
 from training_services.base import job_of_member, member_id_of
 from training_services.keepers.gangs import GO
@@ -78,6 +79,7 @@ class GangCheck:
         self.sizes = range(1, 2)
         self._gangs: dict[str, Gang] = {}
         self._asked: dict[str, bool] = {}  # job that is to grow -> whether it has saved since
+        self._sizes = GangSizeCheck(kernel)
         self._growing: dict[str, f.JobEnded | None] = {}  # trial that is to grow -> end of its attempt
 
     # ---- on the hosts -------------------------------------------------------------------------------------
@@ -131,6 +133,7 @@ class GangCheck:
     def fact(self, fact: f.Fact) -> bool:
         """Check a fact. Return True if it is about a whole gang, or a member of one."""
         self._grows(fact)
+        self._sizes.fact(fact)
         if isinstance(fact, f.JobPlaced):
             self._sized(fact)
         match fact:
@@ -161,6 +164,7 @@ class GangCheck:
 
     def saved(self, job: str) -> None:
         """Record that a job has reported a checkpoint."""
+        self._sizes.saved(job)
         if job in self._asked:
             self._asked[job] = True
 
@@ -171,7 +175,7 @@ class GangCheck:
                 self._asked[fact.job_id] = False
                 self._kernel.counts["growth begun"] += 1
             case f.GrowthEnded():
-                del self._asked[fact.job_id]
+                self._asked.pop(fact.job_id, None)
                 self._kernel.counts["growth ended"] += 1
             case f.TargetMoved(kind=f.StopKind.GROW):
                 jobs = [job for job in self._asked if trial_of_job(job)[0] == fact.trial_id]
@@ -268,7 +272,8 @@ class GangCheck:
         for gang in self._gangs.values():
             gang.started, gang.over, gang.told = set(), {}, set()
             gang.stop, gang.first, gang.gathered, gang.closed, gang.led = None, None, False, False, None
-        self._asked, self._growing = {}, {}
+        self._growing = {}
+        self._sizes.forget()
 
     # ---- at the end ---------------------------------------------------------------------------------------
 

@@ -18,6 +18,9 @@ from training_services.keepers.gangs import GangsOfJobs
 from training_services.keepers.job import Job
 from training_services.keepers.request import Attempt as Reported
 from training_services.placement.gang_queue import GangQueue
+from training_services.placement.gang_rooms import GangRooms
+from training_services.placement.ledger import HostLedger
+from training_services.placement.preemption import fewest
 
 __all__ = ["GANGS_PLANTED"]
 
@@ -255,4 +258,55 @@ def leader_is_not_enough() -> Iterator[None]:
         over(state, job, fact)
 
     with patch.object(fold_jobs, "_member_over", blamed):
+        yield
+
+
+@planted
+def stopped_in_vain() -> Iterator[None]:
+    """Jobs are stopped for a gang although not all that it needs comes free."""
+
+    def hasty(units: Sequence[Any], fits: Any) -> Any:
+        found = fewest(units, fits)
+        return list(units) if found is None else found
+
+    with patch("training_services.placement.gang_preemption.fewest", hasty):
+        yield
+
+
+@planted
+def giving_up_members_counts_as_a_failure() -> Iterator[None]:
+    """An attempt that was stopped so that its trial gives up members counts as failed."""
+    again = trial_ends._again
+
+    def counted(state: ExperimentState, trial: TrialState, reason: str, **more: Any) -> f.AttemptDue:
+        fact = again(state, trial, reason, **more)
+        return replace(fact, failed=fact.failed or trial.target is f.StopKind.SHRINK)
+
+    with patch.object(trial_ends, "_again", counted):
+        yield
+
+
+@planted
+def limit_of_members_forgotten() -> Iterator[None]:
+    """A trial that has given up members gets them back with its next attempt."""
+    with patch.object(trial_ends, "_most_members", lambda state, trial: None):
+        with patch.object(HostLedger, "is_contended", lambda self, name, hosts: False):
+            yield
+
+
+@planted
+def members_given_up_without_a_checkpoint() -> Iterator[None]:
+    """A gang gives up members although it has saved nothing."""
+
+    def can_shrink(self: Any, job_id: str) -> bool:
+        return job_id in self._running and self._can_stop(job_id)
+
+    with patch.object(GangRooms, "_can_shrink", can_shrink):
+        yield
+
+
+@planted
+def order_of_members_forgotten() -> Iterator[None]:
+    """The members of the next attempt are numbered anew."""
+    with patch.object(trial_ends, "_next_seats", lambda state, trial: ()):
         yield

@@ -12,12 +12,13 @@ from urllib.parse import urlsplit
 from tests.simulation.host import Host
 from tests.simulation.keeper import GPUS
 from training_services.addresses import Reach
-from training_services.base import ExperimentContext, TrialJobSpec
+from training_services.base import ExperimentContext, KnownKeepers, TrialJobSpec
 from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers.host import JobFiles, KeeperHost, start_order
 from training_services.keepers.jobs import StartOrder
 from training_services.machines.service import MachineService
 from training_services.placement import ledger as placement
+from training_services.placement.preemption import Preemptible
 from training_services.tools import ServiceTools
 
 UNREACHABLE_S = 1.0
@@ -96,7 +97,15 @@ class SimService(MachineService):
         store: CheckpointStore,
     ) -> None:
         self._store = store
+        self._kernel = hosts[0].kernel
+        self.stopped: set[str] = set()  # jobs of the tenant that are to leave
         super().__init__(context, tools, [SimKeeperHost(host, context, tools) for host in hosts])
+
+    async def open(self, known: KnownKeepers) -> None:
+        await super().open(known)
+        gang = self.context.gang
+        if gang is not None and gang.least < gang.nodes:
+            self._allow_stops()
 
     def preempt(self, chance: random.Random) -> str | None:
         """Have one of the running jobs stopped for another experiment, as the ledger does. Return the job."""
@@ -116,6 +125,51 @@ class SimService(MachineService):
         need = placement.Need(experiment_id="tenant", job_id=job_id, gpus=GPUS)
         self._ledger.hold(need, host, tuple(range(GPUS)))
         return host.id
+
+    def any_host(self, chance: random.Random) -> placement.Host | None:
+        hosts = [seat.host for seat in self._seats.values()]
+        return chance.choice(hosts) if hosts else None
+
+    def request(self, host: placement.Host, job_id: str) -> bool:
+        """Ask for a whole machine for a job of another experiment. Have room made if it has to wait."""
+        need = placement.Need(experiment_id="guest", job_id=job_id, gpus=GPUS, line=job_id)
+        found = self._ledger.place(need, host)
+        if isinstance(found, placement.Waits):
+            self._ledger.preemption.make_room("guest", job_id, found, jobs=1)
+            return False
+        self._ledger.pass_on("guest", None, line=job_id)
+        return True
+
+    def give_up_request(self, job_id: str) -> None:
+        """Wait no longer for a machine."""
+        self._ledger.pass_on("guest", None, line=job_id)
+        self._ledger.forget("guest", job_id)
+
+    def _allow_stops(self) -> None:
+        """Let jobs of the tenant be stopped for gangs that wait, which have a higher priority."""
+        self._ledger.prioritise("tenant", -1)
+        self._ledger.preempt("tenant", Preemptible(lambda job_id: True, self._stop_tenant))
+
+    def _stop_tenant(self, job_id: str, by: str) -> None:
+        self.stopped.add(job_id)
+        if by == self.context.experiment_id:
+            asyncio.get_running_loop().call_soon(self._check_room)
+
+    def _check_room(self) -> None:
+        """Check that a gang has room when all have left that were stopped for it or otherwise."""
+        if not list(self._queue):
+            return
+        wanted = self.context.trial_gpu_number or 0
+        hosts = [seat.host.id for seat in self._seats.values()]
+        leaving = {each.job_id for host_id in hosts for each in self._ledger.preemption.leaving(host_id)}
+        held = [self._ledger.use(host_id).held for host_id in hosts]
+        free = [
+            GPUS - sum(len(each.gpus) for job_id, each in jobs.items() if job_id not in leaving)
+            for jobs in held
+        ]
+        gang = self.context.gang
+        if gang is not None and sum(each >= wanted for each in free) < gang.least:
+            self._kernel.fail(f"jobs are stopped for a gang that has no room then: {held}, {leaving}")
 
     def vacate(self, host_id: str, job_id: str) -> None:
         """End such a job."""

@@ -15,6 +15,7 @@ from tests.simulation.runs import run
 from tests.simulation.world import CERTAIN, PREEMPTED, World
 
 CHUNK = 20
+GIVING_UP = (501, 708)  # lives in which gangs give up members
 SAVING = 60  # first of four lives with checkpoints
 
 
@@ -66,6 +67,16 @@ def test_trials_are_stopped_for_another_experiment() -> None:
         world = World(seed)
         world.run()
         assert world.kernel.counts["preempted"]
+
+
+def test_gangs_give_up_members_and_their_members_keep_their_order() -> None:
+    counts: collections.Counter[str] = collections.Counter()
+    for seed in GIVING_UP:
+        world = World(seed)
+        world.run()
+        counts += world.kernel.counts
+    kinds = ("members wanted back", "gave up members", "members kept", "guest placed")
+    assert all(counts[kind] for kind in kinds), counts
 
 
 def test_seeds_differ() -> None:

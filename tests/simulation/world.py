@@ -18,10 +18,11 @@ from tests.simulation.disk import SIZE
 from tests.simulation.dispatcher import Health
 from tests.simulation.gangs import BARRIER_S
 from tests.simulation.host import Host
+from tests.simulation.keeper import GPUS
 from tests.simulation.kernel import Clock, Kernel
 from tests.simulation.limits import narrow
 from tests.simulation.network import Network
-from tests.simulation.rival import Rival, Tenant
+from tests.simulation.rival import Guest, Rival, Tenant
 from tests.simulation.server import Server
 from tests.simulation.store import Store
 from tests.simulation.user import User
@@ -68,6 +69,7 @@ class World:
         phased = seed % 4 == 3
         self.nodes = 1  # number of the hosts of each trial
         self.least_nodes: int | None = None
+        self.sharing = False  # trials need whole machines, and give up members for others
         self._size_gangs(seed, phased=phased)
         self.witness.evidence.phased = (
             random.Random(seed) if phased else None
@@ -89,10 +91,13 @@ class World:
         if seed % 11 == RESIZING:
             limits = replace(self.created.limits, resizable=("trialCpuNumber",))
             self.created = replace(self.created, limits=limits)
-        self.created = _growing(self.created, self.least_nodes, self.nodes)
+        self.created = _growing(
+            self.created, self.least_nodes, self.nodes, at_once=2 if self.sharing and seed % 3 == 0 else 1
+        )
         if seed % 17 == PREEMPTED:
             Rival(self)
         Tenant(self)
+        Guest(self)
         self._servers: list[Server] = []
         self.user = User(self)
         network.greeted = self.user.keeper_greets
@@ -105,7 +110,8 @@ class World:
             self.nodes = 3 if len(self.hosts) > 3 and seed % 2 else 2
         if self.nodes > 1 and self.saving and seed % 5:
             self.least_nodes = 1 if seed % 3 == 0 else self.nodes - 1
-            self.gpus = 1  # so that there is not always room for all members
+            self.sharing = seed % 7 < 5
+            self.gpus = GPUS if self.sharing else 1  # so that there is not always room for all members
         self.witness.gangs.sizes = range(self.least_nodes or self.nodes, self.nodes + 1)
 
     def _names(self) -> list[str]:
@@ -270,16 +276,18 @@ def _confirming(created: f.ExperimentCreated) -> f.ExperimentCreated:
     return replace(created, config=config, limits=replace(created.limits, confirm_best=rule))
 
 
-def _growing(created: f.ExperimentCreated, least: int | None, most: int) -> f.ExperimentCreated:
-    """Return the same experiment with a number of members that may vary, and few trials at once, so that
+def _growing(
+    created: f.ExperimentCreated, least: int | None, most: int, *, at_once: int
+) -> f.ExperimentCreated:
+    """Return the same experiment with a number of members that may vary, and few trials ``at_once``, so that
     there is room for more members. ``least`` None: return it as it is.
     """
     if least is None:
         return created
     members = f.MemberRange(least=least, most=most, grow_after=timedelta(seconds=1))
     gang = {**created.config["gang"], "nodes": f"{least}:{most}", "growAfter": "1s"}
-    config = {**created.config, "trialConcurrency": 1, "gang": gang}
-    limits = replace(created.limits, members=members, trial_concurrency=1)
+    config = {**created.config, "trialConcurrency": at_once, "gang": gang}
+    limits = replace(created.limits, members=members, trial_concurrency=at_once)
     return replace(created, config=config, limits=limits)
 
 

@@ -14,7 +14,9 @@ from training_services.base import (
     Capabilities,
     CheckpointReported,
     ExperimentContext,
+    JobEnded,
     JobEvent,
+    JobLost,
     JobPlaced,
     KnownKeepers,
     MachineAdded,
@@ -177,8 +179,11 @@ class MachineService(KeeperService):
                 continue
             if isinstance(fact, MachineEvent):
                 self._take_machine_fact(fact)
-            elif isinstance(fact, CheckpointReported) and isinstance(self._queue, GangQueue):
-                self._queue.saved(fact.job_id)
+            elif isinstance(self._queue, GangQueue):
+                if isinstance(fact, CheckpointReported):
+                    self._queue.saved(fact.job_id)
+                elif isinstance(fact, JobEnded | JobLost):
+                    self._queue.over(fact.job_id)
 
     def _take_machine_fact(self, fact: MachineEvent) -> None:
         name = fact.keeper_id

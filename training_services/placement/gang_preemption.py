@@ -46,7 +46,7 @@ class GangPreemption:
         """
         hosts = [host.id for _, host in asked]
         told = self._preemption.told(experiment_id, hosts)
-        units = self._units(experiment_id, hosts, asked)
+        units = self._units(experiment_id, asked, first=hosts[0] if wants.bound else None)
         if not units and told is None:
             return waits
         least = replace(wants, most=wants.least)
@@ -63,16 +63,16 @@ class GangPreemption:
         return waits if told is None else replace(waits, reason=f"{waits.reason}; {told}")
 
     def _units(
-        self, experiment_id: str, hosts: Sequence[str], asked: Sequence[tuple[Need, Host]]
+        self, experiment_id: str, asked: Sequence[tuple[Need, Host]], *, first: str | None
     ) -> list[list[Victim]]:
         """Return what can come free at once, the least important first: a member that its gang can do
         without, or all that a job holds, on several machines if the job is a gang.
         """
-        every = self._preemption.victims(experiment_id, hosts)
+        every = self._preemption.victims(experiment_id, [host.id for _, host in asked], first=first)
         useful = [host.id for need, host in asked if self._is_useful(need, host, every)]
         units: list[list[Victim]] = []
         stopped: set[str] = set()
-        for victim in self._preemption.victims(experiment_id, useful):
+        for victim in self._preemption.victims(experiment_id, useful, first=first):
             job_id, _ = job_of_member(victim.held.job_id)
             if victim.spare:
                 units.append([victim])

@@ -131,6 +131,11 @@ class GangQueue(Generic[S]):
 
     def submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         """Place the job, or queue it with a reason. Raises JobRejected if its members can never run."""
+        with self._ledger.held_back():  # the job asks first for places that are kept for it
+            self._ledger.free_kept(job.id)
+            return self._submit(job)
+
+    def _submit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         arrival = next(self._numbers)
         reason = BEHIND
         if not self._jobs:
@@ -290,6 +295,10 @@ class GangQueue(Generic[S]):
     def saved(self, job_id: str) -> None:
         """Record that a running gang can continue from a checkpoint, and so with fewer members."""
         self._rooms.saved(job_id)
+
+    def over(self, job_id: str) -> None:
+        """Free the places that are kept for the next attempt of a gang, because its end is committed."""
+        self._ledger.free_kept(job_id)
 
     def release(self, job_id: str, seat: S, *, heard: bool = True) -> bool:
         """Free the resources of an ended member (see ``HostLedger.release``)."""

@@ -6,13 +6,15 @@ CPU or memory is given to a new job. The functions of ``fit`` decide whether a j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from training_services.base import member_id_of
 from training_services.placement.fit import behind_others, place
 from training_services.placement.gang import Between, GangWants, Refused, choose_hosts
 from training_services.placement.gang_preemption import GangPreemption
+from training_services.placement.listeners import Freed, Listeners
 from training_services.placement.machine import HostUse
 from training_services.placement.machine_table import MachineTable
 from training_services.placement.needs import (
@@ -48,14 +50,6 @@ __all__ = [
 # Weights are integers: parts of a GPU or of a machine. Sums of integers have no rounding errors.
 _PARTS = 1_000_000
 
-Freed = Callable[[Collection[str] | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Listener:
-    experiment_id: str
-    freed: Freed
-
 
 @dataclass(slots=True)
 class HostLedger(MachineTable):
@@ -72,15 +66,14 @@ class HostLedger(MachineTable):
     """
 
     _expected: dict[str, None] = field(default_factory=dict)  # experiments that are not rebuilt yet, in order
-    _listeners: dict[object, _Listener] = field(default_factory=dict)
     _turns: Turns = field(default_factory=Turns)
     _lines: WaitingLines = field(default_factory=WaitingLines)
-    _changes: list[tuple[str | None, ...]] = field(default_factory=list)  # changes not passed on to listeners
-    _notifying: bool = False
+    _listeners: Listeners = field(init=False)
     preemption: Preemption = field(init=False)
     gang_preemption: GangPreemption = field(init=False)
 
     def __post_init__(self) -> None:
+        self._listeners = Listeners(self._turns.of, self._lines.contended)
         self.preemption = Preemption(
             priority=self._turns.priority,
             machine=self._machine,
@@ -112,16 +105,17 @@ class HostLedger(MachineTable):
 
         It is called with the machines on which resources may have become free; None: on all machines.
         """
-        self._listeners[owner] = _Listener(experiment_id, freed)
+        self._listeners.add(owner, freed, experiment_id=experiment_id)
 
     def ignore(self, owner: object) -> None:
         """Forget an experiment's queue (``owner``): its listener, GPU readings and reserved resources."""
-        listener = self._listeners.pop(owner, None)
+        name = self._listeners.remove(owner)
         for machine in self._machines.values():
             machine.readings.pop(owner, None)
-        if listener is not None:
-            name = listener.experiment_id
+        if name is not None:
             self._turns.forget_priority(name)
+            for member_id, host_id in self.preemption.spares.close(name).items():
+                self.release(host_id, member_id)
             changed = self.preemption.close(name)
             changed += [host_id for host_id, machine in self._machines.items() if machine.leave_all(name)]
             self.withdraw(name)
@@ -205,6 +199,16 @@ class HostLedger(MachineTable):
         others = {name for host in hosts for name in self._lines.experiments_at(host.id)} - {experiment_id}
         is_waited_for = any(not self._turns.is_higher(experiment_id, each) for each in others)
         return is_waited_for or self.preemption.spares.is_shrinking
+
+    def free_kept(self, job_id: str) -> None:
+        """Free the places that are kept for the next attempt of the job's trial (see ``Spares``)."""
+        with self.held_back():
+            for member_id, host_id in self.preemption.spares.over(job_id).items():
+                self.release(host_id, member_id)
+
+    def held_back(self) -> AbstractContextManager[None]:
+        """Let waiting jobs ask for what becomes free only after the end of the block."""
+        return self._listeners.held_back()
 
     def can_shrink(self, hosts: Iterable[str]) -> None:
         """Record that a gang on these machines can give up members from now on."""
@@ -314,7 +318,9 @@ class HostLedger(MachineTable):
         so experiments with a lower priority do not get the resources yet.
         """
         machine = self._machine(host_id)
-        self.preemption.spares.ended(job_id, heard=heard)
+        self.preemption.spares.ended(job_id)
+        if self.preemption.spares.keeps(job_id, host_id):
+            return False
         if job_id not in machine.jobs:
             if machine.leaving.pop(job_id, None) is not None:
                 self._notify(host_id)
@@ -334,29 +340,7 @@ class HostLedger(MachineTable):
         return True
 
     def _notify(self, *hosts: str | None) -> None:
-        """Call all listeners with the changed machines, and with machines that several experiments wait for.
-
-        A change on one machine can change whose turn it is on another machine. If a listener causes a change,
-        the listeners are called once more after the present round.
-        """
-        self._changes.append(hosts)
-        if self._notifying:
-            return
-        self._notifying = True
-        try:
-            while self._changes:
-                changes = [host for each in self._changes for host in each]
-                self._changes.clear()
-                named = [host for host in changes if host is not None]
-                everywhere = len(named) < len(changes)
-                found = None if everywhere else list(dict.fromkeys([*named, *self._lines.contended]))
-                self._call_listeners(found)
-        finally:
-            self._notifying = False
-
-    def _call_listeners(self, changed: Collection[str] | None) -> None:
-        for listener in sorted(self._listeners.values(), key=lambda each: self._turns.of(each.experiment_id)):
-            listener.freed(changed)
+        self._listeners.notify(*hosts)
 
 
 def _not_rebuilt(need: Need, expected: Sequence[str]) -> str:

@@ -125,7 +125,6 @@ class Preemption:
         """
         found: list[str] = []
         self._preemptible.pop(experiment_id, None)
-        self.spares.close(experiment_id)
         for host_id, stopping in list(self._stopping.items()):
             held = self._machine(host_id).held
             jobs = [each for each in stopping if each in held and held[each].experiment_id == experiment_id]
@@ -289,8 +288,9 @@ class Preemption:
         held = self._machine(host_id).held
         return [held[job_id] for job_id in self._stopping.get(host_id, {}) if job_id in held]
 
-    def victims(self, experiment_id: str, hosts: Sequence[str]) -> list[Victim]:
+    def victims(self, experiment_id: str, hosts: Sequence[str], *, first: str | None = None) -> list[Victim]:
         """Return what can come free on these machines for a job of the experiment, the least important first.
+        ``first``: machine where the job has to run; None: any.
 
         First come members that their gangs can do without (see ``Spares``), and then the jobs that can be
         stopped: those of the lowest priority first; among equals, those on machines with few of them; and
@@ -298,7 +298,7 @@ class Preemption:
         """
         spare = [
             Victim(host_id, held, spare=True)
-            for host_id, member_id in self.spares.for_job_of(experiment_id, hosts)
+            for host_id, member_id in self.spares.for_job_of(experiment_id, hosts, first=first)
             if (held := self._machine(host_id).held.get(member_id)) is not None
         ]
         given_up = {each.held.job_id for each in spare}

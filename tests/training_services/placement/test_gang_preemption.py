@@ -208,12 +208,24 @@ def test_the_next_attempt_is_known_before_others_get_more_than_the_least_number(
     site.waits("peer-x-1")
     spares = site.ledger.preemption.spares
     assert site.ledger.is_contended("peer", HOSTS)
-    for number, host in enumerate(HOSTS):
-        site.ledger.release(host.id, member_id_of("wide-g-1", number), heard=False)
+    for heard in (False, True):
+        for number, host in enumerate(HOSTS):
+            site.ledger.release(host.id, member_id_of("wide-g-1", number), heard=heard)
     assert spares.is_shrinking
+    assert [bool(site.ledger.use(host.id).held) for host in HOSTS] == [True, True, False, False]
+    site.ledger.free_kept("wide-g-2")
+    assert not spares.is_shrinking and not any(site.ledger.use(host.id).held for host in HOSTS)
+
+
+def test_places_that_are_kept_come_free_when_the_experiment_is_closed(site: Site) -> None:
+    site.experiment("wide", 0, least=2)
+    site.experiment("peer")
+    site.gang_runs("wide-g-1", WIDE)
+    site.waits("peer-x-1")
     for number, host in enumerate(HOSTS):
         site.ledger.release(host.id, member_id_of("wide-g-1", number))
-    assert not spares.is_shrinking
+    site.ledger.ignore("wide")
+    assert not any(site.ledger.use(host.id).held for host in HOSTS)
 
 
 @pytest.mark.parametrize("seed", range(50))
