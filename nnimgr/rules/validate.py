@@ -62,11 +62,12 @@ def validate(state: ExperimentState) -> None:
     for job_id in open_jobs:
         assert state.trials[state.jobs[job_id].trial_id].job_id == job_id, f"job {job_id} has no trial"
     # The numbers of commands start from 1 in a recreated keeper directory. Its first job may be recorded
-    # before the fact KeeperBound, which records the directory.
+    # before the fact KeeperBound, which records the directory. After a keeper has gone, what it has not carried
+    # out is never sent, and the next keeper there may get these numbers again.
     placed: list[JobPlaced | MemberState] = [
-        job.placed for job in state.jobs.values() if job.placed is not None
+        job.placed for job in state.jobs.values() if job.placed is not None and not job.members
     ]
-    placed += [member for job in state.jobs.values() for member in job.members[1:]]
+    placed += [member for job in state.jobs.values() for member in job.members if not member.dismissed]
     commands = [(each.place.keeper_id, each.place.instance, each.cmd_seq) for each in placed]
     assert len(commands) == len(set(commands)), "a command number was given twice"
     created = sum(state.counts.values())

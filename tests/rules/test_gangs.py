@@ -261,6 +261,20 @@ def test_the_host_of_a_member_that_is_over_may_go_before_the_others_end(gone: in
     assert refold(life.log) == life.state
 
 
+def test_a_keeper_gets_numbers_again_that_one_that_has_gone_has_never_heard_of() -> None:
+    life = started()
+    life.wait_reason = "waits for all hosts"
+    life.member_is_lost(1)
+    life.take(*_replaced(HOSTS[1]))
+    life.member_ends(0, None, reason=f.EndReason.STOPPED, acked=0)
+    before = life.job_state().members[1].cmd_seq
+    again = f.MemberPlace(place=place(1), cmd_seq=before)
+    job_id, number = life.job(0, 2), life.cmd_seq + 1
+    life.take(f.JobPlaced(job_id=job_id, place=place(0), cmd_seq=number, members=(again,)))
+    assert life.job_state(attempt=2).placed is not None
+    assert refold(life.log) == life.state
+
+
 # ---- the exit barrier -------------------------------------------------------------------------------------
 
 
