@@ -15,6 +15,7 @@ from nnimgr.needs import needs_of_roles
 from tests.kubernetes.fake_api import FakeApi
 from tests.kubernetes.test_service import Lab, terminated
 from tests.training_services.fleet import FakeMachine
+from training_services.allocations import insistence
 from training_services.base import (
     Cause,
     EndReason,
@@ -29,7 +30,7 @@ from training_services.base import (
     MemberLost,
     StopOrdered,
 )
-from training_services.kubernetes import gang_pods, insistence
+from training_services.kubernetes import gang_pods
 from training_services.kubernetes.names import job_of_pod, pod_name
 
 JOB, MEMBER = "contract-aaaa1-1", "contract-aaaa1-1.1"

@@ -15,6 +15,7 @@ import pytest
 from tests.kubernetes.fake_api import NAMESPACE, FakeApi, Reply
 from tests.training_services.fleet import FakeMachine
 from training_services.addresses import NoDoors, Reach
+from training_services.allocations import insistence
 from training_services.base import (
     Cause,
     EndReason,
@@ -29,7 +30,6 @@ from training_services.base import (
     OwnNeeds,
 )
 from training_services.keepers.hub import KeeperHub
-from training_services.kubernetes import insistence
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.service import KubernetesService
 from training_services.placement.ledger import HostLedger

@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from training_services.allocations.queues import Acts, AllocationQueue
 from training_services.base import (
     Cause,
     Gang,
@@ -26,9 +27,8 @@ from training_services.base import (
 )
 from training_services.keepers.host import HostGone
 from training_services.keepers.seat import KeeperSeat
-from training_services.kubernetes.names import pod_name
-from training_services.kubernetes.pod import COMING, pod_of
-from training_services.kubernetes.pods import Acts, PodQueue, why_pod_waits
+from training_services.kubernetes.names import PODS, pod_name
+from training_services.kubernetes.pod import pod_of
 from training_services.placement.needs import Wants
 
 __all__ = ["GangPods"]
@@ -44,14 +44,14 @@ SETTLE_S = 10.0
 Places = Sequence[tuple[KeeperSeat, tuple[int, ...]]]
 
 
-class GangPods(PodQueue):
+class GangPods(AllocationQueue):
     """Queue of waiting gangs.
 
     ``start`` places a job on these seats (pods with their keepers), the leader's first.
     """
 
     def __init__(self, acts: Acts, start: Callable[[TrialJobSpec, Places], JobPlaced], gang: Gang) -> None:
-        super().__init__(acts)
+        super().__init__(acts, PODS)
         self._start_gang, self._gang = start, gang
         self._least, self._most = gang.least, gang.nodes
         self._coming: set[str] = set()  # pods that were asked for, and have no seat yet
@@ -246,10 +246,8 @@ class GangPods(PodQueue):
         pending = self._most - running
         counted = [f"{running} {'is' if running == 1 else 'are'} running"]
         counted += [f"{pending} {'pends' if pending == 1 else 'pend'}"] if pending else []
-        reasons = dict.fromkeys(
-            why_pod_waits(seat).removeprefix("waits: ") for seat in pods if seat.obstacle()
-        )
-        reasons.pop(COMING, None)
+        reasons = dict.fromkeys(self._why(seat).removeprefix("waits: ") for seat in pods if seat.obstacle())
+        reasons.pop(PODS.coming, None)
         said = "; ".join(list(reasons)[:MOST_NAMED])
         return f"{', '.join(counted)}{': ' if said else ''}{said}"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from training_services.allocations.queues import Naming
 from training_services.job_ids import job_id_of, job_of_member, member_id_of
 from training_services.kubernetes.syntax import object_name
 
-__all__ = ["job_of_pod", "pod_name"]
+__all__ = ["PODS", "job_of_pod", "pod_name"]
 
 _NAME = re.compile(r"(?:.*-)?([^-]+)-(\d+)(?:-m(\d+))?")
 
@@ -30,3 +31,6 @@ def job_of_pod(experiment_id: str, name: str) -> str | None:
     if found is None:
         return None
     return member_id_of(job_id_of(experiment_id, found[1], int(found[2])), int(found[3] or 0))
+
+
+PODS = Naming("pod", pod_name, object_name)

@@ -10,19 +10,20 @@ from typing import Any
 
 from training_services import base
 from training_services.addresses import Reach
+from training_services.allocations.allocation import Allocation
 from training_services.base import ExperimentContext, ServiceError, ServiceUnavailable, TrialJobSpec
-from training_services.keepers.host import HostGone, KeeperHost, start_order
+from training_services.keepers.host import HostGone, start_order
 from training_services.keepers.jobs import StartOrder
 from training_services.keepers.seat import KeeperSeat
 from training_services.kubernetes.config import KubernetesConfig
+from training_services.kubernetes.names import PODS
 from training_services.kubernetes.sighting import Cause, Over, Phase, Sighting
 from training_services.kubernetes.site import ImpossibleJob, Site
 from training_services.placement.ledger import Host
 from training_services.placement.needs import Wants
 
-__all__ = ["COMING", "PodHost", "pod_of"]
+__all__ = ["PodHost", "pod_of"]
 
-COMING = "waits for its pod, which is being created"
 RETRY_S = 5.0  # seconds before the cluster is asked again after a failure
 LEAVE_S = 30.0  # longest wait for a pod's end after the order to exit
 # causes of a pod's end for which the error message quotes the last lines of the keeper's output
@@ -35,7 +36,7 @@ _CAUSES = {
 }
 
 
-class PodHost(KeeperHost):
+class PodHost(Allocation):
     """Pod with a keeper of one experiment. The pod belongs to a Job with the keeper's name.
 
     ``job_id``: the only job, or member of a gang, that the pod runs; None: the pod runs many jobs.
@@ -45,8 +46,7 @@ class PodHost(KeeperHost):
     Job must not be created again.
     """
 
-    passing = True
-    keeps_files = False
+    over: Over | None = None
 
     def __init__(
         self,
@@ -65,10 +65,6 @@ class PodHost(KeeperHost):
         self.host = Host(id=f"kubernetes/{keeper_id}", name=f"pod {keeper_id}")
         self.wants = Wants(None, None, None)  # the cluster's own scheduler manages resources
         self.job_id = job_id
-        self.over: Over | None = None
-        # True: the experiment ends, so the server does not wait for the pod's end
-        self.leaves_at_once = False
-        self.obeys = False  # True: the keeper has received the order to exit
         self._context, self._config, self._site = context, config, site
         self._needs, self._image = needs, image
         self.spoken = spoken
@@ -122,10 +118,6 @@ class PodHost(KeeperHost):
             cause = base.Cause.INFRASTRUCTURE if completed else base.Cause.USER_ERROR
             raise HostGone(reason if said is None else f"{reason}; its last output: {said}", cause)
         raise HostGone(reason, _CAUSES.get(over.cause, base.Cause.INFRASTRUCTURE))
-
-    def heard(self) -> None:
-        """Record that the pod's keeper has called."""
-        self.spoken = True
 
     def verdict(self) -> HostGone | None:
         """Return by how much the pod's trial exceeded ``activeDeadline``, or None.
@@ -190,6 +182,9 @@ class PodHost(KeeperHost):
             return False
         return not self._may_run()
 
+    async def destroy(self) -> None:
+        await self._site.delete(self.keeper_id)
+
     async def close(self) -> None:
         self._site.forget(self.keeper_id)
 
@@ -203,7 +198,7 @@ class PodHost(KeeperHost):
             return f"waits: {waiting}"
         if sight.phase is Phase.RUNNING:
             return f"waits for the keeper in its pod {sight.pod}"
-        return COMING
+        return PODS.coming
 
     @property
     def gang_address(self) -> str:
@@ -221,7 +216,6 @@ class PodHost(KeeperHost):
 
     @property
     def doubt(self) -> str | None:
-        """Sentence that says why the pod may no longer run; None if there is no sign of that."""
         doubt = self._seen().doubt
         return None if doubt is None else doubt.sentence
 

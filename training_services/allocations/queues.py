@@ -1,5 +1,7 @@
-"""Queues that decide which pod runs which job: each job gets its own pod, or the jobs share a pool of
-pods.
+"""Queues that decide which allocation runs which job: each job gets its own allocation, or the jobs share a
+pool of allocations.
+
+An allocation is a host that an engine creates on demand, such as a pod of Kubernetes.
 """
 
 from __future__ import annotations
@@ -25,26 +27,23 @@ from training_services.base import (
 )
 from training_services.keepers.host import HostGone
 from training_services.keepers.seat import KeeperSeat
-from training_services.kubernetes.names import pod_name
-from training_services.kubernetes.pod import COMING
-from training_services.kubernetes.syntax import object_name
 from training_services.placement.needs import Capacity, GpuReading, Wants
 
-__all__ = ["Acts", "OwnPods", "PodQueue", "SharedPods", "why_pod_waits"]
+__all__ = ["Acts", "AllocationQueue", "Naming", "OwnAllocations", "SharedAllocations"]
 
 FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds the cost of an event
-FAILURES = 3  # consecutive pods that may fail to start; after that the job is not retried
-# Pause before a new pod is created if the keeper of the last pod never called. It grows from the first value
-# to the second.
+FAILURES = 3  # consecutive allocations that may fail to start; after that the job is not retried
+# Pause before a new allocation is created if the keeper of the last one never called. It grows from the first
+# value to the second.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 
 
 class Acts(NamedTuple):
     """Functions of the training service that a queue calls.
 
-    ``start`` places a job on a seat (a pod with its keeper); ``put`` passes events to the core;
-    ``bring(keeper_id, job_id)`` creates a pod for this job, or member of a gang; None: for many jobs.
-    ``wants`` returns what a job needs, or raises JobRejected; ``send_away`` removes a pod.
+    ``start`` places a job on a seat (an allocation with its keeper); ``put`` passes events to the core;
+    ``bring(keeper_id, job_id)`` creates an allocation for this job, or member of a gang; None: for many jobs.
+    ``wants`` returns what a job needs, or raises JobRejected; ``send_away`` removes an allocation.
     """
 
     start: Callable[[TrialJobSpec, KeeperSeat, tuple[int, ...]], JobPlaced]
@@ -54,18 +53,36 @@ class Acts(NamedTuple):
     wants: Callable[[TrialJobSpec | None], Wants]
 
 
-class PodQueue(abc.ABC):
-    """Queue of jobs that wait for pods (see ``JobPlacing``). A pod runs one job at a time."""
+class Naming(NamedTuple):
+    """Names for the allocations of a platform. ``noun``: what an allocation is called, such as "pod".
 
-    def __init__(self, acts: Acts) -> None:
+    ``of_job`` returns the keeper id of the allocation for a job, or a member of a gang. ``valid`` makes a
+    keeper id out of another text.
+    """
+
+    noun: str
+    of_job: Callable[[str], str]
+    valid: Callable[[str], str]
+
+    @property
+    def coming(self) -> str:
+        """Sentence about a job whose allocation is being created."""
+        return f"waits for its {self.noun}, which is being created"
+
+
+class AllocationQueue(abc.ABC):
+    """Queue of jobs that wait for allocations (see ``JobPlacing``). An allocation runs one job at a time."""
+
+    def __init__(self, acts: Acts, naming: Naming) -> None:
+        self._naming = naming
         self._start, self._put, self._bring, self._send_away, self._wants = acts
         self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
-        # jobs that continue from a checkpoint in another pod, of which the server has no copy yet
+        # jobs that continue from a checkpoint in another allocation, of which the server has no copy yet
         self._uncopied: dict[str, TrialJobSpec] = {}
         self._told: dict[str, str] = {}
         self._seats: dict[str, KeeperSeat] = {}  # by keeper id
         self._busy: dict[KeeperSeat, str] = {}  # job on each busy seat
-        self._owners: dict[str, str] = {}  # keeper -> job for which its pod is created
+        self._owners: dict[str, str] = {}  # keeper -> job for which its allocation is created
 
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._jobs or job_id in self._uncopied
@@ -95,7 +112,9 @@ class PodQueue(abc.ABC):
         if job.origin is not None and job.kept is None:
             self._uncopied[job.id] = job
             keeper_id = job.origin.keeper_id
-            reason = f"waits until the trial's checkpoint has been copied from pod {keeper_id}"
+            reason = (
+                f"waits until the trial's checkpoint has been copied from {self._naming.noun} {keeper_id}"
+            )
             if (seat := self._seats.get(keeper_id)) is not None and seat.link.ending:
                 reason += ", which is shutting down"
             return JobWaiting(job_id=job.id, reason=reason)
@@ -108,37 +127,35 @@ class PodQueue(abc.ABC):
 
     @abc.abstractmethod
     def _admit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
-        """Place the job on a pod, or let it wait for one."""
+        """Place the job on an allocation, or let it wait for one."""
 
     @abc.abstractmethod
     def gone(self, keeper_id: str, gone: HostGone) -> None:
-        """Handle the end of a pod. Jobs that were placed on the pod are handled by the service."""
+        """Handle the end of an allocation. The service handles the jobs that were placed there."""
 
     @abc.abstractmethod
     def expects(self, seat: KeeperSeat) -> bool:
-        """Return True if a job runs on the seat's pod, or may still be placed on it."""
+        """Return True if a job runs on the seat's allocation, or may still be placed there."""
 
     @abc.abstractmethod
     def awaits(self, keeper_id: str) -> bool:
-        """Return True if a job still waits for this pod, whose creation has failed so far."""
+        """Return True if a job still waits for this allocation, whose creation has failed so far."""
 
     def wants(self, keeper_id: str) -> Wants:
-        """Return what this pod needs: the resources of its job, or those of any job."""
+        """Return what this allocation needs: the resources of its job, or those of any job."""
         return self._wants(None)
 
     def image(self, keeper_id: str) -> str | None:
-        """Return the image of this pod; None: that of all pods."""
+        """Return the image of this allocation; None: that of all allocations."""
         return None
 
     @abc.abstractmethod
     def explain(self, keeper_id: str, reason: str) -> None:
-        """Show ``reason`` on the jobs that wait for this pod."""
+        """Show ``reason`` on the jobs that wait for this allocation."""
 
     @abc.abstractmethod
     def tell(self, keeper_ids: Sequence[str]) -> None:
-        """Report new reasons for waiting to the jobs that wait for these pods, because the pods have
-        changed.
-        """
+        """Report new reasons to the jobs that wait for these allocations, which have changed."""
 
     def reasons_changed(self) -> None:
         self.tell(list(self._seats))
@@ -181,9 +198,15 @@ class PodQueue(abc.ABC):
             self._told[job_id] = reason
             self._put([JobWaiting(job_id=job_id, reason=reason)])
 
+    def _why(self, seat: KeeperSeat) -> str:
+        """Return why a job waits for this allocation, as a sentence."""
+        if seat.trouble is not None:
+            return f"waits: {seat.trouble}"
+        return seat.keeper_host.obstacle() or seat.obstacle() or self._naming.coming
 
-class OwnPods(PodQueue):
-    """Queue in which each job has its own pod, which is named after the job."""
+
+class OwnAllocations(AllocationQueue):
+    """Queue in which each job has its own allocation, which is named after the job."""
 
     def remove(self, seat: KeeperSeat) -> None:
         super().remove(seat)
@@ -200,21 +223,21 @@ class OwnPods(PodQueue):
 
     def _admit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         self._wants(job)
-        keeper_id = pod_name(job.id)
+        keeper_id = self._naming.of_job(job.id)
         self._owners[keeper_id] = job.id
         seat = self._seats.get(keeper_id)
         if seat is not None and seat.obstacle() is None:
             return self._place(job, seat)
         if seat is None:
             self._bring(keeper_id, job.id)
-            return self._wait(job, COMING)
-        return self._wait(job, why_pod_waits(seat))
+            return self._wait(job, self._naming.coming)
+        return self._wait(job, self._why(seat))
 
     def withdraw(self, job_id: str) -> bool:
         if not super().withdraw(job_id):
             return False
-        self._owners.pop(pod_name(job_id), None)
-        if (seat := self._seats.get(pod_name(job_id))) is not None:
+        self._owners.pop(self._naming.of_job(job_id), None)
+        if (seat := self._seats.get(self._naming.of_job(job_id))) is not None:
             self._send_away(seat)
         return True
 
@@ -245,33 +268,33 @@ class OwnPods(PodQueue):
         for keeper_id in keeper_ids:
             seat, job_id = self._seats.get(keeper_id), self._job_of(keeper_id)
             if seat is not None and job_id is not None:
-                self._say(job_id, why_pod_waits(seat))
+                self._say(job_id, self._why(seat))
 
     def wants(self, keeper_id: str) -> Wants:
         return self._wants(self._jobs.get(self._owners.get(keeper_id, "")))
 
     def _job_of(self, keeper_id: str) -> str | None:
-        """Return the job that waits for this pod, or None if no job waits for it."""
+        """Return the job that waits for this allocation, or None if no job waits for it."""
         job_id = self._owners.get(keeper_id)
         return job_id if job_id in self._jobs else None
 
 
-class SharedPods(PodQueue):
-    """Queue whose jobs share a pool of pods. A pod that has no job for the time ``idle`` is removed.
+class SharedAllocations(AllocationQueue):
+    """Queue whose jobs share a pool of allocations. One without a job for the time ``idle`` is removed.
 
-    There is at most one pod per job.
+    There is at most one allocation per job.
     """
 
-    def __init__(self, acts: Acts, experiment_id: str, *, idle: timedelta) -> None:
-        super().__init__(acts)
+    def __init__(self, acts: Acts, naming: Naming, experiment_id: str, *, idle: timedelta) -> None:
+        super().__init__(acts, naming)
         self._experiment_id = experiment_id
         self._idle_s = idle.total_seconds()
-        # keepers of new pods, which have not called yet
+        # keepers of new allocations, which have not called yet
         self._coming: dict[str, None] = {}
         self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
-        self._gone = 0  # number of pods in a row whose keepers have never called
-        # number of pods, since a keeper last called, for which a retry would not help, because the cluster
-        # was not the cause of their end
+        self._gone = 0  # number of allocations in a row whose keepers have never called
+        # number of allocations, since a keeper last called, for which a retry would not help, because the
+        # engine was not the cause of their end
         self._failed = 0
         self._pause: asyncio.TimerHandle | None = None
 
@@ -302,13 +325,13 @@ class SharedPods(PodQueue):
     def _admit(self, job: TrialJobSpec) -> JobPlaced | JobWaiting:
         origin = self._seats.get(job.origin.keeper_id) if job.origin is not None else None
         while self._free:
-            # Take the pod with the checkpoint's files. Otherwise take the pod that became free last, so that
-            # the other pods stay idle and can be removed.
+            # Take the allocation with the checkpoint's files. Otherwise take the one that became free last,
+            # so that the others stay idle and can be removed.
             seat = origin if origin in self._free else next(reversed(self._free))
             self._free.pop(seat).cancel()
             if seat.obstacle() is None:
                 return self._place(job, seat)
-        waits = self._wait(job, self._told.get(next(iter(self._jobs), ""), COMING))
+        waits = self._wait(job, self._told.get(next(iter(self._jobs), ""), self._naming.coming))
         self._call()
         return waits
 
@@ -331,7 +354,7 @@ class SharedPods(PodQueue):
             self._take(job_id)
             self._put([never_started(job_id, str(gone), gone.cause)])
             self._failed = 0
-        self.explain(keeper_id, f"waits for another pod: {gone}")
+        self.explain(keeper_id, f"waits for another {self._naming.noun}: {gone}")
         if self._pause is None:
             pause = min(FIRST_PAUSE_S * 2 ** min(self._gone, 10), LONGEST_PAUSE_S)
             self._pause = asyncio.get_running_loop().call_later(pause, self._call_again)
@@ -349,7 +372,7 @@ class SharedPods(PodQueue):
     def tell(self, keeper_ids: Sequence[str]) -> None:
         coming = next((name for name in keeper_ids if name in self._coming and name in self._seats), None)
         if coming is not None:
-            self.explain(coming, why_pod_waits(self._seats[coming]))
+            self.explain(coming, self._why(self._seats[coming]))
 
     def _offer(self, seat: KeeperSeat) -> None:
         """Place the first waiting job on the seat, or keep the seat free for the next job."""
@@ -370,17 +393,10 @@ class SharedPods(PodQueue):
         self._call()
 
     def _call(self) -> None:
-        """Create pods until as many pods are starting as jobs are waiting."""
+        """Create allocations until the number that is starting equals the number of waiting jobs."""
         if self._pause is not None:
             return
         for _ in range(len(self._jobs) - len(self._coming)):
-            keeper_id = object_name(f"{self._experiment_id}-pool-{secrets.token_hex(3)}")
+            keeper_id = self._naming.valid(f"{self._experiment_id}-pool-{secrets.token_hex(3)}")
             self._coming[keeper_id] = None
             self._bring(keeper_id, None)
-
-
-def why_pod_waits(seat: KeeperSeat) -> str:
-    """Return why a job waits for this pod, as a sentence."""
-    if seat.trouble is not None:
-        return f"waits: {seat.trouble}"
-    return seat.keeper_host.obstacle() or seat.obstacle() or COMING

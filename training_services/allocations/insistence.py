@@ -1,4 +1,4 @@
-"""Timers that end the pods of jobs whose keepers do not carry out an order to stop."""
+"""Timers that end the allocations of jobs whose keepers do not carry out an order to stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from training_services.keepers.seat import KeeperSeat
 
 __all__ = ["Insistence", "stops_before", "stops_in"]
 
-INSIST_S = 10.0  # seconds after the time that a stopped job has, until its pod is ended if it still runs
+INSIST_S = 10.0  # seconds after the time that a stopped job has, until its allocation is ended
 
 
 class Insistence:

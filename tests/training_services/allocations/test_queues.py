@@ -1,4 +1,4 @@
-"""Which pod takes which job, without a cluster."""
+"""Which allocation takes which job, without an engine."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from typing import Any, cast
 
 import pytest
 
+from training_services.allocations import queues
+from training_services.allocations.queues import (
+    Acts,
+    AllocationQueue,
+    Naming,
+    OwnAllocations,
+    SharedAllocations,
+)
 from training_services.base import (
     Cause,
     JobEnded,
@@ -26,11 +34,9 @@ from training_services.base import (
 )
 from training_services.keepers.host import HostGone
 from training_services.keepers.seat import KeeperSeat
-from training_services.kubernetes import pods
-from training_services.kubernetes.pod import COMING
-from training_services.kubernetes.pods import Acts, OwnPods, PodQueue, SharedPods
 from training_services.placement.needs import Wants
 
+PODS = Naming("pod", str, str)
 GONE = HostGone("the pod was evicted from ash")
 BROKEN = HostGone("the image has no python3", Cause.USER_ERROR)
 
@@ -70,8 +76,10 @@ class Rig:
         self.seats: dict[str, _Seat] = {}
         self.news = asyncio.Event()
         acts = Acts(self._start, self.put.extend, self._bring, self._send_away, self._wants)
-        self.queue: PodQueue = (
-            SharedPods(acts, "exp", idle=timedelta(milliseconds=1)) if shared else OwnPods(acts)
+        self.queue: AllocationQueue = (
+            SharedAllocations(acts, PODS, "exp", idle=timedelta(milliseconds=1))
+            if shared
+            else OwnAllocations(acts, PODS)
         )
 
     def _bring(self, keeper_id: str, job_id: str | None) -> None:
@@ -135,7 +143,7 @@ class Rig:
 
 def test_a_job_gets_a_pod_of_its_name_and_is_placed_when_that_speaks() -> None:
     rig = Rig(shared=False)
-    assert rig.submit("aaaa1") == JobWaiting(job_id="exp-aaaa1-1", reason=COMING)
+    assert rig.submit("aaaa1") == JobWaiting(job_id="exp-aaaa1-1", reason=PODS.coming)
     assert (rig.asked, rig.jobs) == (["exp-aaaa1-1"], ["exp-aaaa1-1"])
     seat = rig.come("exp-aaaa1-1")
     assert rig.queue.expects(seat)
@@ -194,7 +202,7 @@ def test_a_job_whose_checkpoint_is_in_another_pod_waits_for_the_copy(shared: boo
     rig.queue.copied(("exp-aaaa1-1", 2), KEPT)  # another checkpoint
     assert rig.asked == []
     rig.queue.copied(("exp-aaaa1-1", 3), KEPT)
-    assert rig.put == [JobWaiting(job_id="exp-aaaa1-2", reason=COMING)] and len(rig.asked) == 1
+    assert rig.put == [JobWaiting(job_id="exp-aaaa1-2", reason=PODS.coming)] and len(rig.asked) == 1
     rig.speak(rig.asked[0])
     assert rig.placed() == [("exp-aaaa1-2", rig.asked[0])]
 
@@ -246,10 +254,10 @@ async def test_a_pod_without_a_job_goes_after_a_while() -> None:
 
 
 async def test_pods_that_never_work_are_not_made_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pods, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(queues, "FIRST_PAUSE_S", 0.001)
     rig = Rig(shared=True)
     rig.submit("aaaa1")
-    for number in range(pods.FAILURES):
+    for number in range(queues.FAILURES):
         await rig.until(rig.asked, number + 1)
         rig.queue.gone(rig.asked[number], BROKEN)
     (end,) = [event for event in rig.put if isinstance(event, JobEnded)]
@@ -259,10 +267,10 @@ async def test_pods_that_never_work_are_not_made_for_ever(monkeypatch: pytest.Mo
 
 
 async def test_what_the_cluster_does_to_pods_is_not_the_trials_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pods, "FIRST_PAUSE_S", 0.0001)
+    monkeypatch.setattr(queues, "FIRST_PAUSE_S", 0.0001)
     rig = Rig(shared=True)
     rig.submit("aaaa1")
-    for number in range(2 * pods.FAILURES):
+    for number in range(2 * queues.FAILURES):
         await rig.until(rig.asked, number + 1)
         rig.queue.gone(rig.asked[number], GONE)
     assert not any(isinstance(event, JobEnded) for event in rig.put)
