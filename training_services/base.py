@@ -316,6 +316,7 @@ class ExperimentContext:
     preload: Preload | None = None
     gang: Gang | None = None  # None: the command runs once
     checkpoint_storage: str | None = None  # URL of a storage that gets the server's copies of checkpoints
+    max_trial_duration: timedelta | None = None  # longest time that a trial may run; None: not limited
 
 
 class TrainingService(abc.ABC):

@@ -81,6 +81,12 @@ _BUILT_IN = {
         faults="training_services.kubernetes.faults:faults",
         examine="training_services.kubernetes.checkup:examine",
     ),
+    "slurm": _BuiltIn(
+        "training_services.slurm.config:SlurmConfig",
+        "training_services.slurm.service:SlurmService",
+        faults="training_services.slurm.config:faults",
+        examine="training_services.slurm.checkup:examine",
+    ),
     "ask": _BuiltIn("training_services.ask:AskConfig", "training_services.ask:AskService"),
     # A configuration for kubeflow or frameworkcontroller is converted to the platform kubernetes when read.
     "kubeflow": _BuiltIn("training_services.kubernetes.kubeflow:KubeflowConfig", _IN_CLUSTER),

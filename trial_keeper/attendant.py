@@ -21,6 +21,8 @@ per line, from standard input and answers on standard output::
                 folder whose paths sort after "after"; more: ask again for the next files; complete: no file
                 is missing from the listing
     facts    {}                               facts of this machine (trial_keeper.machine.facts)
+    run      {"words": [str], "text", "seconds"} -> {"code", "output", "errors"}: runs a command of a batch
+             system with the text as its input (trial_keeper.batch_commands)
     listen   {"address", "word", "seconds"} -> {"port"}: listens there for this time (trial_keeper.reach)
     reach    {"peers": [[address, port, word]], "seconds"}
              -> {"found": [str | null]}: why this machine cannot reach each of the listening machines
@@ -139,7 +141,7 @@ class Attendant:
         self._acts: dict[str, Callable[[Request], Any]] = {
             "write": self._write, "keep": self._keep, "end": self._end, "remove": self._remove,
             "read": _or_refused(self._read), "list": _or_refused(self._list), "facts": self._facts,
-            "listen": _listen, "reach": _reach,
+            "run": _run, "listen": _listen, "reach": _reach,
         }  # fmt: skip
 
     def take(self, request: Request) -> None:
@@ -318,6 +320,12 @@ class Attendant:
 
     def _facts(self, request: Request) -> Any:
         return facts(os.path.join(self._home, _TOP))
+
+
+def _run(request: Request) -> Any:
+    from trial_keeper import batch_commands  # only for clusters
+
+    return batch_commands.run(request["words"], request["text"], request["seconds"])
 
 
 def _listen(request: Request) -> Any:

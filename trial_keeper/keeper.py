@@ -22,13 +22,14 @@ from trial_keeper.actions.starts import Starts
 from trial_keeper.actions.usage_log import PAUSE_S as USAGE_PAUSE_S
 from trial_keeper.actions.usage_log import UsageLog
 from trial_keeper.actions.watches import MANAGER, OwnDirectory, Watches
+from trial_keeper.attempt import ending
 from trial_keeper.attempt.deadline import Deadline
 from trial_keeper.code.store import CodeStore, default_folder
 from trial_keeper.core.core import KeeperCore
 from trial_keeper.lean import TYPE_CHECKING, NamedTuple
 from trial_keeper.log import STARTS
 from trial_keeper.machine import capacity, procs
-from trial_keeper.machine.gpus import PAUSE_S, Survey
+from trial_keeper.machine.gpus import PAUSE_S, Survey, granted
 from trial_keeper.machine.interpreter import Interpreters
 from trial_keeper.shim import NOT_CLAIMED
 from trial_keeper.streams import Lines, Log
@@ -102,7 +103,7 @@ class Keeper:
             return None
 
     def _gpus_read(self, reading: GpuReading) -> None:
-        self._loop.tell(lambda: self._core.gpus_read(now(), reading))
+        self._loop.tell(lambda: self._core.gpus_read(now(), granted(reading)))
 
     def run(self) -> NoReturn:
         """Run the loop until the core orders the exit, which ends the process."""
@@ -178,11 +179,21 @@ def run(directory: str, pipes: Pipes) -> NoReturn:
     """Run the keeper of this directory; ``pipes`` lead to its spawner."""
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))  # safe: all state is in files
+    signal.signal(signal.SIGTERM, lambda number, frame: _terminated(directory))
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each attempt needs a descriptor
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     Keeper(directory, pipes).run()
+
+
+def _terminated(directory: str) -> None:
+    """Exit, which is safe, because all state is in files.
+
+    In a container or a job of a batch system, SIGTERM may go to all processes there. Then stay, to report how
+    the attempts end.
+    """
+    if not ending.order(directory):
+        os._exit(0)
 
 
 def _reap_all() -> None:

@@ -10,6 +10,10 @@ with ``NNIMGR_POD_GRACE_S`` seconds of grace, reports to the server, and stays u
 the checkpoints that it needs from here. The container is killed ``NNIMGR_POD_WHOLE_GRACE_S`` after SIGTERM,
 and the keeper exits shortly before. The container ends with its keeper, and has the exit status of its single
 attempt.
+
+A job of a batch system, such as Slurm, runs this process, too. It may send SIGUSR1 earlier than SIGTERM:
+``NNIMGR_POD_EARLY_S`` seconds before it kills the job. Then trials first get ``NNIMGR_POD_SAVE_S`` seconds to
+save their state. The folder ``NNIMGR_POD_CLEAN`` is removed at the end.
 """
 
 from __future__ import annotations
@@ -17,12 +21,14 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import shutil
 import signal
 import sys
 import time
 
 from trial_keeper.attempt import claim, ending
 from trial_keeper.log import complain
+from trial_keeper.machine import prctl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +46,7 @@ PAUSE_S = 1.0
 FAILURES = 10  # number of early ends of the keeper after which process 1 gives up
 SOON_S = 30.0
 
-_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT}
+_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1}
 
 
 def run(manager: str, work: str, keep: Keep) -> NoReturn:
@@ -51,6 +57,7 @@ def run(manager: str, work: str, keep: Keep) -> NoReturn:
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # for sigwait: process 1 has no default actions
     os.dup2(1, 2)
+    prctl.loaded()(prctl.SUBREAPER, 1)  # a batch system may look for orphans below this process only
     directory = f"{work}/{KEEPER}"
     try:
         _prepare(os.path.abspath(manager), work, directory)
@@ -63,7 +70,10 @@ def run(manager: str, work: str, keep: Keep) -> NoReturn:
     except OSError as error:
         _give_up(f"{error.filename} cannot be made: {error.strerror}")
     ended = _Init(keep, os.path.abspath(directory)).run()
-    sys.exit(exit_status(work, ended=ended))
+    status = exit_status(work, ended=ended)
+    if left := os.environ.get("NNIMGR_POD_CLEAN"):
+        shutil.rmtree(left, ignore_errors=True)
+    sys.exit(status)
 
 
 class _Init:
@@ -81,8 +91,9 @@ class _Init:
         """Run the keeper until it exits for good. Return whether the container was ordered to end."""
         self._start()
         while True:
-            if signal.sigwait(_SIGNALS) != signal.SIGCHLD:
-                self._tell()
+            number = signal.sigwait(_SIGNALS)
+            if number != signal.SIGCHLD:
+                self._tell(ending.EARLY if number == signal.SIGUSR1 else ending.NEW)
                 continue
             status = self._reap()
             if status == 0:
@@ -125,12 +136,12 @@ class _Init:
                     found = status
         return found
 
-    def _tell(self) -> None:
+    def _tell(self, order: str) -> None:
         """Order the keeper to end, with a rename of an existing file, which also works on a full disk."""
         if not self._ended:
             self._ended = True
             complain("the container is being stopped")
-            ending.order(self._directory)
+            ending.order(self._directory, order)
 
 
 def exit_status(work: str, *, ended: bool) -> int:

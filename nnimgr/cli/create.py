@@ -197,6 +197,7 @@ def _assessor(config: ExperimentConfig) -> str | None:
 def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     from nnimgr.cli.gang_plan import describe_members, plan_members
     from nnimgr.cli.manifest import plan_job
+    from nnimgr.cli.slurm_plan import plan_script
     from nnimgr.config.preview import parameter_sets
     from nnimgr.config.secrets import hide_secrets
 
@@ -223,10 +224,12 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     }
     members = plan_members(config)
     job = plan_job(loaded.config, experiment_id, os.environ)
-    refused = job is not None and job.accepted is False
+    script = plan_script(loaded.config, experiment_id, os.environ)
+    refused = any(each is not None and each.accepted is False for each in (job, script))
     if terminal.as_json:
         told = {"members": members} if members else {}
         told |= {} if job is None else job.plain()
+        told |= {} if script is None else script.plain()
         terminal.json({"config": config.canonical(), "wouldStart": facts, **told})
         return 1 if refused else 0
     import yaml
@@ -247,4 +250,8 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
         terminal.say(f"\n# The Job of the experiment's first {'pooled pod' if job.pooled else 'trial'}")
         terminal.say(yaml.safe_dump(job.manifest, sort_keys=False, allow_unicode=True).rstrip())
         terminal.say(f"\n# {job.verdict}")
+    if script is not None:
+        terminal.say("\n# The script of the experiment's first allocation")
+        terminal.say(script.script.rstrip())
+        terminal.say(f"\n# {script.verdict}")
     return 1 if refused else 0

@@ -96,7 +96,7 @@ def test_a_pod_that_is_deleted_stays_until_its_checkpoint_is_copied(pods: Pods) 
     (trial,) = pods.done(LIMIT_S)
     assert (trial["status"], trial["attempt"], trial["finalValue"]) == ("SUCCEEDED", 2, 7.0)
     (again,) = facts(pods.folder, "AttemptDue")
-    assert again["reason"] == "its pod was stopped; the trial will continue from step 7"
+    assert again["reason"] == "its host was stopped; the trial will continue from step 7"
     assert len(facts(pods.folder, "CheckpointKept")) == 1
 
 
@@ -111,7 +111,7 @@ def test_every_curve_is_that_of_its_legs(pods: Pods, seed: int) -> None:
     pods.done(2 * LIMIT_S)
     pods.population.check(pods.folder)
     for fact in facts(pods.folder, "AttemptDue"):
-        if "its pod was stopped" in fact["reason"]:  # what it has reported is saved and copied
+        if "its host was stopped" in fact["reason"]:  # what it has reported is saved and copied
             assert not fact.get("rolled_back"), fact
 
 

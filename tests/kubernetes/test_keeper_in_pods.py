@@ -250,5 +250,5 @@ def test_a_deleted_pod_tells_everything_first(pod: Pod) -> None:
     pod.delete()
     assert pod.server.ended("e-a-1", POD_S).frames == [b"1\n", b"last\n"]
     assert told.final is not None
-    assert (told.final["reason"], told.final["message"]) == ("host_lost", "its pod was stopped")
+    assert (told.final["reason"], told.final["message"]) == ("host_lost", "its host was stopped")
     assert told.final["cause"] == "preempted"

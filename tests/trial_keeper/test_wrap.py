@@ -112,7 +112,7 @@ def test_told_to_end_it_stops_what_runs_and_tells_everything(here: Container) ->
     told = here.server.told("e-a-1")
     assert told.frames == [b"1\n", b"last\n"]
     assert told.final is not None
-    assert (told.final["reason"], told.final["message"]) == ("host_lost", "its pod was stopped")
+    assert (told.final["reason"], told.final["message"]) == ("host_lost", "its host was stopped")
 
 
 def test_what_ignores_that_is_killed_after_the_grace(here: Container) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from datetime import timedelta
 from itertools import chain, islice
 from typing import NamedTuple
 
+from training_services.allocations.coming import Coming
 from training_services.base import (
     JobEvent,
     JobLost,
@@ -32,10 +32,6 @@ from training_services.placement.needs import Capacity, GpuReading, Wants
 __all__ = ["Acts", "AllocationQueue", "Naming", "OwnAllocations", "SharedAllocations"]
 
 FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds the cost of an event
-FAILURES = 3  # consecutive allocations that may fail to start; after that the job is not retried
-# Pause before a new allocation is created if the keeper of the last one never called. It grows from the first
-# value to the second.
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 
 
 class Acts(NamedTuple):
@@ -287,24 +283,18 @@ class SharedAllocations(AllocationQueue):
 
     def __init__(self, acts: Acts, naming: Naming, experiment_id: str, *, idle: timedelta) -> None:
         super().__init__(acts, naming)
-        self._experiment_id = experiment_id
         self._idle_s = idle.total_seconds()
-        # keepers of new allocations, which have not called yet
-        self._coming: dict[str, None] = {}
+        self._coming = Coming(f"{experiment_id}-pool", naming.valid, acts.bring, self._call)
         self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
-        self._gone = 0  # number of allocations in a row whose keepers have never called
-        # number of allocations, since a keeper last called, for which a retry would not help, because the
-        # engine was not the cause of their end
-        self._failed = 0
-        self._pause: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        for timer in (*self._free.values(), *filter(None, [self._pause])):
+        self._coming.close()
+        for timer in self._free.values():
             timer.cancel()
 
     def add(self, seat: KeeperSeat) -> None:
         super().add(seat)
-        self._coming[seat.id] = None
+        self._coming.add(seat.id)
 
     def remove(self, seat: KeeperSeat) -> None:
         super().remove(seat)
@@ -313,8 +303,7 @@ class SharedAllocations(AllocationQueue):
             timer.cancel()
 
     def ready(self, seat: KeeperSeat) -> None:
-        self._coming.pop(seat.id, None)
-        self._gone = self._failed = 0
+        self._coming.came(seat.id)
         if seat not in self._busy:
             self._offer(seat)
 
@@ -337,7 +326,7 @@ class SharedAllocations(AllocationQueue):
 
     def hold(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> None:
         super().hold(job, seat, gpus)
-        self._coming.pop(seat.id, None)
+        self._coming.discard(seat.id)
 
     def expects(self, seat: KeeperSeat) -> bool:
         return True
@@ -346,23 +335,17 @@ class SharedAllocations(AllocationQueue):
         if keeper_id not in self._coming:
             self._call()
             return
-        del self._coming[keeper_id]
-        self._gone += 1
-        self._failed += gone.failed
-        if self._failed >= FAILURES and self._jobs:
+        if self._coming.gone(keeper_id, failed=gone.failed) and self._jobs:
             job_id = next(iter(self._jobs))
             self._take(job_id)
             self._put([never_started(job_id, str(gone), gone.cause)])
-            self._failed = 0
+            self._coming.job_failed()
         self.explain(keeper_id, f"waits for another {self._naming.noun}: {gone}")
-        if self._pause is None:
-            pause = min(FIRST_PAUSE_S * 2 ** min(self._gone, 10), LONGEST_PAUSE_S)
-            self._pause = asyncio.get_running_loop().call_later(pause, self._call_again)
 
     def awaits(self, keeper_id: str) -> bool:
         if self._jobs:
             return True
-        self._coming.pop(keeper_id, None)
+        self._coming.discard(keeper_id)
         return False
 
     def explain(self, keeper_id: str, reason: str) -> None:
@@ -388,15 +371,6 @@ class SharedAllocations(AllocationQueue):
         del self._free[seat]
         self._send_away(seat)
 
-    def _call_again(self) -> None:
-        self._pause = None
-        self._call()
-
     def _call(self) -> None:
         """Create allocations until the number that is starting equals the number of waiting jobs."""
-        if self._pause is not None:
-            return
-        for _ in range(len(self._jobs) - len(self._coming)):
-            keeper_id = self._naming.valid(f"{self._experiment_id}-pool-{secrets.token_hex(3)}")
-            self._coming[keeper_id] = None
-            self._bring(keeper_id, None)
+        self._coming.call(len(self._jobs))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from training_services.base import KnownKeeper
 from training_services.keepers.request import Request
 
-__all__ = ["Caller", "Key", "Refused"]
+__all__ = ["LAUNCH", "Caller", "Key", "Refused"]
+
+LAUNCH = ":"  # in the uid of a "pod" that is one launch of a batch job: a second launch is of no use
 
 Key = tuple[str, ...]  # key of a fact; a call of a keeper is answered after the commit of its facts
 
@@ -56,6 +58,9 @@ class Caller:
         if request.instance in self._retired:
             raise Refused("instance", "The directory of this keeper was replaced by another one.")
         if self.instance is not None and _pod(self.instance) != _pod(request.instance):
+            if LAUNCH in _pod(request.instance):
+                # A batch system may launch a job twice, and a job may be submitted twice by mistake.
+                raise Refused("instance", "Another launch of this keeper's allocation has called before.")
             # The cluster replaces a pod that is being deleted at once, although its keeper still reports.
             raise Refused("pod", "The pod of this keeper replaces one that the server still expects.")
         if request.instance != self.instance and not newest:

@@ -11,8 +11,14 @@ if TYPE_CHECKING:
     from trial_keeper.wire import Final, Start, Started
 
 _ORPHANED = "the keeper had not heard from the server for too long"
-_EVICTED = "its pod was stopped"
+_EVICTED = "its host was stopped"
+_TERMINATED = (15, 128 + 15)  # SIGTERM, as a signal and as an exit code of a shell
 _RAN = "the claim file was removed, and the metrics show that the command had been started"
+
+
+def _terminated(code: int | None, signal: int | None) -> bool:
+    """Return whether SIGTERM has ended the command, which may be a shell that ran another one."""
+    return (signal or code) in _TERMINATED
 
 
 class Attempt:
@@ -224,7 +230,9 @@ class Attempt:
         if found.signalled and self.stop is None:
             remarks.append("the shim got SIGTERM, but not from its keeper")
         reason = "exited"
-        if found.signalled and self.stop is not None:
+        # SIGTERM may go to the command before it goes to the shim, if it goes to all processes of the host.
+        ended = found.signalled or (self.evicted and _terminated(found.code, found.signal))
+        if ended and self.stop is not None:
             reason = stopped
             remarks[:0] = filter(None, [why])
         if found.lapsed:
@@ -246,6 +254,22 @@ class Attempt:
                 **final, "reason": wire.HOST_LOST, "n": self.position, "cause": wire.INFRASTRUCTURE,
                 "message": f"{final['n'] - self.position} metrics were lost on disk after the attempt's end",
             }  # fmt: skip
+
+    def note_eviction(self) -> bool:
+        """Change the end of an attempt to "host lost" if SIGTERM to all processes of the host has caused it.
+
+        Call this when the host shuts down. The server has not confirmed the end yet. Return whether it was
+        changed.
+        """
+        final = self.final
+        if final is None or self.stop is not None or final["reason"] != "exited":
+            return False
+        signalled = self.exit is not None and self.exit.signalled
+        if not signalled and not _terminated(final["code"], final["signal"]):
+            return False
+        self.evicted = True
+        self.final = {**final, "reason": wire.HOST_LOST, "message": _EVICTED, "cause": wire.PREEMPTED}
+        return True
 
     def instant(self, up: float, at: float, *, here: bool) -> float:
         """Return the current time in unix seconds, measured from the recorded start of the attempt.

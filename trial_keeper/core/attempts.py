@@ -57,7 +57,7 @@ class Attempts:
         self._stops = stops
         self._saves = saves
         self._seals = seals
-        self._ending: float | None = None  # attempts' grace in seconds; None: the host is not shutting down
+        self._ending: Ending | None = None  # None: the host is not shutting down
         self.unprepared: str | None = None  # error that prevented the preparation of the latest attempt
 
     def begin(self, now: float, ending: Ending | None) -> None:
@@ -75,9 +75,12 @@ class Attempts:
 
     def host_ends(self, now: float, order: Ending) -> None:
         """Stop all running attempts, and those that the server orders later, because the host shuts down."""
-        self._ending = order.grace
+        self._ending = order
         self._stay.host_ends(order.until)
-        self._stops.evict(now, order.grace)
+        self._stops.evict(now, order)
+        for attempt in self._held.attempts.values():
+            if attempt.note_eviction():
+                self._reports.tell(attempt)
         self._reports.urgent = True
 
     # -- commands

@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable
 
+    from trial_keeper.attempt.ending import Ending
     from trial_keeper.core.attempt import Attempt
     from trial_keeper.core.held import Held
     from trial_keeper.core.ledger import Ledger
@@ -74,15 +75,20 @@ class Stops:
             self._stop(now, attempt, KILL_GRACE_S)
             self._ledger.append(stop_record(attempt))
 
-    def evict(self, now: float, grace: float) -> None:
-        """Stop all attempts because the host shuts down. No trial gets time to save its state any more."""
-        for attempt in self._held.live():
-            attempt.save = None
-            self.save_seen(now, attempt.job, waits=False)
+    def evict(self, now: float, order: Ending) -> None:
+        """Stop all attempts because the host shuts down.
+
+        Trials get time to save their state only if the order to end has come early enough.
+        """
+        if order.save is None:
+            for attempt in self._held.live():
+                attempt.save = None
+                self.save_seen(now, attempt.job, waits=False)
         for attempt in self.orphans():
             self._held.out.append(fx.Say(f"{attempt.job} is stopped because the host is about to shut down"))
             attempt.evicted = True
-            self._stop(now, attempt, grace)
+            attempt.save = order.save
+            self._stop(now, attempt, order.grace)
             self._ledger.append(stop_record(attempt))
 
     def _stop(self, now: float, attempt: Attempt, grace: float) -> None:

@@ -111,6 +111,19 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
+def granted(reading: GpuReading) -> GpuReading:
+    """Return the reading without the GPUs that a batch system has not given to its job.
+
+    NNIMGR_HOST_GPUS has the indices of the job's GPUs; if they are no indices, the reading is not changed.
+    """
+    indices = (os.environ.get("NNIMGR_HOST_GPUS") or "all").split(",")
+    if not all(map(_is_number, indices)):
+        return reading
+    ours = set(map(int, indices))
+    found: GpuReading = {**reading, "gpus": [gpu for gpu in reading["gpus"] if gpu["index"] in ours]}
+    return found
+
+
 def owner_of(mark: str) -> Callable[[int], Owner | None]:
     """Build the function that finds the owner of a process, given its pid.
 

@@ -256,6 +256,7 @@ def _context(
         preload=preload_of(member),
         gang=config.gang_of_trials(),
         checkpoint_storage=None if config.checkpoints is None else config.checkpoints.storage,
+        max_trial_duration=config.limits().max_trial_duration,
         **({} if config.silence is None else {"silent_after": config.silence}),
     )
 

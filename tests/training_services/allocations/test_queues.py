@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from training_services.allocations import queues
+from training_services.allocations import coming
 from training_services.allocations.queues import (
     Acts,
     AllocationQueue,
@@ -254,10 +254,10 @@ async def test_a_pod_without_a_job_goes_after_a_while() -> None:
 
 
 async def test_pods_that_never_work_are_not_made_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queues, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(coming, "FIRST_PAUSE_S", 0.001)
     rig = Rig(shared=True)
     rig.submit("aaaa1")
-    for number in range(queues.FAILURES):
+    for number in range(coming.FAILURES):
         await rig.until(rig.asked, number + 1)
         rig.queue.gone(rig.asked[number], BROKEN)
     (end,) = [event for event in rig.put if isinstance(event, JobEnded)]
@@ -267,10 +267,10 @@ async def test_pods_that_never_work_are_not_made_for_ever(monkeypatch: pytest.Mo
 
 
 async def test_what_the_cluster_does_to_pods_is_not_the_trials_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queues, "FIRST_PAUSE_S", 0.0001)
+    monkeypatch.setattr(coming, "FIRST_PAUSE_S", 0.0001)
     rig = Rig(shared=True)
     rig.submit("aaaa1")
-    for number in range(2 * queues.FAILURES):
+    for number in range(2 * coming.FAILURES):
         await rig.until(rig.asked, number + 1)
         rig.queue.gone(rig.asked[number], GONE)
     assert not any(isinstance(event, JobEnded) for event in rig.put)

@@ -90,7 +90,7 @@ def test_on_a_host_that_ends_everything_is_stopped_and_counts_as_lost(rig: Rig) 
     rig.exit(JOB, 0, signalled=True)
     rig.exit("exp-stopped-1", 0, signalled=True)
     rig.exit("exp-over-1", 4)  # by itself, just before
-    why = "its pod was stopped"
+    why = "its host was stopped"
     assert ends(rig) == {
         "exp-waiting-1": ("host_lost", why),
         JOB: ("host_lost", why),
@@ -111,7 +111,7 @@ def test_what_is_to_start_on_a_host_that_ends_does_not(rig: Rig) -> None:
     rig.shut_down(7.0)
     rig.order(start(2, "e-b-1"))
     assert rig.spawned == [JOB]
-    assert ends(rig) == {"e-b-1": ("host_lost", "its pod was stopped")}
+    assert ends(rig) == {"e-b-1": ("host_lost", "its host was stopped")}
 
 
 def test_a_keeper_started_anew_on_a_host_that_ends_goes_on_with_that(rig: Rig) -> None:

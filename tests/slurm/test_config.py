@@ -1,0 +1,116 @@
+"""What a user may say of allocations, and the script that is made of it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from training_services.placement.needs import Wants
+from training_services.slurm.config import SlurmConfig, faults
+from training_services.slurm.script import Naming, launch_of, script
+
+NAMING = Naming("nnimgr-e-p1", "nnimgr db")
+NOTHING = Wants(None, None, None)
+
+
+def made(**settings: Any) -> SlurmConfig:
+    return SlurmConfig.model_validate({"timeLimit": "4h", **settings})
+
+
+def text(config: SlurmConfig, wants: Wants = NOTHING, archive: bytes = b"zip") -> str:
+    return script(
+        config,
+        NAMING,
+        experiment_id="e",
+        keeper_id="e-p1",
+        wants=wants,
+        grace=timedelta(seconds=5),
+        manager='{"token": "t"}',
+        archive=archive,
+    )
+
+
+def options(config: SlurmConfig, wants: Wants = NOTHING) -> list[str]:
+    lines = text(config, wants).splitlines()
+    return [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH ")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"signalBefore": "30s"}, "must be at least 90 s"),
+        ({"timeLimit": "2m"}, "one minute longer than 'signalBefore'"),
+        ({"gpus": "a100"}, "a kind and a number, as in a100:4"),
+        ({"partition": "a b"}, "a name without spaces"),
+        ({"extra": ["--requeue"]}, "--requeue cannot be given"),
+        ({"extra": ["-x n1"]}, "must be a long option of sbatch"),
+        ({"perTrial": True, "maxAllocations": 2}, "has no effect with 'perTrial'"),
+        ({"python": "python3; rm"}, "must be the name or the full path of a Python"),
+        ({"logs": "relative"}, "must be an absolute path"),
+        ({"constraint": "a\nb"}, "must be one line"),
+        ({"login": {"host": "a b"}}, "is not the name or the address of a machine"),
+        ({"partitions": "x"}, "Extra inputs"),
+    ],
+)
+def test_wrong_fields_are_refused_with_a_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        made(**settings)
+
+
+def test_an_allocation_has_to_be_large_enough_for_a_trial() -> None:
+    config = made(cpus=2, memory="1gb", gpus="a100:1")
+    found = {fault.path[0]: fault.sentence for fault in faults(config, Wants(2, 4, 2048))}
+    assert found["cpus"] == "an allocation has 2 CPUs, less than the 4 CPUs of trialCpuNumber"
+    assert found["memory"] == "an allocation has 1 GB, less than the 2 GB of trialMemorySize"
+    assert found["gpus"] == "an allocation has 1 GPU, less than the 2 GPUs of trialGpuNumber"
+    assert [fault.path for fault in faults(config, NOTHING)] == [("gpus",)]
+    assert list(faults(made(cpus=4), Wants(None, 2, None))) == []
+
+
+def test_the_script_asks_for_what_the_configuration_says() -> None:
+    config = made(
+        partition="gpu", account="lab", qos="high", constraint="a100&nvme", gpus="a100:4", cpus=16,
+        memory="64gb", extra=["--exclusive"], logs="/scratch/logs",
+    )  # fmt: skip
+    assert options(config) == [
+        "--job-name=nnimgr-e-p1", '--comment="nnimgr db"', "--no-requeue", "--export=NONE", "--nodes=1",
+        "--ntasks=1", "--cpus-per-task=16", "--mem=65536M", "--gres=gpu:a100:4", "--time=240",
+        "--signal=B:USR1@120", "--output=/scratch/logs/%x-%j.log", "--partition=gpu", "--account=lab",
+        "--qos=high", '--constraint="a100&nvme"', "--exclusive",
+    ]  # fmt: skip
+
+
+def test_without_sizes_an_allocation_gets_what_a_trial_needs() -> None:
+    found = options(made(), Wants(0.5, 3.5, 512))
+    assert {"--cpus-per-task=4", "--mem=512M", "--gres=gpu:1", "--output=/dev/null"} <= set(found)
+    assert not any(option.startswith(("--mem", "--gres")) for option in options(made()))
+
+
+def test_the_script_starts_the_keeper_that_it_brings(tmp_path: Path) -> None:
+    program = b"import os, sys; print(sys.argv[1:], os.environ['GREETING'], os.environ['NNIMGR_POD_UID'])"
+    config = made(python=sys.executable, setup="export GREETING=hello", workDirectory=str(tmp_path))
+    done = subprocess.run(
+        ["sh"], input=text(config, archive=program), capture_output=True, text=True, check=True,
+        env={**os.environ, "SLURM_JOB_ID": "7", "SLURM_CPUS_ON_NODE": "2"},
+    )  # fmt: skip
+    (work,) = tmp_path.iterdir()
+    assert (work / "manager" / "manager.json").read_text() == '{"token": "t"}\n'
+    assert (work / "keeper.pyz").read_bytes() == program
+    assert oct(work.stat().st_mode)[-3:] == "700"
+    launch = work.name.rpartition("-")[2]
+    wrap = ["wrap", f"{work}/manager", f"{work}/run"]
+    assert done.stdout == f"{wrap} hello slurm:7:{launch}\n"
+    assert base64.b64encode(program).decode() not in done.stderr
+
+
+def test_an_instance_names_the_job_of_slurm() -> None:
+    assert launch_of("slurm:7:abc.0123") == "7"
+    assert launch_of("0123") is None and launch_of(None) is None

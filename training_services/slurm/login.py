@@ -1,0 +1,170 @@
+"""Place where Slurm's commands run, as all experiments of the server share it.
+
+One squeue shows all allocations, at most every half minute, and rarely while nothing is pending or in doubt.
+Allocations that end at the same time are ended by one scancel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Protocol
+
+from training_services.base import ServiceUnavailable
+from training_services.slurm.commands import Commands, Outcome
+from training_services.slurm.table import FORMAT, Table, parse
+
+__all__ = ["Login", "Watcher"]
+
+LOOK_S = 30.0  # least time between two squeues
+REST_S = 300.0  # time between two squeues while no allocation is pending or in doubt
+FIRST_LOOK_S = 1.5  # pause before the first squeue after a submission: Slurm has a reason by then
+CANCEL_PAUSE_S = 0.2  # time for which orders to end allocations are collected
+
+
+class Watcher(Protocol):
+    """Allocation that is looked for in the output of squeue. ``partition`` None: that of the cluster."""
+
+    partition: str | None
+
+    @property
+    def pending(self) -> bool:
+        """True if the allocation may wait in Slurm's queue."""
+
+    @property
+    def in_doubt(self) -> bool:
+        """True if it is not known whether the allocation runs."""
+
+    def seen(self) -> None:
+        """Look at the new table, or at the reason why there is none."""
+
+
+class Login:
+    """Shared use of one place where Slurm's commands run. ``table``: the last output of squeue."""
+
+    def __init__(self, commands: Commands) -> None:
+        self.commands = commands
+        self.table: Table | None = None
+        self.trouble: str | None = None  # sentence that says why squeue shows nothing
+        self._watchers: dict[Watcher, None] = {}
+        self._fresh: list[asyncio.Future[Table]] = []
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._looked_at = float("-inf")  # by the loop's clock
+        self._not_before = float("-inf")
+        self._canceled: dict[str, None] = {}
+        self._canceling: asyncio.Task[Outcome] | None = None
+
+    def add(self, watcher: Watcher) -> None:
+        self._watchers[watcher] = None
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="squeue")
+
+    def remove(self, watcher: Watcher) -> None:
+        self._watchers.pop(watcher, None)
+
+    def hurry(self) -> None:
+        """Consider again when to look, because an allocation has become pending, or is in doubt."""
+        self._wake.set()
+
+    async def fresh(self) -> Table:
+        """Return a table that squeue shows from now on. Raises ServiceUnavailable."""
+        waiter: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
+        self._fresh.append(waiter)
+        self._wake.set()
+        return await waiter
+
+    async def submit(self, script: str) -> Outcome:
+        """Run sbatch with this script. Raises ServiceUnavailable if it is not known what came of it."""
+        outcome = await self.commands.run("sbatch", "--parsable", text=script)
+        self._not_before = asyncio.get_running_loop().time() + FIRST_LOOK_S
+        self.hurry()
+        return outcome
+
+    async def cancel(self, job_id: str) -> None:
+        """End a job of Slurm, in one call with others that are to be ended. Raises ServiceUnavailable."""
+        self._canceled[job_id] = None
+        if self._canceling is None:
+            self._canceling = asyncio.get_running_loop().create_task(self._cancel())
+        outcome = await asyncio.shield(self._canceling)
+        if outcome.code and "Invalid job id" not in outcome.errors and "already" not in outcome.errors:
+            raise ServiceUnavailable(f"scancel failed: {outcome.said}")
+
+    async def _cancel(self) -> Outcome:
+        await asyncio.sleep(CANCEL_PAUSE_S)
+        ids, self._canceled, self._canceling = list(self._canceled), {}, None
+        return await self.commands.run("scancel", *ids)
+
+    async def ended(self, job_id: str, name: str) -> str | None:
+        """Return the final state of a job in Slurm's accounting; None if it has none, or does not know it."""
+        words = (
+            "--noheader",
+            "--allocations",
+            "--parsable2",
+            f"--jobs={job_id}",
+            "--format=JobName%100,State",
+        )
+        try:
+            outcome = await self.commands.run("sacct", *words)
+        except ServiceUnavailable:
+            return None
+        for line in outcome.output.splitlines() if outcome.code == 0 else ():
+            found, _, state = line.partition("|")
+            if found == name:
+                return state
+        return None
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for waiter in self._fresh:
+            waiter.cancel()
+        await self.commands.close()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            soon = bool(self._fresh) or any(each.pending or each.in_doubt for each in self._watchers)
+            due = max(self._looked_at + (LOOK_S if soon else REST_S), self._not_before)
+            if loop.time() < due:
+                # A keeper may become silent meanwhile.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(min(due, loop.time() + LOOK_S)):
+                        await self._wake.wait()
+                continue
+            await self._look()
+
+    async def _look(self) -> None:
+        self._looked_at = asyncio.get_running_loop().time()
+        waiters, self._fresh = self._fresh, []
+        try:
+            outcome = await self.commands.run(
+                "squeue", "--noheader", "--states=all", f"--format={FORMAT}", self._choice()
+            )
+            if outcome.code:
+                raise ServiceUnavailable(f"squeue on {self.commands.title} failed: {outcome.said}")
+        except ServiceUnavailable as error:
+            self.trouble = str(error)
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(ServiceUnavailable(str(error)))
+        else:
+            self.trouble = None
+            self.table = parse(outcome.output, self._looked_at)
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(self.table)
+        for watcher in list(self._watchers):
+            watcher.seen()
+
+    def _choice(self) -> str:
+        """Return the option of squeue that chooses the jobs to show.
+
+        While an allocation is pending, all jobs of its partition are shown, to know how many are before it.
+        """
+        partitions = {each.partition for each in self._watchers}
+        if None in partitions or not any(each.pending for each in self._watchers):
+            return "--me"
+        return f"--partition={','.join(sorted(filter(None, partitions)))}"

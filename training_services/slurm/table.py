@@ -1,0 +1,152 @@
+"""Reads the output of squeue, and says in sentences what it shows. Does no I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from training_services.base import Cause
+
+__all__ = ["FORMAT", "NODE_FAIL", "End", "Row", "Table", "end_of", "parse", "parse_left", "why_pending"]
+
+# id, name, state, reason, time left, partition, priority, nodes; the comment is last, as it may have any text
+FORMAT = "%i|%j|%T|%r|%L|%P|%Q|%N|%k"
+PENDING = "PENDING"
+NODE_FAIL, FAILED = "NODE_FAIL", "FAILED"
+_ALIVE = {
+    PENDING, "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT",
+    "RESIZING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "REVOKED",
+}  # fmt: skip
+_ENDS = {
+    "COMPLETED": ("has ended", Cause.INFRASTRUCTURE),
+    "CANCELLED": ("was canceled (scancel)", Cause.PREEMPTED),
+    FAILED: ("has ended with an error", Cause.INFRASTRUCTURE),
+    "TIMEOUT": ("has reached its time limit", Cause.PREEMPTED),
+    "DEADLINE": ("has reached its deadline", Cause.PREEMPTED),
+    "PREEMPTED": ("was preempted by Slurm", Cause.PREEMPTED),
+    "OUT_OF_MEMORY": ("was ended because it ran out of memory", Cause.OUT_OF_MEMORY),
+    "BOOT_FAIL": ("was ended because its node did not boot", Cause.INFRASTRUCTURE),
+}
+_REASONS = {
+    "Resources": "the nodes that it needs are in use",
+    "Priority": "jobs with a higher priority come first",
+    "Dependency": "it depends on another job",
+    "BeginTime": "its begin time has not come",
+    "JobHeldUser": "its user holds it (scontrol release)",
+    "JobHeldAdmin": "an administrator holds it",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition takes no jobs",
+    "PartitionNodeLimit": "it asks for more than the partition allows",
+    "PartitionTimeLimit": "timeLimit is longer than the partition allows",
+    "ReqNodeNotAvail": "the nodes that it needs are not available",
+    "NodeDown": "a node that it needs is down",
+    "Licenses": "it waits for a license",
+    "Reservation": "it waits for its reservation",
+    "InvalidAccount": "its account is not valid",
+    "InvalidQOS": "its QOS is not valid",
+    "QOSMaxJobsPerUserLimit": "the QOS lets no more jobs of this user run",
+    "QOSMaxCpuPerUserLimit": "the QOS gives this user no more CPUs",
+    "QOSMaxGRESPerUser": "the QOS gives this user no more GPUs",
+    "AssocMaxJobsLimit": "the account lets no more jobs run",
+    "MaxMemPerLimit": "it asks for more memory than the limit",
+    "None": "Slurm has not looked at it yet",
+}
+
+
+class Row(NamedTuple):
+    """Job of Slurm as squeue shows it. ``left``: time until its time limit; None: unknown, or no limit."""
+
+    job_id: str
+    name: str
+    state: str
+    reason: str
+    left: timedelta | None
+    partition: str
+    priority: int
+    nodes: str
+    comment: str
+
+    @property
+    def alive(self) -> bool:
+        """True if the job waits or runs, or its processes are being ended."""
+        return self.state in _ALIVE
+
+    @property
+    def pending(self) -> bool:
+        return self.state == PENDING
+
+
+class End(NamedTuple):
+    """End of an allocation: a sentence about it, and its cause.
+
+    ``failed``: its script has ended with an error.
+    """
+
+    reason: str
+    cause: Cause
+    failed: bool = False
+
+
+class Table(NamedTuple):
+    """Jobs that squeue has shown at one moment. ``at``: the moment, by the loop's clock."""
+
+    at: float
+    rows: Sequence[Row]
+
+    def find(self, name: str, comment: str, job_id: str | None) -> Row | None:
+        """Return the job with this name and comment. Of several, the one with this id comes first, then one
+        that lives.
+        """
+        found = [row for row in self.rows if (row.name, row.comment) == (name, comment)]
+        found.sort(key=lambda row: (row.job_id != job_id, not row.alive, row.pending))
+        return found[0] if found else None
+
+    def before(self, row: Row) -> int:
+        """Return the number of jobs that wait in the same partition and have a higher priority."""
+        return sum(
+            each.pending and each.partition == row.partition and each.priority > row.priority
+            for each in self.rows
+        )
+
+
+def parse(output: str, at: float) -> Table:
+    """Return the jobs in the output of ``squeue --format FORMAT``. Lines of another form are left out."""
+    return Table(at, list(filter(None, map(_row, output.splitlines()))))
+
+
+def _row(line: str) -> Row | None:
+    fields = line.split("|", 8)
+    if len(fields) != 9:
+        return None
+    job_id, name, state, reason, left, partition, priority, nodes, comment = fields
+    number = int(priority) if priority.isdigit() else 0
+    return Row(job_id, name, state, reason, parse_left(left), partition, number, nodes, comment)
+
+
+def parse_left(text: str) -> timedelta | None:
+    """Return the time in Slurm's notation ``days-hours:minutes:seconds``; None if it is not a time."""
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+
+def why_pending(table: Table, row: Row) -> str:
+    """Return why a job waits in Slurm's queue, as the end of a sentence."""
+    code = row.reason.strip("()").partition(",")[0]
+    reason = _REASONS.get(code) or f"Slurm says {code}"
+    before = table.before(row)
+    jobs = "" if not before else f"; {before} {'job is' if before == 1 else 'jobs are'} before it"
+    return f"waits in partition {row.partition}: {reason}{jobs}"
+
+
+def end_of(state: str, job_id: str) -> End | None:
+    """Return how a job has ended that has this state; None if this is no proof that nothing of it runs."""
+    state = state.split()[0] if state else ""
+    if state in _ALIVE or state == NODE_FAIL or state not in _ENDS:
+        return None
+    sentence, cause = _ENDS[state]
+    return End(f"allocation {job_id} {sentence}", cause, state == FAILED)
