@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import contextlib
-from collections.abc import Hashable, Mapping
+import subprocess
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from training_services.base import ServiceUnavailable
@@ -64,12 +64,16 @@ class LocalCommands(Commands):
         self._environ = environ
 
     async def run(self, *words: str, text: str = "") -> Outcome:
+        return await asyncio.to_thread(self._run, words, text)  # uvloop's pipes are not safe beside threads
+
+    def _run(self, words: Sequence[str], text: str) -> Outcome:
         try:
-            process = await asyncio.create_subprocess_exec(
-                *words,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+            done = subprocess.run(
+                words,
+                input=text.encode(),
+                capture_output=True,
+                timeout=LIMIT_S,
+                check=False,
                 env=self._environ,
                 start_new_session=True,
             )
@@ -78,20 +82,12 @@ class LocalCommands(Commands):
                 f"there is no {words[0]} on {self.title}: install Slurm's commands here, or give the login "
                 "node of the cluster as login"
             ) from None
+        except subprocess.TimeoutExpired:
+            raise ServiceUnavailable(f"{words[0]} has not ended within {LIMIT_S:g} s") from None
         except OSError as error:
             raise ServiceUnavailable(f"{words[0]} cannot be started: {error.strerror}") from error
-        try:
-            async with asyncio.timeout(LIMIT_S):
-                output, errors = await process.communicate(text.encode())
-        except TimeoutError:
-            raise ServiceUnavailable(f"{words[0]} has not ended within {LIMIT_S:g} s") from None
-        finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-        return Outcome(
-            process.returncode or 0, output.decode(errors="replace"), errors.decode(errors="replace")
-        )
+        said, complained = (each.decode(errors="replace") for each in (done.stdout, done.stderr))
+        return Outcome(done.returncode, said, complained)
 
 
 class LoginCommands(Commands):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import math
 import shlex
-import textwrap
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import NamedTuple
@@ -71,7 +70,7 @@ def script(
     if config.orphaned is not None:
         names["NNIMGR_KEEPER_ORPHAN_S"] = _seconds(config.orphaned)
     exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in names.items())
-    packed = "\n".join(textwrap.wrap(base64.b64encode(archive).decode(), 120)) if archive else ""
+    packed = base64.encodebytes(archive).decode().rstrip()
     folder = config.work_directory or '"${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"'
     gpus = 'export NNIMGR_HOST_GPUS="${CUDA_VISIBLE_DEVICES:-}"\n' if _gres(config, wants) else ""
     setup = f"{config.setup.rstrip()}\n" if config.setup.strip() else ""
