@@ -62,8 +62,8 @@ def validate(state: ExperimentState) -> None:
     for job_id in open_jobs:
         assert state.trials[state.jobs[job_id].trial_id].job_id == job_id, f"job {job_id} has no trial"
     # The numbers of commands start from 1 in a recreated keeper directory. Its first job may be recorded
-    # before the fact KeeperBound, which records the directory. After a keeper has gone, what it has not carried
-    # out is never sent, and the next keeper there may get these numbers again.
+    # before the fact KeeperBound, which records the directory. After a keeper has gone, what it has not
+    # carried out is never sent, and the next keeper there may get these numbers again.
     placed: list[JobPlaced | MemberState] = [
         job.placed for job in state.jobs.values() if job.placed is not None and not job.members
     ]
