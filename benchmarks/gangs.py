@@ -341,12 +341,15 @@ def meeting(place: Place, options: argparse.Namespace) -> Iterator[Row]:
     place.clear()
     entries = [machine.entry(gangAddress="192.0.2.1") for machine in place.machines]
     service = {"platform": "remote", "machineList": entries}
-    look = Look(place.own, place.create("once", service=service, failFast=0))
+    experiment = place.create("once", service=service, failFast=0)
+    look = Look(place.own, experiment)
     for _ in looks(LIMIT_S):
-        if ended := look.rows("SELECT started_at, ended_at, reason FROM trials WHERE ended_at IS NOT NULL"):
+        ended = look.rows("SELECT started_at, ended_at, message FROM jobs WHERE ended_at IS NOT NULL")
+        if ended:
             break
     look.close()
-    ((started, at, reason),) = ended
+    place.own.nnictl("stop", experiment)
+    started, at, reason = ended[0]
     yield Row(
         name="members that cannot reach the leader to the sentence about it",
         value=(at - started) / 1e6,
