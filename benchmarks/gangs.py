@@ -355,7 +355,7 @@ def meeting(place: Place, options: argparse.Namespace) -> Iterator[Row]:
         value=(at - started) / 1e6,
         unit="s",
         better=Better.LESS,
-        limit=6.0,
+        limit=5.0,
         details={"sentence": reason},
     )
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FIRST_PORT, PORTS = 20000, 10000  # below the ports that Linux gives to outgoing connections
 TRIED = 16  # ports on which a leader may listen
-REACH_S = 5.0
+REACH_S = 4.5  # so that the sentence about it is there within 5 s
 ANSWER_S = 1.0  # longest wait for the answer of one port
 LOOK_S = 0.05
 LAST_LOOK_S = 0.25
