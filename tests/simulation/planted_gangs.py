@@ -19,7 +19,6 @@ from training_services.keepers.job import Job
 from training_services.keepers.request import Attempt as Reported
 from training_services.placement.gang_queue import GangQueue
 from training_services.placement.gang_rooms import GangRooms
-from training_services.placement.ledger import HostLedger
 from training_services.placement.preemption import fewest
 
 __all__ = ["GANGS_PLANTED"]
@@ -284,14 +283,6 @@ def giving_up_members_counts_as_a_failure() -> Iterator[None]:
 
     with patch.object(trial_ends, "_again", counted):
         yield
-
-
-@planted
-def limit_of_members_forgotten() -> Iterator[None]:
-    """A trial that has given up members gets them back with its next attempt."""
-    with patch.object(trial_ends, "_most_members", lambda state, trial: None):
-        with patch.object(HostLedger, "is_contended", lambda self, name, hosts: False):
-            yield
 
 
 @planted
