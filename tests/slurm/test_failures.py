@@ -162,7 +162,10 @@ async def test_what_the_cluster_refuses_fails_with_its_sentence(tmp_path: Path, 
     await platform.close()
 
 
-async def test_a_full_cluster_says_why_a_trial_waits(platform: SlurmPlatform) -> None:
+async def test_a_full_cluster_says_why_a_trial_waits(
+    platform: SlurmPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "LOOK_S", 1.0)
     full = ("--nodes=2", "--exclusive", "-o", "/dev/null", "--wrap", f"sleep 1000 # {os.getpid()}")
     other = platform.cluster.run("sbatch", "--parsable", *full).stdout.strip()
     await platform.cluster.until("RUNNING")
