@@ -20,12 +20,12 @@ import yaml
 from yaml.reader import ReaderError
 
 from nnimgr.config.problems import ConfigError, Problem, dotted
+from nnimgr.config.yaml_faults import sentence_of
 
 __all__ = ["Document", "KeyPath", "number_hint", "number_hint_at", "read_document", "to_yaml"]
 
 KeyPath = tuple[str | int, ...]
 
-_NO_COLON = "could not find expected ':'"  # problem of PyYAML in the line after the faulty one
 _MOST_BYTES = 16 << 20
 _MOST_NODES = 200_000
 _DEEPEST = 100
@@ -160,10 +160,7 @@ class _Reader:
             node = loader.get_single_node()
             return None if node is None else self._value(loader, node, ())
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            if error.problem == _NO_COLON and error.context_mark is not None:
-                mark = error.context_mark  # the parser notices it only in the next line
-            raise self._error(self._sentence(error), mark) from error
+            raise self._error(*sentence_of(error, self._text)) from error
         except RecursionError as error:
             raise ConfigError([Problem(message="nested too deeply", file=self._file)]) from error
         finally:
@@ -220,14 +217,6 @@ class _Reader:
             hint = '; put an expression in quotes: "{{ ... }}"' if isinstance(key, dict) else ""
             raise self._error(f"a list or a mapping cannot be a key{hint}", node.start_mark)
         return key
-
-    def _sentence(self, error: yaml.MarkedYAMLError) -> str:
-        if error.problem and "'\\t'" in error.problem:
-            return "YAML does not allow a tab here; use spaces"
-        if error.problem == _NO_COLON:
-            return "not YAML: after the field's name, ':' is missing"
-        parts = [part for part in (error.context, error.problem) if part]
-        return f"not YAML: {', '.join(parts)}"
 
     def _error(self, message: str, mark: yaml.Mark | None) -> ConfigError:
         line, column = (None, None) if mark is None else (mark.line + 1, mark.column + 1)

@@ -217,3 +217,38 @@ def test_a_line_without_a_colon_is_named(faults: Faults) -> None:
     assert faults("trialConcurrency: 1\ngoal maximize\ntuner: {name: Random}\n") == [
         "exp.yml:2:1: not YAML: after the field's name, ':' is missing"
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("trialConcurrency: 1\ngoal:maximize\n", "2:1: not YAML: a space is missing after 'goal:'"),
+        ("a: 1\nb:c\nd: 2\n", "2:1: not YAML: a space is missing after 'b:'"),
+        (
+            "searchSpace:\n  lr: {}\n\n degree: {}\n",
+            "4:2: not YAML: this line is indented by 1 space and the line before it by 2; fields beside "
+            "each other need the same indentation",
+        ),
+        (
+            "trialCommand: ./a\n  goal: maximize\n",
+            "2:7: not YAML: this line is indented by 2 spaces and the line before it by 0; fields beside "
+            "each other need the same indentation",
+        ),
+        ("goal maximize\na: 1\n", "1:1: not YAML: after the field's name, ':' is missing"),
+        ("trialCommand: echo: hello\n", "1:19: not YAML: a value that contains ': ' must be in quotes"),
+        ("a: {b: 1\nc: 2\n", "2:2: not YAML: after the '{' in line 1, a ',' or the '}' is missing"),
+        ("a: [1, 2\nb: 3\n", "2:2: not YAML: after the '[' in line 1, a ',' or the ']' is missing"),
+        ('a: "x\nb: 2\n', "1:4: not YAML: the quotation mark that ends this text is missing"),
+        (
+            "a:\n - b\n c: 1\n",
+            "3:2: not YAML: a field cannot stand beside the entries of a list; check the indentation",
+        ),
+        (
+            "a: @b\n",
+            "1:4: not YAML: while scanning for the next token, found character '@' that cannot start any "
+            "token",
+        ),
+    ],
+)
+def test_what_is_not_yaml_is_told_in_plain_words(faults: Faults, text: str, sentence: str) -> None:
+    assert faults(text) == [f"exp.yml:{sentence}"]
