@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from nnimgr.cli.configuration import load
 from nnimgr.cli.failures import failure_lines, last_failure
 from nnimgr.cli.limits import ended_again
 from nnimgr.cli.progress import moved
+from nnimgr.cli.report import CREATE
 from nnimgr.cli.stored import named_or_brought, to_resume
 from nnimgr.cli.summary import goal_of
 from nnimgr.cli.terminal import Terminal
@@ -43,7 +45,8 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
     """Check the configuration, start the port's server if none runs, and create the experiment there."""
     prefix = _prefix(args)
     if args.dry_run:
-        return _dry_run(_load(args, terminal), args.experiment_id or "experiment", terminal)
+        shown = "experiment" if args.experiment_id is None else check_id(Home.find(), args.experiment_id)
+        return _dry_run(_load(args, terminal), shown, terminal)
     refuse_nni()
     terminal.act_without_reader()
     home = Home.find()
@@ -70,8 +73,15 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
     url = _address(client, experiment_id, terminal)
     if terminal.as_json and not args.foreground:
         terminal.json({"id": experiment_id, "url": url, "port": client.port})
+    again = f"nnictl create --config {shlex.quote(args.config)}"
     code = _after_start(
-        client, experiment_id, url=url, foreground=args.foreground, terminal=terminal, after=0
+        client,
+        experiment_id,
+        url=url,
+        foreground=args.foreground,
+        terminal=terminal,
+        after=0,
+        again=again,
     )
     if not args.foreground:
         _warn_of_failure(client, experiment_id, terminal)
@@ -129,7 +139,14 @@ def view(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _after_start(
-    client: Client, experiment_id: str, *, url: str, foreground: bool, terminal: Terminal, after: int
+    client: Client,
+    experiment_id: str,
+    *,
+    url: str,
+    foreground: bool,
+    terminal: Terminal,
+    after: int,
+    again: str = CREATE,
 ) -> int:
     if terminal.for_people:  # the URL gets a line of its own, so that most terminals do not wrap it
         terminal.stamped("Web portal URLs:")
@@ -144,7 +161,7 @@ def _after_start(
         return 0
     from nnimgr.cli.watch import foreground as watch
 
-    return watch(client, experiment_id, terminal=terminal, after=after)
+    return watch(client, experiment_id, terminal=terminal, after=after, again=again)
 
 
 def _warn_of_failure(client: Client, experiment_id: str, terminal: Terminal) -> None:

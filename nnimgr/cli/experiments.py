@@ -77,7 +77,7 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     if not shown:
         terminal.warn(
-            'There is no experiment running; "nnictl experiment list --all" lists the stopped ones.'
+            'There is no experiment running; "nnictl experiment list --all" lists stopped and archived ones.'
         )
     elif terminal.for_people:
         show_table(terminal, _COLUMNS, map(_row, shown))

@@ -124,7 +124,8 @@ def _show(entries: list[IndexEntry], seen: list[dict[str, Any]], terminal: Termi
     for trouble in troubles:
         terminal.warn(trouble)
     terminal.say("")
-    terminal.say(f"Watch one experiment: nnictl top {newest_first(entries)[0].id}")
+    watched = [entry for entry in entries if runs(entry)] or entries
+    terminal.say(f"Watch one experiment: nnictl top {newest_first(watched)[0].id}")
     if terminal.live and any(map(runs, entries)):
         terminal.say("Leave: Ctrl-C")
 

@@ -255,7 +255,7 @@ class Progress:
         if trial is None or trial.final_text is None:
             return f"{text} without a result"
         if trial.final is None or not math.isfinite(trial.final):
-            return f"{text}: no usable result: {_shortened(trial.final_text)} is not a number"
+            return f"{text}: {fields['reason']}"
         text += f": {number(trial.final)}"
         best = not trial.confirms and self._improves(fields["trialId"], trial.final)
         return f"{text}, the best so far" if best else text

@@ -19,14 +19,13 @@ from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import ENDED
 
-__all__ = ["report"]
+__all__ = ["CREATE", "report"]
 
+CREATE = "nnictl create --config FILE"  # how a user starts another experiment, if its file is not known
 _NO_COMMAND = (126, 127)  # exit codes: the shell could not execute the command, or did not find it
 
 
-def report(
-    progress: Progress, client: Client, terminal: Terminal, *, again: str = "nnictl create --config FILE"
-) -> None:
+def report(progress: Progress, client: Client, terminal: Terminal, *, again: str = CREATE) -> None:
     """Print how the experiment ended: the number of trials by status, the best trial and the last failure.
 
     ``again``: how the user starts another experiment.

@@ -237,8 +237,8 @@ def running_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
 def current_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
     """Return the experiments among which a command without an id chooses: the running ones.
 
-    If no experiment runs, return those that are not stopped, and the newest one if it was stopped without a
-    user. Otherwise an older experiment would be taken for one that has just failed.
+    If no experiment runs, return those that are neither stopped nor archived, and the newest one if it was
+    stopped without a user. Otherwise an older experiment would be taken for one that has just failed.
     """
     return _current(entries_of(home), port)
 
@@ -248,7 +248,8 @@ def _current(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexE
     if running := [entry for entry in opened if runs(entry)]:
         return running
     failed = newest_if_failed(entry for entry in entries.values() if port in (None, entry.port))
-    return opened if failed is None else [*opened, failed]
+    listed = [entry for entry in opened if not entry.archived]
+    return listed if failed is None else [*listed, failed]
 
 
 def opened_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from nnimgr.cli.overview import overview
 from nnimgr.cli.progress import Progress
-from nnimgr.cli.report import report
+from nnimgr.cli.report import CREATE, report
 from nnimgr.cli.selection import client_of, current_entries, entries_of, select
 from nnimgr.cli.stop import stop_one
 from nnimgr.cli.terminal import Terminal
@@ -92,8 +92,10 @@ def top(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after: int) -> int:
-    """Watch an experiment to its end, then stop it.
+def foreground(
+    client: Client, experiment_id: str, *, terminal: Terminal, after: int, again: str = CREATE
+) -> int:
+    """Watch an experiment to its end, then stop it. ``again``: how the user starts another experiment.
 
     Return 0 if the experiment is done and a trial has a usable result, and 130 after Ctrl-C. Otherwise return
     1.
@@ -119,7 +121,7 @@ def foreground(client: Client, experiment_id: str, *, terminal: Terminal, after:
         return _LEFT
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    report(progress, client, terminal)
+    report(progress, client, terminal, again=again)
     if terminal.as_json:
         confirms = ("confirmations",) if progress.profile.get("confirmations") else ()
         kept = ("id", "status", "reason", "counts", "bestTrial", *confirms, "errors")

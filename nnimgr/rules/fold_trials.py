@@ -346,7 +346,7 @@ def _count_fruitless(state: ExperimentState, trial: TrialState) -> None:
     elif trial.status not in (f.TrialStatus.SUCCEEDED, f.TrialStatus.FAILED):
         return  # the trial was stopped
     if not state.fruitless:
-        state.fruitless_since = f"trial {trial.id}: {trial.reason}"
+        state.fruitless_since = f"trial {trial.title}: {trial.reason}"
     state.fruitless += 1
 
 

@@ -335,7 +335,8 @@ def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
     if (kind := _special(value)) is not None:
         return f"no usable result: a value of type {kind} is not a number; {remedy}"
     if isinstance(value, Mapping):
-        return f'no usable result: {shortened(trial.final_text)} has no number under "{DEFAULT}"'
+        shown = shortened(trial.final_text)
+        return f'no usable result: {shown} has no number under "{DEFAULT}"; put the one to optimize there'
     kind = "finite" if isinstance(value, int | float) and not isinstance(value, bool) else "a number"
     return f"no usable result: {shortened(trial.final_text)} is not {kind}; {remedy}"
 

@@ -252,7 +252,7 @@ def test_in_the_foreground_it_tells_what_happens_and_stops_at_the_end(
                 "Trial 0 (t0) FAILED: exited with code 1: ValueError: boom",
                 "  See: nnictl log trial abc -T 0 --file stderr",
                 "No trial has a usable result.",
-                "Next: correct the trial's code, then: nnictl create --config FILE",
+                "Next: correct the trial's code, then: nnictl create --config exp.yml",
             ],
         ),
         (
@@ -298,7 +298,7 @@ def test_a_command_that_is_not_found_is_corrected_first(
     server.on_create = script
     assert create(server, "--foreground", "--id", "abc") == 1
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last == "Next: correct trialCommand, then: nnictl create --config FILE"
+    assert last == "Next: correct trialCommand, then: nnictl create --config exp.yml"
 
 
 def test_an_error_in_the_foreground_ends_with_1(
@@ -320,7 +320,7 @@ def test_an_error_in_the_foreground_ends_with_1(
 @pytest.mark.parametrize(
     ("code", "following"),
     [
-        (127, "correct trialCommand, then: nnictl create --config FILE"),
+        (127, "correct trialCommand, then: nnictl create --config exp.yml"),
         (1, "correct the trial's code, then: nnictl resume abc"),
     ],
 )
@@ -457,3 +457,10 @@ def test_resume_on_another_port_than_a_running_one(
     assert main(["resume", "abc", "--port", "1"]) == 1
     assert f"is served on port {server.port} already" in capsys.readouterr().err
     assert Index(home).get("abc") is not None
+
+
+def test_a_dry_run_checks_the_id(
+    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert create(server, "--dry-run", "--id", "a/b") == 1
+    assert "'a/b' cannot be an experiment id" in capsys.readouterr().err

@@ -146,7 +146,8 @@ def test_the_first_final_result_counts_and_one_that_is_no_number_is_shown() -> N
         progress.apply(event("Suggested", trialId="t", sequence=0, parameters={}))
         for value, text in finals:
             progress.apply(event("MetricReported", trialId="t", type="FINAL", value=value, text=text))
-        said.append(progress.apply(event("TrialEnded", trialId="t", status="SUCCEEDED", reason="")))
+        reason = f"no usable result: {text} is not a number"
+        said.append(progress.apply(event("TrialEnded", trialId="t", status="SUCCEEDED", reason=reason)))
     assert said == [
         "Trial 0 (t) SUCCEEDED: 0.5, the best so far",
         'Trial 0 (t) SUCCEEDED: no usable result: "good" is not a number',

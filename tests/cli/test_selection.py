@@ -366,3 +366,13 @@ def test_create_finishes_without_a_reader(server: FakeServer, tmp_path: Path) ->
         os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
     assert "abc" in server.experiments
+
+
+def test_an_archived_experiment_is_only_chosen_by_its_id(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for experiment_id, archived in (("older", False), ("newer", True)):
+        server.add(experiment_id, status="DONE")
+        Index(server.home).update(experiment_id, archived=archived)
+    assert chosen(capsys) == "older"
+    assert chosen(capsys, "newer") == "newer"

@@ -247,8 +247,8 @@ async def test_trial_after_trial_without_a_result_is_told(lab: Lab) -> None:
         await until(runner, lambda: runner.state.best is not None)
         assert "results" not in runner.notices
     assert sentence == (
-        "at least 5 trials in a row have ended without a result that the tuner can use; the first was "
-        f'trial {trial_id_of("exp", 0)}: no usable result: "nothing" is not a number; pass a float to '
+        "the last trials (5 or more) have ended without a result that the tuner can use, first "
+        f'trial 0 ({trial_id_of("exp", 0)}): no usable result: "nothing" is not a number; pass a float to '
         "nni.report_final_result()"
     )
 

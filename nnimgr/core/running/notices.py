@@ -40,8 +40,8 @@ def notices_of(state: ExperimentState) -> dict[str, Notice]:
         found["database"] = Notice(subject=sentence)
     if state.fruitless >= FRUITLESS:
         sentence = (
-            f"at least {FRUITLESS} trials in a row have ended without a result that the tuner can use; "
-            f"the first was {state.fruitless_since}"
+            f"the last trials ({FRUITLESS} or more) have ended without a result that the tuner can use, "
+            f"first {state.fruitless_since}"
         )
         found["results"] = Notice(subject=sentence)
     if (excess := excess_of(state)) is not None:
