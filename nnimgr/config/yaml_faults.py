@@ -11,7 +11,7 @@ __all__ = ["sentence_of"]
 _NO_COLON = "could not find expected ':'"  # problem of PyYAML in the line after the faulty one
 _MISSING_COLON = "after the field's name, ':' is missing"
 _STRUCTURES = ("<block mapping start>", "<block sequence start>")
-_ENDS = {"while parsing a flow mapping": "{}", "while parsing a flow sequence": "[]"}
+_ENDS = {"while parsing a flow mapping": ("{", "}"), "while parsing a flow sequence": ("[", "]")}
 _NO_SPACE = re.compile(r"\s*(?:- +)?([\w./-]+):\S")
 _FIELD_ALONE = re.compile(r"\s*(?:- +)?[\w./-]+\s*")
 
