@@ -20,7 +20,7 @@ from tests.e2e.disks import disk
 from tests.processes import of_home
 from tests.server.harness import free_port
 
-PLATFORMS = "(valid: ask, frameworkcontroller, kubeflow, kubernetes, local, remote)"
+PLATFORMS = "(valid: ask, frameworkcontroller, kubeflow, kubernetes, local, remote, slurm)"
 CONFIG = """\
 searchSpace:
   x: {_type: uniform, _value: [0, 1]}
