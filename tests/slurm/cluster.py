@@ -142,6 +142,13 @@ class SlurmCluster:
         lines = self.run("squeue", "-h", "-t", "all", "-o", "%j %T").stdout.splitlines()
         return dict(line.split() for line in lines)
 
+    def wait_for_state(self, name: str, state: str) -> None:
+        """Wait until the job with this name has this state."""
+        end = time.monotonic() + LIMIT_S
+        while (found := self.jobs().get(name)) != state:
+            assert time.monotonic() < end, f"{name}: {found}"
+            time.sleep(0.1)
+
     async def until(self, wanted: str, number: int = 1) -> dict[str, str]:
         """Wait until so many jobs have this state."""
         async with asyncio.timeout(LIMIT_S):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from training_services.base import TRIAL_GRACE, ServiceUnavailable
 from training_services.placement.needs import Wants
-from training_services.slurm.commands import Commands
+from training_services.slurm.commands import Commands, Outcome
 from training_services.slurm.config import SlurmConfig
 from training_services.slurm.script import MARK, Naming, script
 
@@ -50,6 +50,10 @@ def shown(text: str) -> str:
 async def verdict(commands: Commands, text: str) -> Verdict:
     """Let the cluster check the script. Nothing is submitted."""
     try:
+        # without a controller, sbatch would try for a long time
+        ping = await commands.run("scontrol", "ping")
+        if " is UP" not in ping.output:
+            return Verdict(None, f"Slurm's controller does not answer: {_down(ping)}")
         outcome = await commands.run("sbatch", "--test-only", text=text)
     except ServiceUnavailable as error:
         return Verdict(None, f"the cluster could not be asked: {error}")
@@ -59,3 +63,9 @@ async def verdict(commands: Commands, text: str) -> Verdict:
     if re.search(r"unable to contact|timed out|connection", outcome.errors, re.IGNORECASE):
         return Verdict(None, f"the cluster could not be asked: {outcome.said}")
     return Verdict(False, f"the cluster rejects the allocation: {outcome.said}")
+
+
+def _down(ping: Outcome) -> str:
+    """Return what ``scontrol ping`` says of controllers that do not answer, without its banner."""
+    lines = [line.strip() for line in ping.output.splitlines() if " is DOWN" in line]
+    return "; ".join(lines) or ping.said
