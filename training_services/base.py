@@ -238,7 +238,8 @@ class Machine:
     """Machine of an experiment. Values that the machine's keeper has not reported are None.
 
     ``reason``: a sentence that says why the machine is not connected, or which problem its keeper reports.
-    ``since``: time of the keeper's last call if the machine is not connected.
+    ``since``: time of the keeper's last call if the machine is not connected. ``ends_at``: time at which the
+    engine ends it; None: it stays, or the time is not known.
     """
 
     keeper_id: str
@@ -253,6 +254,7 @@ class Machine:
     disk: int | None = None  # free MiB on the machine's disk at its keeper's first call
     gpus: int | None = None
     version: str | None = None  # version of its keeper
+    ends_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +263,7 @@ class Capabilities:
 
     updates: bool  # True: update_trial_job works (NNI: isMultiPhaseJobSupported)
     machines: bool = False  # True: the service accepts MachineAdded and the other facts about machines
+    allocations: bool = False  # True: the service makes and ends its machines itself, for the jobs
     keeps_files: bool = False  # True: files of ended jobs are kept in the experiment's own folder
     checkpoints: bool = False  # True: an attempt can continue from a checkpoint of an earlier attempt
     gangs: bool = False  # True: a job can have members on several hosts

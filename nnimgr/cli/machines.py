@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from nnimgr.cli.limits import raised_limit
 from nnimgr.cli.selection import client_of, is_named, select
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal
-from nnimgr.cli.times import when
+from nnimgr.cli.times import duration_text, when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
@@ -27,11 +28,15 @@ _COLUMNS = (
     Column("CPUS", "right"),
     Column("MEMORY", "right"),
     Column("KEEPER", gives_way=True),
+    Column("TIME LEFT", "right", optional=True),
 )
 
 
 def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
-    """List the machines of an experiment. Below them, print why a machine is not connected."""
+    """List the machines of an experiment. Below them, print why a machine is not connected.
+
+    On a cluster, these are its allocations for the experiment.
+    """
     client, experiment_id = _client(args)
     client.mends = {
         **client.mends,
@@ -159,7 +164,14 @@ def _row(machine: Mapping[str, Any]) -> tuple[str, ...]:
         _shown(machine["cpus"]),
         "-" if memory is None else f"{memory / 1024:.4g} GB",
         _shown(machine["keeperVersion"]),
+        _time_left(machine["endsAt"]),
     )
+
+
+def _time_left(ends_at: str | None) -> str:
+    if ends_at is None:
+        return ""
+    return duration_text((datetime.fromisoformat(ends_at) - datetime.now(UTC)).total_seconds())
 
 
 def _shown(value: Any) -> str:

@@ -34,7 +34,7 @@ from nnimgr.rules.state import AddedTrial
 from nnimgr.store.reader import ExperimentReader
 from nnimgr.store.writer import ExperimentWriter
 from tests.api.stored_life import StoredLife
-from training_services.base import FileListing, Machine, TrialFile
+from training_services.base import Capabilities, FileListing, Machine, TrialFile
 from training_services.placement.ledger import HostLedger
 from trial_keeper.machine.untrusted_files import check_path
 
@@ -45,6 +45,7 @@ class FakeService:
     """Serves logs that tests have stored. Following a log continues until the log is closed."""
 
     def __init__(self) -> None:
+        self.capabilities = Capabilities(updates=True, machines=True)
         self.logs: dict[tuple[str, str], bytes] = {}
         self.ended = asyncio.Event()
         self.open_readings = 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from tests.api.lab import Lab
-from training_services.base import Machine, MachineStatus
+from training_services.base import Capabilities, Machine, MachineStatus
 from training_services.placement.ledger import Capacity, Gpu, GpuProcess, GpuReading, Host, Need
 
 HOSTS = "/api/v1/hosts"
+MACHINES = "/api/v1/experiments/exp/machines"
 GPU1 = Machine(
     keeper_id="me_gpu1_22",
     name="gpu1",
@@ -82,3 +84,34 @@ async def test_gpus_that_cannot_be_read(lab: Lab) -> None:
     lab.manager.ledger.read(GPU1.address, "keeper", GpuReading((), "there is no nvidia-smi"))
     (host,) = (await lab.client.get(HOSTS)).json()["hosts"]
     assert (host["gpus"], host["gpuTrouble"]) == ([], "there is no nvidia-smi")
+
+
+async def test_machines_that_can_be_changed(lab: Lab) -> None:
+    lab.service.known_machines = [GPU1]
+    found = (await lab.client.get(MACHINES)).json()
+    assert found["changeable"] is True
+    assert [(each["name"], each["endsAt"]) for each in found["machines"]] == [("gpu1", None)]
+
+
+async def test_allocations_are_listed_and_cannot_be_changed(lab: Lab) -> None:
+    limit = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    lab.service.capabilities = Capabilities(updates=True, allocations=True)
+    lab.service.known_machines = [replace(GPU1, name="allocation 7 on n1", ends_at=limit)]
+    found = (await lab.client.get(MACHINES)).json()
+    assert found["changeable"] is False
+    (machine,) = found["machines"]
+    assert (machine["name"], machine["endsAt"]) == ("allocation 7 on n1", "2026-01-02T03:04:00Z")
+    for answer in (
+        await lab.client.post(MACHINES, json={"text": "host: a"}),
+        await lab.client.post(f"{MACHINES}/{GPU1.keeper_id}/drain"),
+        await lab.client.delete(f"{MACHINES}/{GPU1.keeper_id}"),
+    ):
+        assert answer.status_code == 409
+        assert "this platform makes its machines itself" in answer.json()["error"]["message"]
+
+
+async def test_a_platform_without_machines(lab: Lab) -> None:
+    lab.service.capabilities = Capabilities(updates=True)
+    answer = await lab.client.get(MACHINES)
+    assert answer.status_code == 409
+    assert answer.json()["error"]["message"] == "this platform does not expose individual machines"

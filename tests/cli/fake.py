@@ -101,6 +101,7 @@ class FakeExperiment:
     unsaved: list[str] = field(default_factory=list)
     pareto: dict[str, Any] = field(default_factory=dict)
     tensorboards: list[dict[str, Any]] = field(default_factory=list)
+    machines: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Told:
@@ -226,6 +227,8 @@ class FakeServer:
         experiment = self.experiments.get(match[1]) if match else None
         if match is None or experiment is None:
             raise Refused(404, f"there is no {path}")
+        if path.endswith("/machines"):
+            return 200, {"machines": experiment.machines, "changeable": True}
         if path.endswith("/files"):
             return 200, _files(experiment)
         if path.endswith("/curve"):

@@ -33,7 +33,9 @@ __all__ = ["KubernetesService"]
 class KubernetesService(AllocationService):
     """Training service that runs the jobs of one experiment in pods."""
 
-    capabilities = Capabilities(updates=True, keeps_files=True, checkpoints=True, gangs=True)
+    capabilities = Capabilities(
+        updates=True, allocations=True, keeps_files=True, checkpoints=True, gangs=True
+    )
     _queue: AllocationQueue
 
     def __init__(self, context: ExperimentContext, config: KubernetesConfig, tools: ServiceTools) -> None:

@@ -257,6 +257,11 @@ class SlurmAllocation(Allocation):
         return f"the keeper in allocation {row.job_id} on {row.nodes or 'its node'} has not called yet"
 
     @property
+    def left(self) -> timedelta | None:
+        """Time until the time limit; None if the allocation has not begun."""
+        return self._left() if self.spoken else None
+
+    @property
     def doubt(self) -> str | None:
         return self._doubt
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from training_services.allocations.queues import Naming, OwnAllocations
 from training_services.allocations.service import AllocationPlacing, AllocationService
@@ -18,10 +19,12 @@ from training_services.base import (
     KnownKeeper,
     KnownKeepers,
     Machine,
+    MachineStatus,
     TrialJobSpec,
 )
 from training_services.keepers.hub import KeeperDesk
 from training_services.keepers.link import Received
+from training_services.keepers.seat import KeeperSeat
 from training_services.placement.needs import Wants
 from training_services.slurm.allocation import SlurmAllocation, pilot_of
 from training_services.slurm.commands import Commands, LocalCommands, LoginCommands
@@ -46,7 +49,7 @@ def commands_of(config: SlurmConfig, environ: Mapping[str, str], tools: ServiceT
 class SlurmService(AllocationService):
     """Training service that runs the jobs of one experiment in allocations of Slurm."""
 
-    capabilities = Capabilities(updates=True, keeps_files=True, checkpoints=True)
+    capabilities = Capabilities(updates=True, allocations=True, keeps_files=True, checkpoints=True)
 
     def __init__(self, context: ExperimentContext, config: SlurmConfig, tools: ServiceTools) -> None:
         self._config = config
@@ -133,11 +136,24 @@ class SlurmService(AllocationService):
         super()._deliver(desk, received)
 
     def machines(self) -> Sequence[Machine]:
-        """Return a description of each allocation, with its id in Slurm and its node."""
-        titles = {seat.id: pilot_of(seat).title for seat in self._seats.values()}
-        return [replace(machine, name=titles[machine.keeper_id]) for machine in super().machines()]
+        """Return a description of each allocation, with its id in Slurm, its node and its time limit."""
+        return [_described(machine, self._seats[machine.keeper_id]) for machine in super().machines()]
 
     def notices(self) -> Mapping[str, str]:
         doubts = {seat.host.name: doubt for seat in self._seats.values() if (doubt := pilot_of(seat).doubt)}
         trouble = {} if self._login.trouble is None else {"slurm": self._login.trouble}
         return {**super().notices(), **doubts, **trouble}
+
+
+def _described(machine: Machine, seat: KeeperSeat) -> Machine:
+    pilot = pilot_of(seat)
+    left = pilot.left
+    # an allocation that has begun has an obstacle only if its time limit is near
+    late = pilot.spoken and pilot.obstacle() is not None and not seat.silent
+    return replace(
+        machine,
+        name=pilot.title,
+        status=MachineStatus.DRAINING if late else machine.status,
+        reason=None if machine.reason is None else machine.reason.removeprefix("waits: "),
+        ends_at=None if left is None else datetime.now(UTC) + left,
+    )

@@ -55,10 +55,17 @@ class Machine(Model):
     )
     gpus: int | None
     keeper_version: str | None
+    ends_at: AwareDatetime | None = Field(
+        description="time limit at which the cluster ends the machine; null: none, or not known"
+    )
 
 
 class Machines(Model):
     machines: list[Machine]
+    changeable: bool = Field(
+        description="false: the platform makes and ends the machines itself, so none can be added, "
+        "drained or removed"
+    )
 
 
 class AddedMachines(Model):

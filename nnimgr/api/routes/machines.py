@@ -22,8 +22,9 @@ MachineName = Annotated[str, Path(alias="machine", max_length=300)]
 
 @router.get("", responses=refusals(404, 409))
 async def list_machines(runner: Live) -> models.Machines:
-    """Return the machines that the experiment's trials run on."""
-    return models.Machines(machines=[_machine(machine) for machine in machines.list_all(runner)])
+    """Return the machines that the experiment's trials run on, such as the allocations of a cluster."""
+    found = machines.list_all(runner)
+    return models.Machines(machines=list(map(_machine, found)), changeable=machines.can_change(runner))
 
 
 @router.post("", responses=refusals(404, 409, 422))
@@ -77,4 +78,5 @@ def _machine(machine: Machine) -> models.Machine:
         disk_free_mb=machine.disk,
         gpus=machine.gpus,
         keeper_version=machine.version,
+        ends_at=machine.ends_at,
     )

@@ -17,7 +17,7 @@ from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.rules import facts as f
 from training_services.base import Machine, MachineStatus, TrainingService
 
-__all__ = ["UnknownMachine", "add", "drain", "find", "list_all", "remove"]
+__all__ = ["UnknownMachine", "add", "can_change", "drain", "find", "list_all", "remove"]
 
 _LEAVING = (MachineStatus.DRAINING, MachineStatus.REMOVING)
 
@@ -34,13 +34,18 @@ def list_all(runner: ExperimentRunner) -> Sequence[Machine]:
     return _service(runner).machines()
 
 
+def can_change(runner: ExperimentRunner) -> bool:
+    """Return True if machines can be added, drained and removed. Raise RequestRefused like ``list_all``."""
+    return _service(runner).capabilities.machines
+
+
 async def add(runner: ExperimentRunner, directory: Path, raw: Any) -> list[str]:
     """Add machines to the experiment. Return the ids of their keepers (the agents beside the trials).
 
     ``raw``: items of ``machineList`` in canonical form. A machine that is being drained or removed is enabled
     again. Raise ConfigError or RequestRefused.
     """
-    present = {machine.keeper_id: machine for machine in list_all(runner)}
+    present = {machine.keeper_id: machine for machine in _changeable(runner).machines()}
     facts: list[f.Fact] = []
     secrets: dict[str, str] = {}
     for given in read_machines(raw):
@@ -89,17 +94,28 @@ def _service(runner: ExperimentRunner) -> TrainingService:
             raise RequestRefused(f"the experiment is {runner.state.status} and uses no machines now")
         trouble = f": {runner.session.trouble}" if runner.session.trouble else ""
         raise RequestRefused(f"the experiment's training service is not open{trouble}")
-    if not service.capabilities.machines:
+    if not (service.capabilities.machines or service.capabilities.allocations):
         raise RequestRefused("this platform does not expose individual machines")
     return service
 
 
+def _changeable(runner: ExperimentRunner) -> TrainingService:
+    service = _service(runner)
+    if not service.capabilities.machines:
+        raise RequestRefused(
+            "this platform makes its machines itself, for the trials that wait, and ends them after them"
+        )
+    return service
+
+
 def find(runner: ExperimentRunner, name: str) -> Machine:
-    """Return the machine whose keeper id, shown name, address or host is ``name``. The match must be unique.
+    """Return the machine whose keeper id, shown name, address or host is ``name``, to change it.
+
+    The match must be unique.
 
     Raise UnknownMachine or RequestRefused.
     """
-    machines = _service(runner).machines()
+    machines = _changeable(runner).machines()
     for key in (_keeper, _shown, _address, _host):
         found = [machine for machine in machines if key(machine) == name]
         if len(found) == 1:

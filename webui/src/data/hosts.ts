@@ -17,8 +17,7 @@ export const machinesQuery = (id: string) =>
   queryOptions({
     queryKey: ["live", id, "machines"],
     queryFn: async ({ signal }) =>
-      (await answerOf(api.GET("/api/v1/experiments/{id}/machines", { params: { path: { id } }, signal })))
-        .machines,
+      await answerOf(api.GET("/api/v1/experiments/{id}/machines", { params: { path: { id } }, signal })),
   });
 
 export const MIB = 1024 * 1024;

@@ -40,6 +40,7 @@ export const resources = {
     removing: ["warn", "■", "being removed"],
   },
   since: (instant: string) => `last word ${instant}`,
+  endsAt: (instant: string) => `time limit ${instant}`,
   menu: (machine: string) => `Actions on ${machine}`,
   drain: "Drain",
   undo: "Use again",

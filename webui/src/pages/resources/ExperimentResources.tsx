@@ -29,16 +29,16 @@ export default function ExperimentResources({ id }: { id: string }) {
       <section className="card stack machines">
         <div className="spread">
           <h2>{texts.machines}</h2>
-          {machines.isSuccess ? <Button onClick={() => setAdding(true)}>{texts.add}</Button> : null}
+          {machines.data?.changeable ? <Button onClick={() => setAdding(true)}>{texts.add}</Button> : null}
         </div>
         {machines.isError ? (
           <Unavailable error={machines.error} onRetry={() => void machines.refetch()} />
         ) : machines.data === undefined ? (
           <p className="soft">{strings.common.loading}</p>
-        ) : machines.data.length === 0 ? (
+        ) : machines.data.machines.length === 0 ? (
           <p className="soft">{texts.noMachines}</p>
         ) : (
-          <MachineTable id={id} machines={machines.data} />
+          <MachineTable id={id} {...machines.data} />
         )}
       </section>
       {hosts.isError ? <Failure error={hosts.error} onRetry={() => void hosts.refetch()} /> : null}

@@ -15,8 +15,15 @@ const { columns } = texts;
 
 type Change = "drain" | "undo" | "remove";
 
+interface MachineTableProps {
+  id: string;
+  machines: readonly Machine[];
+  /** False if the platform makes and ends the machines itself. */
+  changeable: boolean;
+}
+
 /** The machines of an experiment, and what can be done to each. */
-export function MachineTable({ id, machines }: { id: string; machines: readonly Machine[] }) {
+export function MachineTable({ id, machines, changeable }: MachineTableProps) {
   const [asked, setAsked] = useState<{ change: Change; machine: Machine } | null>(null);
   return (
     <div className="table-scroll">
@@ -30,14 +37,20 @@ export function MachineTable({ id, machines }: { id: string; machines: readonly 
                 </th>
               ),
             )}
-            <th scope="col">
-              <span className="visually-hidden">{columns.actions}</span>
-            </th>
+            {changeable ? (
+              <th scope="col">
+                <span className="visually-hidden">{columns.actions}</span>
+              </th>
+            ) : null}
           </tr>
         </thead>
         <tbody>
           {machines.map((machine) => (
-            <Row key={machine.id} machine={machine} onAsk={(change) => setAsked({ change, machine })} />
+            <Row
+              key={machine.id}
+              machine={machine}
+              onAsk={changeable ? (change) => setAsked({ change, machine }) : null}
+            />
           ))}
         </tbody>
       </table>
@@ -46,7 +59,7 @@ export function MachineTable({ id, machines }: { id: string; machines: readonly 
   );
 }
 
-function Row({ machine, onAsk }: { machine: Machine; onAsk: (change: Change) => void }) {
+function Row({ machine, onAsk }: { machine: Machine; onAsk: ((change: Change) => void) | null }) {
   const none = strings.common.notAvailable;
   const leaving = machine.status === "draining" || machine.status === "removing";
   return (
@@ -60,6 +73,9 @@ function Row({ machine, onAsk }: { machine: Machine; onAsk: (change: Change) => 
         {machine.reason === null ? null : <div className="soft">{machine.reason}</div>}
         {machine.since === null ? null : (
           <div className="soft">{texts.since(formatInstant(machine.since))}</div>
+        )}
+        {machine.endsAt === null ? null : (
+          <div className="soft">{texts.endsAt(formatInstant(machine.endsAt))}</div>
         )}
       </td>
       <td>
@@ -76,19 +92,21 @@ function Row({ machine, onAsk }: { machine: Machine; onAsk: (change: Change) => 
       <td className="number">{machine.diskFreeMb === null ? none : formatBytes(machine.diskFreeMb * MIB)}</td>
       <td className="number">{formatNumber(machine.gpus)}</td>
       <td>{machine.keeperVersion ?? none}</td>
-      <td>
-        <Menu
-          small
-          label="⋯"
-          name={texts.menu(machine.name)}
-          items={[
-            leaving
-              ? { label: texts.undo, onSelect: () => onAsk("undo") }
-              : { label: texts.drain, onSelect: () => onAsk("drain") },
-            { label: texts.remove, danger: true, onSelect: () => onAsk("remove") },
-          ]}
-        />
-      </td>
+      {onAsk === null ? null : (
+        <td>
+          <Menu
+            small
+            label="⋯"
+            name={texts.menu(machine.name)}
+            items={[
+              leaving
+                ? { label: texts.undo, onSelect: () => onAsk("undo") }
+                : { label: texts.drain, onSelect: () => onAsk("drain") },
+              { label: texts.remove, danger: true, onSelect: () => onAsk("remove") },
+            ]}
+          />
+        </td>
+      )}
     </tr>
   );
 }
