@@ -241,7 +241,7 @@ def _translate(
 
 
 def _check_hybrid(reading: Reading, parts: list[Part]) -> None:
-    """Report training services that have no keepers, and machines that are listed twice.
+    """Report training services without machines that stay, and machines that are listed twice.
 
     In hybrid mode a job may run on any machine, so every machine needs a keeper.
     """
@@ -253,8 +253,8 @@ def _check_hybrid(reading: Reading, parts: list[Part]) -> None:
         if registry.hosts_class(platform) is None:
             reading.fault(
                 (_AT, number, "platform"),
-                f"{platform!r} cannot be one of several training services: it has no machines with keepers, "
-                "over which jobs could be placed",
+                f"{platform!r} cannot be one of several training services, because only platforms whose "
+                "machines stay, such as local and remote, can be used together: give it alone",
             )
             continue
         machines = describe(part.service).places()

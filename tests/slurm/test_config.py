@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from nnimgr.config import ConfigError, load_config
 from training_services.placement.needs import Wants
 from training_services.slurm.config import SlurmConfig, faults
 from training_services.slurm.script import Naming, launch_of, script
@@ -73,6 +74,41 @@ def test_an_allocation_has_to_be_large_enough_for_a_trial() -> None:
     assert found["gpus"] == "an allocation has 1 GPU, less than the 2 GPUs of trialGpuNumber"
     assert [fault.path for fault in faults(config, NOTHING)] == [("gpus",)]
     assert list(faults(made(cpus=4), Wants(None, 2, None))) == []
+
+
+EXPERIMENT = """\
+searchSpace: {x: {_type: uniform, _value: [0, 1]}}
+trialCommand: python3 trial.py
+trialConcurrency: 1
+maxTrialNumber: 1
+tuner: {name: Random}
+"""
+
+
+def refused(tmp_path: Path, more: str) -> list[str]:
+    (tmp_path / "exp.yml").write_text(EXPERIMENT + more)
+    with pytest.raises(ConfigError) as caught:
+        load_config(tmp_path / "exp.yml")
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_it_cannot_be_one_of_several_platforms(tmp_path: Path) -> None:
+    services = "trainingService:\n  - platform: local\n  - {platform: slurm, timeLimit: 1h}\n"
+    (fault,) = refused(tmp_path, services)
+    assert fault.removeprefix(str(tmp_path)).startswith("/exp.yml:8:6: trainingService[1].platform: ")
+    assert (
+        "'slurm' cannot be one of several training services, because only platforms whose machines" in fault
+    )
+    assert fault.endswith("give it alone")
+
+
+def test_a_trial_cannot_have_several_nodes(tmp_path: Path) -> None:
+    one = "trainingService: {platform: slurm, timeLimit: 1h}\ngang: {nodes: 2}\n"
+    (fault,) = refused(tmp_path, one)
+    assert fault.removeprefix(str(tmp_path)) == (
+        '/exp.yml:7:8: gang.nodes: cannot be used on the platform "slurm": only with remote and kubernetes, '
+        "or with local to try it"
+    )
 
 
 def test_the_script_asks_for_what_the_configuration_says() -> None:
