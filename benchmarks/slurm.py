@@ -1,0 +1,215 @@
+"""Trials in a Slurm cluster on this machine, compared with one bare sbatch for each trial.
+
+    python -m benchmarks.slurm [--parts pilots own] [--trials 600] [--bare 60] [--pairs 3]
+
+``pilots``: trials a second in allocations that run many trials, from the request that creates the experiment
+to DONE. They are compared, in turn, with bare jobs of Slurm that run a Python file without an SDK, one sbatch
+after the other. The calls of Slurm's commands are counted.
+``own``: the same with ``perTrial``, an allocation for each trial, in seconds.
+
+The cluster (munged, slurmctld and slurmds) is that of Slurm's tests. Requirements: root, and Debian's
+slurm-wlm and munge.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import program
+from benchmarks.ground import Ground, Look, create, looks, plain_environ
+from benchmarks.peers.ask import Peers
+from benchmarks.report import Better, Row
+from benchmarks.throughput import check
+from tests.e2e.product import Product
+from tests.slurm.cluster import PATH, SlurmCluster, missing
+
+PARTS = ("pilots", "own")
+COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sacct")
+NODES, CPUS = 2, 4
+PER_TRIAL_S = 10.0  # limit per trial
+TRIAL = """import nni
+nni.report_final_result(nni.get_next_parameter()["x"])
+"""
+# Notes the end of a job, so that Slurm need not be asked for it.
+BARE = """#!/bin/sh
+#SBATCH --ntasks=1 --cpus-per-task=1 --time=10 --output=/dev/null --no-requeue
+{python} -c 'print(0.5)' && touch {ends}/$SLURM_JOB_ID
+"""
+# Notes each call of a command, and runs it.
+COUNTED = """#!/bin/sh
+echo {name} >> {calls}
+PATH={path} exec {name} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Result of one experiment. ``seconds``: from its creation to DONE. ``calls``: of Slurm's commands."""
+
+    seconds: float
+    calls: Counter[str]
+
+
+class Field:
+    """Our server and a cluster."""
+
+    def __init__(self, ground: Ground, own: Product, cluster: SlurmCluster) -> None:
+        self.own, self.cluster = own, cluster
+        self._ground = ground
+        self._calls = ground.folder("calls") / "calls"
+        own.environ |= {"SLURM_CONF": cluster.environ["SLURM_CONF"]}
+        own.environ["PATH"] = f"{self._counting(own.environ['PATH'])}:{own.environ['PATH']}"
+
+    def _counting(self, path: str) -> Path:
+        """Return a folder with commands of Slurm that count their calls."""
+        folder = self._ground.folder("bin")
+        for name in COMMANDS:
+            file = folder / name
+            file.write_text(COUNTED.format(name=name, calls=self._calls, path=f"{path}:{PATH}"))
+            file.chmod(0o755)
+        return folder
+
+    def run(self, name: str, *, trials: int, **service: Any) -> Turn:
+        """Run one experiment and check it row by row. Leave nothing of it in the cluster."""
+        self._calls.write_text("")
+        experiment = create(
+            self.own,
+            name,
+            TRIAL,
+            trialCommand=f"{self._ground.python} trial.py",
+            trialConcurrency=NODES * CPUS,
+            trialCpuNumber=1,
+            maxTrialNumber=trials,
+            trainingService={
+                "platform": "slurm",
+                "timeLimit": "1h",
+                "python": str(self._ground.python),
+                "idle": "1s",
+                **service,
+            },
+        )
+        look = Look(self.own, experiment)
+        look.wait_done(60 + PER_TRIAL_S * trials)
+        check(look, trials)
+        [(made, ended)] = look.rows("SELECT created_at, ended_at FROM experiments")
+        look.close()
+        self.own.nnictl("stop", experiment)
+        self._settle()
+        return Turn((ended - made) / 1e6, Counter(self._calls.read_text().split()))
+
+    def bare(self, name: str, *, trials: int) -> float:
+        """Return the seconds from the first sbatch to the end of the last of ``trials`` bare jobs."""
+        ends = self._ground.folder(name)
+        script = ends.with_suffix(".sh")
+        script.write_text(BARE.format(python=self._ground.python, ends=ends))
+        environ = {**plain_environ(), **{key: self.cluster.environ[key] for key in ("PATH", "SLURM_CONF")}}
+        begun = time.monotonic()
+        for _ in range(trials):
+            subprocess.run(["sbatch", str(script)], env=environ, check=True, stdout=subprocess.DEVNULL)
+        for _ in looks(60 + PER_TRIAL_S * trials):
+            if len(list(ends.iterdir())) == trials:
+                break
+        seconds = time.monotonic() - begun
+        self._settle()
+        return seconds
+
+    def _settle(self) -> None:
+        """Wait until no job of the previous turn is left on the nodes."""
+        for _ in looks(120):
+            if not self.cluster.run("squeue", "-h").stdout.strip():
+                return
+
+
+@contextlib.contextmanager
+def _field(ground: Ground) -> Iterator[Field]:
+    """Yield a field with a running server, whose program and whose cluster have run once."""
+    with SlurmCluster(nodes=NODES, cpus=CPUS) as cluster, ground.product("slurm") as own:
+        found = Field(ground, own, cluster)
+        found.run("warm", trials=NODES * CPUS, cpus=CPUS)
+        yield found
+
+
+def pilots(field: Field, options: argparse.Namespace) -> Iterator[Row]:
+    turns, bares = [], []
+    for number in range(options.pairs):
+        bares.append(field.bare(f"beside{number}", trials=options.bare))
+        turns.append(field.run(f"pilots{number}", trials=options.trials, cpus=CPUS))
+    ours = [options.trials / turn.seconds for turn in turns]
+    raw = [options.bare / seconds for seconds in bares]
+    yield Row(
+        name=f"trials a second in {NODES} allocations of {CPUS} CPUs, over one bare sbatch for each",
+        value=statistics.median(a / b for a, b in zip(ours, raw, strict=True)),
+        unit="",
+        better=Better.MORE,
+        limit=20,
+        details={
+            "trials": options.trials,
+            "bare_jobs": options.bare,
+            "pairs": options.pairs,
+            "ours_per_s": statistics.median(ours),
+            "bare_per_s": statistics.median(raw),
+        },
+    )
+    yield Row(
+        name="calls of Slurm's commands per trial, in allocations that run many",
+        value=statistics.median(turn.calls.total() for turn in turns) / options.trials,
+        unit="",
+        better=Better.LESS,
+        limit=0.02,
+        details=_calls(turns),
+    )
+
+
+def own(field: Field, options: argparse.Namespace) -> Iterator[Row]:
+    turns, bares = [], []
+    for number in range(options.pairs):
+        bares.append(field.bare(f"bare{number}", trials=options.bare))
+        turns.append(field.run(f"own{number}", trials=options.bare, perTrial=True))
+    yield Row(
+        name=f"{options.bare} trials with an allocation each, over one bare sbatch for each",
+        value=statistics.median(turn.seconds / bare for turn, bare in zip(turns, bares, strict=True)),
+        unit="",
+        better=Better.LESS,
+        limit=1.5,
+        details={
+            "pairs": options.pairs,
+            "ours_s": statistics.median(turn.seconds for turn in turns),
+            "bare_s": statistics.median(bares),
+            **_calls(turns),
+        },
+    )
+
+
+def _calls(turns: list[Turn]) -> dict[str, float]:
+    """Return the number of calls of each command, for the details of a row."""
+    return {name: statistics.median(turn.calls[name] for turn in turns) for name in COMMANDS}
+
+
+def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterator[Row]:
+    reason = missing()
+    if reason is not None:
+        yield Row(name="slurm", value=None, unit="", better=Better.MORE, note=reason)
+        return
+    with _field(ground) as field:
+        for name in options.parts:
+            yield from {"pilots": pilots, "own": own}[name](field, options)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--trials", type=int, default=600, help="in allocations that run many")
+    parser.add_argument("--bare", type=int, default=60, help="bare jobs, and trials with an allocation each")
+    parser.add_argument("--pairs", type=int, default=3)
+
+
+if __name__ == "__main__":
+    program.main(__doc__, arguments, measure)
