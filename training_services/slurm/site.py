@@ -47,6 +47,7 @@ class Site:
         self._context, self._config, self._doors = context, config, doors
         self._archive: bytes | None = None
         self._address: str | None = None  # of this machine, as nodes see it
+        self._looking = asyncio.Lock()  # held while the address is being found
 
     def naming(self, keeper_id: str) -> Naming:
         return Naming(f"{MARK}-{keeper_id}", f"{MARK} {self.database_id}")
@@ -64,7 +65,9 @@ class Site:
         """Return the server's address for nodes, and start to listen there. Raises ServiceUnavailable."""
         address = self._context.nni_manager_ip or self._doors.url
         if address is None and self._config.login is None:
-            address = self._address = self._address or await self._own_address()
+            async with self._looking:  # several allocations begin at the same time
+                self._address = self._address or await self._own_address()
+            address = self._address
         if address is None:
             raise ServiceUnavailable(
                 "the address at which nodes of the cluster can reach this server is unknown: set nniManagerIp"

@@ -1,0 +1,56 @@
+"""An experiment's part of a cluster, without Slurm."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from training_services.addresses import PrivateDoor, Reach
+from training_services.base import ExperimentContext
+from training_services.slurm.commands import Commands, Outcome
+from training_services.slurm.config import SlurmConfig
+from training_services.slurm.login import Login
+from training_services.slurm.site import Site
+
+
+class _Commands(Commands):
+    key = title = "test"
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, ...]] = []
+
+    async def run(self, *words: str, text: str = "") -> Outcome:
+        self.calls.append(words)
+        await asyncio.sleep(0)
+        return Outcome(0, "SlurmctldHost[0]        = head(127.0.0.1)\n", "")
+
+
+class _Doors:
+    url: str | None = None
+
+    async def local(self) -> Reach:
+        raise AssertionError
+
+    async def private(self) -> PrivateDoor:
+        raise AssertionError
+
+    async def network(self, address: str) -> Reach:
+        return Reach([f"https://{address}:1"])
+
+
+async def test_the_servers_address_is_found_once_for_all_allocations(tmp_path: Path) -> None:
+    context = ExperimentContext(
+        experiment_id="e",
+        directory=tmp_path,
+        trial_command="true",
+        trial_code_directory=tmp_path,
+        trial_gpu_number=None,
+        python="python3",
+        environ={},
+    )
+    commands = _Commands()
+    config = SlurmConfig.model_validate({"timeLimit": "1h"})
+    site = Site(context, config, _Doors(), Login(commands))
+    found = await asyncio.gather(*(site.reach() for _ in range(3)))
+    assert found == [Reach(["https://127.0.0.1:1"])] * 3
+    assert commands.calls == [("scontrol", "show", "config")]
