@@ -19,7 +19,7 @@ def check_storage(reading: Reading, config: ExperimentConfig | None) -> None:
     if config is None or config.checkpoints is None or config.checkpoints.storage is None:
         return
     kind = config.members[0].platform
-    if kind != "kubernetes" and registry.hosts_class(kind) is None:
+    if kind not in ("kubernetes", "slurm") and registry.hosts_class(kind) is None:
         reading.fault(_AT, f'the platform "{kind}" makes no copies of checkpoints, so leave the field out')
     elif config.multi_phase:
         reading.fault(_AT, "trials with 'multiPhase' continue from no checkpoint, so leave the field out")

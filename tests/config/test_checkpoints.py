@@ -86,6 +86,11 @@ def test_a_storage_needs_a_library(faults: Faults, monkeypatch: pytest.MonkeyPat
     )
 
 
+def test_a_storage_for_allocations_of_slurm(load: Load, tmp_path: Path) -> None:
+    slurm = MINIMAL.replace("platform: local", "platform: slurm\n  timeLimit: 1h")
+    assert load(f"{slurm}checkpoints: {{storage: 'file://{tmp_path}'}}\n").config.platform == "slurm"
+
+
 def test_a_storage_without_effect_is_reported(faults: Faults, tmp_path: Path) -> None:
     asked = MINIMAL.replace("platform: local", "platform: ask").replace(
         "trialCommand: python3 trial.py\n", ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -57,14 +58,16 @@ class Field(Scene):
     def restart(self) -> None:
         self.server = self._serve(self.directory)
 
-    def begin(self) -> None:
-        (self.directory / "code" / "trial.py").write_text(TRIAL.format(shared=str(self.shared)))
+    def begin(self, trial: str, *, trials: int, **more: Any) -> None:
+        """Create the experiment of this program, whose trials run all at once."""
+        (self.directory / "code" / "trial.py").write_text(trial.format(shared=str(self.shared)))
         self.create(
             f"{sys.executable} trial.py",
             trialCodeDirectory=str(self.directory / "code"),
-            trialConcurrency=TRIALS,
-            maxTrialNumber=TRIALS,
+            trialConcurrency=trials,
+            maxTrialNumber=trials,
             trialCpuNumber=1,
+            **more,
             trainingService={
                 "platform": "slurm",
                 "timeLimit": "10m",
@@ -99,7 +102,7 @@ def field(tmp_path: Path) -> Iterator[Field]:
 
 
 def test_trials_in_pilots_outlive_the_server(field: Field) -> None:
-    field.begin()
+    field.begin(TRIAL, trials=TRIALS)
     heard = "the first metric of each trial"
     eventually(
         lambda: len(trials := field.trials()) == TRIALS and all(field.metrics(t["id"]) for t in trials),
@@ -121,3 +124,38 @@ def test_trials_in_pilots_outlive_the_server(field: Field) -> None:
         values = [(metric["type"], metric["value"]) for metric in field.metrics(trial["id"])]
         assert values == [("PERIODICAL", 0), ("PERIODICAL", 1), ("FINAL", 2)]
     assert field.allocations() == before
+
+
+SAVING = """
+import pathlib, time
+import nni
+nni.get_next_parameter()
+step = nni.load_checkpoint()
+if step is None:
+    nni.report_intermediate_result(0)
+    nni.save_checkpoint({{"step": 1}}, step=1)
+    time.sleep(1000)
+nni.report_final_result(step["step"])
+"""
+
+
+def test_a_trial_continues_from_the_storage_in_another_allocation(field: Field, tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    storage.mkdir()
+    field.begin(SAVING, trials=1, checkpoints={"storage": f"file://{storage}"})
+    trial_id = field.running()["id"]
+    eventually(
+        lambda: any(each["stored"] for each in field.get(f"/trials/{trial_id}")["checkpoints"]),
+        "a checkpoint in the storage",
+        LIMIT_S,
+    )
+    field.server.end(signal.SIGKILL)
+    shutil.rmtree(field.folder / "checkpoints")
+    (before,) = field.allocations()
+    field.cluster.run("scancel", "--name", before)
+    field.restart()
+    (trial,) = field.done(LIMIT_S)
+    assert (trial["status"], trial["attempt"]) == ("SUCCEEDED", 2)
+    values = [(metric["type"], metric["value"]) for metric in field.metrics(trial["id"])]
+    assert values == [("PERIODICAL", 0), ("FINAL", 1)]
+    assert len(field.allocations()) == 2
