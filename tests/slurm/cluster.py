@@ -17,7 +17,7 @@ import pytest
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "setpriv")
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
-LIMIT_S = 60.0
+LIMIT_S = 600.0  # a controller that was killed may need minutes to notice that a job has ended
 CONF = """
 ClusterName=nnimgr
 SlurmctldHost={host}(127.0.0.1)

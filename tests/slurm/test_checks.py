@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -104,7 +106,7 @@ def test_a_dry_run_shows_the_script(
     assert "(the server's address, and a token)" in lines and "(the keeper, about 200 kB)" in lines
     assert "module load cuda" in lines
     assert lines[-1].startswith("# the cluster would accept the allocation (Job ")
-    assert cluster.jobs() == before
+    assert cluster.jobs().keys() == before.keys()
 
 
 def test_a_dry_run_as_json_has_the_script(
@@ -201,15 +203,20 @@ def test_the_doctor_without_slurms_commands(
 
 
 def test_the_doctor_without_a_controller(
-    cluster: SlurmCluster, configure: Configure, capsys: pytest.CaptureFixture[str]
+    cluster: SlurmCluster,
+    configure: Configure,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure()
-    cluster.kill_controller()
-    try:
+    settings = Path(cluster.environ["SLURM_CONF"]).read_text()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        elsewhere = f"SlurmctldPort={closed.getsockname()[1]}"
+        (tmp_path / "slurm.conf").write_text(re.sub("SlurmctldPort=.*", elsewhere, settings))
+        monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
         assert doctor() == 1
-    finally:
-        cluster.start_controller()
-        cluster.wait_for_nodes()
     (fault,) = faults(capsys)
     assert "Slurm: connection: Slurm's controller does not answer: Slurmctld(primary) at " in fault
     assert fault.endswith(" is DOWN")

@@ -48,7 +48,7 @@ async def begun(core: CoreDouble, platform: SlurmPlatform) -> str:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    for _ in range(6000):
+    for _ in range(30_000):
         if true():
             return
         await asyncio.sleep(0.02)
@@ -86,7 +86,17 @@ async def test_the_signal_before_the_time_limit_ends_trials_in_time(platform: Sl
 async def test_a_preempted_trial_is_tried_again_in_another_allocation(platform: SlurmPlatform) -> None:
     core = CoreDouble()
     job_id = await begun(core, platform)
-    urgent = ("-p", "urgent", "--nodes=2", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 2")
+    urgent = (
+        "--job-name=urgent",
+        "-p",
+        "urgent",
+        "--nodes=2",
+        "--exclusive",
+        "-o",
+        "/dev/null",
+        "--wrap",
+        "sleep 2",
+    )
     platform.cluster.run("sbatch", *urgent)
     lost = await core.seen(JobLost, job_id)
     assert lost.cause is Cause.PREEMPTED
@@ -166,7 +176,15 @@ async def test_a_full_cluster_says_why_a_trial_waits(
     platform: SlurmPlatform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(login, "LOOK_S", 1.0)
-    full = ("--nodes=2", "--exclusive", "-o", "/dev/null", "--wrap", f"sleep 1000 # {os.getpid()}")
+    full = (
+        "--job-name=full",
+        "--nodes=2",
+        "--exclusive",
+        "-o",
+        "/dev/null",
+        "--wrap",
+        f"sleep 1000 # {os.getpid()}",
+    )
     other = platform.cluster.run("sbatch", "--parsable", *full).stdout.strip()
     await platform.cluster.until("RUNNING")
     core = CoreDouble()

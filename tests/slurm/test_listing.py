@@ -56,7 +56,7 @@ async def test_an_allocation_shows_its_number_its_node_its_time_and_its_trials(
 
 
 async def test_an_allocation_that_waits_says_why(platform: SlurmPlatform) -> None:
-    full = ("--nodes=2", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1000")
+    full = ("--job-name=full", "--nodes=2", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1000")
     other = platform.cluster.run("sbatch", "--parsable", *full).stdout.strip()
     await platform.cluster.until("RUNNING")
     core, service = CoreDouble(), platform.make()
