@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.slurm.cluster import LIMIT_S, SlurmCluster
+from tests.slurm.cluster import SlurmCluster
 from training_services.testing import core_double
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm may need minutes, for example to notice after a restart that a job has ended."""
-    monkeypatch.setattr(core_double, "DEADLINE_S", LIMIT_S)
+    monkeypatch.setattr(core_double, "DEADLINE_S", 240.0)
 
 
 @pytest.fixture(scope="session")
