@@ -72,9 +72,12 @@ class Moving(Field):
 
     def name(self, machine: Machine) -> str:
         address = f"{machine.host}:{machine.port}"
-        return str(
-            next(each["name"] for each in self.get("/machines")["machines"] if each["address"] == address)
-        )
+
+        def listed() -> list[dict[str, Any]]:  # refused until a restarted server has opened the service
+            return list(self.server.call("GET", f"{self.url}/machines").body.get("machines", ()))
+
+        machines = eventually(listed, "the machines")
+        return str(next(each["name"] for each in machines if each["address"] == address))
 
     def check(self) -> None:
         """Let the trial end, and compare its curve with that of an uninterrupted run."""
