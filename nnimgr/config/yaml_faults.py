@@ -12,6 +12,7 @@ _NO_COLON = "could not find expected ':'"  # problem of PyYAML in the line after
 _MISSING_COLON = "after the field's name, ':' is missing"
 _STRUCTURES = ("<block mapping start>", "<block sequence start>")
 _ENDS = {"while parsing a flow mapping": ("{", "}"), "while parsing a flow sequence": ("[", "]")}
+_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # all ends of lines that YAML counts
 _NO_SPACE = re.compile(r"\s*(?:- +)?([\w./-]+):\S")
 _FIELD_ALONE = re.compile(r"\s*(?:- +)?[\w./-]+\s*")
 
@@ -21,7 +22,7 @@ def sentence_of(error: yaml.MarkedYAMLError, text: str) -> tuple[str, yaml.Mark 
     mark = error.problem_mark or error.context_mark
     if "'\\t'" in (error.problem or ""):
         return "YAML does not allow a tab here; use spaces", mark
-    sentence, mark = _usual(error, text.split("\n")) or (None, mark)
+    sentence, mark = _usual(error, _BREAK.split(text)) or (None, mark)
     if sentence is None:
         sentence = ", ".join(part for part in (error.context, error.problem) if part)
     return f"not YAML: {sentence}", mark
