@@ -30,7 +30,7 @@ from benchmarks import program
 from benchmarks.cluster import IMAGE, Bench, NoCluster, Requests
 from benchmarks.ground import Ground, Look, create, looks, server_pid
 from benchmarks.peers.ask import Peers
-from benchmarks.report import Better, Row
+from benchmarks.report import Better, Row, rates_row
 from benchmarks.throughput import check
 from tests.e2e.product import Product
 
@@ -133,20 +133,15 @@ def shared(ground: Ground, field: Field, options: argparse.Namespace) -> Iterato
     for number in range(options.pairs):
         bares.append(field.bare(f"beside{number}"))
         turns.append(field.run(f"shared{number}", trials=options.shared, reuseMode=True))
-    ours = [options.shared / turn.seconds for turn in turns]
-    raw = [field.trials / seconds for seconds in bares]
-    yield Row(
-        name=f"trials a second with reuseMode at concurrency {field.concurrency}, over bare Jobs",
-        value=statistics.median(a / b for a, b in zip(ours, raw, strict=True)),
-        unit="",
-        better=Better.MORE,
+    rates = {
+        "ours": [options.shared / turn.seconds for turn in turns],
+        "bare": [field.trials / seconds for seconds in bares],
+    }
+    yield rates_row(
+        f"trials a second with reuseMode at concurrency {field.concurrency}, over bare Jobs",
+        rates,
         limit=5,
-        details={
-            "trials": options.shared,
-            "pairs": options.pairs,
-            "ours_per_s": statistics.median(ours),
-            "bare_per_s": statistics.median(raw),
-        },
+        details={"trials": options.shared},
     )
     yield _requests_row("with reuseMode", [turn.requests for turn in turns], options.shared)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -127,6 +128,30 @@ COLUMNS = (
     "beside it",
     "peers in the same run (how many times better ours is)",
 )
+
+
+def rates_row(
+    name: str, rates: Mapping[str, Sequence[float]], *, limit: float, details: Mapping[str, int]
+) -> Row:
+    """Build the row of a rate over another one, both measured several times, in turn.
+
+    ``rates``: name -> trials a second, the rate in question first. The value is the median of the pairs'
+    shares. ``details`` stand before the number of pairs and the median rates.
+    """
+    (ours, measured), (other, beside) = rates.items()
+    return Row(
+        name=name,
+        value=statistics.median(a / b for a, b in zip(measured, beside, strict=True)),
+        unit="",
+        better=Better.MORE,
+        limit=limit,
+        details={
+            **details,
+            "pairs": len(measured),
+            f"{ours}_per_s": statistics.median(measured),
+            f"{other}_per_s": statistics.median(beside),
+        },
+    )
 
 
 def table(rows: Iterable[Row]) -> str:

@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks import program
 from benchmarks.ground import Ground, Look, create, looks, plain_environ
 from benchmarks.peers.ask import Peers
-from benchmarks.report import Better, Row
+from benchmarks.report import Better, Row, rates_row
 from benchmarks.throughput import check
 from tests.e2e.product import Product
 from tests.slurm.cluster import PATH, SlurmCluster, missing
@@ -143,21 +143,15 @@ def pilots(field: Field, options: argparse.Namespace) -> Iterator[Row]:
     for number in range(options.pairs):
         bares.append(field.bare(f"beside{number}", trials=options.bare))
         turns.append(field.run(f"pilots{number}", trials=options.trials, cpus=CPUS))
-    ours = [options.trials / turn.seconds for turn in turns]
-    raw = [options.bare / seconds for seconds in bares]
-    yield Row(
-        name=f"trials a second in {NODES} allocations of {CPUS} CPUs, over one bare sbatch for each",
-        value=statistics.median(a / b for a, b in zip(ours, raw, strict=True)),
-        unit="",
-        better=Better.MORE,
+    rates = {
+        "ours": [options.trials / turn.seconds for turn in turns],
+        "bare": [options.bare / seconds for seconds in bares],
+    }
+    yield rates_row(
+        f"trials a second in {NODES} allocations of {CPUS} CPUs, over one bare sbatch for each",
+        rates,
         limit=20,
-        details={
-            "trials": options.trials,
-            "bare_jobs": options.bare,
-            "pairs": options.pairs,
-            "ours_per_s": statistics.median(ours),
-            "bare_per_s": statistics.median(raw),
-        },
+        details={"trials": options.trials, "bare_jobs": options.bare},
     )
     yield Row(
         name="calls of Slurm's commands per trial, in allocations that run many",
