@@ -131,7 +131,7 @@ COLUMNS = (
 
 
 def rates_row(
-    name: str, rates: Mapping[str, Sequence[float]], *, limit: float, details: Mapping[str, int]
+    name: str, rates: Mapping[str, Sequence[float]], *, limit: float, details: Mapping[str, float]
 ) -> Row:
     """Build the row of a rate over another one, both measured several times, in turn.
 

@@ -5,7 +5,7 @@
 ``pilots``: trials a second in allocations that run many trials, from the request that creates the experiment
 to DONE. They are compared, in turn, with bare jobs of Slurm that run a Python file without an SDK, one sbatch
 after the other. The calls of Slurm's commands are counted.
-``own``: the same with ``perTrial``, an allocation for each trial, in seconds.
+``own``: the same with ``perTrial``, an allocation for each trial.
 
 The cluster (munged, slurmctld and slurmds) is that of Slurm's tests. Requirements: root, and Debian's
 slurm-wlm and munge.
@@ -168,18 +168,15 @@ def own(field: Field, options: argparse.Namespace) -> Iterator[Row]:
     for number in range(options.pairs):
         bares.append(field.bare(f"bare{number}", trials=options.bare))
         turns.append(field.run(f"own{number}", trials=options.bare, perTrial=True))
-    yield Row(
-        name=f"{options.bare} trials with an allocation each, over one bare sbatch for each",
-        value=statistics.median(turn.seconds / bare for turn, bare in zip(turns, bares, strict=True)),
-        unit="",
-        better=Better.LESS,
-        limit=1.5,
-        details={
-            "pairs": options.pairs,
-            "ours_s": statistics.median(turn.seconds for turn in turns),
-            "bare_s": statistics.median(bares),
-            **_calls(turns),
-        },
+    rates = {
+        "ours": [options.bare / turn.seconds for turn in turns],
+        "bare": [options.bare / seconds for seconds in bares],
+    }
+    yield rates_row(
+        f"{options.bare} trials a second with an allocation each, over one bare sbatch for each",
+        rates,
+        limit=0.9,
+        details=_calls(turns),
     )
 
 
