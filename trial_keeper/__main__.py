@@ -2,7 +2,8 @@
 
 ``<directory>`` is ``<the experiment's directory>/keeper``. With the option ``--foreground``, the log goes to
 standard output, not into a file in ``<directory>``. ``trial-keeper wrap ...`` runs as process 1 of a
-container (see ``trial_keeper.wrap``). A keeper runs ``trial-keeper warm ...``, ``trial-keeper resident ...``
+container (see ``trial_keeper.wrap``), and ``trial-keeper guard ...`` as the process of a job (see
+``trial_keeper.guard``). A keeper runs ``trial-keeper warm ...``, ``trial-keeper resident ...``
 or ``trial-keeper warm_crew ...`` with the trials' interpreter (see the modules of these names).
 
 This process forks the spawner, which in turn forks one shim per attempt. The spawner is forked before most
@@ -32,9 +33,13 @@ _PRELOADING = ("warm", "resident", "warm_crew")
 def main() -> NoReturn:
     """Run the keeper; exit with status 0 at once if another keeper serves the directory."""
     arguments = sys.argv[1:]
-    if len(arguments) == 3 and arguments[0] == "wrap":
+    if len(arguments) == 3 and arguments[0] in ("wrap", "guard"):
         from trial_keeper import wrap
 
+        if arguments[0] == "guard":
+            from trial_keeper import guard  # pods do not need it
+
+            guard.run(lambda: wrap.run(arguments[1], arguments[2], keep))
         wrap.run(arguments[1], arguments[2], keep)
     if len(arguments) == 6 and arguments[0] in _PRELOADING:
         run = importlib.import_module(f"trial_keeper.{arguments[0]}").run
@@ -44,7 +49,7 @@ def main() -> NoReturn:
     if len(arguments) != 1 + foreground or arguments[-1].startswith("-"):
         sys.stderr.write(
             "usage: trial-keeper [--foreground] <directory of the experiment's keeper>\n"
-            "       trial-keeper wrap <folder of manager.json> <the experiment's directory>\n"
+            "       trial-keeper wrap|guard <folder of manager.json> <the experiment's directory>\n"
         )
         sys.exit(USAGE)
     keep(os.path.abspath(arguments[-1]), foreground=foreground)
@@ -71,7 +76,9 @@ def keep(directory: str, *, foreground: bool) -> NoReturn:
         try:
             for fd in (lock, ask, failures):
                 os.close(fd)
-            spawner.run(requests, report, wake, f"{directory}/rehearsal")
+            # where only one attempt comes, a rehearsal would cost more than it saves
+            alone = os.environ.get("NNIMGR_ONE_ATTEMPT")
+            spawner.run(requests, report, wake, None if alone else f"{directory}/rehearsal")
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:

@@ -170,7 +170,7 @@ class Keeper:
         time.sleep(RESTART_PAUSE_S)
         _reap_all()
         arguments = procs.strings(os.getpid(), "cmdline")
-        if arguments[-3:-2] == ["wrap"]:  # the keeper was forked by process 1 of a container
+        if arguments[-3:-2] in (["wrap"], ["guard"]):  # the keeper was forked by process 1 of a container
             arguments = [*arguments[:-3], "--foreground", self._directory]
         os.execv(procs.program(arguments), arguments)
 

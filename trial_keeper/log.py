@@ -12,6 +12,8 @@ HEAD = 16 << 20
 LEAST = 4096  # smallest size in bytes that has room for the line about lost bytes
 _CHUNK = 1 << 20
 _RULES = b"=-_*#~+. \t"  # a line of these alone says nothing
+_TRACEBACK = b"Traceback (most recent call last):"
+_PREFIXES = (b" ", b"[", b"(")  # of lines whose indentation is unknown: groups of exceptions, torchrun, Ray
 _TORCHRUN = (  # in the first line of what torchrun writes when a worker has failed; the second: before 2.3
     b" torch/distributed/elastic/multiprocessing/api.py:",
     b":torch.distributed.elastic.multiprocessing.api:",
@@ -76,15 +78,20 @@ class CappedLog:
     def last_line(self, limit: int) -> bytes:
         """Return the last line within the last ``limit`` bytes that says something; never raises.
 
-        What torchrun writes about the workers after their own output does not count.
+        After a Python traceback, the first line of its exception stands before the last line, unless it has
+        the same: the message may have many lines, or the program may have caught the exception and ended with
+        a message of its own. What torchrun writes about the workers after their own output does not count.
         """
         try:
             text = os.pread(self._fd, limit, max(0, self._size - limit))
         except OSError:
             return b""
-        lines = [line.strip() for line in text.split(b"\n")]
+        lines = [line.rstrip() for line in text.split(b"\n")]
         report = next((at for at, line in enumerate(lines) if any(mark in line for mark in _TORCHRUN)), None)
-        return _last(lines[:report]) or _last(lines)
+        raised, last = _raised(lines[:report]), _last(lines[:report]) or _last(lines)
+        if not raised or raised in last:
+            return last
+        return raised if last in raised else b"%s ... %s" % (raised, last)
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -121,4 +128,24 @@ class CappedLog:
 
 def _last(lines: list[bytes]) -> bytes:
     """Return the last line that is more than a rule, or b""."""
-    return next((line for line in reversed(lines) if line.strip(_RULES)), b"")
+    return next((line.strip() for line in reversed(lines) if line.strip(_RULES)), b"")
+
+
+def _raised(lines: list[bytes]) -> bytes:
+    """Return the first line of the exception of the last Python traceback, or b""."""
+    for at in reversed(range(len(lines))):
+        if lines[at].endswith(_TRACEBACK) and not lines[at].startswith(_PREFIXES):
+            return said_by_exception(lines[at + 1 :])
+    return b""
+
+
+def said_by_exception(lines: list[bytes]) -> bytes:
+    """Return an exception's type and the first line of its message, or b"".
+
+    ``lines``: what Python prints of the exception. Indented lines before it belong to the traceback, or show
+    the code of a syntax error. If the first line ends with a colon, the next line is appended.
+    """
+    rest = iter(lines)
+    first = next((line for line in rest if line and not line[:1].isspace()), b"")
+    following = next((line.strip() for line in rest if line.strip()), b"")
+    return b"%s %s" % (first, following) if following and first.endswith(b":") else first

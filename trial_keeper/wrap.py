@@ -21,14 +21,13 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import shutil
 import signal
 import sys
 import time
 
 from trial_keeper.attempt import claim, ending
 from trial_keeper.log import complain
-from trial_keeper.machine import prctl
+from trial_keeper.machine import disk, prctl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +71,8 @@ def run(manager: str, work: str, keep: Keep) -> NoReturn:
     ended = _Init(keep, os.path.abspath(directory)).run()
     status = exit_status(work, ended=ended)
     if left := os.environ.get("NNIMGR_POD_CLEAN"):
-        shutil.rmtree(left, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            disk.remove(left)
     sys.exit(status)
 
 

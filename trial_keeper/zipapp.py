@@ -24,6 +24,7 @@ main()
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _UNCHECKED = (1).to_bytes(4, "little")  # PEP 552
 _NO_REFERENCES = 2
+_LEVEL = 9  # of compression, the highest: a ConfigMap has to hold the compressed file
 
 
 def content(*, compiled: bool = False) -> bytes:
@@ -71,7 +72,7 @@ def build(directory: str) -> str:
 def _add(archive: zipfile.ZipFile, name: str, text: bytes, packing: int) -> None:
     entry = zipfile.ZipInfo(name, _EPOCH)
     entry.external_attr = 0o644 << 16
-    archive.writestr(entry, text, packing)
+    archive.writestr(entry, text, packing, _LEVEL)
 
 
 def _compiled(name: str, source: bytes) -> bytes:

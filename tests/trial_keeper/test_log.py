@@ -65,10 +65,39 @@ train.py FAILED
 """
 
 
+TRACEBACK = b"""\
+Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    raise ValueError(text)
+"""
+
+
 @pytest.mark.parametrize(
     ("written", "line"),
     [
         (b"", b""),
+        (TRACEBACK + b"ValueError: bad row\n  row 1 is empty\n", b"ValueError: bad row ... row 1 is empty"),
+        (
+            TRACEBACK + b"ValueError: the input is wrong:\n  row 1 is empty\n  row 2 is empty\n",
+            b"ValueError: the input is wrong: row 1 is empty ... row 2 is empty",
+        ),
+        (
+            TRACEBACK + b"ValueError: the input is wrong:\n  row 1 is empty\n",
+            b"ValueError: the input is wrong: row 1 is empty",
+        ),
+        (TRACEBACK + b"ValueError: \n\nrow 1\nrow 2\n", b"ValueError: row 1 ... row 2"),
+        (TRACEBACK + b"ValueError: cut at a colon:\n", b"ValueError: cut at a colon:"),
+        (TRACEBACK + b"KeyError: 'lr'\nthe file has no lr\n", b"KeyError: 'lr' ... the file has no lr"),
+        (
+            TRACEBACK
+            + b"KeyError: 1\n\nDuring handling of the above exception, another occurred:\n\n\r 40%|####   "
+            + TRACEBACK
+            + b"OSError: no file\nsecond line\n"
+            + REPORT,
+            b"OSError: no file ... second line",
+        ),
+        (b"[rank1]: " + TRACEBACK.replace(b"\n", b"\n[rank1]: ") + b"OSError: no\n", b"[rank1]: OSError: no"),
+        (TRACEBACK, b"raise ValueError(text)"),
         (b"one\ntwo\n\n", b"two"),
         (b"it failed\n==========\n--- ---\n", b"it failed"),
         (b"=====\n", b""),

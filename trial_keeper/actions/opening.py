@@ -62,6 +62,7 @@ class Directory:
             lease=lease_file.find(self.path, self.boot_id),
             host=host,
             ending=ending.read(self.path),
+            may_end=ending.is_prepared(self.path),
         )
         return Opened(identity, [] if damage else found.records)
 

@@ -49,6 +49,11 @@ def prepare(directory: str, environ: Mapping[str, str]) -> None:
             file.write(durations)
 
 
+def is_prepared(directory: str) -> bool:
+    """Return whether the directory is in a container, or in a job of a batch system, which can be ended."""
+    return any(os.path.exists(f"{directory}/{name}") for name in (NEW, ENDING))
+
+
 def order(directory: str, name: str = NEW) -> bool:
     """Give a file its final name and the present time, which also works on a full disk. Raises OSError.
 

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from trial_keeper import wire
 from trial_keeper.attempt.claim import Claim, Exit
 from trial_keeper.core.effects import Shim
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from trial_keeper.wire import Final, Start, Started
-
-_ORPHANED = "the keeper had not heard from the server for too long"
-_EVICTED = "its host was stopped"
-_TERMINATED = (15, 128 + 15)  # SIGTERM, as a signal and as an exit code of a shell
-_RAN = "the claim file was removed, and the metrics show that the command had been started"
-
-
-def _terminated(code: int | None, signal: int | None) -> bool:
-    """Return whether SIGTERM has ended the command, which may be a shell that ran another one."""
-    return (signal or code) in _TERMINATED
 
 
 class Attempt:
@@ -39,6 +28,7 @@ class Attempt:
         "claimed",
         "directory",
         "doomed",
+        "doubted_until",
         "empty_sweeps",
         "evicted",
         "exit",
@@ -95,6 +85,8 @@ class Attempt:
         self.doomed = False  # True: the server does not know the attempt; forget the attempt at its end
         self.orphaned = False  # True: stopped because the server has not answered for too long
         self.evicted = False  # True: stopped because the host is shutting down
+        # Time until which an end by SIGTERM is not reported, as the host may shut down; None: no such end
+        self.doubted_until: float | None = None
         self.claimed = False
         self.shim: Shim | None = None
         self.kills = 0  # number of tries to kill a shim that ignores the stop
@@ -170,107 +162,6 @@ class Attempt:
             del self.marks[0]
         return moved
 
-    def seal(self, *, size: int, at: float, here: bool) -> Final:
-        """Return how the attempt ended, for the report to the server. Call this after all frames are counted.
-
-        ``size``: number of bytes in the metrics file. ``at``: time of the end if the claim file does not
-        state it. ``here``: the attempt ran in the present boot of the host, so the metrics file is complete.
-        """
-        final = self._end(size=size, at=at, here=here)
-        cause = self._cause_of(final["reason"])
-        if cause is not None:
-            final["cause"] = cause
-        if self.exit is not None and self.exit.unreached and final["reason"] == "exited":
-            final["unreached"] = True
-        return final
-
-    def _cause_of(self, reason: str | None) -> str | None:
-        """Return the cause of an end with this reason; None if the reason and the exit code show it."""
-        if self.evicted and reason == wire.HOST_LOST:
-            return wire.PREEMPTED
-        found = self.exit
-        if found is None or reason != "exited":
-            return None
-        if found.out_of_memory:
-            return wire.OUT_OF_MEMORY
-        if found.unreached:
-            return wire.INFRASTRUCTURE
-        return wire.INFRASTRUCTURE if found.signalled else None  # somebody else has stopped the shim
-
-    def _end(self, *, size: int, at: float, here: bool) -> Final:
-        found = self.exit
-        final: Final = {
-            "reason": self.verdict,
-            "code": None,
-            "signal": None,
-            "n": self.tally_position,
-            "at": at,
-            "message": self.cause,
-        }
-        stopped, why = self._stopping()
-        if self.verdict == "never_started" and self.tally_position:
-            ran = "exited" if self.stop is None else stopped
-            final["reason"] = ran if here else wire.HOST_LOST
-            final["message"] = _RAN
-        elif why is not None and self.verdict == "never_started":
-            final["reason"] = stopped
-            final["message"] = why
-        if self.verdict is not None:
-            return final
-        if found is None:
-            final["reason"] = "exited" if self.stop is None else stopped
-            return final
-        if not here and size < found.size:
-            final["reason"] = wire.HOST_LOST
-            final["message"] = "the host was restarted and has lost a part of the metrics"
-            return final
-        remarks = [found.message] if found.message else []
-        if found.survivors:
-            remarks.append(f"processes that could not be killed: {', '.join(map(str, found.survivors))}")
-        if found.signalled and self.stop is None:
-            remarks.append("the shim got SIGTERM, but not from its keeper")
-        reason = "exited"
-        # SIGTERM may go to the command before it goes to the shim, if it goes to all processes of the host.
-        ended = found.signalled or (self.evicted and _terminated(found.code, found.signal))
-        if ended and self.stop is not None:
-            reason = stopped
-            remarks[:0] = filter(None, [why])
-        if found.lapsed:
-            reason = wire.LEASE
-        return {
-            "reason": reason,
-            "code": found.code,
-            "signal": found.signal,
-            "n": self.tally_position,
-            "at": found.at,
-            "message": "; ".join(remarks) or None,
-        }
-
-    def note_losses(self) -> None:
-        """Change the attempt's end to "host lost" if metrics were lost on disk before the server got them."""
-        final = self.final
-        if final is not None and self.position < final["n"] and self.acked < final["n"]:
-            self.final = {
-                **final, "reason": wire.HOST_LOST, "n": self.position, "cause": wire.INFRASTRUCTURE,
-                "message": f"{final['n'] - self.position} metrics were lost on disk after the attempt's end",
-            }  # fmt: skip
-
-    def note_eviction(self) -> bool:
-        """Change the end of an attempt to "host lost" if SIGTERM to all processes of the host has caused it.
-
-        Call this when the host shuts down. The server has not confirmed the end yet. Return whether it was
-        changed.
-        """
-        final = self.final
-        if final is None or self.stop is not None or final["reason"] != "exited":
-            return False
-        signalled = self.exit is not None and self.exit.signalled
-        if not signalled and not _terminated(final["code"], final["signal"]):
-            return False
-        self.evicted = True
-        self.final = {**final, "reason": wire.HOST_LOST, "message": _EVICTED, "cause": wire.PREEMPTED}
-        return True
-
     def instant(self, up: float, at: float, *, here: bool) -> float:
         """Return the current time in unix seconds, measured from the recorded start of the attempt.
 
@@ -281,17 +172,6 @@ class Attempt:
             return at
         began: float = self.started["at"]
         return began + up - self.started_up if here and self.started_up is not None else max(at, began)
-
-    def _stopping(self) -> tuple[str, str | None]:
-        """Return the reason to report for a stopped attempt, and a sentence that explains the stop.
-
-        The sentence is None if the server has ordered the stop.
-        """
-        if self.evicted:
-            return wire.HOST_LOST, _EVICTED
-        if self.orphaned:
-            return wire.LEASE, _ORPHANED
-        return "stopped", None
 
     def agrees(self, claim: Claim | None) -> bool:
         """Return whether the claim file was readable and names the attempt's boot and, if known, its shim."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trial_keeper import wire
 from trial_keeper.core import effects as fx
+from trial_keeper.core import ends
 from trial_keeper.core.attempt import Attempt
 from trial_keeper.core.ledger import nothing
 from trial_keeper.core.recovery import baseless_record, claimed_record, start_record
@@ -58,13 +59,16 @@ class Attempts:
         self._saves = saves
         self._seals = seals
         self._ending: Ending | None = None  # None: the host is not shutting down
+        self._may_end = False  # True: the host ends by an order, such as the end of a container
         self.unprepared: str | None = None  # error that prevented the preparation of the latest attempt
 
-    def begin(self, now: float, ending: Ending | None) -> None:
+    def begin(self, now: float, ending: Ending | None, *, may_end: bool) -> None:
         """Order the claim file of each attempt that an earlier keeper left unfinished to be read.
 
-        ``ending``: order to end that the host got before, because it shuts down, or None.
+        ``ending``: order to end that the host got before, because it shuts down, or None. ``may_end``: the
+        host can get such an order.
         """
+        self._may_end = may_end
         if ending is not None:
             self.host_ends(now, ending)
         for attempt in self._held.live():
@@ -79,7 +83,7 @@ class Attempts:
         self._stay.host_ends(order.until)
         self._stops.evict(now, order)
         for attempt in self._held.attempts.values():
-            if attempt.note_eviction():
+            if ends.note_eviction(attempt):
                 self._reports.tell(attempt)
         self._reports.urgent = True
 
@@ -217,6 +221,8 @@ class Attempts:
         claim = seen.claim
         here = self._held.here(attempt)
         if not attempt.agrees(claim) and (attempt.claimed or claim is not None):
+            if here and self._is_put_off(now, attempt):
+                return
             if here:
                 self._judge_unread(now, attempt, alive=seen.alive)
             else:
@@ -241,7 +247,8 @@ class Attempts:
             cause = f"the command could not be started: {claim.failed[1]}"
             self._seals.seal(attempt, "never_started", cause)
         elif claim.exit is not None:
-            self._seals.seal(attempt)
+            if not (here and self._is_put_off(now, attempt)):
+                self._seals.seal(attempt)
         elif claim.boot_id != self._held.boot_id or not here:
             self._seals.seal(attempt, wire.HOST_LOST, _CUT_OFF)
         elif not seen.alive:
@@ -249,6 +256,14 @@ class Attempts:
             self._seals.sweep(attempt, cause)
         elif not attempt.watched:
             self._watch(now, attempt, (claim.pid, claim.start_time))
+
+    def _is_put_off(self, now: float, attempt: Attempt) -> bool:
+        """Return whether the attempt's end is looked at again later, because the host may shut down."""
+        until = ends.doubt(attempt, now) if self._may_end else None
+        if until is None:
+            return False
+        self._held.put_off(until, fx.Look(attempt.job, attempt.directory, attempt.shim))
+        return True
 
     def _judge_unclaimed(self, now: float, attempt: Attempt) -> None:
         """Handle an attempt that no shim has claimed: start a shim, wait, or decide that it never starts."""

@@ -91,7 +91,7 @@ class KeeperCore:
     def begin(self, now: float) -> list[Effect]:
         """Order the claim file of every unfinished attempt to be read. This must be the first input."""
         self._stay.heard_at = now
-        self._attempts.begin(now, self._identity.ending)
+        self._attempts.begin(now, self._identity.ending, may_end=self._identity.may_end)
         return self._pump(now)
 
     # -- journal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trial_keeper.core import effects as fx
+from trial_keeper.core import ends
 from trial_keeper.core.backoff import Backoff
 from trial_keeper.core.effects import Channel
 from trial_keeper.core.reports import Flight
@@ -172,7 +173,7 @@ class Exchange:
                 attempt.note = bad_header(chunk.end)
                 self._reports.tell(attempt)
             if not chunk.more:
-                attempt.note_losses()
+                ends.note_losses(attempt)
         self._collect(now)
 
     def _collect(self, now: float) -> None:

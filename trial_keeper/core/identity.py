@@ -21,7 +21,8 @@ class Identity(NamedTuple):
     itself at its start.
 
     ``host`` returns the resources of the machine (``host`` of ``trial_keeper.wire``), None if unknown.
-    ``ending``: order to end that the host got, because it shuts down; None: the host stays up.
+    ``ending``: order to end that the host got, because it shuts down; None: the host stays up. ``may_end``:
+    the host can get such an order, because it is a container or a job of a batch system.
     """
 
     instance: str
@@ -34,3 +35,4 @@ class Identity(NamedTuple):
     lease: tuple[int, float] = (0, 0.0)  # number and end, from the lease file
     host: Callable[[], HostCapacity | None] = lambda: None
     ending: Ending | None = None
+    may_end: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trial_keeper.core import effects as fx
+from trial_keeper.core import ends
 from trial_keeper.core.recovery import final_record
 
 TYPE_CHECKING = False
@@ -88,7 +89,7 @@ class Seals:
     def _sealed(self, now: float, attempt: Attempt, tally: fx.Tally) -> None:
         here = self._held.here(attempt)
         at = attempt.instant(now, tally.at, here=here)
-        attempt.final = attempt.seal(size=tally.size, at=at, here=here)
+        attempt.final = ends.final_of(attempt, size=tally.size, at=at, here=here)
         attempt.start = None
         attempt.updates.clear()
         if tally.bad:

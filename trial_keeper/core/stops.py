@@ -96,7 +96,9 @@ class Stops:
             attempt.stop = grace
         if attempt.sealing or not self._held.here(attempt):
             return
-        if attempt.shim is not None:
+        if attempt.doubted_until is not None:
+            self._held.look(attempt)  # its command has ended, and now it is known why
+        elif attempt.shim is not None:
             self.begin(now, attempt, attempt.shim)
         else:
             self._held.out.append(fx.Abort(attempt.job, attempt.directory))

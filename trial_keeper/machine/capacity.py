@@ -32,8 +32,9 @@ def capacity(directory: str, proc: str = "/proc", cgroups: str = CGROUPS) -> Cap
     limit = cgroup.memory_limit(proc, cgroups)
     if limit is not None:
         memory = min(memory, limit // MIB)
-    # What a batch system has given to its job, if it does not limit the processes of the job to that.
-    cpus = min(cpus, float(os.environ.get("NNIMGR_HOST_CPUS") or cpus))
+    # What a batch system has given to its job. It may not limit the job's processes to that, and it may count
+    # more CPUs than the machine has.
+    cpus = float(os.environ.get("NNIMGR_HOST_CPUS") or cpus)
     memory = min(memory, int(os.environ.get("NNIMGR_HOST_MEMORY") or memory))
     disk = os.statvfs(directory)
     return {"cpus": round(cpus, 2), "memory": memory, "disk": disk.f_bavail * disk.f_frsize // MIB}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _QUESTION = "import importlib.util,sys; sys.exit(importlib.util.find_spec('nni') is None)"
 _COMPILE = "import py_compile,sys; [py_compile.compile(path) for path in sys.argv[1:]]"
+FIRST_COMMAND = "NNIMGR_FIRST_COMMAND"  # variable with the command of the first trial, if it is known
 RETRY_S = 1.0
 SLOW_S = 2.0  # seconds after which users are told what the trials wait for
 LIMIT_S = 10.0
@@ -65,8 +66,10 @@ class Interpreters:
         # interpreter, for which nothing is added to PYTHONPATH.
         self._answers: dict[str | None, bool | None] = {None: True}
         self._found: dict[str, str | None] = {}
-        for word in ("python", "python3"):
-            self._ask(self.interpreter(word))
+        # begin before the first start: with the trials' interpreter if it is known, else with the usual ones
+        foreseen = os.environ.get(FIRST_COMMAND)
+        for command in ("python", "python3") if foreseen is None else (foreseen,):
+            self._ask(self.interpreter(command))
 
     def ready(self, command: str) -> bool:
         """Return whether the check of this command's interpreter has a result.

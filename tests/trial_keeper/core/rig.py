@@ -54,6 +54,7 @@ class Rig:
         self.orphan_s: float | None = None
         self.unreported_s: float | None = None
         self.ending: Ending | None = None
+        self.may_end = False
         self.lease = (0, 0.0)  # lease number and end
         self.leases: list[int | None] = []  # lease that each shim was given
         self._pids = itertools.count(100)
@@ -70,6 +71,7 @@ class Rig:
             orphan_s=self.orphan_s,
             lease=self.lease,
             ending=self.ending,
+            may_end=self.may_end,
         )
         self.core = KeeperCore(identity, self.journal)
         self.journal = self.core.records()

@@ -10,7 +10,7 @@ from tests.trial_keeper.core.rig import JOB, Rig, running, stop
 from trial_keeper.core.recovery import fold
 
 WITHIN_S = 30.0
-ALONE = "it saves only where its code does so anyway"
+ALONE = "so the request has no effect"
 
 
 def save(seq: int, within: float = WITHIN_S) -> tuple[int, str, str, Any]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from tests.trial_keeper.core.rig import JOB, Rig, running, start, stop
+from trial_keeper.attempt import claim
 from trial_keeper.core.effects import Channel, Send
 
 
@@ -137,6 +142,56 @@ def test_a_host_that_ends_is_left_in_time_without_the_server(rig: Rig) -> None:
         rig.wait(0.5)
     assert 5.0 <= rig.now - ended_at <= 6.0
     assert "has not received" in rig.left
+
+
+def felled(rig: Rig, code: int | None = 143, **changes: Any) -> None:
+    """Let SIGTERM end the attempt on a host that a batch system or a container runtime may end."""
+    rig.may_end = True
+    rig.start()
+    rig.greet()
+    running(rig)
+    rig.exit(JOB, code, **changes)
+
+
+@pytest.mark.parametrize("changes", [{}, {"code": 1, "signalled": True}])
+def test_an_end_by_sigterm_waits_for_the_news_that_the_host_ends(rig: Rig, changes: dict[str, Any]) -> None:
+    felled(rig, **changes)
+    rig.wait(1.9)
+    assert ends(rig) == {}
+    rig.shut_down(7.0)
+    assert ends(rig) == {JOB: ("host_lost", "its host was stopped")}
+
+
+def test_an_end_by_sigterm_is_remembered_when_its_record_is_overwritten(rig: Rig) -> None:
+    felled(rig)
+    rig.claims[JOB] = claim.damaged()
+    rig.kill_shim(JOB)  # its keeper looks again
+    assert ends(rig) == {}
+    rig.shut_down(7.0)
+    rig.wait(1.0)
+    assert ends(rig) == {JOB: ("host_lost", "its host was stopped")}
+
+
+def test_an_end_by_sigterm_is_reported_as_it_is_if_the_host_goes_on(rig: Rig) -> None:
+    felled(rig)
+    rig.wait(2.1)
+    assert ends(rig) == {JOB: ("exited", None)}
+
+
+def test_a_new_keeper_waits_again_before_it_reports_an_end_by_sigterm(rig: Rig) -> None:
+    felled(rig)
+    rig.wait(1.0)
+    rig.start()
+    rig.greet()
+    rig.wait(1.5)
+    assert ends(rig) == {}
+    rig.shut_down(7.0)
+    assert ends(rig) == {JOB: ("host_lost", "its host was stopped")}
+
+
+def test_other_ends_are_reported_at_once_on_a_host_that_may_end(rig: Rig) -> None:
+    felled(rig, 1)
+    assert ends(rig) == {JOB: ("exited", None)}
 
 
 def leave_with_an_end(rig: Rig, *, stay: bool) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 import nnimgr
 import trial_keeper
 from trial_keeper.machine.capacity import capacity
@@ -28,6 +30,12 @@ def test_what_a_control_group_allows_is_what_there_is(tmp_path: Path) -> None:
     (groups / "outer" / "inner" / "cpu.max").write_text("50000 100000\n")
     found = capacity("/", str(proc), str(groups))
     assert (found["cpus"], found["memory"]) == (0.5, 1024)
+
+
+def test_a_batch_system_says_how_many_cpus_a_job_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cpus in (1.0, 4096.0):
+        monkeypatch.setenv("NNIMGR_HOST_CPUS", str(int(cpus)))
+        assert capacity("/")["cpus"] == cpus
 
 
 def test_the_keeper_has_the_version_of_the_whole() -> None:

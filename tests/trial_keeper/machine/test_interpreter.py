@@ -106,3 +106,16 @@ def test_files_that_cannot_be_laid_down_are_said(tmp_path: Path) -> None:
     (tmp_path / "keeper").unlink()
     (tmp_path / "keeper").mkdir()
     wait_for(lambda: asked.ready(f"{path} train.py"), "the answer")
+
+
+def test_only_the_interpreter_of_the_first_command_is_asked_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    program(tmp_path / "bin", "python", f"echo usual >> {tmp_path}/ran; exit 1")
+    path = program(tmp_path, "python3", f"echo trial >> {tmp_path}/ran")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/bin")
+    monkeypatch.setenv(interpreter.FIRST_COMMAND, f"{path} train.py")
+    asked = Interpreters(str(tmp_path), lambda: None)
+    wait_for(lambda: asked.ready(f"{path} train.py"), "the answer")
+    assert (tmp_path / "ran").read_text() == "trial\n"
