@@ -239,7 +239,8 @@ class Machine:
 
     ``reason``: a sentence that says why the machine is not connected, or which problem its keeper reports.
     ``since``: time of the keeper's last call if the machine is not connected. ``ends_at``: time at which the
-    engine ends it; None: it stays, or the time is not known.
+    engine ends it; None: it stays, or the time is not known. ``passing``: the platform has made it for
+    trials, and ends it itself.
     """
 
     keeper_id: str
@@ -255,6 +256,7 @@ class Machine:
     gpus: int | None = None
     version: str | None = None  # version of its keeper
     ends_at: datetime | None = None
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +322,8 @@ class ExperimentContext:
     gang: Gang | None = None  # None: the command runs once
     checkpoint_storage: str | None = None  # URL of a storage that gets the server's copies of checkpoints
     max_trial_duration: timedelta | None = None  # longest time that a trial may run; None: not limited
+    # the platform, if the experiment has several: the names of its allocations begin with it; "": it has one
+    one_of_several: str = ""
 
 
 class TrainingService(abc.ABC):

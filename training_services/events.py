@@ -86,12 +86,14 @@ class JobPlaced:
 
     The command that starts the job has the number ``cmd_seq``. It is sent when this fact is committed.
     ``members``: places of members 1, 2 and so on of a gang, whose leader has the place ``place``.
+    ``reason``: why it was placed there, as a sentence; None: the first platform had a free place.
     """
 
     job_id: str
     place: Place
     cmd_seq: int
     members: tuple[MemberPlace, ...] = ()
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

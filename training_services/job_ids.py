@@ -7,11 +7,17 @@ leader (member 0), and the job's id with a suffix for the others.
 
 from __future__ import annotations
 
-__all__ = ["experiment_of_job", "job_id_of", "job_of_member", "member_id_of", "trial_of_job"]
+__all__ = ["experiment_of_job", "job_id_of", "job_of_member", "member_id_of", "next_attempt", "trial_of_job"]
 
 
 def job_id_of(experiment_id: str, trial_id: str, attempt: int) -> str:
     return f"{experiment_id}-{trial_id}-{attempt}"
+
+
+def next_attempt(job_id: str) -> str:
+    """Return the id of the job that is the trial's next attempt."""
+    trial_id, attempt = trial_of_job(job_id)
+    return job_id_of(experiment_of_job(job_id), trial_id, attempt + 1)
 
 
 def member_id_of(job_id: str, member: int) -> str:

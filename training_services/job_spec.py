@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from training_services.events import JobPlaced, SaveOrdered, StopOrdered, UpdateOrdered
 from training_services.job_ids import experiment_of_job, job_id_of
@@ -108,6 +109,7 @@ class TrialJobSpec:
     seats: tuple[str, ...] = ()
     most_members: int | None = None  # largest number of members of this attempt; None: as configured
     has_saved: bool = False  # the trial can continue from a checkpoint
+    waits_since: datetime | None = None  # when it was first submitted; None: now
     hosts: tuple[str, ...] = ()  # addresses of the hosts of all members, for the others to reach them
     line_key: str = field(default="", repr=False)  # secret by which members prove who they are
 
@@ -147,7 +149,8 @@ class Gang:
     """Several worker processes that run the command of one trial. ``processes``: their number on each host,
     or "cpu", "gpu" or "auto"; None: the command runs once on each host. ``max_restarts``: number of retries
     after a failure, which the workers are told. ``nodes``: number of hosts. ``least_nodes``: number
-    of hosts that an attempt needs, if it may have fewer than ``nodes``; None: it may not.
+    of hosts that an attempt needs, if it may have fewer than ``nodes``; None: it may not. ``hold_more``: then
+    the longest time for which hosts for more members of a running trial are held; None: none are.
     ``same_host``: the members of one trial may run beside each other on one host. ``roles``: the roles of the
     members, which are numbered role after role; empty: all members are alike.
     """
@@ -156,6 +159,7 @@ class Gang:
     max_restarts: int
     nodes: int = 1
     least_nodes: int | None = None
+    hold_more: timedelta | None = None
     same_host: bool = False
     roles: tuple[GangRole, ...] = ()
 

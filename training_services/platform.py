@@ -31,10 +31,12 @@ class PlatformConfig(BaseModel):
 
     ``shares_storage``: jobs can use ``sharedStorage``. ``beside_server``: jobs run on the server's machine,
     so they cannot lose the connection to it. ``asked``: programs ask for the trials, so the
-    platform runs no command.
+    platform runs no command. ``makes_allocations``: jobs run in allocations, which the platform makes on
+    demand (``training_services.allocations``).
     """
 
     shares_storage: ClassVar[bool] = False
+    makes_allocations: ClassVar[bool] = False
     beside_server: ClassVar[bool] = False
     asked: ClassVar[bool] = False
 

@@ -87,6 +87,12 @@ _BUILT_IN = {
         faults="training_services.slurm.config:faults",
         examine="training_services.slurm.checkup:examine",
     ),
+    "ray": _BuiltIn(
+        "training_services.ray.config:RayConfig",
+        "training_services.ray.service:RayService",
+        faults="training_services.ray.config:faults",
+        examine="training_services.ray.checkup:examine",
+    ),
     "ask": _BuiltIn("training_services.ask:AskConfig", "training_services.ask:AskService"),
     # A configuration for kubeflow or frameworkcontroller is converted to the platform kubernetes when read.
     "kubeflow": _BuiltIn("training_services.kubernetes.kubeflow:KubeflowConfig", _IN_CLUSTER),

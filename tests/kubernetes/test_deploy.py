@@ -51,13 +51,15 @@ for space in sys.argv[1:]:
         found[f"{space} {path.rpartition('/')[2]}"] = api.call_api(*request).status
 print(json.dumps(found))
 """
+PYTHON = "/opt/nnimgr/bin/python"  # of the server's image
 
 
 def kubectl(*arguments: str, given: str | None = None) -> str:
-    """What kubectl prints. Raises CalledProcessError."""
+    """What kubectl prints. It must succeed."""
     done = subprocess.run(
-        ["kubectl", *arguments], input=given, stdout=subprocess.PIPE, text=True, timeout=LONG_S, check=True
+        ["kubectl", *arguments], input=given, stdout=subprocess.PIPE, text=True, timeout=2 * LONG_S
     )
+    assert done.returncode == 0, f"kubectl {' '.join(arguments)}\n{done.stdout}"
     return done.stdout
 
 
@@ -88,10 +90,13 @@ class Deployed:
         address = self.pod()["status"]["podIP"]
         return httpx.Client(base_url=f"http://{address}:8080", timeout=LONG_S, **options)
 
-    def run(self, *, id: str, **service: Any) -> list[str]:
-        """Run an experiment of two trials on this training service, by nnictl; how its trials have ended."""
+    def run(self, *, id: str, python: str, **service: Any) -> list[str]:
+        """Run an experiment of two trials on this training service, by nnictl; how its trials have ended.
+
+        ``python``: Python of the trials.
+        """
         config = {
-            "trialCommand": "true",
+            "trialCommand": f"{python} -c 'import nni; nni.get_next_parameter(); nni.report_final_result(1)'",
             "trialCodeDirectory": "code",
             "trialConcurrency": 1,
             "maxTrialNumber": 2,
@@ -182,7 +187,9 @@ def deployed(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[D
         stack.callback(kubectl, "delete", "persistentvolume", namespace, "--wait=false")
         stack.callback(kubectl, "delete", "namespace", namespace, "--wait=false")
         stack.callback(
-            kubectl, "-n", namespace, "delete", "deployment,pod", "--all", "--grace-period=1", "--timeout=60s"
+            kubectl,
+            *("--namespace", namespace, "delete", "deployment,pod", "--all"),
+            *("--grace-period=1", f"--timeout={LONG_S:.0f}s"),
         )
         kubectl("apply", "-n", namespace, "-f", "-", given=yaml.safe_dump_all([volume, *objects]))
         yield Deployed(namespace, data)
@@ -221,7 +228,7 @@ def test_its_account_may_do_what_it_has_to_and_nothing_else(deployed: Deployed) 
 
     assert allowed(deployed.namespace) == MAY
     assert allowed("default") == {}
-    asked = deployed.inside("/opt/nnimgr/bin/python", "-c", _ASKING, deployed.namespace, "default")
+    asked = deployed.inside(PYTHON, "-c", _ASKING, deployed.namespace, "default")
     assert json.loads(asked) == {
         f"{deployed.namespace} jobs": 200,
         f"{deployed.namespace} secrets": 403,
@@ -231,7 +238,7 @@ def test_its_account_may_do_what_it_has_to_and_nothing_else(deployed: Deployed) 
 
 
 def test_trials_run_beside_it_in_a_container_that_is_read_only(deployed: Deployed) -> None:
-    assert deployed.run(platform="local", id="beside") == ["SUCCEEDED", "SUCCEEDED"]
+    assert deployed.run(platform="local", id="beside", python=PYTHON) == ["SUCCEEDED", "SUCCEEDED"]
 
 
 def test_what_it_keeps_outlives_its_pod(deployed: Deployed) -> None:
@@ -248,7 +255,11 @@ def test_what_it_keeps_outlives_its_pod(deployed: Deployed) -> None:
 
 def test_it_runs_an_experiment_in_its_cluster(deployed: Deployed) -> None:
     found = deployed.run(
-        platform="kubernetes", id="inside", image="localhost/python:h5", imagePullPolicy="IfNotPresent"
+        id="inside",
+        python="python3",
+        platform="kubernetes",
+        image="localhost/python:h5",
+        imagePullPolicy="IfNotPresent",
     )
     assert found == ["SUCCEEDED"] * 2
     jobs = deployed.kubectl("get", "jobs", "-l", "nnimgr.io/experiment=inside", "-o", "name").split()

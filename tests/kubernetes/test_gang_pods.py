@@ -15,7 +15,7 @@ from nnimgr.needs import needs_of_roles
 from tests.kubernetes.fake_api import FakeApi
 from tests.kubernetes.test_service import Lab, terminated
 from tests.training_services.fleet import FakeMachine
-from training_services.allocations import insistence
+from training_services.allocations import gangs, insistence
 from training_services.base import (
     Cause,
     EndReason,
@@ -30,7 +30,6 @@ from training_services.base import (
     MemberLost,
     StopOrdered,
 )
-from training_services.kubernetes import gang_pods
 from training_services.kubernetes.names import job_of_pod, pod_name
 
 JOB, MEMBER = "contract-aaaa1-1", "contract-aaaa1-1.1"
@@ -146,7 +145,7 @@ async def test_a_gang_gets_its_pods_when_the_gangs_before_it_have_nodes(lab: Lab
     await lab.open()
     lab.core.submit("aaaa1")
     other = lab.core.submit("bbbb2")
-    assert lab.waits(other) == [gang_pods.BEHIND]
+    assert lab.waits(other) == ["waits until the pods of other trials of its experiment have nodes"]
     for pod in PODS:
         await lab.made(pod)
         schedule(lab, pod)
@@ -157,8 +156,8 @@ async def test_a_gang_gets_its_pods_when_the_gangs_before_it_have_nodes(lab: Lab
 
 
 async def test_a_gang_gives_back_what_another_one_may_need(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gang_pods, "FIRST_BACK_S", 0.01)
-    monkeypatch.setattr(gang_pods, "LAST_BACK_S", 0.02)
+    monkeypatch.setattr(gangs, "FIRST_BACK_S", 0.01)
+    monkeypatch.setattr(gangs, "LAST_BACK_S", 0.02)
     await lab.open()
     lab.core.submit("aaaa1")
     other = lab.core.submit("bbbb2")
@@ -179,8 +178,8 @@ async def test_a_gang_gives_back_what_another_one_may_need(lab: Lab, monkeypatch
 async def test_a_gang_without_nodes_takes_nothing_from_others_and_waits(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gang_pods, "FIRST_BACK_S", 0.0)
-    monkeypatch.setattr(gang_pods, "LAST_BACK_S", 0.0)
+    monkeypatch.setattr(gangs, "FIRST_BACK_S", 0.0)
+    monkeypatch.setattr(gangs, "LAST_BACK_S", 0.0)
     await lab.open()
     lab.core.submit("aaaa1")
     for pod in PODS:
@@ -194,7 +193,7 @@ async def test_a_gang_without_nodes_takes_nothing_from_others_and_waits(
 async def test_a_gang_may_begin_with_the_pods_that_have_nodes(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gang_pods, "SETTLE_S", 0.01)
+    monkeypatch.setattr(gangs, "SETTLE_S", 0.01)
     gang = Gang(processes=None, max_restarts=0, nodes=3, least_nodes=2)
     lab.context = replace(lab.context, gang=gang)
     await lab.open()

@@ -278,6 +278,25 @@ async def test_after_a_restart_nothing_is_made_twice(lab: Lab, spoken: bool) -> 
     assert len(enrolled) == 1 and lab.entries()[job] == entry, "no pod has to learn another token"
 
 
+async def test_a_pod_that_was_replaced_while_no_server_ran_is_gone(lab: Lab) -> None:
+    await lab.open()
+    job = lab.core.submit("aaaa1")
+    await lab.made(job)
+    pod = lab.fake.run(job)
+    keeper = FakeMachine(job)
+    keeper.instance = f"{pod['metadata']['uid']}.1"
+    await lab.greet(keeper)
+    await lab.run(job, keeper)
+    await lab.core.close(detach=True)
+    name = pod["metadata"]["name"]
+    lab.fake.remove("pods", name)
+    labels = {key: pod["metadata"][key] for key in ("labels", "ownerReferences") if key in pod["metadata"]}
+    lab.fake.put("pods", {**pod, "metadata": {"name": f"{name}-2", **labels}})
+    await lab.open()
+    lost = await lab.core.seen(JobLost, job)
+    assert lost.reason == f"the pod of {job} was deleted while no server looked"
+
+
 @pytest.mark.parametrize("database", [None, "another"])
 @pytest.mark.parametrize(
     ("resource", "name", "kind"), [("jobs", "contract-aaaa1-1", "Job"), ("configmaps", OWNER, "ConfigMap")]

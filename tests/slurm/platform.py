@@ -6,6 +6,7 @@ import os
 import secrets
 import sys
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,14 @@ class _Service(SlurmService):
 
 
 class SlurmPlatform(ContractPlatform):
-    """One experiment on a cluster. ``settings``: fields of its configuration."""
+    """One experiment on a cluster. ``settings``: fields of its configuration.
+
+    ``environ``: of the user who creates the experiment. ``address``: its ``nniManagerIp``.
+    ``lease``: see the configuration's field.
+    """
+
+    address: str | None = None
+    lease: timedelta | None = None
 
     def __init__(self, directory: Path, cluster: SlurmCluster, **settings: Any) -> None:
         self.directory = directory
@@ -77,6 +85,8 @@ class SlurmPlatform(ContractPlatform):
             trial_gpu_number=None,
             python=sys.executable,
             environ=self.environ,
+            nni_manager_ip=self.address,
+            lease=self.lease,
         )
         return _Service(self.run, context, self.config, self.tools)
 

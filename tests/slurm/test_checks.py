@@ -103,7 +103,7 @@ def test_a_dry_run_shows_the_script(
     assert lines[0] == "#!/bin/sh"
     assert "#SBATCH --job-name=nnimgr-mine-p-000000" in lines
     assert "#SBATCH --cpus-per-task=2" in lines and "#SBATCH --time=10" in lines
-    assert "(the server's address, and a token)" in lines and "(the keeper, about 200 kB)" in lines
+    assert "(the server's address, and a token)" in lines and "(the keeper, about 900 kB)" in lines
     assert "module load cuda" in lines
     assert lines[-1].startswith("# the cluster would accept the allocation (Job ")
     assert cluster.jobs().keys() == before.keys()

@@ -14,6 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from nnimgr.config import ConfigError, load_config
+from training_services.keepers.caller import address_of
 from training_services.placement.needs import Wants
 from training_services.slurm.config import SlurmConfig, faults
 from training_services.slurm.script import Naming, launch_of, script
@@ -32,6 +33,7 @@ def text(config: SlurmConfig, wants: Wants = NOTHING, archive: bytes = b"zip") -
         NAMING,
         experiment_id="e",
         keeper_id="e-p1",
+        command="python3 'my trial.py'",
         wants=wants,
         grace=timedelta(seconds=5),
         manager='{"token": "t"}',
@@ -92,22 +94,12 @@ def refused(tmp_path: Path, more: str) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_it_cannot_be_one_of_several_platforms(tmp_path: Path) -> None:
-    services = "trainingService:\n  - platform: local\n  - {platform: slurm, timeLimit: 1h}\n"
-    (fault,) = refused(tmp_path, services)
-    assert fault.removeprefix(str(tmp_path)).startswith("/exp.yml:8:6: trainingService[1].platform: ")
-    assert (
-        "'slurm' cannot be one of several training services, because only platforms whose machines" in fault
-    )
-    assert fault.endswith("give it alone")
-
-
-def test_a_trial_cannot_have_several_nodes(tmp_path: Path) -> None:
-    one = "trainingService: {platform: slurm, timeLimit: 1h}\ngang: {nodes: 2}\n"
-    (fault,) = refused(tmp_path, one)
+def test_members_of_gangs_share_no_allocations(tmp_path: Path) -> None:
+    both = "trainingService: {platform: slurm, timeLimit: 1h, maxAllocations: 2}\ngang: {nodes: 2}\n"
+    (fault,) = refused(tmp_path, both)
     assert fault.removeprefix(str(tmp_path)) == (
-        '/exp.yml:7:8: gang.nodes: cannot be used on the platform "slurm": only with remote and kubernetes, '
-        "or with local to try it"
+        "/exp.yml:7:8: gang.nodes: cannot be used with maxAllocations: "
+        "each member has an allocation of its own"
     )
 
 
@@ -145,6 +137,23 @@ def test_the_script_starts_the_keeper_that_it_brings(tmp_path: Path) -> None:
     wrap = ["wrap", f"{work}/manager", f"{work}/run"]
     assert done.stdout == f"{wrap} hello slurm:7:{launch}\n"
     assert base64.b64encode(program).decode() not in done.stderr
+
+
+def test_the_allocation_of_a_member_finds_its_address(tmp_path: Path) -> None:
+    program = b"import os; print(os.environ['NNIMGR_POD_UID'])"
+    found = script(
+        made(python=sys.executable, workDirectory=str(tmp_path)),
+        NAMING, experiment_id="e", keeper_id="e-a-1.1",
+        command="python3 trial.py", wants=NOTHING, grace=timedelta(seconds=5), manager="{}", archive=program,
+        server="127.0.0.1",
+    )  # fmt: skip
+    done = subprocess.run(
+        ["sh"], input=found, capture_output=True, text=True, check=True,
+        env={**os.environ, "SLURM_JOB_ID": "7"},
+    )  # fmt: skip
+    instance = f"{done.stdout.strip()}.0123"
+    assert (launch_of(instance), address_of(instance)) == ("7", "127.0.0.1")
+    assert address_of("slurm:7:abc.0123") == address_of(None) == ""
 
 
 def test_an_instance_names_the_job_of_slurm() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,6 @@ from training_services.slurm import login
 from training_services.testing import CoreDouble
 
 WAIT = "\nsleep 1000\n"
-
-
-racing = pytest.mark.xfail(
-    strict=False,
-    reason="Slurm signals all processes of a job, and a trial may die before its keeper knows why",
-)
 
 
 @pytest.fixture
@@ -68,7 +63,6 @@ def only_job(platform: SlurmPlatform) -> str:
     return job_id
 
 
-@racing
 async def test_a_canceled_allocation_loses_no_report(platform: SlurmPlatform) -> None:
     core = CoreDouble()
     job_id = await begun(core, platform)
@@ -80,7 +74,6 @@ async def test_a_canceled_allocation_loses_no_report(platform: SlurmPlatform) ->
     await core.close(detach=False)
 
 
-@racing
 async def test_the_signal_before_the_time_limit_ends_trials_in_time(platform: SlurmPlatform) -> None:
     core = CoreDouble()
     job_id = await begun(core, platform)
@@ -92,7 +85,6 @@ async def test_the_signal_before_the_time_limit_ends_trials_in_time(platform: Sl
     await core.close(detach=False)
 
 
-@racing
 async def test_a_preempted_trial_is_tried_again_in_another_allocation(platform: SlurmPlatform) -> None:
     core = CoreDouble()
     job_id = await begun(core, platform)
@@ -122,6 +114,7 @@ async def test_nothing_runs_twice_when_the_controller_is_killed(
 ) -> None:
     """Slurm launches the script of a young job again, although it must not be requeued."""
     monkeypatch.setattr(login, "LOOK_S", 1.0)
+    platform.lease = timedelta(seconds=30)  # the controller may forget the job, and end it
     core = CoreDouble()
     await core.open(platform.make())
     platform.script("aaaa1", with_ran(platform, "sleep 8\n" + REPORT))

@@ -38,19 +38,23 @@ class _Doors:
         return Reach([f"https://{address}:1"])
 
 
-async def test_the_servers_address_is_found_once_for_all_allocations(tmp_path: Path) -> None:
+def _site(directory: Path, place: Login) -> Site:
     context = ExperimentContext(
         experiment_id="e",
-        directory=tmp_path,
+        directory=directory,
         trial_command="true",
-        trial_code_directory=tmp_path,
+        trial_code_directory=directory,
         trial_gpu_number=None,
         python="python3",
         environ={},
     )
+    return Site(context, SlurmConfig.model_validate({"timeLimit": "1h"}), _Doors(), place)
+
+
+async def test_the_servers_address_is_found_once_for_all_experiments(tmp_path: Path) -> None:
     commands = _Commands()
-    config = SlurmConfig.model_validate({"timeLimit": "1h"})
-    site = Site(context, config, _Doors(), Login(commands))
-    found = await asyncio.gather(*(site.reach() for _ in range(3)))
+    place = Login(commands)
+    sites = [_site(tmp_path, place) for _ in range(3)]
+    found = await asyncio.gather(*(site.reach() for site in sites))
     assert found == [Reach(["https://127.0.0.1:1"])] * 3
     assert commands.calls == [("scontrol", "show", "config")]

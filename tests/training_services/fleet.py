@@ -26,7 +26,7 @@ class FakeMachine(KeeperHost):
     """Machine whose keeper calls only when a test makes it; ``speak`` is its first call."""
 
     def __init__(self, name: str, *, wants: Wants | None = None, **capacity: float) -> None:
-        self.keeper_id = name
+        self.keeper_id = self.instance = name
         self.host = Host(id=name, name=name)
         self.wants = wants
         self.capacity: dict[str, Any] = {**CAPACITY, **capacity}
@@ -145,7 +145,7 @@ class FakeMachine(KeeperHost):
         assert self._hub is not None and self.manager is not None
         self._sync_no += 1
         header = {
-            "instance": self.keeper_id, "k_epoch": self.epoch, "sync_no": self._sync_no, "boot_id": "b",
+            "instance": self.instance, "k_epoch": self.epoch, "sync_no": self._sync_no, "boot_id": "b",
             "db_id_seen": self.manager["db_id"], "m_epoch_seen": 0, "acked_cmd": self._acked,
             "seen_cmd": self._acked, "wait": False, "status": None, "attempts": attempts, **more,
         }  # fmt: skip

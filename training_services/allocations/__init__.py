@@ -1,1 +1,1 @@
-"""Hosts that an engine, such as Kubernetes or Slurm, creates for jobs and takes away after them."""
+"""Hosts that an engine, such as Kubernetes, Slurm or Ray, creates for jobs and takes away after them."""

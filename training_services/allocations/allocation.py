@@ -31,6 +31,16 @@ class Allocation(KeeperHost):
         """Record that the allocation's keeper has called."""
         self.spoken = True
 
+    @property
+    def has_node(self) -> bool:
+        """True if the allocation has a node of the cluster, and holds resources there."""
+        return self.spoken
+
+    @property
+    def runs(self) -> bool:
+        """True if the allocation has started on its node."""
+        return self.spoken
+
     @abc.abstractmethod
     async def destroy(self) -> None:
         """Let the engine end the allocation, with all that runs there. Raises ServiceError."""

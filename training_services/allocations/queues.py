@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import re
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -29,8 +31,9 @@ from training_services.keepers.host import HostGone
 from training_services.keepers.seat import KeeperSeat
 from training_services.placement.needs import Capacity, GpuReading, Wants
 
-__all__ = ["Acts", "AllocationQueue", "Naming", "OwnAllocations", "SharedAllocations"]
+__all__ = ["Acts", "AllocationQueue", "Naming", "OwnAllocations", "SharedAllocations", "first_name"]
 
+_ANOTHER = re.compile("-x[0-9a-f]{6}$")
 FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds the cost of an event
 
 
@@ -40,6 +43,7 @@ class Acts(NamedTuple):
     ``start`` places a job on a seat (an allocation with its keeper); ``put`` passes events to the core;
     ``bring(keeper_id, job_id)`` creates an allocation for this job, or member of a gang; None: for many jobs.
     ``wants`` returns what a job needs, or raises JobRejected; ``send_away`` removes an allocation.
+    ``prefix`` begins the names of all allocations.
     """
 
     start: Callable[[TrialJobSpec, KeeperSeat, tuple[int, ...]], JobPlaced]
@@ -47,6 +51,7 @@ class Acts(NamedTuple):
     bring: Callable[[str, str | None], None]
     send_away: Callable[[KeeperSeat], None]
     wants: Callable[[TrialJobSpec | None], Wants]
+    prefix: str = ""
 
 
 class Naming(NamedTuple):
@@ -60,18 +65,37 @@ class Naming(NamedTuple):
     of_job: Callable[[str], str]
     valid: Callable[[str], str]
 
+    def beginning_with(self, prefix: str) -> Naming:
+        """Return names that begin with this prefix."""
+        if not prefix:
+            return self
+        return Naming(
+            self.noun,
+            lambda job_id: self.valid(f"{prefix}{self.of_job(job_id)}"),
+            lambda text: self.valid(f"{prefix}{text}"),
+        )
+
+    def another(self, job_id: str) -> str:
+        """Return a new name for one more allocation for this job or member (see ``first_name``)."""
+        return self.valid(f"{self.of_job(job_id)}-x{secrets.token_hex(3)}")
+
     @property
     def coming(self) -> str:
         """Sentence about a job whose allocation is being created."""
         return f"waits for its {self.noun}, which is being created"
 
 
+def first_name(name: str) -> str:
+    """Return the name that the first allocation for the same job has."""
+    return _ANOTHER.sub("", name)
+
+
 class AllocationQueue(abc.ABC):
     """Queue of jobs that wait for allocations (see ``JobPlacing``). An allocation runs one job at a time."""
 
     def __init__(self, acts: Acts, naming: Naming) -> None:
-        self._naming = naming
-        self._start, self._put, self._bring, self._send_away, self._wants = acts
+        self._naming = naming.beginning_with(acts.prefix)
+        self._start, self._put, self._bring, self._send_away, self._wants, _ = acts
         self._jobs: OrderedDict[str, TrialJobSpec] = OrderedDict()
         # jobs that continue from a checkpoint in another allocation, of which the server has no copy yet
         self._uncopied: dict[str, TrialJobSpec] = {}
@@ -284,7 +308,7 @@ class SharedAllocations(AllocationQueue):
     def __init__(self, acts: Acts, naming: Naming, experiment_id: str, *, idle: timedelta) -> None:
         super().__init__(acts, naming)
         self._idle_s = idle.total_seconds()
-        self._coming = Coming(f"{experiment_id}-pool", naming.valid, acts.bring, self._call)
+        self._coming = Coming(f"{experiment_id}-pool", self._naming.valid, acts.bring, self._call)
         self._free: dict[KeeperSeat, asyncio.TimerHandle] = {}
 
     def close(self) -> None:

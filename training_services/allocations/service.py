@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Protocol
 
 from training_services.allocations.allocation import Allocation, allocation_of
+from training_services.allocations.gangs import GangAllocations
 from training_services.allocations.insistence import Insistence, stops_before, stops_in
-from training_services.allocations.queues import Acts
+from training_services.allocations.queues import Acts, first_name
 from training_services.base import (
+    CheckpointReported,
     ExperimentContext,
     FileListing,
     JobEvent,
@@ -41,7 +43,7 @@ from training_services.logs import LOG_NAMES, FolderFiles, check_log_name
 from training_services.placement.needs import Wants
 from training_services.tools import ServiceTools
 
-__all__ = ["AllocationPlacing", "AllocationService"]
+__all__ = ["AllocationPlacing", "AllocationService", "prefix_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +99,10 @@ class AllocationService(KeeperService):
 
     @abc.abstractmethod
     def _job_of(self, keeper_id: str) -> str | None:
-        """Return the job for which the allocation with this name was made, or None if it is not known."""
+        """Return the job for which an allocation was made, or None if it is not known.
+
+        ``keeper_id``: its name without the prefix.
+        """
 
     def _discard(self, keeper_id: str) -> None:
         """Clean up after an allocation that the experiment no longer uses."""
@@ -105,7 +110,14 @@ class AllocationService(KeeperService):
 
     def _acts(self) -> Acts:
         """Return the functions that the queue calls."""
-        return Acts(self._start, self._outbox.put, self._bring, self._send_away, self._wants_of)
+        return Acts(
+            self._start, self._outbox.put, self._bring, self._send_away, self._wants_of, self.name_prefix
+        )
+
+    @property
+    def name_prefix(self) -> str:
+        """Beginning of the names of all allocations; "" if the experiment has only this platform."""
+        return prefix_of(self.context.one_of_several)
 
     def _wants_of(self, job: TrialJobSpec | None) -> Wants:
         """Return what the job needs; None: what all jobs need."""
@@ -115,7 +127,8 @@ class AllocationService(KeeperService):
     # ---- life ---------------------------------------------------------------------------------------------
 
     def _known_hosts(self, known: KnownKeepers) -> Iterable[KeeperHost]:
-        return [self._host(each.keeper_id, self._job_of(each.keeper_id), each) for each in known.keepers]
+        names = {each: first_name(each.keeper_id.removeprefix(self.name_prefix)) for each in known.keepers}
+        return [self._host(each.keeper_id, self._job_of(name), each) for each, name in names.items()]
 
     async def close(self, *, detach: bool) -> Sequence[str]:
         self._insistence.close()
@@ -214,9 +227,12 @@ class AllocationService(KeeperService):
 
     def committed(self, facts: Sequence[JobEvent]) -> None:
         super().committed(facts)
+        gangs = self._queue if isinstance(self._queue, GangAllocations) else None
         for fact in facts:
             for job_id, within in stops_in(fact):
                 self._insist(job_id, within)
+            if gangs is not None and isinstance(fact, CheckpointReported):
+                gangs.saved(fact.job_id)
 
     def _adopt(self, job: TrialJobSpec, placed: JobPlaced) -> None:
         super()._adopt(job, placed)
@@ -274,7 +290,9 @@ class AllocationService(KeeperService):
                 listing = await seat.desk.listing(parts)
             await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
             for file in listing.files:
-                if file.path in LOG_NAMES:
+                if file.path in LOG_NAMES and file.size == 0:  # nothing to ask the keeper for
+                    await asyncio.to_thread((folder / file.path).touch)
+                elif file.path in LOG_NAMES:
                     await _copy(seat, parts, file.path, folder)
         except (TimeoutError, OSError, ServiceError) as error:
             experiment = self.context.experiment_id
@@ -330,6 +348,11 @@ class AllocationService(KeeperService):
         """Return True if the job's files must be read through its keeper, because the server has no copy."""
         seat = self._placed.get(job_id) or self._seats.get(keeper_id or "")
         return seat is not None and allocation_of(seat).over is None and seat.id not in self._leaving
+
+
+def prefix_of(platform: str) -> str:
+    """Return the beginning of the names of a platform's allocations; "" for the only platform."""
+    return f"{platform}-" if platform else ""
 
 
 def _parts(job_id: str) -> tuple[str, ...]:

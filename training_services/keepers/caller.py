@@ -5,9 +5,10 @@ from __future__ import annotations
 from training_services.base import KnownKeeper
 from training_services.keepers.request import Request
 
-__all__ = ["LAUNCH", "Caller", "Key", "Refused"]
+__all__ = ["ADDRESS", "LAUNCH", "Caller", "Key", "Refused", "address_of"]
 
 LAUNCH = ":"  # in the uid of a "pod" that is one launch of a batch job: a second launch is of no use
+ADDRESS = "="  # in such a uid, before the address at which members of gangs reach that host
 
 Key = tuple[str, ...]  # key of a fact; a call of a keeper is answered after the commit of its facts
 
@@ -21,6 +22,11 @@ class Refused(Exception):
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(sentence)
         self.reason = reason
+
+
+def address_of(instance: str | None) -> str:
+    """Return where members of gangs reach the host of the keeper with this instance; "" if unknown."""
+    return (instance or "").rpartition(".")[0].partition(ADDRESS)[2]
 
 
 class Caller:

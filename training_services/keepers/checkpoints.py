@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from training_services.base import (
@@ -20,14 +21,13 @@ from training_services.base import (
     Origin,
     SaveOrdered,
 )
-from training_services.checkpoint_storage.fsspec_files import FsspecFiles
 from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers import overview
+from training_services.keepers.copying import Copying
 from training_services.keepers.files import FilesOfJobs
-from training_services.keepers.keeping import Keeping, Transfers
+from training_services.keepers.keeping import Sides, Transfers
 from training_services.keepers.prunes import Prunes
 from training_services.keepers.seat import KeeperSeat
-from training_services.keepers.storing import Storing
 from training_services.outbox import Outbox
 from training_services.placement.ledger import HostLedger
 
@@ -62,29 +62,14 @@ class CheckpointsOfJobs(FilesOfJobs):
         self._seats: dict[str, KeeperSeat] = {}
         # by keeper, also of machines that are not used at present: they may be used again
         self._prunes: dict[str, Prunes] = {}
-        self._storing = self._make_storing()
-        self._keeping = Keeping(
-            context.experiment_id,
-            self.copies,
-            transfers,
-            seat=self._seats.get,
-            put=self._outbox.put,
-            settled=lambda seat: self._vacated(seat),
-            stores=self._storing is not None,
-        )
+        sides = Sides(self._seats.get, self._outbox.put, lambda seat: self._vacated(seat))
+        self._copying = transfers.copying(sides, partial(Copying, context, self.copies, transfers))
+        self._copying.join()
+        self._keeping, self._storing = self._copying.keeping, self._copying.storing
 
     def _make_store(self) -> CheckpointStore:
         """Return the store for copies of checkpoints. The constructor calls this once."""
         return CheckpointStore(self.context.directory)
-
-    def _make_storing(self) -> Storing | None:
-        """Return the transfers to the storage, or None without one. The constructor calls this once."""
-        url = self.context.checkpoint_storage
-        if url is None:
-            return None
-        experiment_id = self.context.experiment_id
-        files = FsspecFiles(url, experiment_id)
-        return Storing(experiment_id, files, self.copies, url=url, put=self._outbox.put)
 
     @abc.abstractmethod
     def _vacated(self, seat: KeeperSeat) -> None:
@@ -93,12 +78,6 @@ class CheckpointsOfJobs(FilesOfJobs):
         Called when a job has left the seat, when nothing waits to be copied from a leaving seat any more, and
         when the service opens the seat.
         """
-
-    def _begin_copies(self, known: Collection[tuple[str, int]]) -> None:
-        """Start to copy checkpoints. ``known``: the copies that the facts name."""
-        self._keeping.begin(known)
-        if self._storing is not None:
-            self._storing.begin(known)
 
     async def _copy_last(self) -> str | None:
         """Wait for copies of checkpoints from hosts whose files are removed when the experiment stops.
@@ -114,11 +93,6 @@ class CheckpointsOfJobs(FilesOfJobs):
             self._storing.add(name)
         return await self._storing.drain()
 
-    async def _close_copies(self) -> None:
-        await self._keeping.close()
-        if self._storing is not None:
-            await self._storing.close()
-
     async def provide_copy(self, job_id: str, number: int) -> str | None:
         return None if self._storing is None else await self._storing.provide(job_id, number)
 
@@ -128,6 +102,15 @@ class CheckpointsOfJobs(FilesOfJobs):
 
     def machines(self) -> Sequence[Machine]:
         return overview.machines(self._seats.values(), self._ledger)
+
+    def has_place(self, job_id: str) -> bool:
+        """Return True if the job was placed on a host of this service, which has not forgotten it."""
+        return job_id in self._placed
+
+    @property
+    def arriving(self) -> bool:
+        """True as long as it is not known whether all machines that stay can be reached."""
+        return any(seat.arriving for seat in self._seats.values() if not seat.keeper_host.passing)
 
     def needs_files(self, keeper_id: str) -> bool:
         """Return True while files on the host of this keeper are to be copied to the server."""

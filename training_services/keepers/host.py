@@ -135,6 +135,14 @@ class KeeperHost(abc.ABC):
         Raises OSError, ServiceError.
         """
 
+    async def enrol(self, ticket: str, launch: str) -> Mapping[str, Any] | None:
+        """Return what a program on the host needs to start the keeper (``trial_keeper.enrol``).
+
+        ``launch``: name that the program has made up for itself. Return None if the ticket is wrong. Raises
+        Refused if another program has shown it, ServiceError, OSError.
+        """
+        return None
+
     @abc.abstractmethod
     async def keep(self) -> None:
         """Start the keeper unless it runs, and return when it has ended. Raises OSError, ServiceError.

@@ -4,7 +4,8 @@
 ``POST sync`` delivers metrics and ends of trials. It is called so often that a web framework would cost too
 much time. ``GET code/{sha256}`` returns the packed code of the trials, and ``GET
 checkpoints/{job}/{number}/manifest`` and ``.../content`` return a copy of a checkpoint. ``POST
-reads/{read_no}`` delivers the content of a requested file.
+reads/{read_no}`` delivers the content of a requested file. ``POST enrol`` exchanges a ticket for the keeper's
+token (``trial_keeper.enrol``).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ Send = Callable[[Message], Awaitable[None]]
 _PREFIX = PATH.partition("{experiment_id}")[0]
 _METHODS = {
     ("sync", 3): "POST",
+    ("enrol", 3): "POST",
     ("code", 4): "GET",
     ("reads", 4): "POST",
     ("checkpoints", 6): "GET",
@@ -39,6 +41,8 @@ _HASH = re.compile("[0-9a-f]{64}")
 _JOB = re.compile("[A-Za-z0-9_-]+-[a-z0-9]+-[0-9]{1,9}")
 _NUMBER = re.compile("[0-9]{1,9}")
 _FROM = re.compile(rb"bytes=([0-9]{1,18})-")
+_LAUNCH = re.compile(rb'\{"launch": "([0-9a-f]{32})"\}')
+_LAUNCH_BYTES = 100
 _PIECE = 1 << 20
 
 
@@ -88,6 +92,8 @@ class KeeperDoor:
         if scope["method"] != method:
             return _no(HTTPStatus.METHOD_NOT_ALLOWED, f"This address does not accept {method}.")
         token, length = _credentials(scope)
+        if kind == "enrol":
+            return await _enrol(self._hub, names[0], names[1], token, receive)
         desk = self._hub.find(names[0], names[1], token=token)
         if isinstance(desk, Answer):
             return desk
@@ -126,8 +132,16 @@ def _credentials(scope: Scope) -> tuple[str, int]:
     return token, length
 
 
-async def _read(receive: Receive) -> bytes | None:
-    """Return the body of a request, or None if the body is too large. Raises _Gone."""
+async def _enrol(hub: KeeperHub, experiment_id: str, keeper_id: str, ticket: str, receive: Receive) -> Answer:
+    body = await _read(receive, limit=_LAUNCH_BYTES)
+    found = None if body is None else _LAUNCH.fullmatch(body)
+    if found is None:
+        return _no(HTTPStatus.BAD_REQUEST, "This is not the call of a keeper that enrols.")
+    return await hub.enrol(experiment_id, keeper_id, ticket=ticket, launch=found[1].decode())
+
+
+async def _read(receive: Receive, *, limit: int | None = None) -> bytes | None:
+    """Return the body of a request, or None if it has more bytes than ``limit`` or MAX_BODY. Raises _Gone."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -136,7 +150,7 @@ async def _read(receive: Receive) -> bytes | None:
             raise _Gone
         part: bytes = message.get("body", b"")
         size += len(part)
-        if size > MAX_BODY:
+        if size > (limit or MAX_BODY):
             return None
         parts.append(part)
         if not message.get("more_body", False):

@@ -15,14 +15,14 @@ import json
 import logging
 import math
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from training_services.base import FileListing, ServiceUnavailable
+from training_services.base import FileListing, ServiceError, ServiceUnavailable
 from training_services.checkpoint_store import CheckpointStore
 from training_services.keepers.caller import Key, Refused
 from training_services.keepers.jobs import Backlog
@@ -117,7 +117,7 @@ class KeeperDesk:
     ``wait_s`` seconds, so that a keeper with nothing to report still calls often enough. ``archive`` returns
     the path of the archive of trial code with a given hash; the file may not exist. ``copies``: the server's
     copies of checkpoints. ``provide`` is called with the name of a copy before the keeper gets it. It returns
-    a sentence if the keeper has to ask again later.
+    a sentence if the keeper has to ask again later. ``enrol``: see ``KeeperHost.enrol``.
     """
 
     link: KeeperLink
@@ -127,6 +127,7 @@ class KeeperDesk:
     archive: Callable[[str], Path]
     copies: CheckpointStore
     provide: Callable[[str, int], Awaitable[str | None]] | None = None
+    enrol: Callable[[str, str], Awaitable[Mapping[str, Any] | None]] | None = None
     wait_s: float = WAIT_S
     answered_at: float = 0.0  # time of the last answer, which restarts a lease; by the loop's clock
     open: bool = False  # True after all earlier jobs were submitted again: only then can reports be evaluated
@@ -360,6 +361,20 @@ class KeeperHub:
         key = experiment_id, desk.link.keeper_id
         if self._desks.get(key) is desk:
             del self._desks[key]
+
+    async def enrol(self, experiment_id: str, keeper_id: str, *, ticket: str, launch: str) -> Answer:
+        """Return the answer to a program that shows a ticket to get the keeper's token."""
+        desk = self._desks.get((experiment_id, keeper_id))
+        if desk is None or desk.enrol is None:
+            return _UNKNOWN
+        try:
+            found = await desk.enrol(ticket, launch)
+        except Refused as refused:
+            logger.warning("keeper %s was refused: %s", keeper_id, refused)
+            return _refusal(HTTPStatus.CONFLICT, str(refused), reason=refused.reason)
+        except (OSError, ServiceError) as error:
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"The keeper cannot be enrolled now: {error}.")
+        return _UNKNOWN if found is None else Answer(HTTPStatus.OK, dict(found))
 
     def find(self, experiment_id: str, keeper_id: str, *, token: str) -> KeeperDesk | Answer:
         """Return the desk of the keeper if the token is correct, or else an answer that refuses the call.

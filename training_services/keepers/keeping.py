@@ -12,7 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from training_services.base import (
     CheckpointKeepBegun,
@@ -30,9 +30,11 @@ from training_services.keepers.seat import KeeperSeat
 from training_services.keepers.wanted import NeededHosts, UncommittedCopies, Wanted
 from trial_keeper.actions.files import CHECKPOINTS
 
-__all__ = ["Keeping", "Transfers"]
+__all__ = ["Keeping", "Sides", "Transfers"]
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PER_KEEPER, PER_SERVER = 2, 4  # most simultaneous transfers
 LAST_S = 30.0  # as LEAVE_S, when the experiment ends
@@ -40,11 +42,23 @@ PAUSES_S = (1.0, 30.0)  # first and longest pause after a failed transfer
 LEAVE_S = 300.0  # a host that is to leave waits at most this long without progress of its transfers
 
 
+class Sides(NamedTuple):
+    """Functions of a training service for the copies of its checkpoints (see ``Keeping``)."""
+
+    seat: Callable[[str], KeeperSeat | None]
+    put: Callable[[Sequence[JobEvent]], None]
+    settled: Callable[[KeeperSeat], None]
+
+
 @dataclass(slots=True)
 class Transfers:
     """Limit of the transfers of all experiments of a server."""
 
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PER_SERVER))
+
+    def copying(self, sides: Sides, make: Callable[[Sides], T]) -> T:
+        """Return what copies the checkpoints of a service. Services of one experiment may share it."""
+        return make(sides)
 
 
 class _Removals:

@@ -7,10 +7,18 @@ import hashlib
 import ipaddress
 import re
 
-__all__ = ["ASK", "LOCAL", "experiment_folder", "host_of", "keeper_name"]
+__all__ = ["ASK", "IMPORTED", "LOCAL", "NNI", "experiment_folder", "host_of", "keeper_name", "why_no_files"]
 
 LOCAL = "local"  # the keeper on the server's own machine
-ASK = "ask"  # not a keeper: programs of the user that run trials themselves
+# Not keepers, but what has run trials in place of a keeper. nnimgr has no files of these trials.
+ASK = "ask"  # programs of the user that run trials themselves
+IMPORTED = "import"  # another program, whose trials were imported
+NNI = "nni"  # NNI, on a machine other than the server's own
+_WITHOUT_FILES = {
+    ASK: "ran in a program of your own",
+    IMPORTED: "was imported, and did not run here",
+    NNI: "ran on a machine of NNI",
+}
 _PLAIN_USER = re.compile(r"[A-Za-z0-9._-]+")
 _PLAIN_HOST = re.compile(r"[A-Za-z0-9.-]+")
 _DIGEST = re.compile(r"[0-9a-f]{8}")
@@ -47,6 +55,14 @@ def host_of(keeper_id: str) -> str | None:
             return f"[{ipaddress.IPv6Address(host.replace('-', ':'))}]"
         return "_".join(names[:-1])
     return host
+
+
+def why_no_files(keeper_id: str | None) -> str | None:
+    """Return why nnimgr has no output and no files of an attempt, as the end of a sentence about its trial.
+
+    Return None if a keeper has run the attempt, or it has no place yet.
+    """
+    return _WITHOUT_FILES.get(keeper_id or "")
 
 
 def experiment_folder(experiment_id: str, keeper_id: str) -> str:

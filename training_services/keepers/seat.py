@@ -244,6 +244,7 @@ class KeeperSeat:
             disk=None if facts is None else facts.capacity.disk,
             gpus=gpus,
             version=None if facts is None else facts.version,
+            passing=self.keeper_host.passing,
         )
 
     def notice(self) -> str | None:

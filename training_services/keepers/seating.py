@@ -58,6 +58,7 @@ async def make_seat(
         archive=partial(archive_path, context.directory),
         copies=platform.copies,
         provide=platform.provide_copy,
+        enrol=host.enrol,
         wait_s=_longest_call(context, host),
     )
     silent = record is not None and record.silent

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -72,6 +72,8 @@ class KeeperService(GangsOfJobs):
         self, context: ExperimentContext, *, hub: KeeperHub, ledger: HostLedger, transfers: Transfers
     ) -> None:
         super().__init__(context, ledger, transfers)
+        # called with each job that gets its first place, before any other job does
+        self.on_placed: Callable[[str], None] = lambda job_id: None
         self._hub = hub
         self._known = KnownKeepers(db_id="", m_epoch=0)
         self._adopted = False
@@ -132,7 +134,7 @@ class KeeperService(GangsOfJobs):
     def adopted(self) -> None:
         self._ledger.rebuilt(self.context.experiment_id)
         self._adopted = True
-        self._begin_copies(self._known.copies)
+        self._copying.begin(self._known.copies)
         for seat in self._seats.values():
             seat.open()
             self._vacated(seat)
@@ -153,7 +155,7 @@ class KeeperService(GangsOfJobs):
             for seat, sentence in zip(self._seats.values(), left, strict=True):
                 if sentence is None:
                     self._parted(seat)
-        await self._close_copies()
+        await self._copying.close()
         for seat in self._seats.values():
             self._hub.remove(self.context.experiment_id, seat.desk)
         await asyncio.gather(*(seat.keeper_host.close() for seat in self._seats.values()))
@@ -183,6 +185,7 @@ class KeeperService(GangsOfJobs):
     def _start(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> JobPlaced:
         placed = seat.link.jobs.order_start(job, gpus=gpus, start=seat.start_order(job, gpus))
         self._placed.put(job.id, seat)
+        self.on_placed(job.id)
         return placed
 
     def reasons_changed(self) -> None:

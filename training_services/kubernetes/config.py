@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -307,6 +307,8 @@ class KubernetesConfig(_Model, PlatformConfig):
     ``reuseIdle`` without a trial. ``orphanedAfter``: time without contact to the server after which trials
     are stopped; None: never.
     """
+
+    makes_allocations: ClassVar[bool] = True
 
     platform: Literal["kubernetes"] = "kubernetes"
     image: Image

@@ -42,8 +42,8 @@ class PodHost(Allocation):
     ``job_id``: the only job, or member of a gang, that the pod runs; None: the pod runs many jobs.
     ``needs`` returns the resources for the pod, and ``image`` its image if that is another one than in the
     configuration.
-    ``known``: an earlier server may have created the Job. ``spoken``: the keeper has called before, so the
-    Job must not be created again.
+    ``known``: an earlier server may have created the Job. ``instance``: the keeper that has called it before
+    from there, so the Job must not be created again; None: none.
     """
 
     over: Over | None = None
@@ -59,7 +59,7 @@ class PodHost(Allocation):
         needs: Callable[[], Wants],
         image: Callable[[], str | None],
         known: bool = False,
-        spoken: bool = False,
+        instance: str | None = None,
     ) -> None:
         self.keeper_id = keeper_id
         self.host = Host(id=f"kubernetes/{keeper_id}", name=f"pod {keeper_id}")
@@ -67,7 +67,8 @@ class PodHost(Allocation):
         self.job_id = job_id
         self._context, self._config, self._site = context, config, site
         self._needs, self._image = needs, image
-        self.spoken = spoken
+        self.spoken = instance is not None
+        self._uid = (instance or "").rpartition(".")[0]  # of the pod from which that keeper has called
         self._made = known  # True: the Job was created, or may have been created
         self._awaited = False  # True: the Job was created just now, and the watch has not shown it yet
         # task that creates the Job; it continues even if its caller is canceled
@@ -144,6 +145,8 @@ class PodHost(Allocation):
             sight = self._site.sighting(name)
             if sight is not None and sight.over is not None:
                 return sight.over
+            if self._uid and self._site.has_lost_pod(name, self._uid):
+                return Over(Cause.DELETED, f"the pod of {name} was deleted while no server looked")
             missing = sight is None and not self._awaited
             if missing and self._site.trouble is None and not await self._site.is_there(name):
                 return Over(Cause.DELETED, f"the Job {name} was deleted")

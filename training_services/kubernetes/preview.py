@@ -40,12 +40,12 @@ class Asked(Protocol):
 
 
 def first_job(
-    config: KubernetesConfig, job_id: str, *, namespace: str, wants: Wants, grace: timedelta
+    config: KubernetesConfig, job_id: str, *, namespace: str, wants: Wants, grace: timedelta, prefix: str = ""
 ) -> dict[str, Any]:
     """Return the manifest of an experiment's first Job. Raises ResourceFault, TemplateError.
 
-    ``job_id`` is the id of the experiment's first trial job. Ids that the cluster or the experiment's
-    database will assign are replaced by placeholders.
+    ``job_id`` is the id of the experiment's first trial job; ``prefix`` begins the Job's name. Ids that the
+    cluster or the experiment's database will assign are replaced by placeholders.
     """
     experiment_id = experiment_of_job(job_id)
     belonging = _belonging(experiment_id, namespace)
@@ -55,9 +55,9 @@ def first_job(
         else archive_name(experiment_id, zipapp.content(compiled=True))
     )
     if config.reuse_mode:
-        keeper_id = object_name(f"{experiment_id}-pool-000000")
+        keeper_id = object_name(f"{prefix}{experiment_id}-pool-000000")
         return job(config, belonging, keeper_id=keeper_id, wants=wants, grace=grace, archive=keeper)
-    name = pod_name(job_id)
+    name = object_name(f"{prefix}{pod_name(job_id)}")
     return job(config, belonging, keeper_id=name, wants=wants, grace=grace, job_id=job_id, archive=keeper)
 
 

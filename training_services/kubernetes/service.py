@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from training_services.allocations.gangs import GangAllocations
 from training_services.allocations.queues import AllocationQueue, OwnAllocations, SharedAllocations
 from training_services.allocations.service import AllocationService
 from training_services.base import (
@@ -21,7 +22,6 @@ from training_services.base import (
     ServiceError,
 )
 from training_services.kubernetes.config import KubernetesConfig
-from training_services.kubernetes.gang_pods import GangPods
 from training_services.kubernetes.names import PODS, job_of_pod
 from training_services.kubernetes.pod import PodHost, pod_of
 from training_services.kubernetes.site import Site
@@ -46,7 +46,7 @@ class KubernetesService(AllocationService):
     def _make_queue(self) -> AllocationQueue:
         gang = self.context.gang
         if gang is not None and gang.nodes > 1:
-            return GangPods(self._acts(), self._start_gang, gang)
+            return GangAllocations(self._acts(), PODS, self._start_gang, gang)
         if not self._config.reuse_mode:
             return OwnAllocations(self._acts(), PODS)
         return SharedAllocations(self._acts(), PODS, self.context.experiment_id, idle=self._config.idle)
@@ -65,7 +65,7 @@ class KubernetesService(AllocationService):
             needs=lambda: self._queue.wants(keeper_id),
             image=lambda: self._queue.image(keeper_id),
             known=known is not None,
-            spoken=known is not None and known.instance is not None,
+            instance=None if known is None else known.instance,
         )
 
     def _job_of(self, keeper_id: str) -> str | None:

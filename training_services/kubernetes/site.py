@@ -21,7 +21,6 @@ from training_services.addresses import KeeperDoors, Reach
 from training_services.base import TRIAL_GRACE, ExperimentContext, ServiceError, ServiceUnavailable
 from training_services.code import PackedCode
 from training_services.kubernetes import manifest
-from training_services.kubernetes.address import own_address
 from training_services.kubernetes.client import CONFIG_MAPS, JOBS, SECRETS, ApiError, Cluster, Resource
 from training_services.kubernetes.config import KubernetesConfig
 from training_services.kubernetes.manifest import Belonging, ResourceFault
@@ -29,6 +28,7 @@ from training_services.kubernetes.sighting import Sighting
 from training_services.kubernetes.syntax import CONTAINER, label_value
 from training_services.kubernetes.template import TemplateError
 from training_services.kubernetes.watch import JobWatch
+from training_services.own_address import own_address
 from training_services.placement.needs import Wants
 from trial_keeper import zipapp
 
@@ -118,10 +118,7 @@ class Site:
         await self._cluster.close()
 
     def token(self, keeper_id: str) -> str:
-        """Return the secret token of a keeper.
-
-        It is derived from a stored key, so tokens need not be stored.
-        """
+        """Return the secret token of a keeper, which is derived from a stored key and not stored itself."""
         assert self._kept is not None
         return hmac.new(bytes.fromhex(self._kept.key), keeper_id.encode(), hashlib.sha256).hexdigest()
 
@@ -149,6 +146,10 @@ class Site:
 
     def sighting(self, name: str) -> Sighting | None:
         return None if self._watch is None else self._watch.sighting(name)
+
+    def has_lost_pod(self, name: str, uid: str) -> bool:
+        """Return True if the cluster has replaced this pod of a Job by another one."""
+        return self._watch is not None and self._watch.has_lost_pod(name, uid)
 
     def news(self, name: str) -> asyncio.Event:
         """Return the event that is set whenever the Job of this name changes."""

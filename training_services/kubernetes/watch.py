@@ -134,6 +134,11 @@ class JobWatch:
         known = self._jobs.get(job_name)
         return None if known is None else known.sighting
 
+    def has_lost_pod(self, job_name: str, uid: str) -> bool:
+        """Return True if the Job has pods, and the one with this uid is not among them any more."""
+        known = self._jobs.get(job_name)
+        return self.known and known is not None and bool(known.alive) and uid not in known.alive
+
     def told(self) -> None:
         """Call ``changed`` without names, because the properties ``trouble`` or ``known`` have changed."""
         self._changed(())

@@ -6,9 +6,10 @@ CPU or memory is given to a new job. The functions of ``fit`` decide whether a j
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from training_services.base import member_id_of
 from training_services.placement.fit import behind_others, place
@@ -63,8 +64,11 @@ class HostLedger(MachineTable):
     A server that reopens experiments calls ``expect`` for all of them before it opens the first. No GPU, CPU
     or memory is given to a new job until each experiment has submitted its jobs again, or has none
     (``rebuilt``).
+
+    ``line_numbers``: numbers for the lines of all queues, since an experiment may have several queues.
     """
 
+    line_numbers: Iterator[int] = field(default_factory=count)
     _expected: dict[str, None] = field(default_factory=dict)  # experiments that are not rebuilt yet, in order
     _turns: Turns = field(default_factory=Turns)
     _lines: WaitingLines = field(default_factory=WaitingLines)

@@ -68,18 +68,21 @@ class JobLines(Generic[S]):
 
     Lines of which no job waits are kept for a while, because they know which machines are full. If too many
     lines have waiting jobs, later jobs form a single queue behind them, until a line is empty. ``forget`` is
-    called with the number of a line that is dropped.
+    called with the number of a line that is dropped. ``numbers`` yields the numbers of new lines, which
+    differ from those of all other queues of the experiment.
     """
 
-    def __init__(self, load: Callable[[S], float], forget: Callable[[int], None]) -> None:
-        self._load, self._forget = load, forget
+    def __init__(
+        self, load: Callable[[S], float], forget: Callable[[int], None], numbers: Iterator[int]
+    ) -> None:
+        self._load, self._forget, self._numbers = load, forget, numbers
         self._kinds: dict[Wants, None] = {}  # different needs of the seats
         # for jobs that all need the same: what they need on the seats; None: jobs need different things
         self._same: dict[Wants, Wants] | None = {}
         self._seats: dict[S, None] = {}
         self._lines: OrderedDict[_Key, Line[S]] = OrderedDict()
         self._keys: dict[int, _Key] = {}  # number of a line -> its key
-        self._numbers, self._arrivals = count(), count()
+        self._arrivals = count()
         self._first: list[tuple[int, Line[S]]] = []  # arrival of the first job of each line, with the line
         self._line_of: dict[str, Line[S]] = {}  # waiting job -> its line
         self._later: OrderedDict[str, tuple[TrialJobSpec, int]] = OrderedDict()

@@ -111,7 +111,10 @@ class Preemption:
         self._possible: dict[Key, dict[str, None]] = {}
 
     def allow(self, experiment_id: str, jobs: Preemptible) -> None:
-        """Allow that jobs of the experiment are stopped."""
+        """Allow that jobs of the experiment are stopped. Each of its services allows it for its own jobs."""
+        earlier = self._preemptible.get(experiment_id)
+        if earlier is not None:
+            jobs = Preemptible(_either(earlier.can_stop, jobs.can_stop), jobs.stop)
         self._preemptible[experiment_id] = jobs
 
     def allows(self, experiment_id: str) -> bool:
@@ -369,3 +372,7 @@ def fewest(victims: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> list[T]
         if fits(rest := [other for other in found if other is not each]):
             found = rest
     return found
+
+
+def _either(first: Callable[[str], bool], second: Callable[[str], bool]) -> Callable[[str], bool]:
+    return lambda job_id: first(job_id) or second(job_id)

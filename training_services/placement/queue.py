@@ -60,7 +60,7 @@ class JobQueue(Generic[S]):
         self._ledger = ledger
         self._start, self._put, self._placed = start, put, placed
         self._jobs: JobLines[S] = JobLines(
-            lambda seat: ledger.load(seat.host.id), lambda line: ledger.forget(experiment_id, line)
+            lambda seat: ledger.load(seat.host.id), partial(ledger.forget, experiment_id), ledger.line_numbers
         )
         self._make_room: MakeRoom = partial(ledger.preemption.make_room, experiment_id)
         self._bound = BoundJobs(self._ask_bound, self._make_room)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from training_services.addresses import Reach
 from training_services.allocations.allocation import Allocation
-from training_services.base import Cause, ExperimentContext, TrialJobSpec
+from training_services.base import Cause, ExperimentContext, ServiceUnavailable, TrialJobSpec
+from training_services.keepers.caller import address_of
 from training_services.keepers.host import HostGone, read_manager_file, start_order, write_manager_file
 from training_services.keepers.jobs import StartOrder
 from training_services.keepers.seat import KeeperSeat
@@ -26,7 +26,7 @@ __all__ = ["SlurmAllocation", "pilot_of"]
 QUIET_S = 25.0  # seconds without a call of the keeper after which an allocation is in doubt
 SURVIVED_S = 20.0  # seconds without a call after which a keeper does not run on after its allocation
 OVERTIME = timedelta(minutes=10)  # after its time limit, an allocation that Slurm does not know has ended
-LEAVE_S = 2.0  # seconds that a keeper gets to exit by itself before its allocation is ended
+LEAVE_S = 2.0  # seconds that a keeper gets to exit by itself before its allocation is looked for
 KNOWN_S = 5.0  # a job that squeue does not show so long after its submission is gone
 
 
@@ -65,8 +65,8 @@ class SlurmAllocation(Allocation):
         self._needs, self._seen = needs, seen
         self._made = known  # True: the allocation was submitted, or may have been
         self._submitted_at: float | None = None  # by the loop's clock; None: not by this server
-        self._slurm_id = launch_of(instance)
-        self._manager = ""
+        self._slurm_id, self._address = launch_of(instance), address_of(instance)
+        self._manager: Mapping[str, Any] = {}
         self._heard_at = float("-inf")
         self._ends_at: float | None = None
         self._news = asyncio.Event()
@@ -77,7 +77,7 @@ class SlurmAllocation(Allocation):
 
     async def open(self) -> None:
         await self._site.code.pack()
-        self._site.login.add(self)
+        self._site.login.add(self, unknown=self._made)
 
     async def read_manager(self) -> Mapping[str, Any] | None:
         return read_manager_file(self._site.notes(self.keeper_id))
@@ -87,7 +87,7 @@ class SlurmAllocation(Allocation):
 
     async def write_manager(self, manager: Mapping[str, Any]) -> None:
         write_manager_file(self._site.notes(self.keeper_id), manager)
-        self._manager = json.dumps(manager)
+        self._manager = manager
 
     async def keep(self) -> None:
         if not self.spoken and self._row() is None:
@@ -161,16 +161,27 @@ class SlurmAllocation(Allocation):
 
     async def end(self, *, told: bool) -> None:
         self.leaving = True
-        if told and self.obeys:
+        if told and (self.obeys or (not self.leaves_at_once and await self._has_left())):
             return
-        if told and not self.leaves_at_once:
-            await asyncio.sleep(LEAVE_S)
         if self._submitting is not None:
             await asyncio.wait({self._submitting})
             if self._slurm_id is None and self._submitting.exception() is None:
                 self._slurm_id = self._submitting.result()
         if self._made and self.over is None:
             await self.destroy()
+
+    async def _has_left(self) -> bool:
+        """Return whether the next squeue shows that the keeper has obeyed the order to exit.
+
+        Nearly all keepers obey at once, so this saves a scancel for each allocation.
+        """
+        await asyncio.sleep(LEAVE_S)
+        try:
+            await self._site.login.fresh()
+        except ServiceUnavailable:
+            return False
+        row = self._row()
+        return row is None or not row.alive
 
     async def revive(self) -> None:
         """Look at once whether the allocation has ended. Nothing there can be restarted from here."""
@@ -194,6 +205,7 @@ class SlurmAllocation(Allocation):
     def bound(self, instance: str | None) -> None:
         """Record which keeper calls from the allocation."""
         self._slurm_id = launch_of(instance) or self._slurm_id
+        self._address = address_of(instance)
 
     def heard(self) -> None:
         loop = asyncio.get_running_loop()
@@ -201,6 +213,8 @@ class SlurmAllocation(Allocation):
         if not self.spoken:
             self.spoken = True
             self._ends_at = loop.time() + self._site.limit.total_seconds()
+            if self._row() is None:
+                self._site.login.look_for_new()
 
     def _row(self) -> Row | None:
         return self._site.row(self.keeper_id, self._slurm_id)
@@ -209,6 +223,15 @@ class SlurmAllocation(Allocation):
     def pending(self) -> bool:
         row = self._row()
         return self._made and not self.spoken and self.over is None and (row is None or row.pending)
+
+    @property
+    def gang_address(self) -> str:
+        return self._address
+
+    @property
+    def has_node(self) -> bool:
+        row = self._row()
+        return self.spoken or (row is not None and row.alive and not row.pending)
 
     @property
     def in_doubt(self) -> bool:

@@ -28,7 +28,12 @@ async def _cluster(examination: Examination, config: SlurmConfig) -> AsyncIterat
 
     commands = commands_of(config, context.environ, examination.tools)
     try:
-        script = first_script(config, context.experiment_id, wants=Wants.of(examination.context))
+        script = first_script(
+            config,
+            context.experiment_id,
+            command=context.trial_command,
+            wants=Wants.of(examination.context),
+        )
         accepted, sentence = await verdict(commands, script)
     finally:
         await commands.close()

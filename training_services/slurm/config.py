@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, SecretStr, model_validator
 from pydantic.alias_generators import to_camel
@@ -133,6 +133,8 @@ class SlurmConfig(_Model, PlatformConfig):
     which trials are asked to save their state, and are stopped. ``setup``: lines of shell before the keeper.
     ``logs``: folder on the nodes for the output of the allocations; None: it is dropped.
     """
+
+    makes_allocations: ClassVar[bool] = True
 
     platform: Literal["slurm"] = "slurm"
     login: LoginConfig | None = None

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
+import re
+import socket
 from typing import Protocol
 
 from training_services.base import ServiceUnavailable
@@ -50,15 +53,26 @@ class Login:
         self._fresh: list[asyncio.Future[Table]] = []
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._looked_at = float("-inf")  # by the loop's clock
+        self._began_at = self._looked_at = float("-inf")  # by the loop's clock
+        self._unknown = False
+        self._address: str | None = None
+        self._finding = asyncio.Lock()  # held while the address is being found
         self._not_before = float("-inf")
         self._canceled: dict[str, None] = {}
         self._canceling: asyncio.Task[Outcome] | None = None
 
-    def add(self, watcher: Watcher) -> None:
+    def add(self, watcher: Watcher, *, unknown: bool = False) -> None:
+        """Show an allocation what squeue says of it.
+
+        ``unknown``: run squeue soon, because it is not known when the allocation's time limit is over.
+        """
         self._watchers[watcher] = None
+        self._unknown |= unknown
+        self._wake.set()
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="squeue")
+            loop = asyncio.get_running_loop()
+            self._began_at = loop.time()
+            self._task = loop.create_task(self._run(), name="squeue")
 
     def remove(self, watcher: Watcher) -> None:
         self._watchers.pop(watcher, None)
@@ -66,6 +80,27 @@ class Login:
     def hurry(self) -> None:
         """Consider again when to look, because an allocation has become pending, or is in doubt."""
         self._wake.set()
+
+    def look_for_new(self) -> None:
+        """Run squeue soon, because the node of an allocation is not known, whose keeper has called before."""
+        self._unknown = True
+        self._wake.set()
+
+    async def own_address(self) -> str | None:
+        """Return the address of this machine from which it reaches Slurm's controller; None if unknown.
+
+        Raises ServiceUnavailable.
+        """
+        async with self._finding:  # several allocations begin at the same time
+            if self._address is None:
+                outcome = await self.commands.run("scontrol", "show", "config")
+                found = re.search(
+                    r"^SlurmctldHost\[0\]\s*=\s*([^\s(]+)(?:\(([^)]+)\))?", outcome.output, re.MULTILINE
+                )
+                if outcome.code or found is None:
+                    raise ServiceUnavailable(f"Slurm's controller does not answer: {outcome.said}")
+                self._address = await asyncio.to_thread(_address_towards, found[2] or found[1])
+            return self._address
 
     async def fresh(self) -> Table:
         """Return a table that squeue shows from now on. Raises ServiceUnavailable."""
@@ -126,8 +161,7 @@ class Login:
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
-            soon = bool(self._fresh) or any(each.pending or each.in_doubt for each in self._watchers)
-            due = max(self._looked_at + (LOOK_S if soon else REST_S), self._not_before)
+            due = self._due()
             if loop.time() < due:
                 # A keeper may become silent meanwhile.
                 with contextlib.suppress(TimeoutError):
@@ -136,9 +170,15 @@ class Login:
                 continue
             await self._look()
 
+    def _due(self) -> float:
+        """Return when to run squeue, by the loop's clock."""
+        if self._fresh or self._unknown or any(each.pending or each.in_doubt for each in self._watchers):
+            return max(self._looked_at + LOOK_S, self._not_before)
+        return max(self._looked_at, self._began_at) + REST_S
+
     async def _look(self) -> None:
         self._looked_at = asyncio.get_running_loop().time()
-        waiters, self._fresh = self._fresh, []
+        waiters, self._fresh, self._unknown = self._fresh, [], False
         try:
             outcome = await self.commands.run(
                 "squeue", "--noheader", "--states=all", f"--format={FORMAT}", self._choice()
@@ -168,3 +208,21 @@ class Login:
         if None in partitions or not any(each.pending for each in self._watchers):
             return "--me"
         return f"--partition={','.join(sorted(filter(None, partitions)))}"
+
+
+def _address_towards(host: str) -> str | None:
+    """Return the address of this machine from which it would send to the host. Nothing is sent."""
+    try:
+        found = socket.getaddrinfo(host, 6817, type=socket.SOCK_DGRAM)
+    except OSError:
+        return None
+    for family, kind, _, _, address in found:
+        with socket.socket(family, kind) as probe:
+            try:
+                probe.connect(address)
+            except OSError:
+                continue
+            ours = ipaddress.ip_address(str(probe.getsockname()[0]).partition("%")[0])
+        if not ours.is_unspecified:
+            return str(ours)
+    return None

@@ -23,17 +23,21 @@ class Verdict(NamedTuple):
     sentence: str
 
 
-def first_script(config: SlurmConfig, experiment_id: str, *, wants: Wants) -> str:
+def first_script(
+    config: SlurmConfig, experiment_id: str, *, command: str, wants: Wants, prefix: str = ""
+) -> str:
     """Return the script of an experiment's first allocation, without the keeper and its token.
 
-    ``wants``: what one trial needs.
+    ``command``, ``wants``: command of a trial, and what one trial needs. ``prefix`` begins the name of the
+    allocation.
     """
-    keeper_id = f"{experiment_id}-p-000000"
+    keeper_id = f"{prefix}{experiment_id}-p-000000"
     return script(
         config,
         Naming(f"{MARK}-{keeper_id}", f"{MARK} unknown-yet"),
         experiment_id=experiment_id,
         keeper_id=keeper_id,
+        command=command,
         wants=wants,
         grace=TRIAL_GRACE,
         manager="{}",
@@ -44,7 +48,7 @@ def first_script(config: SlurmConfig, experiment_id: str, *, wants: Wants) -> st
 def shown(text: str) -> str:
     """Return a script of ``first_script`` for users, with words where its keeper and its address would be."""
     found = text.replace("\n{}\n", "\n(the server's address, and a token)\n")
-    return _ARCHIVE.sub("(the keeper, about 200 kB)\n", found)
+    return _ARCHIVE.sub("(the keeper, about 900 kB)\n", found)
 
 
 async def verdict(commands: Commands, text: str) -> Verdict:

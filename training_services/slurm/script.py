@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import NamedTuple
 
-from training_services.keepers.caller import LAUNCH
+from training_services.keepers.caller import ADDRESS, LAUNCH
 from training_services.placement.needs import Wants
 from training_services.slurm.config import SlurmConfig
 
@@ -25,6 +25,11 @@ KILL_WAIT = timedelta(seconds=25)  # time between SIGTERM and SIGKILL that nearl
 MOST_UNREPORTED = timedelta(days=1)
 SPARE = timedelta(seconds=30)  # of the time before the limit, for stops and last reports
 _END = "NNIMGR_END_OF_FILE"
+# Prints the IPv4 address of the node from which it would send to a host. Nothing is sent.
+_ADDRESS = (
+    "import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); "
+    "s.connect((sys.argv[1], 9)); print(s.getsockname()[0])"
+)
 
 
 class Naming(NamedTuple):
@@ -36,7 +41,7 @@ class Naming(NamedTuple):
 
 def launch_of(instance: str | None) -> str | None:
     """Return the id of the job of Slurm in which the keeper with this instance runs; None if unknown."""
-    parts = (instance or "").split(LAUNCH)
+    parts = (instance or "").split(LAUNCH, 2)
     return parts[1] if len(parts) == 3 else None
 
 
@@ -46,20 +51,24 @@ def script(
     *,
     experiment_id: str,
     keeper_id: str,
+    command: str,
     wants: Wants,
     grace: timedelta,
     manager: str,
     archive: bytes,
+    server: str | None = None,
 ) -> str:
     """Return the script for sbatch. ``manager``: content of the keeper's ``manager.json``.
 
-    ``archive``: the program of the keeper, as a zip file. ``wants``: what the allocation needs where the
-    configuration gives nothing.
+    ``archive``: the program of the keeper, as a zip file. ``command``: that of the first trial. ``wants``:
+    what the allocation needs where the configuration gives nothing. ``server``: the server's name or address,
+    if the allocation is for a member of a gang: members reach each other where they call the server from.
     """
     options = "\n".join(f"#SBATCH {option}" for option in _options(config, naming, wants))
     names = {
         "NNIMGR_EXPERIMENT": experiment_id,
         "NNIMGR_KEEPER": keeper_id,
+        "NNIMGR_FIRST_COMMAND": command,
         "NNIMGR_POD_GRACE_S": _seconds(grace),
         "NNIMGR_POD_WHOLE_GRACE_S": _seconds(KILL_WAIT),
         "NNIMGR_POD_EARLY_S": _seconds(config.signal_lead),
@@ -67,6 +76,8 @@ def script(
         "NNIMGR_KEEPER_IDLE_S": _seconds(max(config.idle_time, timedelta(minutes=1))),
         "NNIMGR_KEEPER_UNREPORTED_S": _seconds(config.orphaned or MOST_UNREPORTED),
     }
+    if config.per_trial or server is not None:
+        names["NNIMGR_ONE_ATTEMPT"] = "1"
     if config.orphaned is not None:
         names["NNIMGR_KEEPER_ORPHAN_S"] = _seconds(config.orphaned)
     exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in names.items())
@@ -74,12 +85,16 @@ def script(
     folder = config.work_directory or '"${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"'
     gpus = 'export NNIMGR_HOST_GPUS="${CUDA_VISIBLE_DEVICES:-}"\n' if _gres(config, wants) else ""
     setup = f"{config.setup.rstrip()}\n" if config.setup.strip() else ""
+    address, found = "", ""
+    if server is not None:
+        look = f"{config.python} -S -E -c {shlex.quote(_ADDRESS)} {shlex.quote(server)}"
+        address = f"address=$({look}) || exit 1\n"
+        found = f"{ADDRESS}$address"
     return f"""#!/bin/sh
 {options}
 umask 077
 export SLURM_EXPORT_ENV=ALL
 work=$(mktemp -d {folder}/nnimgr-"$SLURM_JOB_ID"-XXXXXXXX) && mkdir "$work/manager" || exit 1
-export NNIMGR_POD_UID="slurm{LAUNCH}$SLURM_JOB_ID{LAUNCH}${{work##*-}}"
 export NNIMGR_POD_CLEAN="$work"
 {exports}
 export NNIMGR_HOST_CPUS="${{SLURM_CPUS_ON_NODE:-}}"
@@ -90,7 +105,8 @@ export NNIMGR_HOST_MEMORY="${{SLURM_MEM_PER_NODE:-}}"
 base64 -d > "$work/keeper.pyz" <<'{_END}'
 {packed}
 {_END}
-{setup}exec {config.python} -S -E "$work/keeper.pyz" wrap "$work/manager" "$work/run"
+{setup}{address}export NNIMGR_POD_UID="slurm{LAUNCH}$SLURM_JOB_ID{LAUNCH}${{work##*-}}{found}"
+exec {config.python} -S -E "$work/keeper.pyz" wrap "$work/manager" "$work/run"
 """
 
 

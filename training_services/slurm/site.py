@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
+import contextlib
+import json
 import re
-import socket
+from collections.abc import Mapping
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from training_services.addresses import KeeperDoors, Reach
-from training_services.base import TRIAL_GRACE, Cause, ExperimentContext, ServiceUnavailable
+from training_services.base import TRIAL_GRACE, Cause, ExperimentContext, ServiceError, ServiceUnavailable
 from training_services.code import PackedCode
 from training_services.keepers.host import HostGone
 from training_services.placement.needs import Wants
@@ -45,9 +49,7 @@ class Site:
         self.login = login
         self.database_id = ""
         self._context, self._config, self._doors = context, config, doors
-        self._archive: bytes | None = None
-        self._address: str | None = None  # of this machine, as nodes see it
-        self._looking = asyncio.Lock()  # held while the address is being found
+        self._keeper: asyncio.Future[bytes] | None = None  # the program of the keeper
 
     def naming(self, keeper_id: str) -> Naming:
         return Naming(f"{MARK}-{keeper_id}", f"{MARK} {self.database_id}")
@@ -65,26 +67,25 @@ class Site:
         """Return the server's address for nodes, and start to listen there. Raises ServiceUnavailable."""
         address = self._context.nni_manager_ip or self._doors.url
         if address is None and self._config.login is None:
-            async with self._looking:  # several allocations begin at the same time
-                self._address = self._address or await self._own_address()
-            address = self._address
+            address = await self.login.own_address()
         if address is None:
             raise ServiceUnavailable(
                 "the address at which nodes of the cluster can reach this server is unknown: set nniManagerIp"
             )
         return await self._doors.network(address)
 
-    async def _own_address(self) -> str | None:
-        """Return the address of this machine from which it reaches Slurm's controller; None if unknown."""
-        outcome = await self.login.commands.run("scontrol", "show", "config")
-        found = re.search(
-            r"^SlurmctldHost\[0\]\s*=\s*([^\s(]+)(?:\(([^)]+)\))?", outcome.output, re.MULTILINE
-        )
-        if outcome.code or found is None:
-            raise ServiceUnavailable(f"Slurm's controller does not answer: {outcome.said}")
-        return await asyncio.to_thread(_address_towards, found[2] or found[1])
+    async def prepare(self) -> None:
+        """Make what all allocations need, and find the server's address, before the first is asked for."""
+        self._pack_keeper()
+        with contextlib.suppress(ServiceError, OSError):  # allocations try again, and report why it fails
+            await asyncio.gather(self.code.pack(), self.reach())
 
-    async def submit(self, keeper_id: str, *, wants: Wants, manager: str) -> str:
+    def _pack_keeper(self) -> asyncio.Future[bytes]:
+        if self._keeper is None:
+            self._keeper = asyncio.ensure_future(asyncio.to_thread(_packed_keeper))
+        return self._keeper
+
+    async def submit(self, keeper_id: str, *, wants: Wants, manager: Mapping[str, Any]) -> str:
         """Submit the script of an allocation, and return its id in Slurm.
 
         Raises HostGone if the cluster will never accept it, and ServiceUnavailable if it is not known whether
@@ -97,19 +98,21 @@ class Site:
             return job_id
         raise _refusal(outcome)
 
-    async def script(self, keeper_id: str, *, wants: Wants, manager: str) -> str:
+    async def script(self, keeper_id: str, *, wants: Wants, manager: Mapping[str, Any]) -> str:
         """Return the script that is submitted for an allocation."""
-        if self._archive is None:
-            self._archive = await asyncio.to_thread(zipapp.content, compiled=True)
+        gang = self._context.gang
+        is_member = gang is not None and gang.nodes > 1
         return script(
             self._config,
             self.naming(keeper_id),
             experiment_id=self._context.experiment_id,
             keeper_id=keeper_id,
+            command=self._context.trial_command,
             wants=wants,
             grace=TRIAL_GRACE,
-            manager=manager,
-            archive=self._archive,
+            manager=json.dumps(manager),
+            server=urlsplit(manager["urls"][0]).hostname if is_member else None,
+            archive=await asyncio.shield(self._pack_keeper()),
         )
 
     @property
@@ -117,26 +120,14 @@ class Site:
         return self._config.limit
 
 
+@cache
+def _packed_keeper() -> bytes:
+    """Return the program of the keeper, which takes a third of a second to compile."""
+    return zipapp.content(compiled=True)
+
+
 def _refusal(outcome: Outcome) -> Exception:
     sentence = f"sbatch: {outcome.said}"
     if outcome.code and _LASTING.search(outcome.errors) and not _PASSING.search(outcome.errors):
         return HostGone(f"Slurm rejects the allocation: {outcome.said}", Cause.USER_ERROR)
     return ServiceUnavailable(sentence)
-
-
-def _address_towards(host: str) -> str | None:
-    """Return the address of this machine from which it would send to the host. Nothing is sent."""
-    try:
-        found = socket.getaddrinfo(host, 6817, type=socket.SOCK_DGRAM)
-    except OSError:
-        return None
-    for family, kind, _, _, address in found:
-        with socket.socket(family, kind) as probe:
-            try:
-                probe.connect(address)
-            except OSError:
-                continue
-            ours = ipaddress.ip_address(str(probe.getsockname()[0]).partition("%")[0])
-        if not ours.is_unspecified:
-            return str(ours)
-    return None

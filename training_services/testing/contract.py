@@ -36,21 +36,12 @@ def _with_checkpoints(platform: ContractPlatform) -> TrainingService:
 
 async def _saves(core: CoreDouble, trial_id: str) -> Origin:
     """Run the trial's first attempt, and return the checkpoint that the attempt has saved."""
+    core.copies = True
     job_id = core.submit(trial_id)
     saved = await core.seen(CheckpointReported, job_id)
     await core.seen(JobEnded, job_id)
-    keeper_id = (await core.seen(JobPlaced, job_id)).place.keeper_id
     assert (saved.position, saved.number, saved.step, saved.asked) == (1, 1, 1, False)
-    origin = Origin(
-        attempt=1,
-        number=saved.number,
-        keeper_id=keeper_id,
-        step=saved.step,
-        position=saved.position + 1,
-        reports=1,
-    )
-    core.keep(trial_id, origin)
-    return origin
+    return core.origin(saved)
 
 
 class TrainingServiceContract:

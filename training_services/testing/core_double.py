@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from training_services.base import (
+    CheckpointKept,
     CheckpointReported,
     CheckpointsDeleted,
     FrameSkipped,
@@ -74,6 +75,7 @@ class CoreDouble:
     facts: list[JobEvent] = field(default_factory=list)  # all committed facts, in order
     taken: list[JobEvent] = field(default_factory=list)  # events taken since the service was opened
     commits: bool = True  # False: events that are taken are never committed
+    copies: bool = False  # the service has to copy each checkpoint that is reported, as the core orders it
     # jobs whose places must not be committed -> the place that the service has offered, or None
     withheld: dict[str, JobPlaced | None] = field(default_factory=dict)
     m_epoch: int = 0
@@ -158,16 +160,24 @@ class CoreDouble:
         """Submit a new job to the service, and return its id.
 
         The job's place is committed, unless ``withhold`` is True. ``origin``: checkpoint from which the job
-        continues. ``kept``: the server's copy of it. ``parameters``: the trial's parameters, as JSON text.
+        continues. ``kept``: the server's copy of it; None: the one whose fact is committed, if there is one.
+        ``parameters``: the trial's parameters, as JSON text.
         """
         job = self.spec(trial_id, attempt=attempt, origin=origin, parameters=parameters)
-        job = replace(job, kept=kept)
+        job = replace(job, kept=kept or self._copy_of(job))
         assert self.service is not None
         if withhold:
             self.withheld[job.id] = None
         self._jobs[job.id] = _Kept(job, recorded=0 if origin is None else origin.position)
         self.commit(self.service.submit_trial_job(job))
         return job.id
+
+    def _copy_of(self, job: TrialJobSpec) -> KeptCopy | None:
+        """Return the server's copy of the checkpoint from which the job continues, as committed."""
+        for fact in self.facts:
+            if isinstance(fact, CheckpointKept) and (fact.job_id, fact.number) == job.origin_id:
+                return KeptCopy(digest=fact.digest, size=fact.size)
+        return None
 
     def keep(self, trial_id: str, origin: Origin) -> None:
         """Let the service copy a checkpoint to the server, as the core does."""
@@ -202,6 +212,10 @@ class CoreDouble:
         if self.commits and self.service is not None:
             found = [fact for fact in facts if fact is not None and self._record(fact)]
             self.facts += found
+            # The order comes before the report: after that, a host may go that has nothing of use.
+            for fact in found:
+                if self.copies and isinstance(fact, CheckpointReported):
+                    self.keep(self._jobs[fact.job_id].spec.trial_id, self.origin(fact))
             self.service.committed(found)
         self._news.set()
 
@@ -287,6 +301,20 @@ class CoreDouble:
 
     def metrics(self, job_id: str) -> list[MetricReported]:
         return [fact for fact in self.of(job_id) if isinstance(fact, MetricReported)]
+
+    def origin(self, saved: CheckpointReported) -> Origin:
+        """Return the checkpoint as a later attempt of its trial continues from it."""
+        kept = self._jobs[saved.job_id]
+        assert kept.place is not None
+        earlier = [each for each in self.metrics(saved.job_id) if each.position < saved.position]
+        return Origin(
+            attempt=kept.spec.attempt,
+            number=saved.number,
+            keeper_id=kept.place.place.keeper_id,
+            step=saved.step,
+            position=saved.position + 1,
+            reports=sum(each.type == "PERIODICAL" for each in earlier),
+        )
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until the condition is true. It is checked after each new event."""

@@ -1,4 +1,4 @@
-"""Tests of the address for pods, which is derived from the address of the API server."""
+"""Tests of the address for hosts of an engine, which is derived from the address of its server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from training_services.kubernetes.address import own_address
+from training_services.own_address import own_address
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,11 @@ from training_services.kubernetes.address import own_address
 )
 def test_what_other_machines_cannot_call_is_no_address(server: str) -> None:
     assert own_address(server) is None
+
+
+def test_a_server_on_this_machine_may_have_its_hosts_here() -> None:
+    assert own_address("http://127.0.0.1:8265", loopback=True) == "127.0.0.1"
+    assert own_address("", loopback=True) is None
 
 
 def test_an_address_of_this_machine_is_found() -> None:

@@ -1,4 +1,4 @@
-"""Which pilots are asked for and given back, without Slurm."""
+"""Which pilots are asked for and given back, without an engine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import cast
 
 from tests.training_services.allocations.test_queues import _Seat
+from training_services.allocations.pilots import PilotQueue
 from training_services.allocations.queues import Acts, Naming
 from training_services.base import (
     JobEvent,
@@ -20,7 +21,6 @@ from training_services.keepers.host import HostGone
 from training_services.keepers.seat import KeeperSeat
 from training_services.placement.ledger import HostLedger
 from training_services.placement.needs import Capacity, Host, Wants
-from training_services.slurm.pilots import PilotQueue
 
 NAMING = Naming("allocation", str, str)
 WANTS = Wants(None, 1, None)
@@ -53,7 +53,8 @@ class Rig:
         acts = Acts(self._start, self.put.extend, self._bring, self._send_away, lambda job: WANTS)
         self.queue = PilotQueue(
             acts, NAMING, "exp", self.ledger, idle=timedelta(seconds=idle), most=most,
-            room=lambda job: 2, placed=lambda: len(self.placed()),
+            room=lambda job, capacity: 2 if capacity is None else int(capacity.cpus),
+            placed=lambda: len(self.placed()),
         )  # fmt: skip
         self.queue.listen()
 
@@ -117,6 +118,20 @@ async def test_as_many_pilots_are_asked_for_as_the_waiting_jobs_fill() -> None:
     rig.end("exp-a0000-1", first)  # its place is taken at once
     assert rig.placed()[2:] == [("exp-a0002-1", first.id)]
     assert len(rig.asked) == 3
+    rig.queue.close()
+
+
+async def test_pilots_that_are_larger_than_expected_need_fewer_others() -> None:
+    rig = Rig()
+    for number in range(4):
+        rig.submit(number)
+    assert len(rig.asked) == 2
+    first = rig.come(rig.asked[0])
+    rig.queue.told(first, Capacity(4, 1000), None)
+    rig.speak(rig.asked[1])
+    for number in range(4, 6):
+        rig.submit(number)
+    assert len(rig.asked) == 2
     rig.queue.close()
 
 

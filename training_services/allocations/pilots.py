@@ -36,9 +36,9 @@ FIRST = 8  # waiting jobs that get every new reason at once; the limit bounds th
 class PilotQueue:
     """Queue of jobs that wait for places in pilots. Implements ``AllocationPlacing``.
 
-    ``room`` returns the number of jobs like this one that fit in one pilot. ``most``: greatest number of
-    pilots; None: no limit. ``idle``: time without a job after which a pilot is given back. ``placed``
-    returns the number of jobs that have a place.
+    ``room`` returns the number of jobs like this one that fit in a pilot with this capacity; None: unknown.
+    ``most``: greatest number of pilots; None: no limit. ``idle``: time without a job after which a pilot is
+    given back. ``placed`` returns the number of jobs that have a place.
     """
 
     def __init__(
@@ -50,15 +50,15 @@ class PilotQueue:
         *,
         idle: timedelta,
         most: int | None,
-        room: Callable[[TrialJobSpec], int],
+        room: Callable[[TrialJobSpec, Capacity | None], int],
         placed: Callable[[], int],
     ) -> None:
-        self._acts, self._naming = acts, naming
+        self._acts, self._naming = acts, naming.beginning_with(acts.prefix)
         self._idle_s, self._most, self._room = idle.total_seconds(), most, room
         self._queue: JobQueue[KeeperSeat] = JobQueue(
             experiment_id, ledger, start=self._start, put=self._pass_on, placed=placed
         )
-        self._coming = Coming(f"{experiment_id}-p", naming.valid, acts.bring, self._call)
+        self._coming = Coming(f"{experiment_id}-p", self._naming.valid, acts.bring, self._call)
         self._waiting: dict[str, TrialJobSpec] = {}
         # jobs that continue from a checkpoint in a pilot, of which the server has no copy yet
         self._bound: dict[str, TrialJobSpec] = {}
@@ -67,6 +67,7 @@ class PilotQueue:
         self._pilots: dict[KeeperSeat, set[str]] = {}  # pilots whose keepers have called, with their jobs
         self._idle: dict[KeeperSeat, asyncio.TimerHandle] = {}
         self._surplus: asyncio.TimerHandle | None = None
+        self._capacity: Capacity | None = None  # that a pilot has reported last
 
     def __contains__(self, job_id: object) -> bool:
         return job_id in self._queue
@@ -151,7 +152,7 @@ class PilotQueue:
         if self._surplus is not None:
             self._surplus.cancel()
             self._surplus = None
-        room = max(1, self._room(next(iter(self._waiting.values()))))
+        room = max(1, self._room(next(iter(self._waiting.values())), self._capacity))
         number = -(-len(self._waiting) // room)
         if self._most is not None:
             number = min(number, self._most - len(self._pilots))
@@ -201,6 +202,7 @@ class PilotQueue:
         return self._queue.release(job_id, seat, heard=heard)
 
     def told(self, seat: KeeperSeat, capacity: Capacity | None, gpus: GpuReading | None) -> None:
+        self._capacity = capacity or self._capacity
         self._queue.told(seat, capacity, gpus)
 
     def _start(self, job: TrialJobSpec, seat: KeeperSeat, gpus: tuple[int, ...]) -> JobPlaced:
@@ -215,7 +217,7 @@ class PilotQueue:
             jobs.pop(job_id, None)
 
     def _pass_on(self, events: Sequence[JobEvent]) -> None:
-        """Pass events to the core. Without a pilot, the reasons of the queue say nothing about Slurm."""
+        """Pass events to the core. Without a pilot, the reasons of the queue say nothing about the engine."""
         passed: list[JobEvent] = []
         for event in events:
             if isinstance(event, JobWaiting) and event.job_id in self._waiting:
