@@ -37,10 +37,14 @@ class Fault(Exception):
     """Error: an expression in a constraint has no value. The message is one sentence."""
 
 
-def as_bool(value: Any) -> bool:
+def as_bool(value: Any, name: str) -> bool:
+    """Return the value of the parameter ``name`` if it is true or false. Raise Fault."""
     if isinstance(value, bool):
         return value
-    raise Fault(f"{shown(value)} is neither true nor false")
+    number = isinstance(value, int | float)
+    example = f"{name} < 1" if number else f"{name} == {shown(value)}"
+    kind = "a number" if number else shown(value)
+    raise Fault(f"{name} is {kind}, not a condition; write a comparison such as {example}")
 
 
 def as_number(value: Any) -> Any:

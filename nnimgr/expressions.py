@@ -183,10 +183,11 @@ class _Compiler:
                 return self._either(node, self.truth, depth)
             case ast.Constant(value=bool() as constant):
                 return lambda p: constant
-        if self._path(node) is None:
+        path = self._path(node)
+        if path is None:
             raise ExpressionError(f"{ast.unparse(node)} is neither true nor false; write a comparison")
-        value = self._parameter(node)
-        return lambda p: as_bool(value(p))
+        value, name = self._parameter(node), _written(path)
+        return lambda p: as_bool(value(p), name)
 
     def value(self, node: ast.expr, depth: int) -> _Value:
         """Compile an expression to a closure that returns any value for a parameter set."""

@@ -2,7 +2,7 @@
 
 With ``objectives: {accuracy: maximize, latency: minimize}``, a final result is a mapping with a finite number
 under each name. If there is only one objective, the result may be the number alone. The first objective is
-the *main* objective: its number is used wherever a single number is needed. Standard library only.
+the *main* objective: its number is used wherever a single number is needed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 import math
 from collections.abc import Mapping
 from typing import Any
+
+from nnimgr.spelling import nearest
 
 __all__ = [
     "DEFAULT",
@@ -28,6 +30,7 @@ Objectives = Mapping[str, str]
 Empty if the configuration names no objectives: a result is then a single number, as in NNI.
 """
 
+_MOST_KEYS = 5  # of a result, in an error
 DEFAULT = "default"  # NNI's key of the number in a result that is a mapping
 
 
@@ -52,7 +55,7 @@ def fault_of(result: Any, objectives: Objectives) -> str | None:
         return f"is {_shown(result)}, which is not a mapping with a number for each objective ({wanted})"
     for name in objectives:
         if name not in named:
-            return f'is a mapping without "{name}"'
+            return f'is a mapping without "{name}"{_meant(name, named)}'
         subject = f'has as "{name}"' if named is result else "is"
         if type(named[name]) not in (int, float):
             return f"{subject} {_shown(named[name])}, which is not a number"
@@ -93,6 +96,16 @@ def _named(result: Any, objectives: Objectives) -> Any:
     if isinstance(result, Mapping) or len(objectives) != 1:
         return result
     return dict.fromkeys(objectives, result)
+
+
+def _meant(name: str, result: Mapping[str, Any]) -> str:
+    """Return which key of a result is probably meant by the name, or else its first keys, for an error."""
+    if not result:
+        return ""
+    if (meant := nearest(name, result)) is not None:
+        return f' (did you mean "{meant}"?)'
+    keys = [f'"{key}"' for key in list(result)[:_MOST_KEYS]]
+    return f" (it has {', '.join(keys)}{', ...' if len(result) > len(keys) else ''})"
 
 
 def _finite(number: Any) -> float | None:

@@ -408,6 +408,16 @@ def contains(space: Space, parameters: Any, *, partial: bool = False) -> list[st
     return _outside(space, parameters, "", partial)
 
 
+def wrong_types(space: Space, parameters: Mapping[str, Any]) -> list[str]:
+    """Return one sentence for each value of a numeric parameter that is not a number."""
+    return [
+        f"parameter {name} must be a number, not {_shown(parameters[name])}: the search space has "
+        f"{spec.type} {[spec.a, spec.b]}"
+        for name, spec in space.parameters
+        if name in parameters and isinstance(spec, Numeric) and not _is_number(parameters[name])
+    ]
+
+
 def _outside(space: Space, parameters: Any, prefix: str, partial: bool) -> list[str]:
     if not isinstance(parameters, Mapping):
         where = prefix.rstrip(".") or "the parameter set"
@@ -448,7 +458,7 @@ def _misfits(spec: Spec, value: Any, name: str, partial: bool) -> list[str]:
 
 
 def _misfit_number(spec: Numeric, value: Any, name: str) -> list[str]:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
+    if not _is_number(value):
         return [f"{name} must be a finite number, not {_shown(value)}"]
     if spec.type is ParameterType.RANDINT:
         if value != int(value):
@@ -465,6 +475,10 @@ def _misfit_number(spec: Numeric, value: Any, name: str) -> list[str]:
     ):
         return [f"{name} is {value!r}, which is not a multiple of {spec.q!r}"]
     return []
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | float) and _finite(value)
 
 
 def _same(value: Any, option: Any) -> bool:

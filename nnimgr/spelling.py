@@ -9,6 +9,8 @@ __all__ = ["nearest"]
 _BEGINNING = 4  # fewest letters of a word that counts as the beginning of a longer name
 _PART = 3  # fewest letters of a word that counts as a part of a longer name
 _LONGER = 0.4  # smallest similarity of a longer name
+_SHORT = 5  # letters of a short word, which is similar to many names by chance: "value" to "failures"
+_SHORT_CUTOFF = 0.8  # smallest similarity to a short word, unless a typing error is more likely
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
@@ -16,7 +18,8 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
     Upper case, underscores and hyphens make no difference. Longer names that begin with the word, with or
     without the "s" of a plural, come first: "maxTrials" finds "maxTrialNumber". Names that only contain the
-    word come last. ``cutoff``: smallest similarity, from 0 to 1.
+    word come last. ``cutoff``: smallest similarity, from 0 to 1. A short word needs a greater similarity, the
+    same letters in another order, or the same first letter and the same number of letters.
     """
     import difflib  # imported only for a message, because it would slow the start of every process
 
@@ -31,7 +34,14 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     stem = plain[:-1] if plain.endswith("s") else plain
     longer = [name for name in names_by_plain if len(stem) >= _BEGINNING and name.startswith(stem)]
     with_word = [name for name in names_by_plain if len(stem) >= _PART and stem in name]
-    return best(longer, _LONGER) or best(names_by_plain, cutoff) or best(with_word, _LONGER)
+    if len(plain) <= _SHORT:
+        swapped = [name for name in names_by_plain if sorted(name) == sorted(plain)]
+        as_long = [name for name in names_by_plain if len(name) == len(plain) and name[:1] == plain[:1]]
+        close = difflib.get_close_matches(plain, names_by_plain, cutoff=max(cutoff, _SHORT_CUTOFF))
+        similar = best(swapped, cutoff) or best(dict.fromkeys([*close, *as_long]), cutoff)
+    else:
+        similar = best(names_by_plain, cutoff)
+    return best(longer, _LONGER) or similar or best(with_word, _LONGER)
 
 
 def _plain(name: str) -> str:

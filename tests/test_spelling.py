@@ -25,5 +25,31 @@ def test_a_field(word: str, found: str | None) -> None:
     assert nearest(word, FIELDS) == found
 
 
+@pytest.mark.parametrize(
+    ("word", "found"), [("value", None), ("failure", "failures"), ("mertic", "metric"), ("plateu", "plateau")]
+)
+def test_a_short_word_is_not_taken_for_any_longer_one(word: str, found: str | None) -> None:
+    assert nearest(word, ["metric", "plateau", "totalTrialTime", "failures", "runningTrials"]) == found
+
+
+@pytest.mark.parametrize(("word", "found"), [("--sort", None), ("--prot", "--port"), ("--jsn", "--json")])
+def test_a_short_option(word: str, found: str | None) -> None:
+    assert nearest(word, ["--port", "--json", "--head"]) == found
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("noprg", "noprog"),  # "nores" has the same first letter and as many letters, but fewer in common
+        ("norse", "nores"),
+        ("noras", "nores"),
+        ("mian", "main"),
+        ("mime", "mine"),
+    ],
+)
+def test_a_short_name(word: str, found: str) -> None:
+    assert nearest(word, ["main", "mine", "nores", "noprog"]) == found
+
+
 def test_names_keep_their_form() -> None:
     assert nearest("TPE-legacy", ["TPE", "TPE_legacy"]) == "TPE_legacy"

@@ -12,6 +12,7 @@ from nnimgr.config.document import Document, KeyPath, number_hint_at
 from nnimgr.config.parsing import Reading, match_key, plain
 from nnimgr.config.problems import ConfigError, Problem
 from nnimgr.config.references import anchor
+from nnimgr.spelling import nearest
 
 __all__ = ["ChangeText", "TextField", "anchored_tuner", "read_changes", "tuner_section"]
 
@@ -119,6 +120,9 @@ def tuner_section(document: Document, content: Any) -> tuple[KeyPath, dict[str, 
                 return (key,), dict(value)
         if {"name", "classname"} & {match_key(key) for key in content}:
             return (), dict(content)
+        for key, value in content.items():
+            if isinstance(value, Mapping) and nearest(key, ["tuner"]) is not None:
+                raise ConfigError([document.problem((key,), "unknown field", nearest="tuner")])
     sentence = "there is no tuner here: neither 'tuner' nor a 'name' or 'className'"
     raise ConfigError([document.problem((), sentence)])
 

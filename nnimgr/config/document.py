@@ -6,6 +6,7 @@ are refused. JSON is read as JSON, including tabs and ``1e-5``.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
@@ -235,12 +236,23 @@ def read_document(file: Path) -> Document:
         text = io.TextIOWrapper(io.BytesIO(_content(file)), encoding="utf-8-sig").read()
     except FileNotFoundError:
         raise ConfigError([Problem(message="this file does not exist", file=file)]) from None
+    except IsADirectoryError:
+        raise ConfigError([Problem(message=f"this is a folder{_file_in(file)}", file=file)]) from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ConfigError([Problem(message="this is not UTF-8 text", file=file, line=line)]) from error
     except OSError as error:
         raise ConfigError([Problem(message=f"cannot be read: {error.strerror}", file=file)]) from error
     return Document(file, text)
+
+
+def _file_in(folder: Path) -> str:
+    """Return the end of a sentence about a folder. If there is one YAML file in it, suggest this file."""
+    with contextlib.suppress(OSError):
+        found = [path for path in folder.iterdir() if path.suffix in (".yml", ".yaml") and path.is_file()]
+        if len(found) == 1:
+            return f"; did you mean {found[0]}?"
+    return ", not a file"
 
 
 def _content(file: Path) -> bytes:

@@ -160,7 +160,7 @@ class _Trial:
 def _refuse(found: Feasibility, trials: Sequence[_Trial]) -> None:
     index, worst = max(enumerate(trials), key=lambda pair: pair[1].failures)
     if worst.troubles == worst.sets:
-        raise BadConstraint(index, f"has no value for any parameter set: {worst.trouble}")
+        raise BadConstraint(index, f"can never be met, because {worst.trouble}")
     which = f"the {found.sets:,} parameter sets" if found.listed else f"{found.sets:,} random parameter sets"
     meet = "meet" if found.feasible > 1 else "meets"
     example = f"{json.dumps(worst.example, ensure_ascii=False):.300}"

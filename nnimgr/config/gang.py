@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, model_validator
@@ -11,11 +12,12 @@ from pydantic import Field, PlainValidator, model_validator
 from nnimgr.config.base import ConfigModel
 from nnimgr.config.values import Command, Duration
 from nnimgr.rules.terms import MemberRange
-from training_services.base import GangRole
+from training_services.base import Gang, GangRole
 from training_services.units import parse_cpu_number, parse_duration, parse_gpu_number, parse_size
 
 __all__ = ["GangConfig", "GangRoleConfig"]
 
+_GROWTH_SLACK = timedelta(minutes=1)  # for the steps of a growth that have no limit of their own
 _MOST_PROCESSES = 1024
 _MOST_NODES = 256
 _RANGE = re.compile(r"([0-9]{1,3}):([0-9]{1,3})")
@@ -133,6 +135,19 @@ class GangConfig(ConfigModel):
     def roles_of_trials(self) -> tuple[GangRole, ...]:
         """Return the roles in the form that training services use; none if all members are alike."""
         return tuple(role.role(name) for name, role in (self.roles or {}).items())
+
+    def gang(self, *, max_restarts: int, save_within: timedelta) -> Gang:
+        """Return the gang in the form that training services use."""
+        members = self.members()
+        return Gang(
+            processes=None if self.processes is None else str(self.processes),
+            max_restarts=max_restarts,
+            nodes=self.most,
+            least_nodes=None if members is None else members.least,
+            hold_more=None if members is None else members.grow_after + save_within + _GROWTH_SLACK,
+            same_host=self.same_host,
+            roles=self.roles_of_trials(),
+        )
 
     def members(self) -> MemberRange | None:
         """Return the range of the number of members in the form that the core uses; None: it is fixed."""

@@ -101,10 +101,11 @@ def _warn_of_other_goal(
     mode = config.optimize_mode
     other = (algorithm.class_args or {}).get("optimize_mode") or "maximize"
     if other != mode:
+        goal = f'"goal: {mode}"' if config.goal_is_stated else '"goal: minimize" or "goal: maximize"'
         reading.warn(
             (role,),
             f"{algorithm.title} expects results to be {_MODES[other]}, but {config.tuner.title} expects "
-            f'them to be {_MODES[mode]}; "goal: {mode}" sets both',
+            f"them to be {_MODES[mode]}; write a goal, which the tuner and the {role} both follow: {goal}",
         )
 
 

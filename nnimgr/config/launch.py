@@ -139,11 +139,14 @@ def _check_nodes(reading: Reading, config: ExperimentConfig, gang: GangConfig) -
             reading.fault(at, f"needs {gang.least} machines, and machineList has {len(machines)}")
     elif member.platform == "kubernetes":
         _check_pods(reading, gang, at, member.service)
+    elif member.platform in ("slurm", "ray"):
+        if getattr(member.service, "max_allocations", None) is not None:
+            reading.fault(at, "cannot be used with maxAllocations: each member has an allocation of its own")
     elif member.platform not in ("local", "remote"):
         reading.fault(
             at,
-            f'cannot be used on the platform "{member.platform}": only with remote and kubernetes, or with '
-            "local to try it",
+            f'cannot be used on the platform "{member.platform}": only with remote, kubernetes, slurm and '
+            "ray, or with local to try it",
         )
 
 
@@ -178,11 +181,6 @@ def _check_pods(reading: Reading, gang: GangConfig, at: KeyPath, service: BaseMo
         reading.fault(at, "needs a pod of its own for each member: set reuseMode: false")
     if gang.same_host:
         reading.fault((*_GANG, "sameHost"), "is not needed with pods: several may run on one node")
-    if gang.grow_after is not None:
-        reading.fault(
-            (*_GANG, "growAfter"),
-            "cannot be used with pods: a trial keeps the number of members with which it has begun",
-        )
 
 
 def preload_of(member: Member) -> Preload | None:

@@ -41,6 +41,7 @@ from nnimgr.config.service import (
 )
 from nnimgr.config.shared_storage import check_shared_storage
 from nnimgr.config.sinks import check_sinks, keep_references
+from nnimgr.config.spill import check_spill
 from nnimgr.config.storage import check_storage
 from nnimgr.config.trial_command import warn_of_command
 from nnimgr.config.trial_needs import check_needs
@@ -147,6 +148,7 @@ def _check_fields(reading: Reading, config: ExperimentConfig | None) -> None:
     check_launch(reading, config)
     check_shared_storage(reading, config)
     check_sinks(reading, config.sinks if config else None)
+    check_spill(reading, config)
 
 
 def read_canonical(raw: Mapping[str, Any]) -> ExperimentConfig:

@@ -33,6 +33,7 @@ from nnimgr.config.memory import GrowingMemory, TrialMemory
 from nnimgr.config.notification import NotificationConfig
 from nnimgr.config.resizing import resizable
 from nnimgr.config.sinks import SinkConfig
+from nnimgr.config.spill import SpillConfig
 from nnimgr.config.stop_when import StopWhenConfig
 from nnimgr.config.values import Command, CpuNumber, Duration, GpuNumber, Natural, Positive, finite, whole
 from nnimgr.goal import is_stated, optimize_mode, stated_goal
@@ -189,6 +190,7 @@ class ExperimentConfig(ConfigModel):
     scheduler: AlgorithmConfig | None = None
     training_service: InstanceOf[BaseModel]
     training_service_overrides: dict[str, Any] = Field(default_factory=dict, exclude=True)
+    spill: SpillConfig | None = None
     shared_storage: dict[str, Any] | None = None
     suggestions_ahead: Annotated[Natural, Field(le=_MOST_AT_ONCE)] | None = None
     silent_after: Duration | None = None
@@ -300,14 +302,9 @@ class ExperimentConfig(ConfigModel):
         """Return the worker processes of each trial in the form that training services use."""
         if self.gang is None:
             return None
-        return Gang(
-            processes=None if self.gang.processes is None else str(self.gang.processes),
-            max_restarts=(self.max_retries or Retries()).user_error,
-            nodes=self.gang.most,
-            least_nodes=None if self.gang.members() is None else self.gang.least,
-            same_host=self.gang.same_host,
-            roles=self.gang.roles_of_trials(),
-        )
+        retries, checkpoints = self.max_retries or Retries(), self.checkpoints or Checkpoints()
+        save_within = parse_duration(checkpoints.save_within)
+        return self.gang.gang(max_restarts=retries.user_error, save_within=save_within)
 
     def limits(self) -> Limits:
         """Return the limits on trials, retries and durations in the form that the core uses."""

@@ -320,7 +320,7 @@ _PLATFORMS: Sequence[Entry] = (
             field for field in find.value("trainingService")(file) if isinstance(field.value, list)
         ],
         nni="gives trials to one training service after the other",
-        here="places trials over all machines of all training services",
+        here="places trials over all machines of all training services, and then on clusters",
     ),
     Entry(
         name="reuseMode",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -22,6 +23,8 @@ __all__ = [
     "feasible_share",
     "initial_sets",
     "is_batch",
+    "misfits",
+    "misfits_of_each",
 ]
 
 _CONSTRAINTS, _INITIAL = "searchSpaceConstraints", "initialParameters"
@@ -157,6 +160,35 @@ def is_batch(config: ExperimentConfig) -> bool:
     """Return whether the search space is a list of whole parameter sets, as for the tuner Batch."""
     tuner = config.tuner.builtin("tuner")
     return tuner is not None and tuner.name == "Batch"
+
+
+def misfits(config: ExperimentConfig, parameters: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return sentences about values of a wrong type, and about other values outside of the search space.
+
+    A search space that is not in NNI's format is not checked.
+    """
+    if is_batch(config):
+        return [], []
+    try:
+        space = spaces.parse(config.search_space)
+    except spaces.SearchSpaceError:
+        return [], []
+    own = _of_the_space(config, parameters)
+    return spaces.wrong_types(space, own), spaces.contains(space, own, partial=True)
+
+
+def misfits_of_each(config: ExperimentConfig, sets: Iterable[Any]) -> Iterator[Sequence[str]]:
+    """Yield sentences about what is not in the search space, for each of many whole parameter sets.
+
+    A search space that is not in NNI's format is not checked.
+    """
+    space = None
+    if not is_batch(config):
+        with contextlib.suppress(spaces.SearchSpaceError):
+            space = spaces.parse(config.search_space)
+    for parameters in sets:
+        own = _of_the_space(config, parameters) if isinstance(parameters, Mapping) else parameters
+        yield () if space is None else spaces.contains(space, own)
 
 
 def _fill(

@@ -241,24 +241,30 @@ def _translate(
 
 
 def _check_hybrid(reading: Reading, parts: list[Part]) -> None:
-    """Report training services without machines that stay, and machines that are listed twice.
+    """Report training services that cannot be used together, and machines and clusters that are listed
+    twice.
 
-    In hybrid mode a job may run on any machine, so every machine needs a keeper.
+    A trial that waits may be taken back for another platform, so all need queues of nnimgr and keepers.
     """
     from training_services import registry
 
     seen: dict[str, int] = {}
     for number, part in enumerate(parts):
         platform = str(getattr(part.service, "platform", ""))
-        if registry.hosts_class(platform) is None:
+        kind = describe(part.service)
+        if registry.hosts_class(platform) is None and not kind.makes_allocations:
+            why = (
+                "programs ask for its trials"
+                if kind.asked
+                else "it puts each trial at once into its own queue, from where no other platform can take it"
+            )
             reading.fault(
                 (_AT, number, "platform"),
-                f"{platform!r} cannot be one of several training services, because only platforms whose "
-                "machines stay, such as local and remote, can be used together: give it alone",
+                f"{platform!r} cannot be one of several training services, because {why}: give it alone",
             )
             continue
-        machines = describe(part.service).places()
-        for name in machines or ["this machine"]:
+        places = (f"the platform {platform}",) if kind.makes_allocations else kind.places()
+        for name in places or ["this machine"]:
             first = seen.setdefault(name, number)
             if first != number:
                 reading.fault((_AT, number), f"{name} is given by trainingService[{first}] already")
@@ -328,9 +334,7 @@ def check_checkpoints(reading: Reading, config: ExperimentConfig | None) -> None
 
 def check_priority(reading: Reading, config: ExperimentConfig | None) -> None:
     """Warn of a priority that has no effect, because the platform itself decides which trial is next."""
-    from training_services import registry
-
-    if config is None or not config.priority or registry.hosts_class(config.members[0].platform) is not None:
+    if config is None or not config.priority or _has_machines(config):
         return
     instead = "; give priorityClass instead" if config.platform == "kubernetes" else ""
     reading.warn(
@@ -340,12 +344,10 @@ def check_priority(reading: Reading, config: ExperimentConfig | None) -> None:
 
 def check_preemptible(reading: Reading, config: ExperimentConfig | None) -> None:
     """Report ``preemptible`` where trials cannot be stopped for other experiments, and warn where none is."""
-    from training_services import registry
-
     if config is None or not config.preemptible:
         return
     path = ("preemptible",)
-    if registry.hosts_class(config.members[0].platform) is None:
+    if not _has_machines(config):
         instead = "leave preemptible out"
         if config.platform == "kubernetes":
             instead += ", and give priorityClass: the cluster ends pods of a lower class for others"
@@ -364,6 +366,13 @@ def check_preemptible(reading: Reading, config: ExperimentConfig | None) -> None
             "no effect: the trials reserve nothing that other trials could need; give trialGpuNumber, "
             "trialCpuNumber or trialMemorySize",
         )
+
+
+def _has_machines(config: ExperimentConfig) -> bool:
+    """Return True if trials may run on machines that stay, whose places nnimgr gives to the trials."""
+    from training_services import registry
+
+    return any(registry.hosts_class(member.platform) is not None for member in config.members)
 
 
 def _reserves(member: Member) -> bool:

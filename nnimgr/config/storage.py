@@ -6,6 +6,7 @@ from nnimgr.config.model import ExperimentConfig
 from nnimgr.config.parsing import Reading
 from nnimgr.libraries import fault_of
 from training_services.checkpoint_storage.url import driver_fault
+from training_services.platform import describe
 
 __all__ = ["check_storage"]
 
@@ -18,8 +19,9 @@ def check_storage(reading: Reading, config: ExperimentConfig | None) -> None:
 
     if config is None or config.checkpoints is None or config.checkpoints.storage is None:
         return
-    kind = config.members[0].platform
-    if kind not in ("kubernetes", "slurm") and registry.hosts_class(kind) is None:
+    member = config.members[0]
+    kind = member.platform
+    if not describe(member.service).makes_allocations and registry.hosts_class(kind) is None:
         reading.fault(_AT, f'the platform "{kind}" makes no copies of checkpoints, so leave the field out')
     elif config.multi_phase:
         reading.fault(_AT, "trials with 'multiPhase' continue from no checkpoint, so leave the field out")

@@ -91,6 +91,11 @@ def test_a_storage_for_allocations_of_slurm(load: Load, tmp_path: Path) -> None:
     assert load(f"{slurm}checkpoints: {{storage: 'file://{tmp_path}'}}\n").config.platform == "slurm"
 
 
+def test_a_storage_for_allocations_of_ray(load: Load, tmp_path: Path) -> None:
+    ray = MINIMAL.replace("platform: local", "platform: ray\n  address: http://head:8265\n  token: t")
+    assert load(f"{ray}checkpoints: {{storage: 'file://{tmp_path}'}}\n").config.platform == "ray"
+
+
 def test_a_storage_without_effect_is_reported(faults: Faults, tmp_path: Path) -> None:
     asked = MINIMAL.replace("platform: local", "platform: ask").replace(
         "trialCommand: python3 trial.py\n", ""

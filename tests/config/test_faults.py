@@ -14,7 +14,7 @@ from nnimgr.config import (
 )
 from tests.config.loading import MINIMAL, Faults, Load
 
-PLATFORMS = "(valid: ask, frameworkcontroller, kubeflow, kubernetes, local, remote, slurm)"
+PLATFORMS = "(valid: ask, frameworkcontroller, kubeflow, kubernetes, local, ray, remote, slurm)"
 
 
 OBJECTIVES = """\

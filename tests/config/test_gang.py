@@ -60,6 +60,8 @@ trainingService:
   machineList: [{host: gpu-1, gangAddress: 10.0.0.5}, {host: gpu-2}]
 """
 
+HOLD = timedelta(seconds=60 + 30 + 60)  # growAfter, saveWithin, and a minute for the rest
+
 
 def test_members_on_several_machines(load: Load) -> None:
     config = load(REMOTE + "gang: {nodes: 2, processes: gpu}\n").config
@@ -72,13 +74,16 @@ def test_members_on_several_machines(load: Load) -> None:
 def test_a_number_of_members_that_may_vary(load: Load, nodes: str) -> None:
     config = load(REMOTE + f"gang: {{nodes: {nodes}}}\n").config
     assert config.canonical()["gang"]["nodes"] == "2:4"
-    assert config.gang_of_trials() == Gang(processes=None, max_restarts=0, nodes=4, least_nodes=2)
+    expected = Gang(processes=None, max_restarts=0, nodes=4, least_nodes=2, hold_more=HOLD)
+    assert config.gang_of_trials() == expected
     assert config.limits().members == MemberRange(least=2, most=4)
 
 
 def test_the_time_before_a_trial_gets_more_members(load: Load) -> None:
     config = load(REMOTE + 'gang: {nodes: "1:2", growAfter: 10m}\n').config
     assert config.limits().members == MemberRange(least=1, most=2, grow_after=timedelta(minutes=10))
+    gang = config.gang_of_trials()
+    assert gang is not None and gang.hold_more == HOLD + timedelta(minutes=9)
 
 
 def test_a_range_of_one_number_is_this_number(load: Load) -> None:
@@ -131,7 +136,9 @@ CLUSTER = COMMAND.replace("{platform: local}", "{platform: kubernetes, image: py
 @pytest.mark.parametrize(("nodes", "least"), [("2", None), ('"1:2"', 1)])
 def test_members_in_pods(load: Load, nodes: str, least: int | None) -> None:
     config = load(CLUSTER + f"gang: {{nodes: {nodes}}}\n").config
-    assert config.gang_of_trials() == Gang(processes=None, max_restarts=0, nodes=2, least_nodes=least)
+    hold = None if least is None else HOLD
+    expected = Gang(processes=None, max_restarts=0, nodes=2, least_nodes=least, hold_more=hold)
+    assert config.gang_of_trials() == expected
 
 
 @pytest.mark.parametrize(
@@ -143,11 +150,6 @@ def test_members_in_pods(load: Load, nodes: str, least: int | None) -> None:
             "gang.nodes: needs a pod of its own for each member: set reuseMode: false",
         ),
         (CLUSTER, "{nodes: 2, sameHost: true}", "gang.sameHost: is not needed with pods"),
-        (
-            CLUSTER,
-            '{nodes: "1:2", growAfter: 60s}',
-            "gang.growAfter: cannot be used with pods: a trial keeps the number of members with which",
-        ),
     ],
 )
 def test_what_pods_cannot_do_is_refused(faults: Faults, base: str, gang: str, said: str) -> None:
@@ -205,7 +207,7 @@ def test_other_platforms_are_refused(faults: Faults) -> None:
     service = "{platform: ask}"
     found = faults(COMMAND.replace("{platform: local}", service) + "gang: {nodes: 2}\n")
     assert any(
-        'cannot be used on the platform "ask": only with remote and kubernetes' in fault for fault in found
+        'cannot be used on the platform "ask": only with remote, kubernetes' in fault for fault in found
     )
 
 

@@ -237,13 +237,6 @@ def test_a_preview_counts_the_code_that_is_sent(tmp_path: Path) -> None:
     assert there.code_files is None
 
 
-def test_it_cannot_be_one_of_several(tmp_path: Path) -> None:
-    file = tmp_path / "exp.yml"
-    file.write_text(f"{HEAD}trainingService: [{{platform: local}}, {{platform: kubernetes, image: a}}]\n")
-    with pytest.raises(ConfigError, match="'kubernetes' cannot be one of several training services"):
-        load_config(file)
-
-
 def test_kubeflow_with_one_role(tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     config, warnings = read(

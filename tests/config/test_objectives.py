@@ -88,5 +88,9 @@ def test_an_assessor_that_wants_the_opposite_of_the_tuner_is_a_warning(load: Loa
     (warning,) = load(text + "assessor: {name: Medianstop}\n").warnings
     assert str(warning) == (
         "exp.yml:10:1: assessor: Medianstop expects results to be maximized, but TPE expects them to be "
-        'minimized; "goal: minimize" sets both'
+        'minimized; write a goal, which the tuner and the assessor both follow: "goal: minimize"'
+    )
+    *_, warning = load(MINIMAL.replace("Random", "TPE") + "assessor: {name: Medianstop}\n").warnings
+    assert str(warning).endswith(
+        'write a goal, which the tuner and the assessor both follow: "goal: minimize" or "goal: maximize"'
     )

@@ -100,7 +100,14 @@ def test_all_of_it_is_read_and_kept(load: Load) -> None:
         ),
         (
             "searchSpaceConstraints:\n- size < 'a'\n",
-            ["exp.yml:16:3: searchSpaceConstraints[0]: has no value for any parameter set: "],
+            ["exp.yml:16:3: searchSpaceConstraints[0]: can never be met, because "],
+        ),
+        (
+            "searchSpaceConstraints: [lower]\n",
+            [
+                "exp.yml:15:26: searchSpaceConstraints[0]: can never be met, because lower is a number, "
+                "not a condition; write a comparison such as lower < 1"
+            ],
         ),
         (
             "searchSpaceConstraints: lower < upper\n",
