@@ -107,7 +107,7 @@ async def stop(request: Request) -> Response:
     about = target(request)
     runner = about.runner
     if runner is not None and runner.state.status in LIVE:
-        await runner.request(requests.stop_experiment(detach=False))
+        await runner.request(requests.ExperimentStop(detach=False))
     else:
         await about.parts.manager.stop(about.id, detach=False)
     return answer()

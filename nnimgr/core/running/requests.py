@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +22,7 @@ from nnimgr.config import (
     read_canonical,
     refuse_needs,
 )
+from nnimgr.config.parameter_sets import misfits
 from nnimgr.constraints import Constraints
 from nnimgr.core.running.mailbox import Builder
 from nnimgr.dispatcher.history import CONSTRAINTS, constraints_of
@@ -84,8 +85,10 @@ class TrialAddition:
         if self._origin is not None:
             _check_origin(state, self._origin)
         if state.budget is not None and state.budget <= self._outstanding:
+            enough = state.counted + self._outstanding + 1
             raise BudgetSpent(
-                f"maxTrialNumber ({state.limits.max_trial_number}) is reached: raise it to add a trial"
+                f"no trial can be added: maxTrialNumber ({state.limits.max_trial_number}) is reached; "
+                f'raise it: "nnictl update trialnum {state.id} --value {enough}"'
             )
         self.added = wanted
         return (
@@ -102,6 +105,7 @@ class TrialAddition:
         )
 
 
+_NO_MULTI_PHASE = "multi-phase trials do not continue from checkpoints, so they cannot be forked"
 _SOURCES = {False: f.SuggestionSource.CUSTOMIZED, True: f.SuggestionSource.FORK}
 
 
@@ -114,21 +118,40 @@ def fork_origin(state: ExperimentState, trial_id: str, named: tuple[int, int] | 
     if named is None:
         point = recovery_point(state, trial)
         if point is None:
-            raise RequestRefused(f"trial {trial.title} has no checkpoint that can be used")
+            raise RequestRefused(_no_checkpoint(state, trial))
         named = point.origin.attempt, point.origin.number
         trial_id = point.origin.trial_id or trial_id
     found = checkpoint_of(state, job_id_of(state.id, trial_id, named[0]), named[1])
     if found is None:
         name = trial.title if trial_id == trial.id else trial_id
-        raise RequestRefused(f"trial {name} has no checkpoint {named[1]} of attempt {named[0]}")
+        raise RequestRefused(
+            f"trial {name} has no checkpoint {named[1]} of attempt {named[0]}; {_list_of(state, trial_id)}"
+        )
     return replace(found.origin, trial_id=trial_id, position=0)
+
+
+def _no_checkpoint(state: ExperimentState, trial: TrialState) -> str:
+    """Return why an unfinished trial cannot be forked: it has no checkpoint that can be used."""
+    if state.limits.multi_phase:
+        return _NO_MULTI_PHASE
+    if not trial.checkpoints and trial.origin is None:
+        return (
+            f"trial {trial.title} has saved no checkpoint yet from which a fork could continue: its code "
+            "saves one with nni.save_checkpoint"
+        )
+    return f"no host has a usable checkpoint of trial {trial.title} now; {_list_of(state, trial.id)}"
+
+
+def _list_of(state: ExperimentState, trial_id: str) -> str:
+    """Return the end of a sentence with the command that lists a trial's checkpoints."""
+    return f'to list its checkpoints: "nnictl trial checkpoint ls {state.id} -T {trial_id}"'
 
 
 def _check_origin(state: ExperimentState, origin: f.Origin) -> None:
     """Raise RequestRefused if the checkpoint for a fork has been deleted, or if its host is unknown."""
     assert origin.trial_id is not None
     if state.limits.multi_phase:
-        raise RequestRefused("multi-phase trials do not continue from checkpoints, so they cannot be forked")
+        raise RequestRefused(_NO_MULTI_PHASE)
     job_id = job_id_of(state.id, origin.trial_id, origin.attempt)
     if origin.trial_id in state.trials:
         gone = checkpoint_of(state, job_id, origin.number) is None
@@ -136,6 +159,22 @@ def _check_origin(state: ExperimentState, origin: f.Origin) -> None:
         gone = is_deleted(state, job_id, origin.number)
     if gone or origin.keeper_id not in state.keepers:
         raise RequestRefused(f"checkpoint {origin.number} of trial {origin.trial_id} cannot be used any more")
+
+
+def check_changes(
+    experiment_id: str, config: ExperimentConfig, before: Any, parameters: Mapping[str, Any]
+) -> list[str]:
+    """Return a sentence for each value of a new trial that is changed and outside of the search space.
+
+    ``before``: the parameters of the trial from which it was made. Raise RequestRefused for a value of a
+    wrong type.
+    """
+    kept = before if isinstance(before, Mapping) else {}
+    changed = {name: value for name, value in parameters.items() if name not in kept or kept[name] != value}
+    wrong, outside = misfits(config, changed)
+    if wrong:
+        raise RequestRefused(f'{wrong[0]}; see the search space: "nnictl config show {experiment_id}"')
+    return outside
 
 
 def initial_trials(experiment_id: str, sets: Sequence[Any]) -> list[f.Suggested]:
@@ -274,8 +313,8 @@ def pin_checkpoint(
         if pinned and not known:
             name = state.trials[trial_id].title if live else trial_id
             raise RequestRefused(
-                f"trial {name} has no checkpoint {number} of attempt {attempt} any more; to list its "
-                f'checkpoints: "nnictl trial checkpoint ls {state.id} -T {trial_id}"'
+                f"trial {name} has no checkpoint {number} of attempt {attempt} any more; "
+                f"{_list_of(state, trial_id)}"
             )
         origin = None if live or saved is None or not pinned else replace(saved, trial_id=None)
         return (f.CheckpointPinned(job_id=job_id, number=number, pinned=pinned, origin=origin),)
@@ -389,16 +428,25 @@ def change_machines(facts: Sequence[f.Fact]) -> Builder:
     return build
 
 
-def stop_experiment(*, detach: bool, save: bool = False) -> Builder:
-    def build(state: ExperimentState) -> Sequence[f.Fact]:
-        runs_on = state.detached and not detach and bool(state.trials)
+class ExperimentStop:
+    """Request to stop the experiment. With ``detach``, trials continue; with ``save``, they save first.
+
+    An instance is called as a builder of facts. ``opened_at``: when the experiment was last opened at that
+    moment; a later opening is a resume.
+    """
+
+    def __init__(self, *, detach: bool, save: bool = False) -> None:
+        self._fact = f.ExperimentStopRequested(detach=detach, save=save)
+        self.opened_at: datetime | None = None
+
+    def __call__(self, state: ExperimentState) -> Sequence[f.Fact]:
+        self.opened_at = state.opened_at
+        runs_on = state.detached and not self._fact.detach and bool(state.trials)
         if state.status is f.ExperimentStatus.VIEWED or (
             state.status is f.ExperimentStatus.STOPPED and not runs_on
         ):
             return ()
-        return (f.ExperimentStopRequested(detach=detach, save=save),)
-
-    return build
+        return (self._fact,)
 
 
 def _text(parameters: Any) -> str:

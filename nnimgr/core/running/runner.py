@@ -156,14 +156,14 @@ class ExperimentRunner(TakesRequests):
         silent machines, which end later. With ``save``, ``unsaved`` then has the ids of the trials that were
         canceled because they had saved nothing. Raise RequestRefused if the experiment is resumed meanwhile.
         """
-        await self.request(requests.stop_experiment(detach=detach, save=save))
-        running, opened_at = (*self.state.running, *self.state.continued), self.state.opened_at
+        await self.request(stop := requests.ExperimentStop(detach=detach, save=save))
+        running = {*self.state.running, *self.state.continued}
         while self.state.status in LIVE or self.search is not None or self._is_serving():
-            if self.state.opened_at != opened_at:
+            if self.state.opened_at != stop.opened_at:
                 raise RequestRefused(f"experiment {self.state.id} was resumed while it was being stopped")
             await asyncio.shield(self._tick)
         live = _may_run(self.state)
-        self.unsaved = _canceled(self.state, set(running).difference(live)) if save else []
+        self.unsaved = _canceled(self.state, running.difference(live)) if save else []
         return live
 
     def _is_serving(self) -> bool:
