@@ -68,7 +68,7 @@ class ASHAAssessor(JudgingAssessor):
         better = tuple(trial for _, _, trial in entries[max(0, kept - _NAMED) : kept][::-1])
         return Why(
             f"{self.shown(loss)} is not among the best {kept} of {len(entries)} results at step {rung}; "
-            f"the last of these is {self.shown(last[0])} ({last[2]})",
+            f"the worst of these is {self.shown(last[0])} ({last[2]})",
             rung,
             better,
         )

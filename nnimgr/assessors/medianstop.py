@@ -37,10 +37,11 @@ class MedianstopAssessor(JudgingAssessor):
         if seen.best <= median:
             return None
         count = len(averages)
-        what = "the average of 1 trial" if count == 1 else f"the median of the averages of {count} trials"
+        of_each = "the first result" if seen.step == 1 else f"the average of the first {seen.step} results"
+        what = "of another trial" if count == 1 else f"of each of {count} other trials"
         return Why(
-            f"its best result by step {seen.step}, {self.shown(seen.best)}, is {self.worse} "
-            f"{self.shown(median)}, {what} at that step"
+            f"its best result so far, {self.shown(seen.best)}, is {self.worse} {self.shown(median)}, "
+            f"{'' if count == 1 else 'the median over '}{of_each} {what}"
         )
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:

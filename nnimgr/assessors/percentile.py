@@ -46,8 +46,8 @@ class PercentileAssessor(JudgingAssessor):
         if seen.best <= limit:
             return None
         return Why(
-            f"its best result by step {step}, {self.shown(seen.best)}, is {self.worse} {self.shown(limit)}, "
-            f"the limit of the best {100 * self._share:g} % of {len(others)} trials at that step"
+            f"its best result so far, {self.shown(seen.best)}, is {self.worse} {self.shown(limit)}, "
+            f"the limit of the best {100 * self._share:g} % of {len(others)} other trials at this report"
         )
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:

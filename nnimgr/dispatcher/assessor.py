@@ -248,7 +248,9 @@ class AssessorHost:
             fault = fault_of_result(value, numeric=True)
             if fault is not None:
                 reports.fault_told = True
-                note = f"its intermediate result {sequence} {fault}: the assessor ignores results like this"
+                note = (
+                    f"its intermediate result {sequence + 1} {fault}: the assessor ignores results like this"
+                )
                 self._channel.send(Noted(trial_id=trial_id, note=note))
         if trial_id not in self._judged and len(reports.values) > reports.assessed:
             self._fresh[trial_id] = None

@@ -81,7 +81,7 @@ class Intermediates:
             return
         result = self._results.intermediate(text)
         if result.fault is not None:
-            self._tell_fault(trial, trial_id, f"its intermediate result {sequence} {result.fault}")
+            self._tell_fault(trial, trial_id, f"its intermediate result {sequence + 1} {result.fault}")
             return
         given = self._parameters_of(parameter_id, parameters)
         self._call(

@@ -66,14 +66,14 @@ class Results:
         text, value, _ = self.of(trial)
         return [] if text is None else [{"parameter": json.loads(trial.parameters), "value": value}]
 
-    def usable(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], list[str]]:
-        """Decode imported records. Return the usable records, and one error for each record that is not
-        usable.
+    def usable(self, records: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[int, str]]:
+        """Decode imported records. Return the usable records, and the error in each record that is not
+        usable, by its number from 1.
         """
-        good, faults = [], []
-        for record in records:
+        good, faults = [], {}
+        for number, record in enumerate(records, 1):
             if not isinstance(record, dict) or not {"parameter", "value"} <= record.keys():
-                faults.append('has no "parameter" or no "value"')
+                faults[number] = 'has no "parameter" or no "value"'
                 continue
             value = record["value"]
             if isinstance(value, str):
@@ -85,7 +85,7 @@ class Results:
             if fault is None:
                 good.append({"parameter": record["parameter"], "value": self._given(value)})
             else:
-                faults.append(fault)
+                faults[number] = fault
         return good, faults
 
     def _fault_of(self, value: Any) -> str | None:

@@ -294,8 +294,8 @@ class SchedulerHost:
     def _note_fault(self, trial_id: str, sequence: int, fault: str) -> None:
         if self._builtin and self._unsent is None:
             note = (
-                f"its intermediate result {sequence} {fault}: the scheduler counts results like this as the "
-                "worst"
+                f"its intermediate result {sequence + 1} {fault}: the scheduler counts results like this as "
+                "the worst"
             )
             self._channel.send(Noted(trial_id=trial_id, note=note))
 

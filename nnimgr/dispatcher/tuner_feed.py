@@ -195,7 +195,7 @@ class TunerFeed:
         if faults and not self.calls.collecting:
             sentence = (
                 f"the tuner does not get {len(faults)} of {len(records)} imported results: "
-                f"the first {faults[0]}"
+                f"the first {next(iter(faults.values()))}"
             )
             self.calls.channel.send(Failed(call="import_data", sentence=sentence, traceback=""))
         self.import_data(good)

@@ -22,17 +22,17 @@ from nnimgr.importing.spaces import space_of
 from nnimgr.importing.trials import Foreigners, SourceError
 from nnimgr.index import Index, IndexEntry, new_experiment_id
 from nnimgr.rules import facts as f
+from nnimgr.rules.terms import NO_COMMAND
 from nnimgr.store.writer import ExperimentWriter
 from nnimgr.traits import traits_of
 
 __all__ = ["create_imported", "shown_config"]
 
 _BESIDE = ".import-"  # beginning of the name of a folder that is being written
-_NO_COMMAND = "echo 'This experiment was imported without a trial command.' >&2; exit 1"
 
 
 def shown_config(home: Home, found: Foreigners, directions: Mapping[str, str]) -> ExperimentConfig:
-    """Return a configuration for trials that are only shown. Its trial command fails with a sentence.
+    """Return a configuration for trials that are only shown. A server does not resume the experiment.
 
     ``directions``: name of each number in a result -> "maximize" or "minimize"; {"": ...} for one number.
     Raise SourceError.
@@ -41,7 +41,7 @@ def shown_config(home: Home, found: Foreigners, directions: Mapping[str, str]) -
     fields: dict[str, Any] = {
         "experimentName": found.title.removeprefix("the "),
         "searchSpace": dict(found.space) or space_of(trial.parameters for trial in found.trials),
-        "trialCommand": _NO_COMMAND,
+        "trialCommand": NO_COMMAND,
         "trialCodeDirectory": str(home.path),
         "trialConcurrency": 1,
         "maxTrialNumber": len(found.trials),

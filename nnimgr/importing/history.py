@@ -13,14 +13,16 @@ from nnimgr.importing.trials import ForeignTrial, expressible, number_of
 from nnimgr.objectives import DEFAULT, Objectives, main_value, objectives_of
 from nnimgr.rules import facts as f
 from nnimgr.rules.fold import apply
+from nnimgr.rules.phrases import trial_count
 from nnimgr.rules.state import ExperimentState, job_id_of, trial_id_of
 from nnimgr.store.writer import ExperimentWriter
 from training_services.base import Place
+from training_services.keepers.names import IMPORTED
 
 __all__ = ["ImportedHistory"]
 
 _TURN = 20_000  # number of facts that are committed together
-_THERE = "import"  # keeper, instance and boot of every attempt
+_THERE = IMPORTED  # keeper, instance and boot of every attempt
 
 
 class _Timed(NamedTuple):
@@ -61,13 +63,14 @@ class ImportedHistory:
             self._fold(each.at, each.fact)
             if len(self._turn) >= _TURN:
                 await self._commit()
+        verb = "was" if len(trials) == 1 else "were"
         self._fold(
             self.now,
             f.KeeperGone(keeper_id=_THERE),
             f.ExperimentStopRequested(detach=False),
             f.ExperimentMoved(
                 status=f.ExperimentStatus.STOPPED,
-                reason=f"its {len(trials)} trials were imported from {self.title}",
+                reason=f"its {trial_count(len(trials))} {verb} imported from {self.title}",
             ),
         )
         await self._commit()

@@ -115,15 +115,20 @@ def _progress(state: ExperimentState, at: datetime) -> str:
     limits = state.limits
     waiting = sum(job.placed is None and not job.closed for job in state.jobs.values())
     busy = max(0, limits.trial_concurrency - state.free_slots - waiting)
-    parts = [f"{busy} of {limits.trial_concurrency} slots busy"]
+    slots = limits.trial_concurrency
+    parts = [f"{busy} of {slots} slots busy"]
+    if busy > slots:  # a user has lowered the limit: trials that run continue
+        parts = [f"{trial_count(busy)} run, {slots} slot{'' if slots == 1 else 's'} from now on"]
+    if state.asked and busy < slots:  # few users choose the number of slots of a study
+        parts = [f"{trial_count(busy)} {_are(busy)} running" if busy else "no trial is running"]
     if limits.max_trial_number is not None:
         finished = max(0, state.counted - state.searching)
         parts.append(f"{against_limit(finished, limits.max_trial_number, 'finished')}{state.left_out}")
     if limits.max_experiment_duration is not None:
-        parts.append(_elapsed(state.active_for(at), limits.max_experiment_duration))
+        parts.append(f"{_elapsed(state.active_for(at), limits.max_experiment_duration)} used")
     if limits.stop_when.total_trial_time is not None:
         elapsed = _elapsed(state.trial_time_for(at), limits.stop_when.total_trial_time)
-        parts.append(f"{elapsed} of trial time")
+        parts.append(f"{elapsed} of trial time used")
     return ", ".join(parts)
 
 

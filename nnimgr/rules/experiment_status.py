@@ -22,9 +22,14 @@ def time_is_up(state: ExperimentState, now: datetime) -> bool:
 
 
 def move_status(state: ExperimentState, now: datetime) -> f.ExperimentMoved | None:
-    """Return the fact that changes the experiment's status; None if the status does not change."""
+    """Return the fact that changes the experiment's status, or the limit that is its reason. Return None if
+    neither changes.
+    """
     status, drain, reason = _wanted_status(state, now)
-    if (status, drain) == (state.status, state.drain):
+    changes = (status, drain) != (state.status, state.drain)
+    # A changed limit changes the reason too. Other reasons name values that change all the time.
+    at_limit = drain is f.DrainReason.BUDGET or (status is f.ExperimentStatus.DONE and state.budget == 0)
+    if not (changes or (at_limit and reason != state.reason)):
         return None
     return f.ExperimentMoved(status=status, drain=drain, reason=reason)
 
@@ -77,10 +82,11 @@ def _failing(state: ExperimentState) -> str:
             f"correct the trial's code, then continue: nnictl resume {state.id}; "
             "if trialCommand is wrong, start a new experiment instead"
         )
+    since = " since the resume" if state.resumed else ""
     which = (
-        "the first trial failed"
+        f"the first trial{since} failed"
         if state.first_failures == 1
-        else f"the first {state.first_failures} trials all failed alike"
+        else f"the first {state.first_failures} trials{since} all failed alike"
     )
     return f"{which}: {state.first_failure_reason}; {remedy}"
 

@@ -84,6 +84,7 @@ def _starting_reason(state: ExperimentState, job: JobState) -> str:
 def _waiting(state: ExperimentState, fact: f.JobWaiting, r: f.Recorded) -> None:
     trial, job = _attach(state, fact.job_id, fact)
     job.waiting = trial.reason = fact.reason
+    job.waits_since = job.waits_since or r.at
     if trial.preempted_by is not None:
         trial.reason = f"{preemption_reason(trial)}; {fact.reason}"
     reindex(state, trial)

@@ -54,6 +54,7 @@ def _opened(state: ExperimentState, fact: f.ExperimentOpened, r: f.Recorded) -> 
     if fact.resumed:
         state.stop_requested = state.detached = state.stop_saves = False
         state.stop_requested_at = None
+        state.resumed = True
         state.failed = None
         state.first_failures = state.failures = 0
         state.crashes = {}
@@ -93,13 +94,15 @@ def _config_changed(state: ExperimentState, fact: f.ConfigChanged, r: f.Recorded
 
 @EXPERIMENT_STEPS.of(f.ExperimentMoved)
 def _moved(state: ExperimentState, fact: f.ExperimentMoved, r: f.Recorded) -> None:
+    ended_before = state.ended_at is not None and state.status is fact.status
     state.status, state.reason, state.drain = fact.status, fact.reason, fact.drain
     if fact.status in (f.ExperimentStatus.RUNNING, f.ExperimentStatus.DRAINING):
         state.ended_at = None
         if state.active_since is None:
             state.active_since = r.at
         return
-    state.ended_at = r.at
+    if not ended_before:  # else only the limit in the reason has changed
+        state.ended_at = r.at
     if state.active_since is not None:
         state.active += r.at - state.active_since
         state.active_since = None

@@ -32,13 +32,13 @@ def note_on_intermediate(state: ExperimentState, trial: TrialState, metric: f.Me
         return
     if metric.sequence < trial.intermediates and not state.limits.multi_phase:
         trial.note = (
-            f"intermediate result number {metric.sequence} came more than once: several programs or "
+            f"intermediate result number {metric.sequence + 1} came more than once: several programs or "
             "processes of this trial report results"
         )
     elif metric.value is None and (fault := _fault_of(json.loads(metric.text))) is not None:
         trial.note = (
-            f"intermediate result number {metric.sequence} is {shortened(metric.text)}, {fault}: charts and "
-            "built-in algorithms cannot use it; pass a number to nni.report_intermediate_result()"
+            f"intermediate result number {metric.sequence + 1} is {shortened(metric.text)}, {fault}: charts "
+            "and built-in algorithms cannot use it; pass a number to nni.report_intermediate_result()"
         )
 
 

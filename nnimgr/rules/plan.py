@@ -139,10 +139,11 @@ def _aims(state: ExperimentState, now: datetime) -> Iterator[f.Fact]:
                 yield f.TargetMoved(trial_id=trial.id, kind=f.StopKind.CUT, reason=reason)
     yield from end_trials(state)
     if time_is_up(state, now):
-        for trial_id in state.queued:
-            trial = state.trials[trial_id]
+        for trial in state.trials.values():
+            job = state.jobs.get(trial.job_id or "")
+            waits = trial.id in state.queued or (job is not None and job.placed is None and not job.closed)
             interrupted = trial.preempted_by is not None or trial.is_reshaping  # it has begun in time
-            if trial.target is None and not interrupted:
+            if waits and trial.target is None and not interrupted:
                 yield _cancelled(trial, "the experiment exceeded maxExperimentDuration")
 
 

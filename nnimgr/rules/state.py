@@ -150,7 +150,8 @@ class ExperimentState:
     worst_of: dict[str, float] = field(default_factory=dict)  # worst value of each objective
     fruitless: int = 0  # number of consecutive trials that ended without a usable result
     fruitless_since: str = ""  # first of these consecutive trials, and its reason
-    # number of first trials since the start, if all failed alike; None: a trial ended otherwise
+    resumed: bool = False  # a user has resumed the experiment at least once
+    # number of first trials since the start or the last resume, if all failed alike; None: another end
     first_failures: int | None = 0
     first_failure: str = ""  # failure of the first trials, as in TrialEnded.failure
     first_failure_reason: str = ""

@@ -9,6 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 __all__ = [
+    "NO_COMMAND",
     "ConfirmBest",
     "DecisionKind",
     "DrainReason",
@@ -28,6 +29,10 @@ __all__ = [
     "TrialStatus",
     "TunerTraits",
 ]
+
+
+# trialCommand of an experiment that was imported without one. Its trials are only shown.
+NO_COMMAND = "echo 'This experiment was imported without a trial command.' >&2; exit 1"
 
 
 class TrialStatus(StrEnum):

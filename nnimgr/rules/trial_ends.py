@@ -99,7 +99,7 @@ def settle(state: ExperimentState, trial: TrialState, now: datetime) -> f.Fact:
     if job is None or end is None or job.cause in LOSSES:
         return _retry(state, trial, job, now)
     if end.reason is f.EndReason.CHECKPOINT_LOST:
-        return _again(state, trial, end.message or "its checkpoint is missing", due_at=now)
+        return _again(state, trial, _missing(trial, end), due_at=now)
     if job.cause is None:
         why = trial.target_reason or "its stop was taken back while its attempt was ending"
         if job.stop is None:
@@ -147,6 +147,14 @@ def _unusable(state: ExperimentState, trial: TrialState) -> str:
     if keeper is not None and keeper.vanished:
         return f"its checkpoint was only on {keeper_id}, which has ended"
     return "its checkpoint cannot be used any more"
+
+
+def _missing(trial: TrialState, end: f.JobEnded) -> str:
+    """Return why the attempt could not continue from its checkpoint, and what follows if it was the last."""
+    reason = end.message or "its checkpoint is missing"
+    if not trial.checkpoints:
+        reason += "; no other checkpoint is left: the trial will start from the beginning"
+    return reason
 
 
 def _finished(job: JobState | None) -> bool:
@@ -299,8 +307,8 @@ def _stand_in(state: ExperimentState, trial: TrialState) -> str | None:
 
 
 def _sentence(state: ExperimentState, end: f.JobEnded) -> str:
-    """Return why an attempt failed, as a sentence with its exit code or signal and the last line of its
-    stderr.
+    """Return why an attempt failed, as a sentence with its exit code or signal and the line that its keeper
+    has chosen from its stderr.
     """
     message = (end.message or "").removeprefix(_SAID_BY_OLDER_KEEPERS)
     if end.exit_code in _SHELL_SAYS:
@@ -334,11 +342,20 @@ def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
         return f"no usable result: {shortened(trial.final_text)} {fault_of(value, state.objectives)}"
     if (kind := _special(value)) is not None:
         return f"no usable result: a value of type {kind} is not a number; {remedy}"
+    shown = shortened(trial.final_text)
+    number = value.get(DEFAULT) if isinstance(value, Mapping) else value
+    if isinstance(number, int | float) and not isinstance(number, bool):  # such as NaN
+        return f"no usable result: the result is {shown}, so the tuner treats the trial as failed"
     if isinstance(value, Mapping):
-        shown = shortened(trial.final_text)
+        numbers = [key for key, number in value.items() if type(number) in (int, float)]
+        if numbers and (returns or state.asked):
+            mode = "minimize" if state.minimises else "maximize"
+            return (
+                f"no usable result: {shown} is not a number. Name the metric to optimize: "
+                f'{mode}="{numbers[0]}" in Python, objectives: {{{numbers[0]}: {mode}}} in exp.yml'
+            )
         return f'no usable result: {shown} has no number under "{DEFAULT}"; put the one to optimize there'
-    kind = "finite" if isinstance(value, int | float) and not isinstance(value, bool) else "a number"
-    return f"no usable result: {shortened(trial.final_text)} is not {kind}; {remedy}"
+    return f"no usable result: {shown} is not a number; {remedy}"
 
 
 def _special(value: Any) -> str | None:

@@ -194,6 +194,7 @@ class JobState:
     leaving: tuple[int, ...] = ()  # members that the gang gives up, for trials that wait
     stays: bool = False  # True: the gang is not asked again to save its state for a growth
     waiting: str | None = None  # reason why the job has no place yet
+    waits_since: datetime | None = None  # when it was first submitted without getting a place
     placed_at: datetime | None = None
     started_at: datetime | None = None  # by the host's clock
     pid: int | None = None

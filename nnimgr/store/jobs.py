@@ -38,6 +38,7 @@ class JobRow:
     message: str | None
     cause: Cause | None = None
     members: tuple[MemberRow, ...] = ()  # of a gang, the leader first
+    place_reason: str | None = None
 
 
 class JobQueries(DatabaseReader):
@@ -49,8 +50,9 @@ class JobQueries(DatabaseReader):
         columns = [column for column in table.c if column is not table.c.experiment_id]
         if not self._has_causes:
             columns.remove(table.c.cause)
-        if not self._has_column(table.c.members):
-            columns.remove(table.c.members)
+        for later in (table.c.members, table.c.place_reason):
+            if not self._has_column(later):
+                columns.remove(later)
         query = select(*columns).where(table.c.experiment_id == self._id, table.c.trial_id == trial_id)
         return self._rows(query.order_by(table.c.attempt), _job)
 

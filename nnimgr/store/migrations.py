@@ -63,6 +63,10 @@ def _add_members(connection: Connection) -> None:
     _add_columns(connection, ("jobs", "members", "TEXT"))
 
 
+def _add_place_reason(connection: Connection) -> None:
+    _add_columns(connection, ("jobs", "place_reason", "TEXT"))
+
+
 def _add_columns(connection: Connection, *wanted: tuple[str, str, str]) -> None:
     """Add the columns (table, name, type) that the database does not have yet."""
     for table, column, kind in wanted:
@@ -80,6 +84,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     _add_checkpoints_and_causes,
     _add_legs_and_copies,
     _add_members,
+    _add_place_reason,
 )
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from nnimgr.rules.terms import NO_COMMAND
 from nnimgr.store.errors import StoreError
 from nnimgr.store.location import database_path
 from nnimgr.store.older import reason_of
@@ -21,6 +22,8 @@ from nnimgr.store.older import reason_of
 __all__ = [
     "StoredEnd",
     "StoredExperiment",
+    "imported_results",
+    "lacks_command",
     "stored_end",
     "stored_experiment",
     "stored_live_trials",
@@ -38,6 +41,14 @@ _END = """
 SELECT facts.kind, facts.payload FROM experiments JOIN facts USING (experiment_id)
 WHERE facts.kind IN ('ExperimentMoved', 'ExperimentStopRequested')
 AND facts.number > experiments.last_number - 20000 ORDER BY facts.number DESC LIMIT 5
+"""
+_LAST_STOP = """
+SELECT facts.payload FROM experiments JOIN facts USING (experiment_id)
+WHERE facts.kind = 'ExperimentStopRequested' AND facts.number > experiments.last_number - 20000
+ORDER BY facts.number DESC LIMIT 1
+"""
+_IMPORTED = """
+SELECT total(json_array_length(json_extract(payload, '$.records'))) FROM facts WHERE kind = 'DataImported'
 """
 _TITLES = "SELECT trial_id, sequence FROM trials WHERE trial_id IN (SELECT value FROM json_each(?))"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -103,6 +114,17 @@ def stored_experiment(directory: Path) -> StoredExperiment | None:
     )
 
 
+def lacks_command(directory: Path) -> bool:
+    """Return whether the experiment in this folder was imported without a trial command.
+
+    Return False if its database cannot be read.
+    """
+    with suppress(FileNotFoundError, StoreError, ValueError):
+        stored = stored_experiment(directory)
+        return stored is not None and stored.config.get("trialCommand") == NO_COMMAND
+    return False
+
+
 def stored_status(directory: Path) -> str | None:
     """Return the stored status of the experiment in this folder; None if no status can be read."""
     try:
@@ -148,6 +170,24 @@ def stored_live_trials(directory: Path) -> int:
     except sqlite3.Error:
         return 0
     return 0 if row is None else int(row[0])
+
+
+def imported_results(directory: Path) -> int:
+    """Return the number of results from outside the experiment that its tuner has got; 0 if unknown."""
+    with suppress(sqlite3.Error):
+        row = _first_row(directory, _IMPORTED)
+        return 0 if row is None else int(row[0])
+    return 0
+
+
+def is_detached(directory: Path) -> bool:
+    """Return whether the experiment in this folder was stopped with ``--detach`` while trials ran."""
+    if not stored_live_trials(directory):
+        return False
+    with suppress(sqlite3.Error):
+        row = _first_row(directory, _LAST_STOP)
+        return row is not None and bool(json.loads(row[0]).get("detach"))
+    return False
 
 
 def stored_titles(directory: Path, trial_ids: Sequence[str]) -> list[str]:

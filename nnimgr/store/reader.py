@@ -31,6 +31,7 @@ from nnimgr.store.trial_metrics import MetricRow
 from nnimgr.store.views import ViewQueries
 from nnimgr.store.without_result import query_without_result
 from nnimgr.store.writer import load, read_page
+from training_services.keepers.names import why_no_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,10 +233,11 @@ class ExperimentReader(
         return {trial_id: (attempt, keeper_id) for trial_id, attempt, keeper_id in rows}
 
     def keeper_ids(self) -> list[str]:
-        """Return the ids of all keepers (agents beside the trials) that the experiment has."""
+        """Return the ids of all keepers (agents beside the trials) that the experiment has, or has had."""
         table = schema.keepers
         query = self._of(table).with_only_columns(table.c.keeper_id).order_by(table.c.keeper_id)
-        return self._rows(query, lambda row: str(row["keeper_id"]))
+        names = self._rows(query, lambda row: str(row["keeper_id"]))
+        return [name for name in names if why_no_files(name) is None]
 
     def metrics(
         self,

@@ -306,6 +306,7 @@ def _job_row(key: str, job: JobState) -> Row:
         end.message if end else job.lost or job.waiting,
         str(job.cause) if job.cause else None,
         stored_members(job),
+        job.placed.reason if job.placed else None,
     )
 
 

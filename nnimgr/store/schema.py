@@ -23,7 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 metadata = MetaData()
 
@@ -171,6 +171,7 @@ jobs = _table(
     Column("message", Text),
     Column("cause", String(16)),  # of a failure or loss; NULL also if an earlier version has stored it
     Column("members", Text),  # JSON list of the members of a gang (``members.py``); NULL: it is none
+    Column("place_reason", Text),  # why it was placed there; NULL: the first platform had a free place
     PrimaryKeyConstraint("experiment_id", "job_id"),
     Index("job_by_trial", "experiment_id", "trial_id", "attempt"),
 )

@@ -85,7 +85,7 @@ def test_percentile_waits() -> None:
     run(assessor, "c", [1.0] * 9)
     assert stopped_at(assessor, "late", [0.0] * 9) == 2
     assert assessor.why("late")["reason"] == (
-        "its best result by step 2, 0, is below 1, the limit of the best 50 % of 2 trials at that step"
+        "its best result so far, 0, is below 1, the limit of the best 50 % of 2 other trials at this report"
     )
     assert stopped_at(assessor, "good", [0.0, 1.0, 0.0, 0.0]) is None
 

@@ -24,6 +24,7 @@ from nnimgr.traits import traits_of
 from training_services.fake import FakeService
 
 LIMIT_S = 10.0
+LOOK_S = 0.05
 START = m.Start(
     role="tuner",
     name="Random",
@@ -222,11 +223,15 @@ class Crash(Exception):
 
 
 async def until(runner: ExperimentRunner, holds: Callable[[], bool]) -> None:
-    """Wait, commit by commit, until the condition holds."""
+    """Wait, commit by commit, until the condition holds.
+
+    What is not a fact, such as a question to the tuner, may follow the last commit.
+    """
 
     async def wait() -> None:
         while not holds():
-            await runner.committed_after(runner.last_number)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(runner.committed_after(runner.last_number), LOOK_S)
 
     await asyncio.wait_for(wait(), LIMIT_S)
 

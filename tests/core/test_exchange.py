@@ -66,9 +66,12 @@ async def test_no_trial_is_created_before_a_program_asks(asked: Lab) -> None:
         (first,) = await ask(runner, "a")
         assert asked.asked() == [0] and list(runner.state.trials) == [first.trial_id]
         assert runner.state.trials[first.trial_id].status is S.RUNNING
-        assert runner.now().endswith("1 of 8 slots busy; no program asks for a trial")
+        assert runner.now().endswith("1 trial is running; no program asks for a trial")
         second, third = await ask(runner, "b", 2)
         assert asked.asked() == [0, 1, 2] and second.parameter_text != third.parameter_text
+        assert "3 trials are running" in runner.now()
+        await ask(runner, "c", 5)
+        assert "8 of 8 slots busy" in runner.now()
 
 
 async def test_a_result_is_recorded_once(asked: Lab) -> None:

@@ -194,12 +194,15 @@ def test_the_main_objective_is_the_number_of_a_metric() -> None:
 def test_one_objective_may_come_as_a_number() -> None:
     life = Life(trial_concurrency=1)
     life.state.config["objectives"] = {"loss": "minimize"}
-    for sequence, result in enumerate([0.5, {"loss": 0.25}, {"default": 0.1}]):
+    for sequence, result in enumerate([0.5, {"loss": 0.25}, {"default": 0.1}, {"losss": 0.1}]):
         life.start(sequence)
         report(life, sequence, result)
         life.end(sequence)
     assert life.state.best is not None and life.state.best.value == 0.25
-    assert ended(life, 2).reason == 'no usable result: {"default": 0.1} is a mapping without "loss"'
+    reason = 'no usable result: {"default": 0.1} is a mapping without "loss" (it has "default")'
+    assert ended(life, 2).reason == reason
+    reason = 'no usable result: {"losss": 0.1} is a mapping without "loss" (did you mean "losss"?)'
+    assert ended(life, 3).reason == reason
 
 
 def test_a_given_value_is_for_failures_only() -> None:

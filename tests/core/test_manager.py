@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -401,6 +402,29 @@ async def test_what_others_change_in_the_index_is_seen(server: Server) -> None:
         await other.delete(theirs)
         await manager.look_again()
         assert [found.id for found in manager.summaries()] == [ours]
+
+
+async def test_an_experiment_that_others_have_brought_is_found(server: Server, tmp_path: Path) -> None:
+    async with server.manager() as manager, server.manager(9090) as other:
+        with pytest.raises(UnknownExperiment):
+            manager.reader("theirs")
+        await other.create(server.new("theirs"))
+        await manager.look_for("theirs")
+        assert len(manager.reader("theirs").trials()[1]) <= 1
+        await until_status(other.get("theirs"), E.DONE)
+        await other.stop("theirs", detach=False)
+        path = manager.reader("theirs").path
+        moved = tmp_path / "theirs"
+        await asyncio.to_thread(shutil.move, path.parent.parent, moved)
+        Index(server.home).update("theirs", log_dir=moved.parent)
+        await manager.look_for("theirs")
+        assert manager.reader("theirs").path == database_path(moved)
+        assert manager.reader("theirs").trials()[1]
+        await other.look_for("theirs")
+        await other.delete("theirs")
+        await manager.look_for("theirs")
+        with pytest.raises(UnknownExperiment):
+            manager.reader("theirs")
 
 
 async def test_an_index_that_is_damaged_hides_nothing(

@@ -127,7 +127,7 @@ async def test_a_built_in_assessor_leaves_out_what_is_no_number_and_says_so(host
     assessor.send(metrics(("a", 0, 0.5), ("a", 1, value), ("a", 2, value)))
     noted = await assessor.expect(m.Noted)
     await assessor.expect(m.Answered)  # sent once, after the first opinion
-    assert noted.trial_id == "a" and noted.note.startswith("its intermediate result 1 ")
+    assert noted.trial_id == "a" and noted.note.startswith("its intermediate result 2 ")
     assessor.send(ended("a"))
     assessor.send(metrics(("b", 0, 0.4)))
     assert (await assessor.expect(m.Judged)).trial_id == "b"
@@ -144,7 +144,7 @@ async def test_a_verdict_names_the_metric(host: Host) -> None:
     judged = await assessor.expect(m.Judged)
     assert (judged.trial_id, judged.attempt, judged.position) == ("b", 2, 3)
     assert judged.reason == (
-        "its best result by step 2, 0.9, is above 0.75, the average of 1 trial at that step"
+        "its best result so far, 0.9, is above 0.75, the average of the first 2 results of another trial"
     )
     assert (judged.rung, judged.better) == (None, ())
 

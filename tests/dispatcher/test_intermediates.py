@@ -142,8 +142,9 @@ async def test_results_that_are_not_usable_are_left_out_and_noted_once(
     await suggest(tuner, past, 0)
     values = {"gain": 1, "cost": 2}, {"gain": 1}, float("nan"), {"gain": 3, "cost": 4}
     tuner.send(past.reported("t0", *values))
-    note = 'its intermediate result 1 is a mapping without "cost": the tuner does not get results like this'
-    assert await tuner.expect(m.Noted) == m.Noted(trial_id="t0", note=note)
+    note = 'its intermediate result 2 is a mapping without "cost" (it has "gain")'
+    left_out = f"{note}: the tuner does not get results like this"
+    assert await tuner.expect(m.Noted) == m.Noted(trial_id="t0", note=left_out)
     assert await suggest(tuner, past, 1) == [["t0", 0, values[0], 0, 0], ["t0", 3, values[3], 0, 0]]
     assert len(tuner.of_kind(m.Noted)) == 1
 

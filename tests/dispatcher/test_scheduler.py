@@ -158,7 +158,7 @@ async def test_a_built_in_scheduler_notes_a_result_without_a_number_once(host: H
     scheduler.send(reports(2, "a", float("nan"), {"loss": 1}, {"default": 2}))
     noted = await scheduler.expect(m.Noted)
     assert noted.note == (
-        "its intermediate result 0 is nan, which is not finite: the scheduler counts results like this as "
+        "its intermediate result 1 is nan, which is not finite: the scheduler counts results like this as "
         "the worst"
     )
     assert (await scheduler.expect(m.Decided)).reason.startswith("rung 3: rank 1 of 1")

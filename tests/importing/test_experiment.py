@@ -103,6 +103,13 @@ def test_all_trials_are_shown_one_to_one(home: Home) -> None:
     reader.close()
 
 
+def test_a_single_trial_is_counted_in_the_singular(home: Home) -> None:
+    entry = create_imported(home, configured(home), Foreigners(title="a test", trials=TRIALS[:1]))
+    reader = ExperimentReader(entry.directory)
+    assert reader.state().reason == "its 1 trial was imported from a test"
+    reader.close()
+
+
 def test_without_a_configuration_trials_are_only_shown(home: Home) -> None:
     found = Foreigners(title="a test", trials=TRIALS)
     config = shown_config(home, found, {"": "minimize"})

@@ -26,7 +26,21 @@ def test_work_and_progress() -> None:
     life.start(0)
     life.start(1)
     life.now += timedelta(seconds=50)
-    assert now(life) == "2 of 2 slots busy, 0 of 4 finished, 50 of 200 s"
+    assert now(life) == "2 of 2 slots busy, 0 of 4 finished, 50 of 200 s used"
+
+
+def test_more_trials_run_than_there_are_slots_from_now_on() -> None:
+    life = Life(trial_concurrency=3, max_trial_number=4)
+    for sequence in range(3):
+        life.start(sequence)
+    for slots, told in (
+        (2, "3 trials run, 2 slots from now on, 0 of 4 finished"),
+        (1, "3 trials run, 1 slot from now on, 0 of 4 finished"),
+        (3, "3 of 3 slots busy, 0 of 4 finished"),
+    ):
+        limits = replace(life.state.limits, trial_concurrency=slots)
+        life.take(f.ConfigChanged(changes={}, limits=limits))
+        assert now(life) == told
 
 
 def test_what_is_waited_for() -> None:
@@ -120,6 +134,19 @@ def test_a_limit_below_the_number_of_trials() -> None:
     assert "2 finished, above the limit of 1; " in now(life)
     life.end(2)
     assert now(life) == "finished: 3 trials, above the limit of 1"
+
+
+def test_a_limit_below_the_number_of_trials_after_the_end() -> None:
+    life = Life(trial_concurrency=1, max_trial_number=2)
+    for sequence in range(2):
+        life.start(sequence)
+        life.end(sequence)
+    ended_at = life.state.ended_at
+    assert ended_at is not None and now(life) == "finished: 2 of 2 trials"
+    lower = replace(life.state.limits, max_trial_number=1)
+    life.take(f.ConfigChanged(changes={"maxTrialNumber": 1}, limits=lower), after=timedelta(minutes=1))
+    assert now(life) == "finished: 2 trials, above the limit of 1"
+    assert (life.state.status, life.state.ended_at) == (f.ExperimentStatus.DONE, ended_at)
 
 
 def test_the_end() -> None:

@@ -83,6 +83,7 @@ def test_a_resume_runs_what_was_cut_off_and_counts_again() -> None:
     life.start(4)
     fail(life, 4)
     assert life.state.drain is f.DrainReason.FAILURES
+    assert life.state.reason.startswith("the first 2 trials since the resume all failed alike: ")
 
 
 def test_a_trial_that_runs_may_prove_the_others_wrong() -> None:

@@ -134,6 +134,7 @@ def test_a_damaged_copy_at_the_start_leaves_the_files_of_another_host() -> None:
     # The driver places all jobs on one host, which has the files: so they count as missing there, too.
     again = due(saving.life.end(0, None, attempt=2, reason=f.EndReason.CHECKPOINT_LOST))
     assert again.origin is None
+    assert again.reason.endswith("; no other checkpoint is left: the trial will start from the beginning")
 
 
 def test_a_waiting_attempt_takes_another_checkpoint_if_its_own_is_lost() -> None:

@@ -45,6 +45,30 @@ def test_max_experiment_duration_lets_running_trials_end() -> None:
     assert life.state.active == MINUTE
 
 
+def test_max_experiment_duration_ends_what_waits_for_a_machine() -> None:
+    life = Life(trial_concurrency=2, max_experiment_duration=MINUTE)
+    life.start(0)
+    life.wait_reason = "waits for a GPU"
+    life.end(1)
+    assert life.state.jobs[life.job(2)].waiting == "waits for a GPU"
+    life.take(after=MINUTE)
+    why = "the experiment exceeded maxExperimentDuration; it had not started"
+    assert life.ended()[life.trial(2)] == (S.SYS_CANCELED, why)
+    assert life.state.status is E.DRAINING
+    life.end(0)
+    assert life.state.status is E.DONE
+
+
+def test_the_reason_of_a_drain_follows_the_limit() -> None:
+    life = Life(trial_concurrency=2, max_trial_number=2)
+    assert (life.state.status, life.state.reason) == (E.DRAINING, "maxTrialNumber (2) is reached")
+    limits = f.Limits(trial_concurrency=2, max_trial_number=1)
+    facts = life.take(f.ConfigChanged(changes={"maxTrialNumber": 1}, limits=limits))
+    assert (life.state.status, life.state.reason) == (E.DRAINING, "maxTrialNumber (1) is reached")
+    assert sum(isinstance(fact, f.ExperimentMoved) for fact in facts) == 1
+    assert not life.take(after=MINUTE)
+
+
 def test_a_higher_limit_revives_a_done_experiment() -> None:
     life = Life(trial_concurrency=1, max_trial_number=1)
     life.end(0)

@@ -55,6 +55,23 @@ def test_an_exit_decides_the_status(code: int | None, signal: int | None, status
             '"good"',
             'no usable result: "good" is not a number; return a number from the function',
         ),
+        ("true", "NaN", "no usable result: the result is NaN, so the tuner treats the trial as failed"),
+        (
+            "true",
+            '{"default": -Infinity}',
+            'no usable result: the result is {"default": -Infinity}, so the tuner treats the trial as failed',
+        ),
+        (
+            "true",
+            '{"loss": 0.2}',
+            'no usable result: {"loss": 0.2} has no number under "default"; put the one to optimize there',
+        ),
+        (
+            "python3 -m nni.run train.py:train",
+            '{"epochs": [3], "loss": 0.2, "size": 7}',
+            'no usable result: {"epochs": [3], "loss": 0.2, "size": 7} is not a number. Name the metric to '
+            'optimize: maximize="loss" in Python, objectives: {loss: maximize} in exp.yml',
+        ),
         (
             "python3 -m nni.run train.py:train",
             None,
@@ -151,7 +168,7 @@ def test_results_that_come_more_than_once_are_noted() -> None:
     assert trial.note is None
     life.take(f.MetricReported(job, 3, "PERIODICAL", 1, "0", 0.5, "0.5"))
     assert trial.note == (
-        "intermediate result number 1 came more than once: several programs or processes of this trial "
+        "intermediate result number 2 came more than once: several programs or processes of this trial "
         "report results"
     )
 
@@ -187,7 +204,7 @@ def test_an_intermediate_result_without_a_number_is_noted(text: str, note: str |
     assert noted == (
         None
         if note is None
-        else f"intermediate result number 0 {note}: charts and built-in algorithms cannot use it; "
+        else f"intermediate result number 1 {note}: charts and built-in algorithms cannot use it; "
         "pass a number to nni.report_intermediate_result()"
     )
 

@@ -214,7 +214,7 @@ def test_the_time_of_all_attempts_is_added() -> None:
     life.take(after=5 * SECOND)
     assert life.state.trial_time_for(life.now) == 20 * SECOND
     activity = happening(life.state, life.now, searching=True, outstanding=0, service_trouble=None)
-    assert activity == "2 of 2 slots busy, 20 of 60 s of trial time"
+    assert activity == "2 of 2 slots busy, 20 of 60 s of trial time used"
     life.take(f.JobLost(job_id=life.job(1), reason="its machine was restarted"))
     life.start(1, attempt=2)
     life.take(after=10 * SECOND)

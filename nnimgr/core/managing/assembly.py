@@ -19,6 +19,7 @@ from nnimgr.config.model import AlgorithmConfig, Member
 from nnimgr.config.notification import NotificationConfig
 from nnimgr.config.secrets import reveal_secrets
 from nnimgr.config.shared_storage import shared_folder
+from nnimgr.config.spill import one_of_several, spill_rule
 from nnimgr.core.managing.folder import Surroundings
 from nnimgr.core.managing.followers import Followers
 from nnimgr.core.managing.notifications import Notifier, Receiver
@@ -34,10 +35,9 @@ from nnimgr.rules.state import ExperimentState
 from nnimgr.store.location import database_path
 from training_services import registry
 from training_services.base import ExperimentContext, ServiceUnavailable, TrainingService
-from training_services.keepers.host import KeeperHost
-from training_services.machines.remote import RemoteConfig, RemoteHosts
-from training_services.machines.service import MachineService
+from training_services.hybrid.building import PlatformPart, build_service
 from training_services.placement.ledger import HostLedger
+from training_services.ssh.config import MachineConfig
 from training_services.tools import ServiceTools
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -83,34 +83,19 @@ class Assembly:
             around = Surroundings.read(directory)
         except OSError as error:  # for example, a deletion has failed halfway
             raise ServiceUnavailable(f"{error.filename} cannot be read: {error.strerror}") from error
-        members = config.members
-        contexts = [_context(state, directory, member, around) for member in members]
-        services = [_revealed(member.service, around) for member in members]
-        kinds = [registry.create(member.platform) for member in members]
-        if kinds[0].hosts is None:  # a platform without hosts is never combined with others
+        parts = []
+        for member in config.members:
+            context = _context(state, directory, member, around)
+            kind, service = registry.create(member.platform), _revealed(member.service, around)
+            parts.append(PlatformPart(member.platform, kind, context, service))
+        if all(part.kind.hosts is None for part in parts):
             self.holds_nothing(state.id)
-            return kinds[0].service(contexts[0], services[0], self._tools)
-        groups = [
-            kind.hosts(context, service, self._tools)
-            for kind, context, service in zip(kinds, contexts, services, strict=True)
-            if kind.hosts is not None
-        ]
 
-        def make_host(machine: Mapping[str, Any]) -> KeeperHost:
-            """Build the host for a machine that a user adds while the experiment runs.
-
-            The machine joins the other machines that are reached over SSH.
-            """
+        def reveal(machine: Mapping[str, Any]) -> MachineConfig:
             (found,) = read_machines([machine])
-            revealed = _revealed(found, Surroundings.read(directory))
-            remote = next((group for group in groups if isinstance(group, RemoteHosts)), None)
-            if remote is None:
-                remote = RemoteHosts(contexts[0], RemoteConfig(machine_list=[revealed]), self._tools)
-                groups.append(remote)
-            return remote.host(revealed)
+            return _revealed(found, Surroundings.read(directory))
 
-        hosts = [host for group in groups for host in group.all()]
-        return MachineService(contexts[0], self._tools, hosts, make_host=make_host)
+        return build_service(parts, self._tools, spill=spill_rule(config), reveal=reveal)
 
     def followers(self, directory: Path, runner: ExperimentRunner) -> Followers:
         """Build what follows the experiment: its notifier and its sinks."""
@@ -257,6 +242,7 @@ def _context(
         gang=config.gang_of_trials(),
         checkpoint_storage=None if config.checkpoints is None else config.checkpoints.storage,
         max_trial_duration=config.limits().max_trial_duration,
+        one_of_several=one_of_several(member),
         **({} if config.silence is None else {"silent_after": config.silence}),
     )
 

@@ -87,7 +87,14 @@ class Catalog:
                 found[experiment_id] = replace(entry, tag=noted.tag, archived=noted.archived)
             elif entry.port == port:  # the experiment may have been created here after the index was read
                 found.setdefault(experiment_id, entry)
+        outdated = [
+            experiment_id
+            for experiment_id, entry in self.entries.items()
+            if experiment_id not in found or found[experiment_id].directory != entry.directory
+        ]
         self.entries, self._stamp = found, stamp
+        for experiment_id in outdated:
+            self.close_reader(experiment_id)
 
     async def add(self, entry: IndexEntry) -> None:
         """Add an experiment's entry to the index file. Raise HomeError if the file cannot be written."""
@@ -154,7 +161,7 @@ class Catalog:
             await asyncio.to_thread(reader.release)
 
     def close_reader(self, experiment_id: str) -> None:
-        """Close the database reader of an experiment that is about to be deleted."""
+        """Close the reader of an experiment's database that is about to be deleted, or was moved."""
         reader = self._readers.pop(experiment_id, None)
         if reader is not None:
             reader.close()

@@ -19,7 +19,7 @@ from nnimgr.index import Index, IndexEntry
 from nnimgr.rules.phrases import trial_count
 from nnimgr.store.holder import holder
 from nnimgr.store.location import database_path
-from nnimgr.store.overview import stored_live_trials
+from nnimgr.store.overview import lacks_command, stored_live_trials
 from training_services.private import FOLDER, make_private_folder, tighten
 
 _REMOVALS = 20  # number of attempts to remove a folder while other processes put files into it
@@ -111,6 +111,16 @@ def require_database(directory: Path) -> None:
     """Raise RequestRefused if the folder has no database of nnimgr."""
     if not database_path(directory).exists():
         raise RequestRefused(f"experiment {directory.name} has no database in {directory}")
+
+
+def require_command(directory: Path) -> None:
+    """Raise RequestRefused if the experiment has no database, or was imported without a trial command."""
+    require_database(directory)
+    if lacks_command(directory):
+        raise RequestRefused(
+            f"experiment {directory.name} was imported without a trial command, so it cannot run trials: "
+            "import it again with a configuration"
+        )
 
 
 def refuse_live(entry: IndexEntry) -> None:

@@ -13,8 +13,9 @@ from nnimgr.rules.state import ExperimentState
 from nnimgr.store.location import database_path
 from nnimgr.store.reader import ExperimentReader
 from training_services.base import ServiceError, ServiceUnavailable, TrainingService
+from training_services.hybrid.service import HybridService
 from training_services.keepers.host import KeeperFiles, KeeperHost
-from training_services.keepers.names import ASK, LOCAL, host_of
+from training_services.keepers.names import LOCAL, host_of, why_no_files
 from training_services.logs import FolderFiles
 from training_services.machines.service import MachineService
 
@@ -35,20 +36,20 @@ class Remains:
         trials).
 
         ``directory``: the experiment's folder. Opening and reading the files may raise ServiceUnavailable,
-        or FileNotFoundError, also for trials that a program of the user has run.
+        or FileNotFoundError, also for trials that no keeper has run.
         """
-        if keeper_id == ASK:
+        if keeper_id is not None and why_no_files(keeper_id) is not None:
             raise FileNotFoundError(keeper_id)
         if keeper_id is None or keeper_id == LOCAL:
             yield FolderFiles(directory)
             return
         state = await asyncio.to_thread(_stored, directory)
         service = self._assembly.service(state, directory, read_config(state))
-        if service.capabilities.keeps_files:
-            yield FolderFiles(directory)
-            return
         hosts = {host.keeper_id: host for host in _hosts(service, state)}
         host = hosts.get(keeper_id)
+        if host is None and service.capabilities.keeps_files:
+            yield FolderFiles(directory)
+            return
         if host is None:
             raise ServiceUnavailable(
                 f"the files on {host_of(keeper_id) or keeper_id} cannot be read: this machine is not in the "
@@ -86,7 +87,7 @@ def _hosts(service: TrainingService, state: ExperimentState) -> Sequence[KeeperH
 
     Raise ServiceUnavailable if the service cannot tell its machines.
     """
-    if not isinstance(service, MachineService):
+    if not isinstance(service, MachineService | HybridService):
         return ()
     return service.hosts([machine.added for machine in state.machines.values() if machine.added])
 

@@ -45,7 +45,7 @@ class Lookup:
             if experiment_id in self._catalog:
                 status = self._catalog[experiment_id].status
                 ended = status in (E.STOPPED, E.DONE, E.ERROR)
-                state = f"{status} and closed" if ended else "not open on this server"
+                state = f"{status}, and no server has it open" if ended else "not open on this server"
                 raise RequestRefused(f"experiment {experiment_id} is {state}: resume it first")
             raise UnknownExperiment(experiment_id)
         if held.runner is None:
@@ -91,6 +91,15 @@ class Lookup:
     async def look_again(self) -> None:
         """Read the changes that other processes have made in the index file."""
         await self._catalog.refresh(port=self.port, has_open=self._has_open)
+
+    async def look_for(self, experiment_id: str) -> None:
+        """Read the index file again if it has changed, unless this server runs or shows the experiment.
+
+        So an experiment is found at once after nnictl has imported, loaded or moved it, or another server has
+        created it.
+        """
+        if not self._has_open(experiment_id):
+            await self.look_again()
 
     def summaries(self) -> list[ExperimentSummary]:
         """Return summaries of all experiments in the index file, oldest first."""

@@ -19,6 +19,7 @@ from training_services.base import Machine, MachineStatus, TrainingService
 
 __all__ = ["UnknownMachine", "add", "can_change", "drain", "find", "list_all", "remove"]
 
+_MAKES = "makes its machines itself, for the trials that wait, and ends them after them"
 _LEAVING = (MachineStatus.DRAINING, MachineStatus.REMOVING)
 
 
@@ -102,9 +103,7 @@ def _service(runner: ExperimentRunner) -> TrainingService:
 def _changeable(runner: ExperimentRunner) -> TrainingService:
     service = _service(runner)
     if not service.capabilities.machines:
-        raise RequestRefused(
-            "this platform makes its machines itself, for the trials that wait, and ends them after them"
-        )
+        raise RequestRefused(f"this platform {_MAKES}")
     return service
 
 
@@ -119,6 +118,8 @@ def find(runner: ExperimentRunner, name: str) -> Machine:
     for key in (_keeper, _shown, _address, _host):
         found = [machine for machine in machines if key(machine) == name]
         if len(found) == 1:
+            if found[0].passing:
+                raise RequestRefused(f"the platform of {found[0].name} {_MAKES}")
             return found[0]
     names = ", ".join(machine.name for machine in machines) or "none"
     raise UnknownMachine(f"there is no machine {name!r} in this experiment; it has: {names}")

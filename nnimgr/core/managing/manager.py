@@ -26,7 +26,7 @@ from nnimgr.core.managing.experiments import (
     NewExperiment,
     UnknownExperiment,
 )
-from nnimgr.core.managing.folder import Surroundings, make_folder, require_database
+from nnimgr.core.managing.folder import Surroundings, make_folder, require_command, require_database
 from nnimgr.core.managing.index_notes import IndexNotes
 from nnimgr.core.managing.leftovers import Remains
 from nnimgr.core.managing.locks import ExperimentLocks
@@ -192,7 +192,7 @@ class NNIManager(Lookup):
         await self._catalog.load_more()
         await self.convert(experiment_id)
         directory = self.directory(experiment_id)
-        require_database(directory)
+        await asyncio.to_thread(require_command, directory)
         if self.viewed(experiment_id):
             raise RequestRefused(f"experiment {experiment_id} is only viewed: stop it first")
         runner = self.find(experiment_id)

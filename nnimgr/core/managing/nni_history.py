@@ -21,13 +21,13 @@ from nnimgr.store.nni_database import NniDatabase, NniEvent, NniMetric, NniProfi
 from nnimgr.store.writer import ExperimentWriter
 from nnimgr.traits import traits_of
 from training_services.base import Place
-from training_services.keepers.names import LOCAL
+from training_services.keepers.names import LOCAL, NNI
 
 __all__ = ["NniHistory"]
 
 _TURN = 20_000  # number of facts that are committed together
 _START = datetime.fromtimestamp(0, UTC)
-_NNI = "nni"  # instance and boot of every job, and keeper of jobs on other machines
+_NNI = NNI  # instance and boot of every job, and keeper of jobs on other machines
 _ENDS = {
     status.value: status
     for status in (

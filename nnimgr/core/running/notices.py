@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nnimgr.rules.checkpoint_limit import excess_of
 from nnimgr.rules.state import ExperimentState
+from nnimgr.rules.terms import TrialStatus
 
 __all__ = ["UNSAVED", "Notice", "notices_of", "unsaved_notice"]
 
@@ -17,15 +18,19 @@ UNSAVED = "scheduler without checkpoints"  # name of the notice about trials tha
 class Notice:
     """Present condition that users see and that is not stored.
 
-    ``seconds``: duration of the condition; None if unknown. ``detail``: a stack trace, or "".
+    ``seconds``: duration of the condition; None if unknown. ``detail``: a stack trace, or "". ``counted``:
+    the subject with a number that changes while the condition remains the same; "" without such a number.
     """
 
     subject: str
     seconds: float | None = None
     detail: str = ""
+    counted: str = ""
 
     @property
     def sentence(self) -> str:
+        if self.counted:
+            return self.counted
         return self.subject if self.seconds is None else f"{self.subject} for {self.seconds:.0f} s"
 
 
@@ -39,14 +44,23 @@ def notices_of(state: ExperimentState) -> dict[str, Notice]:
         )
         found["database"] = Notice(subject=sentence)
     if state.fruitless >= FRUITLESS:
-        sentence = (
-            f"the last trials ({FRUITLESS} or more) have ended without a result that the tuner can use, "
-            f"first {state.fruitless_since}"
-        )
-        found["results"] = Notice(subject=sentence)
+        found["results"] = _fruitless(state)
     if (excess := excess_of(state)) is not None:
         found["checkpoints"] = Notice(subject=excess)
     return found
+
+
+def _fruitless(state: ExperimentState) -> Notice:
+    """Return the notice that the last trials, or all of them, have ended without a usable result."""
+    ended = {status: count for status, count in state.counts.items() if status.terminal}
+    judged = sum(ended.get(status, 0) for status in (TrialStatus.SUCCEEDED, TrialStatus.FAILED))
+    which = "that ended" if sum(ended.values()) == judged else "that ended and were not stopped"
+    end = f"result that the tuner can use; for example {state.fruitless_since}"
+    if state.fruitless < judged:
+        sentence = f"trials {which} have no {end}"
+        return Notice(subject=f"the last {sentence}", counted=f"the last {state.fruitless} {sentence}")
+    sentence = f"trials {which} has a {end}"
+    return Notice(subject=f"none of the {sentence}", counted=f"none of the {judged} {sentence}")
 
 
 def unsaved_notice(scheduler: str) -> Notice:

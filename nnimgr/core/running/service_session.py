@@ -448,6 +448,7 @@ def job_spec(trial: TrialState, job_id: str, *, state: ExperimentState | None = 
         seed=trial.seed,
         resources=dict(trial.resources),
         members=() if job is None else _progress(job),
+        waits_since=None if job is None else job.waits_since,
         seats=trial.seats,
         most_members=trial.most_members,
         has_saved=bool(trial.checkpoints) or trial.origin is not None,

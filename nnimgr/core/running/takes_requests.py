@@ -11,6 +11,7 @@ from typing import Any
 
 from nnimgr.config import AlgorithmConfig, ExperimentConfig, check_feasibility
 from nnimgr.core.running import requests
+from nnimgr.core.running.imported_results import ImportedResults, judge
 from nnimgr.core.running.mailbox import Builder
 from nnimgr.core.running.requests import FailedTrial
 from nnimgr.rules import facts as f
@@ -140,6 +141,10 @@ class TakesRequests(abc.ABC):
 
             await self.request(build)
 
-    async def import_data(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Import results of other experiments for the tuner. Raise RequestRefused."""
+    async def import_data(self, records: Sequence[Mapping[str, Any]]) -> ImportedResults:
+        """Import results of other experiments for the tuner. Return which of them the tuner gets.
+
+        Raise RequestRefused.
+        """
         await self.request(await asyncio.to_thread(requests.import_data, records))
+        return await asyncio.to_thread(judge, self.config, records)
