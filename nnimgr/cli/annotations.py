@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import Terminal
-from nnimgr.cli.trials import trial_named
+from nnimgr.cli.trials import trial_named, trials_named
 from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 
@@ -44,8 +44,7 @@ def tag(args: argparse.Namespace, terminal: Terminal) -> int:
         409: "Remove tags with the same command: nnictl trial tag -T TRIAL --add TAG --remove TAG",
         422: "See the limits: nnictl trial tag --help",
     }
-    named = [trial_named(client, entry.id, word) for word in args.trial_id]
-    trials = {trial["id"]: trial for trial in named}
+    trials = {trial["id"]: trial for trial in trials_named(client, entry.id, args.trial_id)}
     add, remove = _tags(args.add), _tags(args.remove)
     if both := [tag for tag in add if tag in remove]:
         raise ClientError(
@@ -53,6 +52,10 @@ def tag(args: argparse.Namespace, terminal: Terminal) -> int:
             mend="Give each tag to --add or to --remove. See: nnictl trial tag --help",
         )
     if add or remove:
+        for tag in remove:
+            if all(tag not in trial["tags"] for trial in trials.values()):
+                whose = "The trial has" if len(trials) == 1 else "None of the trials has"
+                terminal.warn(f"{whose} {'no' if len(trials) == 1 else 'the'} tag {tag!r}.")
         body = {"trialIds": list(trials), "add": add, "remove": remove}
         changed = client.post("experiments", entry.id, "tags", body=body)
         for tagged in changed["trials"]:

@@ -13,7 +13,7 @@ from nnimgr.cli.times import when
 from nnimgr.cli.trials import trial_named
 from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
-from training_services.keepers.names import ASK, LOCAL, host_of, keeper_name
+from training_services.keepers.names import LOCAL, NNI, host_of, keeper_name
 
 __all__ = ["end_of", "machine_of", "members"]
 
@@ -76,9 +76,9 @@ def members(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def machine_of(job: Mapping[str, Any]) -> str:
-    """Return the machine of an attempt or a member: its host, or words for this machine and a program."""
+    """Return the machine of an attempt or a member: its host, or words for this machine and NNI's."""
     keeper_id = job["keeperId"]
-    known = {LOCAL: "this machine", ASK: "a program of your own"}
+    known = {LOCAL: "this machine", NNI: "a machine of NNI"}
     return known.get(keeper_id) or host_of(keeper_id) or str(keeper_id)
 
 

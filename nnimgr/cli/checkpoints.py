@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nnimgr.cli.new_trials import checkpoint_name
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.times import when
-from nnimgr.cli.trials import checkpoint_name, file_sentence, to_change, trial_named
+from nnimgr.cli.trials import file_sentence, to_change, trial_named
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import awaited

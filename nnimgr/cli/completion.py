@@ -91,7 +91,7 @@ def _trials(prefix: str, parsed_args: argparse.Namespace, **more: Any) -> dict[s
 
     home = Home.find()
     try:
-        entry = select(home, getattr(parsed_args, "id", None))
+        entry = select(home, getattr(parsed_args, "id", None), quiet=True)
         if entry.port is None or home.server_running(entry.port) is None:
             return {}
         from nnimgr.client.calls import Client

@@ -18,6 +18,7 @@ from nnimgr.cli.report import CREATE
 from nnimgr.cli.stored import named_or_brought, to_resume
 from nnimgr.cli.summary import goal_of
 from nnimgr.cli.terminal import Terminal
+from nnimgr.cli.times import duration_text
 from nnimgr.client.calls import ServerGone
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import (
@@ -33,6 +34,7 @@ from nnimgr.client.experiments import (
 )
 from nnimgr.client.servers import DEFAULT_PORT, ServerStart
 from nnimgr.home import Home, HomeError, check_prefix
+from nnimgr.index import Index
 
 if TYPE_CHECKING:
     from nnimgr.client.calls import Client
@@ -45,7 +47,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
     """Check the configuration, start the port's server if none runs, and create the experiment there."""
     prefix = _prefix(args)
     if args.dry_run:
-        shown = "experiment" if args.experiment_id is None else check_id(Home.find(), args.experiment_id)
+        shown = _shown_id(args.experiment_id)
         return _dry_run(_load(args, terminal), shown, terminal)
     refuse_nni()
     terminal.act_without_reader()
@@ -59,6 +61,7 @@ def create(args: argparse.Namespace, terminal: Terminal) -> int:
                 loaded = _load(args, terminal)
                 canonical = loaded.config.canonical()
                 terminal.stamped(f"Creating experiment, Experiment ID: {experiment_id}")
+                _warn_of_id(home, loaded.config.experiment_name, experiment_id, terminal)
                 if loaded.feasibility is not None:
                     terminal.stamped(f"Constraints: {loaded.feasibility}")
                 if start.starts or not terminal.for_people:  # a pipe gets NNI's lines
@@ -205,18 +208,38 @@ def _load(args: argparse.Namespace, terminal: Terminal) -> Loaded:
     return loaded
 
 
+def _warn_of_id(home: Home, name: str | None, experiment_id: str, terminal: Terminal) -> None:
+    """Warn if the experiment's name is the id of another experiment, which commands with this name mean."""
+    if name and name != experiment_id and Index(home).get(name) is not None:
+        terminal.warn(
+            f"The name {name} is the id of another experiment, and commands with {name} mean that one. "
+            f"This experiment has the id {experiment_id}."
+        )
+
+
 def _assessor(config: ExperimentConfig) -> str | None:
     """Return the assessor that would run, or None. An advisor uses no assessor."""
     tuner = config.tuner.builtin("tuner")
     return None if config.assessor is None or (tuner and tuner.advisor) else config.assessor.title
 
 
+def _shown_id(wanted: str | None) -> str:
+    """Return the id that a dry run shows: the wanted id, if the experiment can have it. Raise ClientError."""
+    try:
+        return "experiment" if wanted is None else check_id(Home.find(), wanted)
+    except HomeError as error:
+        raise ClientError(str(error)) from error
+
+
 def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     from nnimgr.cli.gang_plan import describe_members, plan_members
     from nnimgr.cli.manifest import plan_job
+    from nnimgr.cli.ray_plan import plan_ray_job
     from nnimgr.cli.slurm_plan import plan_script
     from nnimgr.config.preview import parameter_sets
     from nnimgr.config.secrets import hide_secrets
+    from nnimgr.config.spill import describe_route
+    from training_services.units import parse_duration
 
     config, _ = hide_secrets(loaded.config)
     goal = {
@@ -230,31 +253,39 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
         "assessor": _assessor(config),
         "scheduler": config.scheduler.title if config.scheduler else None,
         "platform": config.platform,
+        **({} if (route := describe_route(config)) is None else {"platforms": route}),
         "trialCommand": config.members[0].job_command,
         "trialCodeDirectory": str(config.members[0].job_directory),
         "experimentWorkingDirectory": str(config.experiment_working_directory),
         "python": sys.executable,
         "trialConcurrency": config.trial_concurrency,
         "maxTrialNumber": config.max_trial_number,
+        "maxExperimentDuration": config.max_experiment_duration,
+        "maxTrialDuration": config.max_trial_duration,
         "parameterSets": parameter_sets(config.search_space),
         "feasibleShare": None if loaded.feasibility is None else loaded.feasibility.share,
     }
     members = plan_members(config)
     job = plan_job(loaded.config, experiment_id, os.environ)
     script = plan_script(loaded.config, experiment_id, os.environ)
-    refused = any(each is not None and each.accepted is False for each in (job, script))
+    ray_job = plan_ray_job(loaded.config, experiment_id)
+    plans = [each for each in (job, script, ray_job) if each is not None]
+    refused = any(each.accepted is False for each in plans)
     if terminal.as_json:
         told = {"members": members} if members else {}
-        told |= {} if job is None else job.plain()
-        told |= {} if script is None else script.plain()
+        told |= plans[0].plain() if len(plans) == 1 else {}
+        told |= {"clusters": [each.plain() for each in plans]} if len(plans) > 1 else {}
         terminal.json({"config": config.canonical(), "wouldStart": facts, **told})
         return 1 if refused else 0
     import yaml
 
     terminal.say("# The configuration, resolved")
-    terminal.say(yaml.safe_dump(config.canonical(), sort_keys=False, allow_unicode=True).rstrip())
+    terminal.verbatim(yaml.safe_dump(config.canonical(), sort_keys=False, allow_unicode=True).rstrip())
     terminal.say("\n# What would start (nothing was started)")
     count = facts["parameterSets"]
+    for limit in ("maxExperimentDuration", "maxTrialDuration"):
+        if facts[limit] is not None:
+            facts[limit] = duration_text(parse_duration(facts[limit]).total_seconds())
     facts["parameterSets"] = "infinitely many" if count is None else f"{count:,}"
     facts["feasibleShare"] = "no constraints" if loaded.feasibility is None else str(loaded.feasibility)
     for name, value in facts.items():
@@ -262,13 +293,17 @@ def _dry_run(loaded: Loaded, experiment_id: str, terminal: Terminal) -> int:
     if members:
         terminal.say("\n# The processes of each trial")
         for line in describe_members(members):
-            terminal.say(f"# {line}")
+            terminal.verbatim(f"# {line}")
     if job is not None:
         terminal.say(f"\n# The Job of the experiment's first {'pooled pod' if job.pooled else 'trial'}")
-        terminal.say(yaml.safe_dump(job.manifest, sort_keys=False, allow_unicode=True).rstrip())
+        terminal.verbatim(yaml.safe_dump(job.manifest, sort_keys=False, allow_unicode=True).rstrip())
         terminal.say(f"\n# {job.verdict}")
     if script is not None:
         terminal.say("\n# The script of the experiment's first allocation")
-        terminal.say(script.script.rstrip())
+        terminal.verbatim(script.script.rstrip())
         terminal.say(f"\n# {script.verdict}")
+    if ray_job is not None:
+        terminal.say("\n# The job of the experiment's first allocation")
+        terminal.verbatim(yaml.safe_dump(dict(ray_job.body), sort_keys=False, allow_unicode=True).rstrip())
+        terminal.say(f"\n# {ray_job.verdict}")
     return 1 if refused else 0

@@ -30,9 +30,11 @@ from nnimgr.cli.times import duration_text, when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import ENDED, runs
+from nnimgr.client.servers import DEFAULT_PORT
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
+from nnimgr.rules.phrases import trial_count
 from nnimgr.store.location import is_nnis_own
 
 __all__ = ["archive", "delete", "list_all", "nni_status", "show", "status", "tag"]
@@ -81,6 +83,9 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
         )
     elif terminal.for_people:
         show_table(terminal, _COLUMNS, map(_row, shown))
+        if hidden := len(entries) - len(shown):
+            more = "1 more experiment is" if hidden == 1 else f"{hidden} more experiments are"
+            terminal.say(f"{more} stopped or archived: nnictl experiment list --all")
     else:
         terminal.say("\n".join([_RULE, "Experiment information", *map(experiment_line, shown), _RULE]))
     left: dict[int, list[str]] = {}
@@ -222,7 +227,8 @@ def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[st
     fields = [
         (
             "Limits",
-            f"{slots} slot{'' if slots == 1 else 's'}, {most or 'any number of'} trials, "
+            f"{slots} slot{'' if slots == 1 else 's'}, "
+            f"{'any number of trials' if most is None else trial_count(most)}, "
             f"{duration_text(longest) if longest else 'any duration'}",
         ),
         ("Started", f"{when(profile['createdAt'])}, has run for {duration_text(profile['durationS'])}"),
@@ -255,11 +261,11 @@ def _rules_text(rules: Mapping[str, Any]) -> str:
         parts.append(f"a result reaches {metric:g}")
     if plateau := rules.get("plateau"):
         least = f" of {plateau['improvement']:g}" if plateau.get("improvement") else ""
-        parts.append(f"no improvement{least} in {plateau['trials']} trials")
+        parts.append(f"no improvement{least} in {trial_count(plateau['trials'])}")
     if time := rules.get("totalTrialTime"):
         parts.append(f"{time} s of trial time" if isinstance(time, int) else f"{time} of trial time")
     if failures := rules.get("failures"):
-        parts.append(f"{failures} failures in a row")
+        parts.append("1 failure" if failures == 1 else f"{failures} failures in a row")
     ending = "; stops running trials" if rules.get("runningTrials") == "stop" else ""
     return " or ".join(parts) + ending
 
@@ -294,8 +300,9 @@ def tag(args: argparse.Namespace, terminal: Terminal) -> int:
 def archive(args: argparse.Namespace, terminal: Terminal) -> int:
     """Archive an experiment. Lists then leave it out, except with ``--all`` or while it runs."""
     entry = _label(args.id, {"archived": not args.undo})
-    later = "" if args.undo or not runs(entry) else "; lists show it until it has ended"
-    terminal.info(f"Experiment {entry.id} is {'not ' if args.undo else ''}archived{later}.")
+    later = "" if args.undo or not runs(entry) else " It still runs, so lists show it until its end."
+    what = "is not archived, so lists show it" if args.undo else "is archived"
+    terminal.info(f"Experiment {entry.id} {what}.{later}")
     return 0
 
 
@@ -331,8 +338,10 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
         )
     terminal.act_without_reader()
     chosen = list(entries_of(home).values()) if args.all else [select(home, args.id)]
-    if chosen and not args.yes:
-        _confirm(chosen)
+    refused: dict[str, ClientError] = {}
+    if not args.yes:  # with --yes, the deletion itself is refused
+        refused = {entry.id: error for entry in chosen if (error := _refused(home, entry)) is not None}
+        _confirm([entry for entry in chosen if entry.id not in refused])
     code = 0
     results: list[dict[str, object]] = []
     for place, entry in enumerate(chosen, 1):
@@ -340,6 +349,8 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
         count = f" ({place} of {len(chosen)})" if args.all else ""
         try:
             sentence = f"deleting experiment {entry.id}{more}{count}"
+            if entry.id in refused:
+                raise refused[entry.id]
             left = _delete_one(home, entry, leave=args.leave_unreachable, sentence=sentence)
         except ClientError as error:
             code = 1
@@ -357,7 +368,41 @@ def delete(args: argparse.Namespace, terminal: Terminal) -> int:
     return code
 
 
+def _refused(home: Home, entry: IndexEntry) -> ClientError | None:
+    """Return why an experiment cannot be deleted: it is open, or its trials run. None: it can be deleted."""
+    from nnimgr.core.managing.folder import refuse_live
+    from nnimgr.core.running.requests import RequestRefused
+
+    status = entry.status
+    deletable = {"STOPPED", "VIEWED"}  # VIEWED: the server that showed the experiment may have ended
+    try:
+        if status != "STOPPED" and entry.port is not None and home.server_running(entry.port) is not None:
+            status = client_of(home, entry).get("experiments", entry.id)["status"]
+            deletable = {"STOPPED"}
+        if status not in deletable:
+            return _refusal(entry.id, status)
+        refuse_live(entry)
+    except ClientError as error:
+        return error
+    except RequestRefused as error:
+        return ClientError(f"{error}.", mend=_stop_first(entry.id))
+    return None
+
+
+def _refusal(experiment_id: str, status: str) -> ClientError:
+    """Return the error for an experiment that cannot be deleted because of its status."""
+    sentence = f"Experiment {experiment_id} is {status}: only a stopped experiment can be deleted."
+    return ClientError(sentence, mend=_stop_first(experiment_id))
+
+
+def _stop_first(experiment_id: str) -> str:
+    return f"Stop it first: nnictl stop {experiment_id}"
+
+
 def _confirm(chosen: list[IndexEntry]) -> None:
+    """Ask the user whether to delete the experiments. Raise ClientError unless the answer is yes."""
+    if not chosen:
+        return
     for entry in chosen:
         more = "" if entry.platform == LOCAL else ", and its files on machines"
         print(f"{entry.id}: {entry.directory}{more}", file=sys.stderr)
@@ -370,22 +415,19 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) ->
 
     ``sentence``: is printed if the deletion takes long.
 
-    A server deletes the experiment if a server may have it open, or if it used other machines. Raise
-    ClientError.
+    A server deletes the experiment if a server may have its files open, also only for reading, or if the
+    experiment used other machines. Raise ClientError.
     """
-    served = entry.port is not None and home.server_running(entry.port) is not None
+    served = home.server_running(entry.port or DEFAULT_PORT) is not None
     if not is_nnis_own(entry.directory) and (served or entry.platform != LOCAL):
         query = {"leaveUnreachable": "true"} if leave else {}
         client = client_of(home, entry)
-        client.mends = {409: f"Stop it first: nnictl stop {entry.id}"}
+        client.mends = {409: _stop_first(entry.id)}
         with waiting(sentence):
             answer = client.call("DELETE", "experiments", entry.id, timeout_s=None, **query)
         return [str(each) for each in answer.get("left", ())]
     if entry.status not in ("STOPPED", "VIEWED"):  # the server that showed the experiment has ended
-        raise ClientError(
-            f"Experiment {entry.id} is {entry.status}: only a stopped experiment can be deleted.",
-            mend=f"Stop it first: nnictl stop {entry.id}",
-        )
+        raise _refusal(entry.id, entry.status)
     from nnimgr.core.managing.folder import delete_experiment
     from nnimgr.core.running.requests import RequestRefused
 
@@ -393,7 +435,7 @@ def _delete_one(home: Home, entry: IndexEntry, *, leave: bool, sentence: str) ->
         with waiting(sentence):
             delete_experiment(Index(home), entry)
     except (RequestRefused, HomeError) as error:
-        raise ClientError(f"{error}.", mend=f"Stop it first: nnictl stop {entry.id}") from error
+        raise ClientError(f"{error}.", mend=_stop_first(entry.id)) from error
     except OSError as error:
         raise ClientError(
             f"{error.filename} cannot be deleted: {error.strerror}.",

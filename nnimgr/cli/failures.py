@@ -27,7 +27,7 @@ def last_failure(client: Client, profile: Mapping[str, Any]) -> Mapping[str, Any
 def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
     """Return a line that says why a trial failed, and a line with the command that prints its output.
 
-    The second line is missing if the trial ran in a program of the user: nnimgr does not have its output.
+    The second line is missing if nnimgr does not have the trial's output.
     """
     lines = [f"Trial {trial['sequence']} ({trial['id']}) FAILED{_cause(trial)}: {trial['reason']}"]
     if has_output(trial):
@@ -36,7 +36,10 @@ def failure_lines(trial: Mapping[str, Any], experiment_id: str) -> list[str]:
 
 
 def has_output(trial: Mapping[str, Any]) -> bool:
-    """Return False if the trial ran in a program of the user, so that nnimgr has no output and no files."""
+    """Return False if no keeper ran the trial, so that nnimgr has no output and no files of it.
+
+    For example, a program of the user ran it, or it was imported.
+    """
     return trial.get("logPath") != ""
 
 
@@ -111,7 +114,7 @@ def _cause(trial: Mapping[str, Any]) -> str:
 def _output_command(trial: Mapping[str, Any], experiment_id: str, *, failed: bool) -> str:
     """Return the command that prints what a trial has written to stderr, or to stdout if stderr is empty.
 
-    The reason of a failure ends with the last line of stderr, if there is one.
+    The reason of a failure ends with a line of stderr, if there is one.
     """
     file = " --file stderr" if failed and ": " in trial["reason"] else ""
     return f"nnictl log trial {experiment_id} -T {trial['sequence']}{file}"

@@ -31,6 +31,8 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     client = client_of(home, entry, port=args.port)
     query = _part_of(args)
     trial = trial_named(client, entry.id, args.trial_id)
+    page = f"nnictl trial show {entry.id} -T {trial['sequence']}"
+    client.mends = {**client.mends, 404: f"See the trial's attempts: {page}"}
     found = client.get("experiments", entry.id, "trials", trial["id"], "files", **query)
     if terminal.as_json:
         terminal.json(found)

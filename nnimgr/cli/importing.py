@@ -57,11 +57,14 @@ def _to_tuner(args: argparse.Namespace, terminal: Terminal) -> int:
     client = client_of(home, entry, port=args.port)
     profile = client.get("experiments", entry.id)
     found = _read(args, profile["searchSpace"], profile["config"].get("objectives"))
-    records = [
-        {"parameter": expressible(trial.parameters), "value": trial.final}
-        for trial in found.trials
-        if trial.status is TrialStatus.SUCCEEDED and expressible(trial.final) == trial.final is not None
-    ]
+    records, left = [], []
+    for trial in found.trials:
+        if trial.status is not TrialStatus.SUCCEEDED:
+            continue
+        if expressible(trial.final) == trial.final is not None:
+            records.append({"parameter": expressible(trial.parameters), "value": trial.final})
+        else:
+            left.append(trial.name)
     if not records:
         raise ClientError(
             f"No trial in {found.title} has succeeded with a result: nothing was imported.", mend=""
@@ -71,6 +74,9 @@ def _to_tuner(args: argparse.Namespace, terminal: Terminal) -> int:
             f"{found.title} has {len(records)} results; at most {_MOST_RECORDS} can be given to a tuner.",
             mend="Create a new experiment with all of them: leave out --to",
         )
+    if left:
+        others = f" and {len(left) - 1} more" if left[1:] else ""
+        terminal.warn(f"Left out, because the result is missing or not finite: trial {left[0]}{others}.")
     give_to_tuner(client, entry.id, records, terminal)
     return 0
 

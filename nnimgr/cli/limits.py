@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnimgr.cli.progress import LIVE, created_trials
+from nnimgr.rules.phrases import left_out
 
-__all__ = ["after_update", "ended_again", "raised_limit"]
+__all__ = ["after_update", "ended_again", "raised_limit", "used_up"]
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
 
@@ -24,17 +25,24 @@ def ended_again(profile: Mapping[str, Any]) -> str | None:
 
 
 def after_update(profile: Mapping[str, Any], title: str) -> str | None:
-    """Return why an update has not led to new trials. Return None if nothing prevents new trials.
+    """Return why an update has not led to new trials, or does not do so yet.
 
-    ``title``: what was changed, such as "trialnum".
+    Return None if nothing prevents new trials. ``title``: what was changed, such as "trialnum".
     """
-    if title == "trialnum" and _used_up(profile) == "trialnum":
-        live = sum(profile["counts"].get(status, 0) for status in LIVE)
+    counts, limits = profile["counts"], profile["limits"]
+    if title == "trialnum" and used_up(profile) == "trialnum":
+        live = sum(counts.get(status, 0) for status in LIVE)
         rest = f" {live} of them {'continues' if live == 1 else 'continue'} to the end." if live else ""
-        most = profile["limits"]["maxTrialNumber"]
+        others = left_out(retried=profile.get("retried") or 0, canceled=counts.get("SYS_CANCELED", 0))
         return (
-            f"No more trials are created: there are {created_trials(profile)}, and the limit is {most}.{rest}"
+            f"No more trials are created: there are {created_trials(profile)}{others}, "
+            f"and the limit is {limits['maxTrialNumber']}.{rest}"
         )
+    running = sum(counts.get(status, 0) for status in ("RUNNING", "UNKNOWN"))
+    slots = limits["trialConcurrency"]
+    if title == "concurrency" and profile["status"] == "RUNNING" and running > slots:
+        when = "when none of them runs any more" if slots == 1 else f"when fewer than {slots} of them run"
+        return f"{running} trials run, and all of them continue. The next trial starts {when}."
     if profile["status"] in ("STOPPED", "ERROR"):
         return f"The change takes effect when the experiment is resumed: nnictl resume {profile['id']}"
     if profile["status"] == "DONE":
@@ -50,7 +58,7 @@ def _remedy(profile: Mapping[str, Any]) -> str:
 
 def raised_limit(profile: Mapping[str, Any]) -> str | None:
     """Return the command that doubles the limit that is used up, or None without such a limit."""
-    limit = _used_up(profile)
+    limit = used_up(profile)
     if limit is None:
         return None
     if limit == "trialnum":
@@ -60,7 +68,7 @@ def raised_limit(profile: Mapping[str, Any]) -> str | None:
     return f"nnictl update {limit} {profile['id']} --value {value}"
 
 
-def _used_up(profile: Mapping[str, Any]) -> str | None:
+def used_up(profile: Mapping[str, Any]) -> str | None:
     """Return the limit that prevents new trials, as ``nnictl update`` names it, or None."""
     if profile["status"] != "DONE" and profile["drain"] != "budget":
         return None

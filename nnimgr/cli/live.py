@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -30,6 +30,7 @@ from nnimgr.client.calls import Event
 __all__ = ["LiveScreen", "view"]
 
 _MOST_TRIALS = 8
+_INDENT = "    "  # before the second and later lines of a sentence
 _ONE_LINE: dict[str, Any] = {"no_wrap": True, "overflow": "ellipsis"}
 _STYLES = {
     "RUNNING": "green",
@@ -115,8 +116,33 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
             parts.append(_line(f"  {place}", style="yellow"))
     if progress.recent:
         parts.append(Text("Recent", style="bold"))
-        parts.extend(_line(f"  {sentence}", style="dim") for sentence in progress.recent)
-    return Group(*parts)
+    return _Screenful(parts, list(progress.recent))
+
+
+class _Screenful:
+    """Parts of the live view, and below them recent sentences: whole ones if the screen has room for them.
+
+    The newest sentences get the room first. Each of the others is cut at the width of the screen.
+    """
+
+    def __init__(self, parts: Sequence[RenderableType], sentences: Sequence[str]) -> None:
+        self._parts = parts
+        self._sentences = sentences
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self._parts
+        above = console.render_lines(Group(*self._parts), options, pad=False)
+        room = options.max_height - len(above) - len(self._sentences)
+        shown: list[RenderableType] = []
+        for sentence in reversed(self._sentences):
+            lines = Text(sentence).wrap(console, max(1, options.max_width - len(_INDENT)))
+            if 1 < len(lines) <= room + 1:
+                room -= len(lines) - 1
+                whole = f"\n{_INDENT}".join(line.plain.rstrip() for line in lines)
+                shown.append(Text(f"  {whole}", style="dim"))
+            else:
+                shown.append(_line(f"  {sentence}", style="dim"))
+        yield from reversed(shown)
 
 
 def _line(text: str, *, style: str) -> Text:

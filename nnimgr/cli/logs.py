@@ -19,6 +19,7 @@ from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import awaited
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
+from training_services.keepers.names import ASK, why_no_files
 
 __all__ = ["stderr", "stdout", "trial"]
 
@@ -65,19 +66,27 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
     else:
         shown = trial_named(client, entry.id, args.trial_id)
         if not has_output(shown):
-            raise ClientError(
-                f"Trial {shown['sequence']} ({shown['id']}) ran in a program of your own, so nnimgr has no "
-                "output and no files of it.",
-                mend=f"See how it ended: nnictl trial show {entry.id} -T {shown['sequence']}",
-            )
+            raise _no_output(client, entry, shown)
         if wanted or (terminal.for_people and not args.path):
             return _copy(client, entry, shown, args, terminal)
         places = {shown["id"]: _folder(client, entry, shown, args.attempt)}
     if terminal.as_json:
         terminal.json({"trials": [{"id": key, "path": value} for key, value in places.items()]})
+    elif args.trial_id is not None and not args.path and terminal.err.isatty():
+        terminal.warn("A pipe gets the folder of the trial, as in NNI. To get the output, add --follow.")
     for trial_id, place in places.items():
         terminal.say(place if args.path else f"id:{trial_id} path:{place}")
     return 0
+
+
+def _no_output(client: Client, entry: IndexEntry, trial: Mapping[str, Any]) -> ClientError:
+    """Return the error for a trial that no keeper has run, so that nnimgr has no output of it."""
+    jobs = client.get("experiments", entry.id, "trials", trial["id"])["jobs"]
+    why = why_no_files(jobs[-1]["keeperId"] if jobs else ASK)
+    return ClientError(
+        f"Trial {trial['sequence']} ({trial['id']}) {why}, so nnimgr has no output and no files of it.",
+        mend=f"See how it ended: nnictl trial show {entry.id} -T {trial['sequence']}",
+    )
 
 
 def _show_folders(trials: Sequence[Mapping[str, Any]], entry: IndexEntry, terminal: Terminal) -> None:
@@ -130,6 +139,8 @@ def _copy(
         for key, value in (("tail", args.tail), ("attempt", attempt), ("member", args.member))
         if value is not None
     }
+    page = f"nnictl trial show {entry.id} -T {trial['sequence']}"
+    client.mends = {**client.mends, 404: f"See the trial's attempts and files: {page}"}
     chunks = awaited(client.stream(*path, **query), file_sentence(entry, trial, name))
     if terminal.as_json:
         text = b"".join(chunks).decode("utf-8", "replace")

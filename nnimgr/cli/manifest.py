@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnimgr.config import ExperimentConfig
+from nnimgr.config.model import Member
+from nnimgr.config.spill import member_on, one_of_several
 
 __all__ = ["PlannedJob", "plan_job"]
 
@@ -32,22 +34,21 @@ class PlannedJob:
 def plan_job(config: ExperimentConfig, experiment_id: str, environ: Mapping[str, str]) -> PlannedJob | None:
     """Return the Kubernetes Job of the experiment's first trial. Nothing is created.
 
-    Return None if the experiment's platform is not Kubernetes.
+    Return None if Kubernetes is not a platform of the experiment.
     """
-    if config.platform != "kubernetes":
-        return None
-    return asyncio.run(_plan(config, experiment_id, environ))
+    member = member_on(config, "kubernetes")
+    return None if member is None else asyncio.run(_plan(member, experiment_id, environ))
 
 
-async def _plan(config: ExperimentConfig, experiment_id: str, environ: Mapping[str, str]) -> PlannedJob:
+async def _plan(member: Member, experiment_id: str, environ: Mapping[str, str]) -> PlannedJob:
     from nnimgr.config.trial_needs import sample_wants
     from nnimgr.rules.state import job_id_of, trial_id_of
+    from training_services.allocations.service import prefix_of
     from training_services.base import TRIAL_GRACE
     from training_services.kubernetes.client import Cluster
     from training_services.kubernetes.config import KubernetesConfig
     from training_services.kubernetes.preview import first_job, usual_namespace, verdict
 
-    (member,) = config.members
     service = member.service
     assert isinstance(service, KubernetesConfig)
     cluster = Cluster(service.kubeconfig, service.context, environ)
@@ -58,6 +59,7 @@ async def _plan(config: ExperimentConfig, experiment_id: str, environ: Mapping[s
             namespace=service.namespace or await usual_namespace(cluster),
             wants=sample_wants(member),
             grace=TRIAL_GRACE,
+            prefix=prefix_of(one_of_several(member)),
         )
         accepted, sentence = await verdict(cluster, experiment_id, manifest)
     finally:

@@ -15,6 +15,7 @@ from typing import Any
 
 from nnimgr.client.calls import Event
 from nnimgr.client.experiments import ENDED
+from nnimgr.client.lines import capital
 
 __all__ = [
     "LIVE",
@@ -55,6 +56,7 @@ class LiveTrial:
 
     def go_back(self, origin: Mapping[str, Any] | None) -> None:
         """Forget what the next attempt reports again. ``origin``: checkpoint from which it continues."""
+        self.started_at = None  # until the next attempt runs
         self.reports = 0 if origin is None else origin["reports"]
         if origin is None or origin["trialId"] is not None or origin["position"] <= self.final_at:
             self.final = self.final_text = None
@@ -130,7 +132,7 @@ class Progress:
             told = self.noticed.get(about)
             if told is None or told[0] != subject or seconds < told[1] or seconds >= 2 * told[1] > 0:
                 self.noticed[about] = (subject, seconds)
-                fresh.append(_capital(notice["sentence"]))
+                fresh.append(capital(notice["sentence"]))
         return fresh
 
     def add_trial(self, trial: Mapping[str, Any]) -> None:
@@ -138,7 +140,7 @@ class Progress:
         self.trials[trial["id"]] = LiveTrial(
             sequence=trial["sequence"],
             parameters=trial["parameters"],
-            started_at=_instant(trial["startedAt"]),
+            started_at=None if trial["status"] in ("WAITING", "PAUSED") else _instant(trial["startedAt"]),
             latest=trial["latestValue"],
             final=trial["finalValue"],
             final_text=trial["finalText"],
@@ -206,6 +208,10 @@ class Progress:
                     trial.started_at = _instant(fields["startedAt"])
                 attempt = fields.get("attempt", 1)
                 return f"{name} started" + (f", attempt {attempt}" if attempt > 1 else "")
+            case "TrialPaused":
+                if (paused := self.trials.get(fields["trialId"])) is not None:
+                    paused.started_at = None
+                return f"{name} is paused: {fields['reason']}"
             case "JobWaiting":
                 return f"{name} has no place yet: {fields['reason']}"
             case "Verdict":
@@ -334,7 +340,7 @@ def notice_lines(profile: Mapping[str, Any]) -> list[tuple[str, str]]:
     The place is "" if the notice has none.
     """
     return [
-        (_capital(notice["sentence"]), _innermost(notice["detail"])) for notice in profile.get("notices", ())
+        (capital(notice["sentence"]), _innermost(notice["detail"])) for notice in profile.get("notices", ())
     ]
 
 
@@ -343,10 +349,6 @@ def _innermost(stack: str) -> str:
     lines = [line.strip() for line in stack.splitlines() if line.strip()]
     places = [index for index, line in enumerate(lines) if line.startswith('File "')]
     return ": ".join(lines[places[-1] : places[-1] + 2]) if places else "".join(lines[-1:])
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
 
 
 def _shortened(text: str, most: int = 60) -> str:

@@ -25,10 +25,13 @@ CREATE = "nnictl create --config FILE"  # how a user starts another experiment, 
 _NO_COMMAND = (126, 127)  # exit codes: the shell could not execute the command, or did not find it
 
 
-def report(progress: Progress, client: Client, terminal: Terminal, *, again: str = CREATE) -> None:
+def report(
+    progress: Progress, client: Client, terminal: Terminal, *, again: str = CREATE, still_open: bool = False
+) -> None:
     """Print how the experiment ended: the number of trials by status, the best trial and the last failure.
 
-    ``again``: how the user starts another experiment.
+    ``again``: how the user starts another experiment. ``still_open``: the experiment was not stopped after
+    its end, so that its failed trials can be retried.
     """
     profile = progress.profile
     sentence = moved(profile["status"], profile["reason"])
@@ -59,28 +62,39 @@ def report(progress: Progress, client: Client, terminal: Terminal, *, again: str
             terminal.say("\n".join(f"  {line}" for line in confirmed), indent="    ")
         if main:
             terminal.say(f"Best for several objectives: nnictl experiment pareto {profile['id']}")
-    terminal.say(f"Next: {_next(client, profile, failed, again)}")
+    terminal.say(f"Next: {_next(client, profile, failed, again, still_open=still_open)}")
 
 
-def _next(client: Client, profile: Mapping[str, Any], failed: Mapping[str, Any] | None, again: str) -> str:
+def _next(
+    client: Client,
+    profile: Mapping[str, Any],
+    failed: Mapping[str, Any] | None,
+    again: str,
+    *,
+    still_open: bool,
+) -> str:
     """Return the command that most users need after an experiment with this end."""
     experiment_id = profile["id"]
+    retry = f"nnictl trial retry {experiment_id} --failed"
     if profile["status"] not in ENDED:
         return f"nnictl top {experiment_id}"
     if profile["status"] == "STOPPED":
         if failed is not None and _has_no_command(client, experiment_id, failed["id"]):
             return f"correct trialCommand, then: {again}"
         if failed is not None and not profile["counts"].get("SUCCEEDED"):
-            return f"correct the trial's code, then: nnictl resume {experiment_id}"
+            resume = f"nnictl resume {experiment_id}"
+            return f"correct the trial's code, then: {resume}; repeat the failed trials: {retry}"
         return f"nnictl resume {experiment_id}"
     if profile["status"] == "ERROR":
         return f"correct the error, then: nnictl resume {experiment_id}"
     if profile["bestTrial"] is not None:
         return f"nnictl experiment export {experiment_id} -t csv -f results.csv"
     if failed is not None:
-        no_command = _has_no_command(client, experiment_id, failed["id"])
-        wrong = "trialCommand" if no_command else "the trial's code"
-        return f"correct {wrong}, then: {again}"
+        if _has_no_command(client, experiment_id, failed["id"]):
+            return f"correct trialCommand, then: {again}"
+        if still_open:
+            return f"correct the trial's code, then: {retry}; or start again: {again}"
+        return f"correct the trial's code, then: {again}"
     return f"see why no trial has a usable result: nnictl trial ls {experiment_id}"
 
 

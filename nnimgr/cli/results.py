@@ -9,6 +9,7 @@ import io
 import json
 import math
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -39,12 +40,16 @@ _DEAF = frozenset({"random", "randomtuner"})  # names of tuners that do not lear
 
 
 def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Pass results of other experiments to the tuner, from a file in the format that ``export`` writes."""
+    """Pass results of other experiments to the tuner, from JSON in the format that ``export`` writes."""
     file = Path(args.filename)
+    if file.suffix.lower() == ".csv":
+        raise _is_csv(args, file)
     records = read_plain(file)
+    if isinstance(records, str) and "," in records.partition("\n")[0]:
+        raise _is_csv(args, file)
     if not isinstance(records, list):
         raise ClientError(
-            f"{file} must hold a list of objects with 'parameter' and 'value'.", mend=_WRITTEN_BY_EXPORT
+            f"{file} must hold a JSON list of objects with 'parameter' and 'value'.", mend=_WRITTEN_BY_EXPORT
         )
     for at, record in enumerate(records, 1):
         if (fault := _fault_of_record(record)) is not None:
@@ -59,23 +64,48 @@ def import_data(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
+def _is_csv(args: argparse.Namespace, file: Path) -> ClientError:
+    """Return the error for a CSV file, with the command that imports it."""
+    entry = select(Home.find(), args.id, port=args.port, to_change=True)
+    return ClientError(
+        f"{file} is a CSV file, but --filename reads only JSON.",
+        mend="Import it as CSV: "
+        f"{shlex.join(['nnictl', 'experiment', 'import', '--from', 'csv', str(file), '--to', entry.id])}",
+    )
+
+
 def give_to_tuner(
     client: Client, experiment_id: str, records: Sequence[Mapping[str, Any]], terminal: Terminal
 ) -> None:
     """Pass results to the tuner of a running experiment, and report it. Raise ClientError."""
     with waiting(f"importing the results ({len(records)}) into experiment {experiment_id}"):
-        client.post("experiments", experiment_id, "import", body={"records": records}, timeout_s=None)
+        answer = client.post(
+            "experiments", experiment_id, "import", body={"records": records}, timeout_s=None
+        )
     tuner = str(client.get("experiments", experiment_id)["config"]["tuner"].get("name") or "")
     if tuner.lower() in _DEAF:
         terminal.warn(
             f"The tuner {tuner} learns nothing from results: they are kept, but change nothing. "
             f"Use another tuner: nnictl update tuner {experiment_id} --filename FILE"
         )
-    given = "1 result was" if len(records) == 1 else f"{len(records)} results were"
+    # A server of an earlier version does not report what it leaves out.
+    given, warnings = answer.get("given", len(records)), answer.get("warnings", [])
     nnis = "" if terminal.for_people else "Import data success! "
-    terminal.info(f"{nnis}{given} given to the tuner.")
+    terminal.info(f"{nnis}{_were_given(given, len(records))} given to the tuner.")
+    for sentence in warnings:
+        terminal.warn(f"{sentence[0].upper()}{sentence[1:]}.")
     if terminal.as_json:
-        terminal.json({"id": experiment_id, "records": len(records)})
+        sent = {"id": experiment_id, "records": len(records)}
+        terminal.json({**sent, "given": given, "warnings": warnings})
+
+
+def _were_given(given: int, sent: int) -> str:
+    """Return how many of the results that were sent the tuner gets, with a verb."""
+    if given == sent:
+        return "1 result was" if sent == 1 else f"{sent} results were"
+    if not given:
+        return "The result was not" if sent == 1 else f"None of the {sent} results was"
+    return f"{given} of {sent} results {'was' if given == 1 else 'were'}"
 
 
 def export(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -85,16 +115,19 @@ def export(args: argparse.Namespace, terminal: Terminal) -> int:
     client = client_of(home, entry, port=args.port)
     with waiting(f"reading the results of experiment {entry.id}"):
         trials = client.call("GET", "experiments", entry.id, "export", timeout_s=None)["trials"]
-    metrics = _metrics(client, entry.id) if args.intermediate else None
     results = Counter(trial["trialId"] for trial in trials)
     unusable = _unusable(client.get("experiments", entry.id), trials)
     if args.type is None and args.filename is None and terminal.for_people:
-        return _show(trials, entry.id, terminal, unusable=unusable)
+        return _show(trials, entry.id, terminal, unusable=unusable, intermediate=args.intermediate)
+    metrics = _metrics(client, entry.id) if args.intermediate else None
     rows = [_row(trial, metrics=metrics, several=results[trial["trialId"]] > 1) for trial in trials]
     kind = args.type or ("csv" if (args.filename or "").lower().endswith(".csv") else "json")
     text = _csv(rows) if kind == "csv" else json.dumps(rows, indent=4)
     if args.filename is None:
         terminal.out.write(text if text.endswith("\n") else text + "\n")
+        if unusable:
+            count = "1 result is" if len(rows) == 1 else f"{len(rows)} results are"
+            terminal.warn(f"{count} written{_addition(unusable, entry.id)}.")
         return 0
     if args.type is None and Path(args.filename).suffix.lower() not in _ENDINGS:
         terminal.warn(
@@ -125,9 +158,17 @@ def _addition(unusable: int, experiment_id: str) -> str:
 
 
 def _show(
-    trials: Sequence[Mapping[str, Any]], experiment_id: str, terminal: Terminal, *, unusable: int
+    trials: Sequence[Mapping[str, Any]],
+    experiment_id: str,
+    terminal: Terminal,
+    *,
+    unusable: int,
+    intermediate: bool,
 ) -> int:
-    """Print the results as a table, and then the command that writes them to a file."""
+    """Print the results as a table, and then the command that writes them to a file.
+
+    ``intermediate``: the user wants intermediate results, too, which a table does not show.
+    """
     rows = [
         (
             str(trial["sequence"]),
@@ -143,8 +184,11 @@ def _show(
     show_table(terminal, _COLUMNS, rows)
     count = "1 result" if len(rows) == 1 else f"{len(rows)} results"
     terminal.say(f"{count}{_addition(unusable, experiment_id)}")
-    terminal.say("Write them to a file:")
-    terminal.say(f"  nnictl experiment export {experiment_id} -f results.csv")
+    more = " --intermediate" if intermediate else ""
+    terminal.say(
+        "This table has no intermediate results. A file has them:" if more else "Write them to a file:"
+    )
+    terminal.say(f"  nnictl experiment export {experiment_id}{more} -f results.csv")
     return 0
 
 

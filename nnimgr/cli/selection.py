@@ -13,9 +13,9 @@ from nnimgr.cli.terminal import printable, shown_time
 from nnimgr.cli.times import when
 from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
-from nnimgr.client.experiments import runs
+from nnimgr.client.experiments import refuse_without_command, runs
 from nnimgr.client.lines import fitted, terminal_width
-from nnimgr.client.servers import DEFAULT_PORT, connect
+from nnimgr.client.servers import DEFAULT_PORT, connect, port_to_read
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
@@ -65,12 +65,20 @@ def entries_of(home: Home) -> dict[str, IndexEntry]:
     return {key: _refreshed(entry) for key, entry in entries.items()}
 
 
-def select(home: Home, word: str | None, *, port: int | None = None, to_change: bool = False) -> IndexEntry:
+def select(
+    home: Home,
+    word: str | None,
+    *,
+    port: int | None = None,
+    to_change: bool = False,
+    quiet: bool = False,
+) -> IndexEntry:
     """Return the experiment that ``word`` names. Without ``word``, return the only running experiment.
 
-    If no experiment runs, return the only one of ``current_entries``. ``port`` limits the choice to the
-    experiments of that port. ``to_change``: the command works only for an experiment that is not stopped.
-    Raise ClientError if there is not exactly one such experiment.
+    If no experiment runs, return the only one of ``current_entries``; if it is stopped, name it to a person,
+    except with ``quiet``. ``port`` limits the choice to the experiments of that port. ``to_change``: the
+    command works only for an experiment that is not stopped and can run trials. Raise ClientError if there is
+    not exactly one such experiment.
     """
     entries = entries_of(home)
     if word is not None:
@@ -81,10 +89,19 @@ def select(home: Home, word: str | None, *, port: int | None = None, to_change: 
                 "Experiment id and port do not match, please check them.",
                 mend=f"Experiment {entry.id} is on {at}: leave --port out.",
             )
+        if to_change:
+            refuse_without_command(entry)
         return entry
     chosen = _current(entries, port)
     if chosen and not (to_change and all(entry.status == "STOPPED" for entry in chosen)):
-        return only_one(chosen, to_change=to_change)
+        entry = only_one(chosen, to_change=to_change)
+        if to_change:
+            refuse_without_command(entry)
+        if entry.status == "STOPPED" and not quiet and sys.stderr.isatty():
+            title = f"{printable(entry.name)} ({entry.id})" if entry.name else entry.id
+            sentence = f"No experiment is running; this is the last one, which ended by itself: {title}"
+            print(fitted(sys.stderr, f"INFO: {sentence}."), file=sys.stderr)
+        return entry
     where = "" if port is None else f" on port {port}"
     raise unnamed(
         list(entries.values()),
@@ -284,9 +301,11 @@ def client_of(home: Home, entry: IndexEntry, *, port: int | None = None, to_stop
 
     ``to_stop``: a stopped experiment, too, is opened, because its trials may still run.
     """
-    entry, port = converted(home, entry), port or entry.port or DEFAULT_PORT
-    only_reads = entry.status == "STOPPED" and not to_stop and not opened_entries(home, port=port)
-    client = connect(home, port, only_reads=only_reads)
+    entry, chosen = converted(home, entry), port or entry.port or DEFAULT_PORT
+    only_reads = entry.status == "STOPPED" and not to_stop and not opened_entries(home, port=chosen)
+    if only_reads and port is None:
+        chosen = port_to_read(home, chosen)
+    client = connect(home, chosen, only_reads=only_reads)
     client.mends = {404: f"See: nnictl trial ls {entry.id}", 409: _mend_of(entry)}
     return client
 

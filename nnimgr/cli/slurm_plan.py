@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnimgr.config import ExperimentConfig
+from nnimgr.config.model import Member
+from nnimgr.config.spill import member_on, one_of_several
 
 __all__ = ["PlannedScript", "plan_script"]
 
@@ -32,13 +34,15 @@ def plan_script(
 ) -> PlannedScript | None:
     """Return the script of the experiment's first allocation. Nothing is submitted.
 
-    Return None if the experiment's platform is not Slurm.
+    Return None if Slurm is not a platform of the experiment.
     """
-    return None if config.platform != "slurm" else asyncio.run(_plan(config, experiment_id, environ))
+    member = member_on(config, "slurm")
+    return None if member is None else asyncio.run(_plan(member, experiment_id, environ))
 
 
-async def _plan(config: ExperimentConfig, experiment_id: str, environ: Mapping[str, str]) -> PlannedScript:
+async def _plan(member: Member, experiment_id: str, environ: Mapping[str, str]) -> PlannedScript:
     from nnimgr.config.trial_needs import sample_wants
+    from training_services.allocations.service import prefix_of
     from training_services.keepers.hub import KeeperHub
     from training_services.placement.ledger import HostLedger
     from training_services.slurm.config import SlurmConfig
@@ -46,12 +50,17 @@ async def _plan(config: ExperimentConfig, experiment_id: str, environ: Mapping[s
     from training_services.slurm.service import commands_of
     from training_services.tools import ServiceTools
 
-    (member,) = config.members
     assert isinstance(member.service, SlurmConfig)
     tools = ServiceTools(hub=KeeperHub(), ledger=HostLedger())
     commands = commands_of(member.service, environ, tools)
     try:
-        text = first_script(member.service, experiment_id, wants=sample_wants(member))
+        text = first_script(
+            member.service,
+            experiment_id,
+            command=member.job_command,
+            wants=sample_wants(member),
+            prefix=prefix_of(one_of_several(member)),
+        )
         accepted, sentence = await verdict(commands, text)
     finally:
         await commands.close()

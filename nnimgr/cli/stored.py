@@ -16,7 +16,7 @@ from nnimgr.home import Home, ServerInfo
 from nnimgr.index import Index, IndexEntry, check_experiment_id
 from nnimgr.store.errors import StoreError
 from nnimgr.store.location import database_path
-from nnimgr.store.overview import StoredExperiment, stored_experiment
+from nnimgr.store.overview import StoredExperiment, is_detached, stored_experiment
 
 __all__ = ["named_or_brought", "show_config", "to_resume"]
 
@@ -60,17 +60,23 @@ def named_or_brought(
 def to_resume(home: Home, word: str | None, folder: str | None) -> IndexEntry:
     """Return the experiment that ``word`` names, or the experiment in ``folder``.
 
-    Without both arguments, return the only experiment whose server has ended while the experiment ran. Raise
-    ClientError or HomeError.
+    Without both arguments, return the only experiment that has trials without a server: its server has ended
+    while the experiment ran, or a user has stopped the experiment with ``--detach``. Raise ClientError or
+    HomeError.
     """
     if word is not None or folder is not None:
         return named_or_brought(home, word, folder)
     entries = entries_of(home).values()
-    left = [entry for entry in entries if runs(entry) and _server_of(home, entry) is None]
+    left = [
+        entry
+        for entry in entries
+        if (runs(entry) and _server_of(home, entry) is None)
+        or (entry.status == "STOPPED" and is_detached(entry.directory))
+    ]
     if len(left) == 1:
         return converted(home, left[0])
     if left:
-        raise unnamed(left, "The server of several experiments has ended.")
+        raise unnamed(left, "Several experiments continue without a server.")
     able = [entry for entry in entries if entry.status in RESUMABLE]
     raise _unnamed(able, RESUMABLE, there_are=bool(entries))
 

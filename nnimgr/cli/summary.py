@@ -23,8 +23,6 @@ __all__ = [
 ]
 
 LATEST = "~"  # mark of an intermediate result that is shown in place of a final result
-# A trial with one of these statuses shows its latest intermediate result if it has no final result.
-_WITHOUT_LATEST = ("SUCCEEDED", "WAITING")
 
 
 def counts_text(profile: Mapping[str, Any]) -> str:
@@ -106,9 +104,9 @@ def result_text(trial: Mapping[str, Any]) -> str:
     if trial["finalValue"] is not None:
         return number(trial["finalValue"])
     if trial.get("noResult"):
-        return "no result"
+        return "no result" if trial["finalText"] is None else "not usable"
     if trial["finalText"] is not None:
         return str(trial["finalText"])
-    if trial["status"] not in _WITHOUT_LATEST and trial["latestValue"] is not None:
+    if trial["status"] != "SUCCEEDED" and trial["latestValue"] is not None:
         return f"{LATEST}{number(trial['latestValue'])}"
     return "-"

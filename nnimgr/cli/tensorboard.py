@@ -10,7 +10,7 @@ from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.times import when
-from nnimgr.cli.trials import trial_named
+from nnimgr.cli.trials import trials_named
 from nnimgr.client.calls import Client
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
@@ -31,10 +31,10 @@ _COLUMNS = (
 def start(args: argparse.Namespace, terminal: Terminal) -> int:
     """Start a TensorBoard that shows the named trials, or all trials."""
     client, experiment_id = _client(args)
-    words = [word for words in args.trial_id or () for word in words.split(",") if word]
+    words = args.trial_id or []
     ids = None
     if words and words != [_ALL]:
-        ids = [trial_named(client, experiment_id, word)["id"] for word in words]
+        ids = [trial["id"] for trial in trials_named(client, experiment_id, words)]
     path = ("experiments", experiment_id, "tensorboards")
     with waiting(lambda: str(client.get(*path)["now"])):
         task = client.post(*path, body={"trialIds": ids}, timeout_s=None)

@@ -67,6 +67,11 @@ class Terminal:
         if not self.as_json:
             self._print(fitted(self.out, text, indent=indent))
 
+    def verbatim(self, text: str) -> None:
+        """Print text that is meant to be copied: its lines are not broken."""
+        if not self.as_json:
+            self._print(text)
+
     def info(self, text: str) -> None:
         if not self.as_json:
             self._print(self._coloured(self.out, _GREEN, fitted(self.out, f"INFO: {text}")))

@@ -18,7 +18,7 @@ from nnimgr.cli.times import duration_text, when
 from nnimgr.cli.trials import trial_named
 from nnimgr.client.calls import Client
 from nnimgr.home import Home
-from training_services.keepers.names import ASK
+from training_services.keepers.names import ASK, IMPORTED, why_no_files
 
 __all__ = ["show"]
 
@@ -57,7 +57,8 @@ def show(args: argparse.Namespace, terminal: Terminal) -> int:
     if trial["logPath"] and any(job["keeperId"] is not None for job in trial["jobs"]):
         fields.append(("Files", trial["logPath"]))
     elif not has_output(trial):
-        fields.append(("Files", "none: it ran in a program of your own"))
+        keeper_id = trial["jobs"][-1]["keeperId"] if trial["jobs"] else ASK
+        fields.append(("Files", f"none: it {why_no_files(keeper_id)}"))
     show_lines(terminal, fields)
     terminal.say("Next:")
     for command, purpose in _commands(trial, entry.id):
@@ -76,26 +77,49 @@ def _origin(client: Client, experiment_id: str, trial: Mapping[str, Any]) -> Ite
     """Yield where the parameters are from, unless the tuner has suggested them."""
     if trial["source"] != "algorithm":
         yield "Source", trial["source"]
-    if trial["retryOf"] is not None:
-        repeated = client.get("experiments", experiment_id, "trials", trial["retryOf"])
-        yield "Repeats", f"trial {repeated['sequence']} ({repeated['id']})"
+    if trial["retryOf"] is None:
+        return
+    other = client.get("experiments", experiment_id, "trials", trial["retryOf"])
+    name = f"trial {other['sequence']} ({other['id']})"
+    if trial["source"] != "fork":
+        yield "Repeats", name
+        return
+    forks = client.get("experiments", experiment_id, "lineage")["forks"]
+    for fork in forks:
+        if fork["trialId"] == trial["id"]:
+            step = "" if fork["step"] is None else f" (step {fork['step']})"
+            name = f"checkpoint {fork['originAttempt']}.{fork['originNumber']}{step} of {name}"
+    yield "Continues", f"from {name}{_changes(trial['parameters'], other['parameters'])}"
+
+
+def _changes(parameters: Any, before: Any) -> str:
+    """Return how a fork's parameters differ from those before, as the end of a sentence."""
+    if not isinstance(parameters, Mapping) or not isinstance(before, Mapping):
+        return ""
+    changed = {name: value for name, value in parameters.items() if before.get(name) != value}
+    if not changed:
+        return ""
+    earlier = parameters_text({name: before[name] for name in changed if name in before})
+    return printable(f", with {parameters_text(changed)}" + (f" instead of {earlier}" if earlier else ""))
 
 
 def _results(
     trial: Mapping[str, Any], reports: Sequence[Mapping[str, Any]], *, total: int
 ) -> Iterator[tuple[str, str]]:
     """Yield lines about the final result and the latest intermediate results."""
-    final = result_text({**trial, "latestValue": None})
-    yield "Result", "none yet" if final == "-" and trial["status"] in LIVE else final
-    text = trial["finalText"]
-    if text is not None and text.startswith("{"):
-        yield "", _cut(text)
+    final, text = result_text({**trial, "latestValue": None}), trial["finalText"]
+    if trial["noResult"] and text is not None:
+        yield "Result", f"{_cut(text)}, which is not usable: see Status"
+    else:
+        yield "Result", "none yet" if final == "-" and trial["status"] in LIVE else final
+        if text is not None and text.startswith("{"):
+            yield "", _cut(text)
     if not reports:
         yield "Reports", "no intermediate results"
         return
     shown = ", ".join(_report(report) for report in reports)
     latest = "the latest" if len(reports) == 1 else f"the last {len(reports)}"
-    yield "Reports", shown if total <= len(reports) else f"{total}, {latest}: {shown}"
+    yield "Reports", shown if total <= len(reports) else f"{total} in all, {latest}: {shown}"
 
 
 def _report(report: Mapping[str, Any]) -> str:
@@ -122,21 +146,31 @@ def _attempts(trial: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not jobs:
         yield "Attempts", "none has started"
     for at, job in enumerate(jobs[:_MOST_ATTEMPTS]):
-        yield "" if at else "Attempts", f"{job['attempt']}: {_where(job)}, {_how(job)}"
+        about = _imported(job) if job["keeperId"] == IMPORTED else f"{_where(job)}, {_how(job)}"
+        yield "" if at else "Attempts", f"{job['attempt']}: {about}"
         for member in job["members"]:
             yield "", f"   member {member['member']}: {_where(member)}, {_how(member)}"
     if len(jobs) > _MOST_ATTEMPTS:
         yield "", f"{len(jobs) - _MOST_ATTEMPTS} more"
 
 
+def _imported(job: Mapping[str, Any]) -> str:
+    """Return how long an imported attempt ran. How its process ended is not known."""
+    begun, ended = job["startedAt"], job["endedAt"]
+    return "imported" if begun is None or ended is None else f"imported, ran {_span(begun, ended)} elsewhere"
+
+
 def _where(job: Mapping[str, Any]) -> str:
     if job["keeperId"] is None:
         return "no place yet"
-    place = f"{'in' if job['keeperId'] == ASK else 'on'} {machine_of(job)}"
+    if job["keeperId"] == ASK:
+        return "in a program of your own"
+    place = f"on {machine_of(job)}"
     gpus = job["gpus"]
-    if not gpus:
-        return place
-    return f"{place}, GPU{'s' if len(gpus) > 1 else ''} {', '.join(map(str, gpus))}"
+    if gpus:
+        place += f", GPU{'s' if len(gpus) > 1 else ''} {', '.join(map(str, gpus))}"
+    why = job.get("placeReason")  # members have none of their own
+    return f"{place} ({printable(why)})" if why else place
 
 
 def _how(job: Mapping[str, Any]) -> str:

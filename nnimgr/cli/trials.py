@@ -1,31 +1,30 @@
-"""``nnictl trial``: the verbs ls, stop, pause, resume, save, fork, lost and retry."""
+"""``nnictl trial``: the verbs ls, stop, pause, resume, save, lost and retry."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from nnimgr.cli.failures import cause_lines, reason_lines
-from nnimgr.cli.progress import parameters_text
+from nnimgr.cli.progress import LIVE, parameters_text
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.summary import LATEST, best_with_time, counts_text, goal_of, result_text
 from nnimgr.cli.table import Column, show_table
 from nnimgr.cli.terminal import Terminal, confirmed, shown_time
 from nnimgr.cli.times import duration_text
-from nnimgr.client.calls import Client
+from nnimgr.client.calls import ApiError, Client
 from nnimgr.client.errors import ClientError
-from nnimgr.client.experiments import ENDED
+from nnimgr.client.experiments import ENDED, runs
 from nnimgr.home import Home
 from nnimgr.index import IndexEntry
 
 __all__ = [
     "all_trials",
-    "checkpoint_name",
     "file_sentence",
-    "fork",
     "list_all",
     "lost",
     "pause",
@@ -35,6 +34,7 @@ __all__ = [
     "stop",
     "to_change",
     "trial_named",
+    "trials_named",
 ]
 
 _PAGE = 1000
@@ -69,13 +69,30 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     elif terminal.as_json:
         terminal.json({"trials": trials})
     else:
-        _show(trials, client, entry.id, terminal)
+        profile = client.get("experiments", entry.id)
+        if not trials and (args.head or args.tail):
+            option = "--head" if args.head else "--tail"
+            yet = "" if profile["status"] in ENDED else " yet"
+            terminal.say(f"{option} lists only trials with a usable result, and there are none{yet}.")
+        if not (args.head or args.tail) and _have_changed(trials, profile):
+            trials, profile = list(all_trials(client, entry.id)), client.get("experiments", entry.id)
+        _show(trials, profile, client, terminal)
     return 0
 
 
-def _show(trials: list[dict[str, Any]], client: Client, experiment_id: str, terminal: Terminal) -> None:
+def _have_changed(trials: list[dict[str, Any]], profile: Mapping[str, Any]) -> bool:
+    """Return whether trials have got another status since they were read.
+
+    In the first moment of a server many trials do, which have ended while no server ran.
+    """
+    return Counter(trial["status"] for trial in trials) != Counter(profile["counts"])
+
+
+def _show(
+    trials: list[dict[str, Any]], profile: Mapping[str, Any], client: Client, terminal: Terminal
+) -> None:
     """Print trials as a table. Below it, print the number of all trials of the experiment by status."""
-    profile, now = client.get("experiments", experiment_id), datetime.now(UTC)
+    experiment_id, now = str(profile["id"]), datetime.now(UTC)
     rows = [
         (
             str(trial["sequence"]),
@@ -108,12 +125,12 @@ def _seconds(trial: Mapping[str, Any], now: datetime) -> float | None:
 
 
 def stop(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Stop a trial. The trial ends soon after the command."""
+    """Stop trials. They end soon after the command."""
     return _change(args, terminal, "stop", "is being stopped.")
 
 
 def pause(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Pause a trial. Its processes end soon after the command."""
+    """Pause trials. Their processes end soon after the command."""
     continued = "To continue it: nnictl trial resume {id} -T {no}"
     return _change(
         args,
@@ -125,7 +142,7 @@ def pause(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def save(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Ask a running trial to save its state. The trial runs on."""
+    """Ask running trials to save their states. They run on."""
     return _change(
         args,
         terminal,
@@ -136,7 +153,7 @@ def save(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def resume(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Continue a paused trial."""
+    """Continue paused trials."""
     return _change(args, terminal, "resume", "continues as soon as a slot is free.")
 
 
@@ -148,65 +165,38 @@ def _change(
     *,
     already: tuple[str, str] = ("", ""),
 ) -> int:
-    """Ask the server to change a trial. ``done``: the end of the sentence that confirms the change.
+    """Ask the server to change trials. ``done``: the end of the sentence that confirms a change.
 
-    ``already``: a status, and the end of the sentence instead if the trial had this status before.
+    ``already``: a status, and the end of the sentence instead if a trial had this status before.
+
+    If one of several trials cannot be changed, the others are still tried, and the exit code is 1.
     """
     client, entry = to_change(args)
-    trial = trial_named(client, entry.id, args.trial_id)
-    client.post("experiments", entry.id, "trials", trial["id"], verb)
-    done = already[1] if trial["status"] == already[0] else done
-    sentence = done.format(id=entry.id, no=trial["sequence"])
-    terminal.info(f"Trial {trial['sequence']} ({trial['id']}) {sentence}")
-    if terminal.as_json:
-        terminal.json({"id": trial["id"]})
-    return 0
-
-
-def fork(args: argparse.Namespace, terminal: Terminal) -> int:
-    """Add a trial that continues from a checkpoint of another trial."""
-    client, entry = to_change(args)
-    trial = trial_named(client, entry.id, args.trial_id)
-    wanted: dict[str, Any] = {}
-    if args.checkpoint is not None:
-        wanted["checkpoint"] = checkpoint_name(args.checkpoint)
-    if args.changes:
-        wanted["parameters"] = _changed(trial["parameters"], args.changes)
-    made = client.post("experiments", entry.id, "trials", trial["id"], "fork", body=wanted)
-    terminal.info(
-        f"Trial {made['sequence']} ({made['id']}) continues from a checkpoint of trial {trial['sequence']} "
-        "as soon as a slot is free."
-    )
-    if terminal.as_json:
-        terminal.json(made)
-    return 0
-
-
-def checkpoint_name(text: str) -> dict[str, int]:
-    """Return the checkpoint with this name: the number of its attempt, a dot, and its number there."""
-    attempt, _, number = text.partition(".")
-    if not (attempt.isdigit() and number.isdigit()):
-        raise ClientError(
-            f"--checkpoint must be the number of an attempt and of its checkpoint, such as 1.8, not {text!r}"
-        )
-    return {"attempt": int(attempt), "number": int(number)}
-
-
-def _changed(parameters: Any, changes: Sequence[str]) -> dict[str, Any]:
-    """Return the parameters with the changes, each of which is "name=value"."""
-    changed = dict(parameters)
-    for change in changes:
-        name, is_change, text = change.partition("=")
-        if not is_change or name not in changed:
-            names = ", ".join(changed)
-            raise ClientError(
-                f"--set must be NAME=VALUE with the name of a parameter ({names}), not {change!r}"
-            )
+    trials = trials_named(client, entry.id, args.trial_id)
+    results: list[dict[str, str]] = []
+    for trial in trials:
         try:
-            changed[name] = json.loads(text)
-        except ValueError:
-            changed[name] = text
-    return changed
+            client.post("experiments", entry.id, "trials", trial["id"], verb)
+        except ApiError as error:
+            if error.status == 409 and trial["status"] not in LIVE:
+                # The server may say that the experiment has to be resumed, which does not help here.
+                ended = f"has ended already: it is {trial['status']}."
+                error.lines = (f"Trial {trial['sequence']} ({trial['id']}) {ended}",)
+                error.mend = _see_trials(entry)
+            if len(trials) == 1:
+                raise
+            why = "\n".join(error.lines)
+            if not terminal.as_json and all(result.get("error") != why for result in results):
+                terminal.fail(error)  # once, if it is about the experiment
+            results.append({"id": trial["id"], "error": why})
+            continue
+        results.append({"id": trial["id"]})
+        end = already[1] if trial["status"] == already[0] else done
+        sentence = end.format(id=entry.id, no=trial["sequence"])
+        terminal.info(f"Trial {trial['sequence']} ({trial['id']}) {sentence}")
+    if terminal.as_json:
+        terminal.json(results[0] if len(trials) == 1 else {"trials": results})
+    return 1 if any("error" in result for result in results) else 0
 
 
 def lost(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -217,7 +207,7 @@ def lost(args: argparse.Namespace, terminal: Terminal) -> int:
         raise ClientError(
             f"Trial {trial['sequence']} ({trial['id']}) is {trial['status']}: only an UNKNOWN trial, whose "
             "machine does not answer, can be given up.",
-            mend=f"See the trials: nnictl trial ls {entry.id}",
+            mend=_see_trials(entry),
         )
     if not args.yes:
         question = (
@@ -244,8 +234,11 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.failed:
         meant, body = list(all_trials(client, entry.id, status=["FAILED"])), {}
     else:
-        meant = [trial_named(client, entry.id, word) for word in args.trial_id]
+        meant = trials_named(client, entry.id, args.trial_id)
         body = {"trialIds": [trial["id"] for trial in meant]}
+    other = next((trial for trial in meant if trial["status"] != "FAILED"), None)
+    if other is not None:  # a resume of the experiment does not help
+        client.mends = {**client.mends, 409: _instead_of_retry(other, entry)}
     numbers = {trial["id"]: trial["sequence"] for trial in meant}
     started = client.post("experiments", entry.id, "rerun", body=body)
     for trial in started["trials"]:
@@ -257,6 +250,17 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json(started)
     return 0
+
+
+def _instead_of_retry(trial: Mapping[str, Any], entry: IndexEntry) -> str:
+    """Return what to suggest to a user who wants to retry a trial that has not failed."""
+    if trial["status"] == "PAUSED":
+        return f"Continue it: nnictl trial resume {entry.id} -T {trial['sequence']}"
+    if not runs(entry) and entry.status != "DONE":
+        return _see_trials(entry)  # no trial can be added
+    if trial["status"] in LIVE or trial["source"] == "confirmation":
+        return _see_trials(entry)
+    return f"Run its parameters again: nnictl trial add {entry.id} -T {trial['sequence']}"
 
 
 def to_change(args: argparse.Namespace) -> tuple[Client, IndexEntry]:
@@ -276,7 +280,11 @@ def _mends_of_open(client: Client, entry: IndexEntry) -> dict[int, str]:
     closed = entry.status in ("STOPPED", "VIEWED")
     if entry.status in ENDED and not closed:
         closed = not client.get("experiments", entry.id).get("served", True)
-    return {} if closed else {409: f"See the trials: nnictl trial ls {entry.id}"}
+    return {} if closed else {409: _see_trials(entry)}
+
+
+def _see_trials(entry: IndexEntry) -> str:
+    return f"See the trials: nnictl trial ls {entry.id}"
 
 
 def file_sentence(entry: IndexEntry, trial: Mapping[str, Any], name: str) -> str:
@@ -284,6 +292,13 @@ def file_sentence(entry: IndexEntry, trial: Mapping[str, Any], name: str) -> str
     how = {"local": "", "kubernetes": ", which the server copies from the trial's pod"}
     where = how.get(entry.platform, ", which the server reads on the trial's machine")
     return f"waiting for {name} of trial {trial['sequence']}{where}"
+
+
+def trials_named(client: Client, experiment_id: str, words: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the trials that the words name, each once. A word may name several, with commas between them."""
+    single = [part for word in words for part in word.split(",") if part] or words
+    found = [trial_named(client, experiment_id, word) for word in single]
+    return list({trial["id"]: trial for trial in found}.values())
 
 
 def trial_named(client: Client, experiment_id: str, word: str) -> dict[str, Any]:
@@ -312,6 +327,8 @@ def trial_named(client: Client, experiment_id: str, word: str) -> dict[str, Any]
             mend=f"Name one of them by its number or id, such as {found[0]['sequence']}. "
             f"See: nnictl trial ls {experiment_id}",
         )
+    if "," in word:
+        raise ClientError(f"{word!r} names several trials, but this command takes one trial at a time.")
     raise ClientError(
         f"There is no trial {word!r} in experiment {experiment_id}.",
         mend=f"See: nnictl trial ls {experiment_id}",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nnimgr.cli.progress import LIVE, finished_trials
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import Terminal
 from nnimgr.cli.update import located, read_file
@@ -14,11 +15,14 @@ from nnimgr.client.calls import ApiError
 from nnimgr.client.errors import ClientError
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
+from nnimgr.store.overview import imported_results
 
 if TYPE_CHECKING:
     from nnimgr.config.document import Document, KeyPath
 
 __all__ = ["replace"]
+
+_NO_SUCCESS = ("EARLY_STOPPED", "FAILED", "USER_CANCELED")  # statuses of finished trials
 
 
 def replace(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -30,7 +34,7 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
 
     file = Path(args.filename)
     document, content = read_file(file)
-    path, tuner = _section(document, content)
+    path, tuner = _section(document, content, file)
     tuner = anchored_tuner(tuner, Path(file).absolute().parent)
     home = Home.find()
     entry = select(home, args.id, port=args.port, to_change=True)
@@ -46,7 +50,7 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
         mend = f"Correct {args.filename}, then repeat: {{command}}" if problems else error.mend
         raise ClientError(*lines, "Update tuner failed!", problems=plain, mend=mend) from error
     terminal.info("The tuner is replaced." if terminal.for_people else "Update tuner success!")
-    terminal.info(_sentence(before, after))
+    terminal.info(_sentence(before, after, imported=imported_results(entry.directory)))
     if terminal.as_json:
         terminal.json(
             {"id": entry.id, "changes": {"tuner": after["config"]["tuner"]}, "history": after["counts"]}
@@ -54,7 +58,7 @@ def replace(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]:
+def _section(document: Document, content: Any, file: Path) -> tuple[KeyPath, dict[str, Any]]:
     """Return the path of the tuner's section in the file, and the section. Raise ClientError."""
     from nnimgr.config import ConfigError
     from nnimgr.config.change_text import tuner_section
@@ -63,19 +67,22 @@ def _section(document: Document, content: Any) -> tuple[KeyPath, dict[str, Any]]
         return tuner_section(document, content)
     except ConfigError as error:
         problems = [problem.plain() for problem in error.problems]
-        raise ClientError(str(error), problems=problems) from error
+        mend = f"Correct {file}, then repeat: {{command}}"
+        raise ClientError(str(error), problems=problems, mend=mend) from error
 
 
-def _sentence(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def _sentence(before: Mapping[str, Any], after: Mapping[str, Any], *, imported: int) -> str:
+    """Return what the new tuner is, and which history it gets. ``imported``: number of imported results."""
     old, new = (_title(profile["config"]["tuner"]) for profile in (before, after))
     if before["config"]["tuner"] == after["config"]["tuner"]:
         return f"The tuner was {new} with these arguments already: nothing has changed."
-    counts = {status: count for status, count in after["counts"].items() if count}
-    ended = sum(counts.get(status, 0) for status in ("SUCCEEDED", "EARLY_STOPPED"))
-    failed = counts.get("FAILED", 0)
-    live = sum(counts.get(status, 0) for status in ("WAITING", "RUNNING", "PAUSED", "UNKNOWN"))
-    history = f"The new tuner gets the whole history: {ended} finished and {failed} failed trials."
-    history += f" {live} waiting or running trials continue." if live else ""
+    live = sum(after["counts"].get(status, 0) for status in LIVE)
+    finished = finished_trials(after)
+    history = f"The new tuner gets the whole history: {finished} finished trial{'' if finished == 1 else 's'}"
+    history += _without_success(after)
+    history += f", and {imported} imported result{'' if imported == 1 else 's'}." if imported else "."
+    continues = "trial continues" if live == 1 else "trials continue"
+    history += f" {live} waiting or running {continues}." if live else ""
     match after["status"]:
         case "STOPPED" | "ERROR":
             when = f"The tuner will be {new} instead of {old} when the experiment is resumed."
@@ -84,6 +91,17 @@ def _sentence(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
         case _:
             when = f"The tuner is {new} instead of {old} from now on."
     return f"{when} {history}"
+
+
+def _without_success(profile: Mapping[str, Any]) -> str:
+    """Return how many of the finished trials have not succeeded, such as " (1 FAILED, 2 USER_CANCELED)".
+
+    Return "" if all have succeeded.
+    """
+    counts = {**profile["counts"]}
+    counts["FAILED"] = counts.get("FAILED", 0) - (profile.get("retried") or 0)  # the retries count instead
+    parts = [f"{counts[status]} {status}" for status in _NO_SUCCESS if counts.get(status)]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _title(tuner: Mapping[str, Any]) -> str:

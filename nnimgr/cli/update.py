@@ -11,12 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nnimgr.cli.configuration import wrong_files
 from nnimgr.cli.limits import after_update
 from nnimgr.cli.selection import client_of, select
 from nnimgr.cli.terminal import Terminal
+from nnimgr.cli.times import duration_text
 from nnimgr.client.calls import ApiError, problem_line
 from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
+from nnimgr.spelling import nearest
 
 if TYPE_CHECKING:
     from nnimgr.config.document import Document, KeyPath
@@ -34,9 +37,6 @@ __all__ = [
     "stopwhen",
     "trialnum",
 ]
-
-_MOST_CONCURRENT = 1000
-_MOST_TRIALS = 999_999_999
 
 
 def searchspace(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -60,7 +60,7 @@ def constraints(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def concurrency(args: argparse.Namespace, terminal: Terminal) -> int:
     """Change the number of trials that run at the same time. No running trial is ended."""
-    count = _whole(args.value, most=_MOST_CONCURRENT)
+    count = _whole(args.value)
     return _update(args, terminal, {"trialConcurrency": count}, title="concurrency")
 
 
@@ -78,7 +78,7 @@ def duration(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def trialnum(args: argparse.Namespace, terminal: Terminal) -> int:
     """Change the maximum number of trials. A finished experiment continues if the number is larger."""
-    count = _whole(args.value, most=_MOST_TRIALS)
+    count = _whole(args.value)
     return _update(args, terminal, {"maxTrialNumber": count}, title="trialnum")
 
 
@@ -89,7 +89,7 @@ def priority(args: argparse.Namespace, terminal: Terminal) -> int:
         number = int(text)
     except ValueError as error:
         raise ClientError(
-            f"The value must be a whole number, not {text!r}.", mend="For example: {prog} --value 10"
+            f"The value must be a whole number, not {text!r}.", mend="For example: {command} --value 10"
         ) from error
     return _update(args, terminal, {"priority": number}, title="priority")
 
@@ -124,7 +124,7 @@ def read_file(file: Path) -> tuple[Document, Any]:
         return document, value
     except ConfigError as error:
         lines = [str(problem) for problem in error.problems]
-        mend = f"Correct {file}, then repeat: {{command}}" if file.exists() else None
+        mend = f"Correct {file}, then repeat: {{command}}" if file.is_file() else None
         problems = [problem.plain() for problem in error.problems]
         raise ClientError(*lines, problems=problems, mend=mend) from error
 
@@ -141,7 +141,7 @@ class _Field:
 def _read_field(file: Path, name: str) -> _Field:
     """Read the value of a field from a file that holds only this value, or a whole configuration.
 
-    Raise ClientError, also if the configuration does not have the field itself.
+    Raise ClientError, also if the configuration does not have the field itself, or the field is misspelled.
     """
     from nnimgr.config.parsing import match_key
 
@@ -151,6 +151,7 @@ def _read_field(file: Path, name: str) -> _Field:
     if key is not None and not (isinstance(content[key], Mapping) and "_type" in content[key]):
         return _Field(document, (key,), content[key])
     if not keys.keys() & {"trialcommand", "trial", "trainingservice", "tuner"} or _has_specs(content):
+        _refuse_misspelled(document, content, name, file)
         return _Field(document, (), content)
     elsewhere = keys.get(f"{match_key(name)}file", keys.get(f"{match_key(name)}path"))
     if elsewhere is None:
@@ -162,18 +163,36 @@ def _read_field(file: Path, name: str) -> _Field:
     )
 
 
+def _refuse_misspelled(document: Document, content: Any, name: str, file: Path) -> None:
+    """Raise ClientError if a file holds one section, whose name is similar to ``name``."""
+    if not isinstance(content, Mapping) or len(content) != 1:
+        return
+    ((key, section),) = content.items()
+    is_spec = isinstance(section, Mapping) and "_type" in section
+    if not isinstance(section, Mapping | list) or is_spec or nearest(str(key), [name]) is None:
+        return
+    problem = document.problem((key,), "unknown field", nearest=name, field=str(key))
+    mend = f"Correct {file}, then repeat: {{command}}"
+    raise ClientError(str(problem), problems=[problem.plain()], mend=mend)
+
+
 def _has_specs(content: Mapping[str, Any]) -> bool:
     """Return whether any value is the description of a parameter of a search space."""
     return any(isinstance(value, Mapping) and "_type" in value for value in content.values())
 
 
-def _whole(text: str, *, most: int) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= most:
+def _whole(text: str) -> int:
+    """Return the whole number in the text. The server refuses a number that is too large."""
+    try:
+        number = int(text) if text.isdecimal() else 0
+    except ValueError:  # thousands of digits
+        number = 0
+    if number < 1:
         raise ClientError(
-            f"The value must be a whole number from 1 to {most}, not {text!r}.",
+            f"The value must be a whole number above 0, not {text!r}.",
             mend="For example: {command} --value 10",
         )
-    return int(text)
+    return number
 
 
 def _faults_of(space: _Field) -> list[Problem]:
@@ -246,7 +265,7 @@ def _update(
         lines = [problem_line(problem) for problem in problems] or error.lines
         mend = error.mend
         if error.problems and "filename" in args:
-            mend = f"Correct {args.filename}, then repeat: {{command}}"
+            mend = f"Correct {wrong_files(problems, args.filename)}, then repeat: {{command}}"
         raise ClientError(*lines, f"Update {title} failed!", problems=problems, mend=mend) from error
     terminal.info(_confirmation(title, changes) if terminal.for_people else f"Update {title} success!")
     if before is not None and (sentence := _other_parameters(before, changes["searchSpace"])) is not None:
@@ -276,6 +295,6 @@ def _confirmation(title: str, changes: Mapping[str, Any]) -> str:
     """Return a sentence for people that confirms a change. Pipes get NNI's sentence."""
     field, value = next(iter(changes.items()))
     if len(changes) == 1 and isinstance(value, int):
-        return f"{field} is now {value}{' s' if field == 'maxExperimentDuration' else ''}."
+        return f"{field} is now {duration_text(value) if field == 'maxExperimentDuration' else value}."
     subject = title if title == "stopWhen" else f"The {title}"
     return f"{subject} {'are' if title == 'constraints' else 'is'} changed."

@@ -26,6 +26,7 @@ from nnimgr.cli.trials import all_trials
 from nnimgr.client.calls import ApiError, Client, Event, ServerGone
 from nnimgr.client.errors import ClientError
 from nnimgr.client.experiments import ENDED, is_stopped, stop_experiment
+from nnimgr.client.lines import capital
 from nnimgr.client.servers import answering, connect, has_left
 from nnimgr.home import Home
 
@@ -71,7 +72,7 @@ class _Lines:
     def draw(self, progress: Progress) -> None:
         now = progress.profile.get("now")
         if now and self._every_s is not None and time.monotonic() - self._told_at >= self._every_s:
-            self.tell(f"{now[:1].upper()}{now[1:]}")
+            self.tell(capital(now))
 
 
 def top(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -88,7 +89,7 @@ def top(args: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     after = int(profile["lastNumber"])
     progress = _follow(client, entry.id, terminal=terminal, after=after, every_s=args.time)
-    report(progress, client, terminal)
+    report(progress, client, terminal, still_open=True)
     return 0
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from nnimgr.client.errors import ClientError
+from nnimgr.client.lines import capital, names_command
 from trial_keeper.calls import local_http
 
 if TYPE_CHECKING:
@@ -246,8 +247,8 @@ class Client:
                 return ApiError(status, error, [], mend=mend)
             if status == http.client.SERVICE_UNAVAILABLE and error["message"] == _LEAVING:
                 return ServerGone(_LEAVING, mend=_REPEAT)
-            message = str(error["message"])
-            message = f"{message[:1].upper()}{message[1:]}"
+            message = capital(str(error["message"]))
+            mend = "" if names_command(message) else mend
             return ApiError(status, message, list(error.get("problems") or ()), mend=mend)
         except (ValueError, KeyError, TypeError):
             shown = text[:200].decode("utf-8", "replace").strip()

@@ -15,6 +15,7 @@ from nnimgr.client.servers import DEFAULT_PORT, ServerStart, answering, connect,
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
+from nnimgr.store.overview import lacks_command
 
 __all__ = [
     "ENDED",
@@ -26,6 +27,7 @@ __all__ = [
     "is_stopped",
     "post_experiment",
     "refuse_nni",
+    "refuse_without_command",
     "resume_experiment",
     "runs",
     "server_for",
@@ -45,14 +47,23 @@ _TRY_LATER = "Try again later: {command}"
 def check_id(home: Home, wanted: str | None) -> str:
     """Check the wanted experiment id and return it. If it is None, return a new id.
 
-    Raise ClientError if the id is not valid, or HomeError.
+    Raise ClientError if the id is not valid or is the name of another experiment, or HomeError.
     """
+    entries = Index(home).entries()
     if wanted is None:
-        return new_experiment_id(Index(home).entries())
+        return new_experiment_id(entries)
     try:
-        return check_experiment_id(wanted)
+        check_experiment_id(wanted)
     except ValueError as error:
         raise ClientError(str(error)) from error
+    for entry in entries.values():
+        if entry.name == wanted and wanted not in entries:
+            raise ClientError(
+                f"{wanted} cannot be the id: it is the name of experiment {entry.id}, and commands with "
+                f"{wanted} would then mean the new experiment instead.",
+                mend=_another_id(wanted, entry),
+            )
+    return wanted
 
 
 def surroundings() -> dict[str, Any]:
@@ -115,7 +126,7 @@ def post_experiment(
     Raise ClientError.
     """
     sentence = f"waiting until the server has checked and created experiment {body['id']}"
-    other = _another_id(home, body["id"])
+    other = _another_id(body["id"], Index(home).entries().get(body["id"]))
     client.mends = {**client.mends, 409: other}
     try:
         with waiting(sentence):
@@ -130,13 +141,15 @@ def post_experiment(
     return client
 
 
-def _another_id(home: Home, experiment_id: str) -> str:
-    """Return the commands to suggest if another experiment has the id already."""
-    found = Index(home).entries().get(experiment_id)
-    that = f"see that experiment: nnictl experiment show {experiment_id}"
-    if found is not None and found.status in RESUMABLE:
-        that = f"continue that experiment: nnictl resume {experiment_id}"
-    return f"Choose another id: {{command}} --id {experiment_id[:30]}-2\n  Or {that}"
+def _another_id(wanted: str, taken_by: IndexEntry | None) -> str:
+    """Return the commands to suggest if another experiment has the wanted id already, as its id or name.
+
+    ``taken_by``: that experiment; None if the index does not have it.
+    """
+    that = f"see that experiment: nnictl experiment show {wanted}"
+    if taken_by is not None and taken_by.status in RESUMABLE:
+        that = f"continue that experiment: nnictl resume {taken_by.id}"
+    return f"Choose another id: {{command}} --id {wanted[:30]}-2\n  Or {that}"
 
 
 def server_for(
@@ -155,11 +168,22 @@ def server_for(
         return start.client(), started and runs(entry)
 
 
+def refuse_without_command(entry: IndexEntry) -> None:
+    """Raise ClientError if the experiment was imported without a trial command, so that it is only shown."""
+    if lacks_command(entry.directory):
+        raise ClientError(
+            f"Experiment {entry.id} was imported without a trial command, so it cannot run trials.",
+            mend="Import it again with a configuration: nnictl experiment import --from KIND SOURCE "
+            f"--config FILE\n  Or see its trials: nnictl view {entry.id}",
+        )
+
+
 def resume_experiment(client: Client, entry: IndexEntry) -> None:
     """Resume a stopped or finished experiment, with the environment variables and Python of this process.
 
     Raise ClientError.
     """
+    refuse_without_command(entry)
     around = surroundings()
     body = {"environ": around["environ"], "python": around["python"]}
     refused = f"Watch it: nnictl top {entry.id}"
@@ -183,7 +207,8 @@ def dashboard_address(client: Client, experiment_id: str | None = None) -> Mappi
 
 def view_experiment(client: Client, experiment_id: str) -> None:
     """Let the server show a stopped experiment until a user stops it again. Raise ClientError."""
-    client.mends = {409: f"Stop it first: nnictl stop {experiment_id}", 503: _TRY_LATER}
+    opened = f"It is open already. See it in a browser: nnictl webui url {experiment_id}"
+    client.mends = {409: opened, 503: _TRY_LATER}
     with waiting(f"waiting until the server has opened experiment {experiment_id}"):
         client.post("experiments", experiment_id, "view", timeout_s=None)
 

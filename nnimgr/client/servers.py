@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from nnimgr.client.calls import Client
 
-__all__ = ["DEFAULT_PORT", "ServerStart", "answering", "connect", "has_left"]
+__all__ = ["DEFAULT_PORT", "ServerStart", "answering", "connect", "has_left", "port_to_read"]
 
 DEFAULT_PORT = 8080
 SERVER = (sys.executable, "-P", "-m", "nnimgr.server.main")
@@ -36,6 +36,8 @@ _LEAVE_S = 10.0
 _EXIT_S = 10.0  # longest wait for a server to exit that is not needed any more
 _SOCKET_S = 0.5  # seconds between a server's lock and its listening socket, at most
 _SOCKET_LOOK_S = 0.01
+_PORT_S = 0.5  # seconds between the lock and the port that a server releases when it exits, at most
+_NEEDED = "nnictl asks a server about experiments. None of yours runs on this port, so it has to start one."
 _MOST_STARTS = 3
 _LOG_LINES = 20
 _MOST_LOG_BYTES = 10 << 20
@@ -46,7 +48,8 @@ class ServerStart:
 
     Entering the context does not wait for the server, so that other checks can run meanwhile. ``client``
     waits for it, and reports a failed start. If an exception leaves the context, a server that was started is
-    ended. ``only_reads``: a server that is started will run no experiment, and soon ends by itself.
+    ended. ``only_reads``: a server that is started will run no experiment, and soon ends by itself. ``why``:
+    sentence that explains why a server is needed, for an error.
     """
 
     def __init__(
@@ -57,10 +60,11 @@ class ServerStart:
         no_token: bool = False,
         url_prefix: str | None = None,
         only_reads: bool = False,
+        why: str = "",
         program: Sequence[str] = SERVER,
     ) -> None:
         self._home = home
-        self._only_reads = only_reads
+        self._only_reads, self._why = only_reads, why
         self._no_token, self._url_prefix = no_token, url_prefix
         self._port = port
         self._program = program
@@ -146,7 +150,7 @@ class ServerStart:
     def _start(self) -> None:
         import subprocess
 
-        _check_free(self._port)
+        _check_free(self._port, self._why)
         self._ready, told = os.pipe()
         self._stack.callback(os.close, self._ready)
         path = self._home.server_log_path(self._port)
@@ -185,7 +189,7 @@ class ServerStart:
                 mend="Read its log, then repeat the command: {command}",
             )
         process.wait()
-        _check_free(self._port)
+        _check_free(self._port, self._why)
         raise ClientError(
             f"The server on port {self._port} did not start.",
             plain=self._log_tail(),
@@ -231,11 +235,18 @@ def connect(
         if client is not None:
             return client
         with ServerStart(
-            home, port, no_token=no_token, url_prefix=url_prefix, only_reads=only_reads
+            home, port, no_token=no_token, url_prefix=url_prefix, only_reads=only_reads, why=_NEEDED
         ) as start:
             return start.client()
     except HomeError as error:
         raise ClientError(str(error)) from error
+
+
+def port_to_read(home: Home, port: int) -> int:
+    """Return a port for a server that only reads: ``port``, or another one if a stranger has this port."""
+    if home.server_running(port) is not None or _trouble_of(port) is None:
+        return port
+    return next((server.port for server in home.servers()), None) or _free_port(port)
 
 
 def _client(home: Home, server: ServerInfo) -> Client:
@@ -308,17 +319,32 @@ def _has_ended(pid: int) -> bool:
         os.close(process)
 
 
-def _check_free(port: int) -> None:
-    """Raise ClientError, with NNI's message, if another program listens on the port."""
+def _check_free(port: int, why: str) -> None:
+    """Raise ClientError, with NNI's message, if another program listens on the port.
+
+    A server that exits releases its lock before its port, so a busy port may be free soon. ``why``: sentence
+    that explains why the port is needed, or "".
+    """
+    until = time.monotonic() + _PORT_S
+    while (trouble := _trouble_of(port)) is not None:
+        if time.monotonic() >= until:
+            raise ClientError(
+                f"Port {port} is not idle ({trouble.strerror}).",
+                *([why] if why else []),
+                mend=f"Choose another port: {{command}} --port {_free_port(port)}",
+            ) from trouble
+        time.sleep(_SOCKET_LOOK_S)
+
+
+def _trouble_of(port: int) -> OSError | None:
+    """Return why no server can listen on the port, or None if one can."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise ClientError(
-                f"Port {port} is not idle ({error.strerror}).",
-                mend=f"Choose another port: {{command}} --port {_free_port(port)}",
-            ) from error
+            return error
+    return None
 
 
 def _free_port(after: int) -> int:

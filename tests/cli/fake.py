@@ -98,6 +98,8 @@ class FakeExperiment:
     export: list[dict[str, Any]] = field(default_factory=list)
     metrics: list[dict[str, Any]] = field(default_factory=list)
     still_running: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    forks: list[dict[str, Any]] = field(default_factory=list)
     unsaved: list[str] = field(default_factory=list)
     pareto: dict[str, Any] = field(default_factory=dict)
     tensorboards: list[dict[str, Any]] = field(default_factory=list)
@@ -275,24 +277,34 @@ class FakeServer:
                 experiment.profile["status"] = "RUNNING"
                 self.on_resume()
                 return {"id": experiment.profile["id"]}
-            case ("GET", ["export"] | ["analysis", "pareto"]):
-                return {"trials": experiment.export} if rest == "export" else experiment.pareto
+            case ("GET", ["export"] | ["analysis", "pareto"] | ["lineage"]):
+                lineage = {"trials": [], "legs": [], "forks": experiment.forks}
+                return {"export": {"trials": experiment.export}, "lineage": lineage}.get(
+                    rest, experiment.pareto
+                )
             case ("GET", ["metrics"]):
                 return _metrics(experiment.metrics, query)
             case ("GET", ["trials"]):
                 return _page(experiment.trials, query)
             case ("GET", ["trials", trial_id]):
                 return next(found for found in experiment.trials if found["id"] == trial_id)
-            case ("POST", ["rerun"]):
-                return _rerun(experiment.trials, self.requests[-1][2])
+            case ("POST", ["rerun" | "trials" as last]):
+                return _created(experiment, last, self.requests[-1][2])
             case (
                 "POST",
                 ["trials", trial_id, "stop" | "pause" | "resume" | "save" | "lost" | "fork" as verb],
             ):
                 if all(found["id"] != trial_id for found in experiment.trials):
                     raise Refused(404, f"There is no trial {trial_id}.")
-                return {"id": f"{trial_id}2", "sequence": 9} if verb == "fork" else {"ok": True}
+                made = {"id": f"{trial_id}2", "sequence": 9, "warnings": experiment.warnings}
+                return made if verb == "fork" else {"ok": True}
         raise Refused(404, f"there is no {rest}")
+
+
+def _created(experiment: FakeExperiment, last: str, body: Any) -> Any:
+    if last == "rerun":
+        return _rerun(experiment.trials, body)
+    return {"id": f"{body['like']}2", "sequence": 9, "warnings": experiment.warnings}
 
 
 def _tensorboards(experiment: FakeExperiment, method: str, last: str, body: Any) -> Any:

@@ -46,6 +46,17 @@ def test_tags_are_added_removed_and_shown(two: FakeServer, capsys: pytest.Captur
     assert [method for method, _, _ in two.requests[asked:]] == ["GET"]
 
 
+@pytest.mark.parametrize(
+    ("words", "warning"),
+    [(["-T", "0"], "The trial has no tag 'new'."), (["-T", "0,1"], "None of the trials has the tag 'new'.")],
+)
+def test_a_tag_that_is_not_there(
+    two: FakeServer, capsys: pytest.CaptureFixture[str], words: list[str], warning: str
+) -> None:
+    assert main(["trial", "tag", *words, "--remove", "new,old"]) == 0
+    assert capsys.readouterr().err == f"WARNING: {warning}\n"
+
+
 def test_tags_that_are_refused(two: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trial", "tag", "-T", "0", "--add", "a", "--remove", "a"]) == 1
     assert capsys.readouterr().err == (

@@ -21,6 +21,7 @@ from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 from nnimgr.index import Index
 from nnimgr.store import schema
+from tests.cli.endings import add_ended
 from tests.cli.fake import FakeServer
 from tests.core.nni_past import record, write_nni
 
@@ -134,9 +135,15 @@ def test_an_experiment_that_has_lost_its_server_needs_no_name(server: FakeServer
     assert to_resume(server.home, None, None).id == "lost"
     server.add("other")
     Index(server.home).update("other", port=1)
-    with pytest.raises(ClientError, match=r"^The server of several experiments has ended\.$") as caught:
+    with pytest.raises(ClientError, match=r"^Several experiments continue without a server\.$") as caught:
         to_resume(server.home, None, None)
     assert [line.split()[0] for line in caught.value.plain.splitlines()] == ["other", "lost"]
+
+
+async def test_a_detached_experiment_needs_no_name(server: FakeServer, tmp_path: Path) -> None:
+    for experiment_id, how in (("old", "user"), ("continues", "detached"), ("new", "failures")):
+        await add_ended(server, experiment_id, tmp_path, how)
+    assert to_resume(server.home, None, None).id == "continues"
 
 
 @pytest.mark.parametrize("verb", ["view", "resume"])
@@ -212,6 +219,31 @@ def test_delete_asks_first(
     assert Index(home).entries() == {}
 
 
+def test_delete_does_not_ask_about_an_open_experiment(
+    server: FakeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], answers: Answers
+) -> None:
+    server.add("abc", status="DONE")
+    server.add("runs")
+    assert main(["experiment", "delete", "abc"]) == 1
+    assert capsys.readouterr().err == (
+        "ERROR: Experiment abc is DONE: only a stopped experiment can be deleted.\n"
+        "  Stop it first: nnictl stop abc\n"
+    )
+    for experiment_id, trial in (("live", "RUNNING"), ("old", "FAILED")):
+        server.add(experiment_id, status="STOPPED")
+        folder(tmp_path, experiment_id, trial=trial)
+        Index(server.home).update(experiment_id, log_dir=tmp_path)
+    answers("y\n")
+    assert main(["experiment", "delete", "--all"]) == 1
+    printed = capsys.readouterr()
+    question, _, refused = printed.err.partition("Delete all of this for good? [y/N]: ")
+    assert question == f"old: {tmp_path / 'old'}\n"
+    assert refused.count("only a stopped experiment can be deleted") == 2
+    assert "1 trial of experiment live still runs: stop it first." in refused
+    assert printed.out == "INFO: Delete experiment old success.\n"
+    assert [path for method, path, _ in server.requests if method == "DELETE"] == ["experiments/old"]
+
+
 def test_delete_all_that_were_stopped(home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FakeServer(home).running() as server:
         for experiment_id, trial in (("abc", "FAILED"), ("def", "PAUSED"), ("live", "RUNNING")):
@@ -240,6 +272,17 @@ def test_delete_leaves_it_to_a_server_that_runs(
     assert main(["experiment", "delete", "abc", "-y"]) == 0
     assert server.requests[-1] == ("DELETE", "experiments/abc", None)
     assert Index(home).entries() == {}
+
+
+def test_delete_leaves_it_to_a_server_that_may_have_read_it(
+    server: FakeServer, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nnimgr.cli.experiments.DEFAULT_PORT", server.port)
+    monkeypatch.setattr("nnimgr.cli.selection.DEFAULT_PORT", server.port)
+    server.add("abc", status="STOPPED")
+    Index(home).update("abc", port=None)  # as after an import
+    assert main(["experiment", "delete", "abc", "-y"]) == 0
+    assert server.requests[-1] == ("DELETE", "experiments/abc", None)
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,11 @@ def test_an_error_in_the_foreground_ends_with_1(
     ("code", "following"),
     [
         (127, "correct trialCommand, then: nnictl create --config exp.yml"),
-        (1, "correct the trial's code, then: nnictl resume abc"),
+        (
+            1,
+            "correct the trial's code, then: nnictl resume abc; "
+            "repeat the failed trials: nnictl trial retry abc --failed",
+        ),
     ],
 )
 def test_what_failed_alike_is_corrected_first(
@@ -457,10 +461,3 @@ def test_resume_on_another_port_than_a_running_one(
     assert main(["resume", "abc", "--port", "1"]) == 1
     assert f"is served on port {server.port} already" in capsys.readouterr().err
     assert Index(home).get("abc") is not None
-
-
-def test_a_dry_run_checks_the_id(
-    server: FakeServer, config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert create(server, "--dry-run", "--id", "a/b") == 1
-    assert "'a/b' cannot be an experiment id" in capsys.readouterr().err

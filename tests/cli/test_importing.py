@@ -9,7 +9,7 @@ import pytest
 
 from nnimgr.cli.main import main
 from nnimgr.index import Index
-from tests.cli.fake import FakeServer
+from tests.cli.fake import FakeExperiment, FakeServer, profile
 
 IMPORT = ["experiment", "import", "--from", "csv", "results.csv"]
 CONFIG = """\
@@ -43,6 +43,23 @@ def test_a_source_becomes_a_stopped_experiment(
     assert f"nnictl {' '.join(IMPORT)} --metric reward --config FILE" in printed.out and not printed.err
 
 
+@pytest.mark.parametrize("words", [["resume", "{id}"], ["update", "trialnum", "{id}", "--value", "8"]])
+def test_without_a_configuration_it_cannot_be_continued(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert main([*IMPORT, "--json"]) == 0
+    experiment_id = json.loads(capsys.readouterr().out)["id"]
+    server.experiments[experiment_id] = FakeExperiment(profile(experiment_id, status="STOPPED"))
+    Index(server.home).update(experiment_id, port=server.port)
+    assert main([word.format(id=experiment_id) for word in words]) == 1
+    assert capsys.readouterr().err == (
+        f"ERROR: Experiment {experiment_id} was imported without a trial command, so it cannot run trials.\n"
+        "  Import it again with a configuration: nnictl experiment import --from KIND SOURCE --config FILE\n"
+        f"  Or see its trials: nnictl view {experiment_id}\n"
+    )
+    assert all(method == "GET" for method, _, _ in server.requests)
+
+
 def test_with_a_configuration_it_can_be_continued(
     server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,9 +85,20 @@ def test_with_a_configuration_it_can_be_continued(
 def test_a_running_tuner_gets_the_results(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc", config={"tuner": {"name": "TPE"}}, searchSpace={"x": {}})
     assert main([*IMPORT, "--to", "abc", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"id": "abc", "records": 1}
+    assert json.loads(capsys.readouterr().out)["records"] == 1
     records = [{"parameter": {"x": 0.5}, "value": 0.9}]
     assert ("POST", "experiments/abc/import", {"records": records}) in server.requests
+
+
+def test_results_that_no_tuner_can_use_are_named(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc", config={"tuner": {"name": "TPE"}}, searchSpace={"x": {}})
+    Path("results.csv").write_text("id,status,x,reward\na,SUCCEEDED,0.5,0.9\nb,SUCCEEDED,0.5,inf\n")
+    assert main([*IMPORT, "--to", "abc"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "INFO: Import data success! 1 result was given to the tuner.\n"
+    assert printed.err == "WARNING: Left out, because the result is missing or not finite: trial b.\n"
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,48 @@ def test_the_view_shows_what_is_of_interest() -> None:
     assert line.split() == ["ta", "4", "1", "min", "7", "0.5", "x=0.4"]
 
 
+@pytest.mark.parametrize("height", [40, 10])
+def test_a_recent_sentence_is_cut_only_if_the_screen_is_full(height: int) -> None:
+    progress = Progress.of(profile("abc", counts={"RUNNING": 1}))
+    reason = "waits until nnimgr's agent on this machine answers"
+    for name in ("ta", "tb"):
+        progress.apply(event("JobWaiting", trialId=name, reason=reason))
+    console = Console(file=io.StringIO(), width=50, height=height, force_terminal=False)
+    with console.capture() as captured:
+        console.print(view(progress, now=NOW, since=timedelta(0)))
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= 50
+    recent = lines[lines.index("Recent") + 1 :]
+    rest = "    nnimgr's agent on this machine answers"
+    tb = ["  Trial tb has no place yet: waits until", rest]
+    cut = ["  Trial ta has no place yet: waits until nnimgr's…"]
+    ta = ["  Trial ta has no place yet: waits until", rest] if height == 40 else cut
+    assert recent == [*ta, *tb]
+
+
+def test_a_paused_trial_does_not_run() -> None:
+    progress = Progress.of(profile("abc"))
+    progress.add_trial(trial("ta", 4, status="RUNNING"))
+    progress.add_trial(trial("tb", 5, status="PAUSED"))
+    assert "ta" in shown(progress) and "tb" not in shown(progress)
+    reason = "a user paused it"
+    assert (
+        progress.apply(event("TrialPaused", trialId="ta", reason=reason))
+        == f"Trial 4 (ta) is paused: {reason}"
+    )
+    progress.recent.clear()
+    assert "Running" not in shown(progress)
+
+
+def test_a_trial_that_waits_for_its_next_attempt_does_not_run() -> None:
+    progress = Progress.of(profile("abc"))
+    progress.add_trial(trial("ta", 4, status="RUNNING"))
+    progress.apply(event("AttemptDue", trialId="ta", attempt=2, reason="its host was lost"))
+    assert "Running" not in shown(progress)
+    progress.apply(event("JobStarted", trialId="ta", attempt=2, startedAt="2026-01-01T00:00:00+00:00"))
+    assert "Running" in shown(progress)
+
+
 @pytest.mark.parametrize(
     ("most", "told"), [(10, "4 of 10"), (3, "4, above the limit of 3"), (None, "4, no limit")]
 )

@@ -43,7 +43,7 @@ def busy(server: FakeServer) -> FakeServer:
         goalStated=False,
         bestTrial=BEST,
         limits=LIMITS,
-        now="1 of 2 slots busy, 3 of 60 finished, 2 of 40 min",
+        now="1 of 2 slots busy, 3 of 60 finished, 2 of 40 min used",
         notices=[{"about": "tuner", "sentence": "the tuner hangs " * 8, "detail": ""}],
     )
     experiment.trials = [
@@ -83,6 +83,24 @@ def test_trials(busy: FakeServer) -> None:
     assert seen.lines[-1] == "  See: nnictl log trial abcdefgh -T 2 --file stderr"
     found = json.loads(in_a_pipe("trial", "ls").text)
     assert [each["trialJobId"] for each in found] == ["k0000", "k0001", "k0002", "k0003"]
+
+
+@pytest.mark.parametrize("option", ["--head", "--tail"])
+@pytest.mark.parametrize(("status", "yet"), [("RUNNING", " yet"), ("DONE", "")])
+def test_the_best_of_no_usable_results_are_none(
+    server: FakeServer, option: str, status: str, yet: str
+) -> None:
+    server.add("abc", status=status).trials = [trial("ta", 0, status="RUNNING")]
+    assert in_a_terminal("trial", "ls", "abc", option, "3").lines[0] == (
+        f"{option} lists only trials with a usable result, and there are none{yet}."
+    )
+
+
+def test_a_trial_that_waits_after_a_resume_shows_its_latest_result(server: FakeServer) -> None:
+    server.add("abc").trials = [
+        trial("ta", 0, status="WAITING", finalValue=None, finalText=None, latestValue=8)
+    ]
+    assert "~8" in in_a_terminal("trial", "ls", "abc").lines[1]
 
 
 def test_failures_are_listed_by_cause(server: FakeServer) -> None:
@@ -139,7 +157,7 @@ def test_no_line_is_wider_than_the_terminal(busy: FakeServer, columns: int) -> N
 def test_an_experiment(busy: FakeServer) -> None:
     seen = in_a_terminal("experiment", "show")
     assert seen.code == 0 and seen.widest <= 80
-    assert "Status      RUNNING: 1 of 2 slots busy, 3 of 60 finished, 2 of 40 min" in seen.lines
+    assert "Status      RUNNING: 1 of 2 slots busy, 3 of 60 finished, 2 of 40 min used" in seen.lines
     assert "Limits      2 slots, 60 trials, 40 min" in seen.lines
     assert any(line.startswith("WARNING: The tuner hangs") for line in seen.lines)
     assert json.loads(in_a_pipe("experiment", "show").text)["status"] == "RUNNING"
@@ -163,6 +181,15 @@ def test_the_rules_that_end_an_experiment(server: FakeServer) -> None:
     )
 
 
+def test_a_single_trial_is_counted_in_the_singular(server: FakeServer) -> None:
+    rules = {"plateau": {"trials": 1}, "failures": 1}
+    profile = server.add("abc", config={"trialCommand": "true", "stopWhen": rules}).profile
+    profile["limits"] |= {"trialConcurrency": 1, "maxTrialNumber": 1, "maxExperimentDurationS": 30}
+    lines = in_a_terminal("experiment", "show").lines
+    assert "Limits      1 slot, 1 trial, 30 s" in lines
+    assert "Stops when  no improvement in 1 trial or 1 failure" in lines
+
+
 def test_lists_of_experiments(busy: FakeServer) -> None:
     seen = in_a_terminal("experiment", "list")
     assert seen.lines[0].split() == ["ID", "NAME", "STATUS", "TRIALS", "BEST", "STARTED"]
@@ -178,6 +205,30 @@ def test_the_last_column_of_a_list_is_not_cut(server: FakeServer) -> None:
         Index(server.home).update(experiment_id, name=NAME, started_at=began)
     seen = in_a_terminal("experiment", "list", "--all")
     assert seen.widest <= 80 and [line[-10:] for line in seen.lines[1:]] == ["10 min ago"] * 3
+
+
+def test_trials_that_change_while_they_are_read_are_read_again(server: FakeServer) -> None:
+    found = server.add("abc", counts={"SUCCEEDED": 1})
+
+    def lists() -> int:
+        server.requests.clear()
+        assert in_a_terminal("trial", "ls").code == 0
+        return sum(path == "experiments/abc/trials" for _, path, _ in server.requests)
+
+    found.trials = [trial("ta", 0, status="SUCCEEDED")]
+    assert lists() == 1
+    found.trials = [trial("ta", 0, status="RUNNING")]
+    assert lists() == 2
+
+
+def test_a_list_counts_what_it_leaves_out(server: FakeServer) -> None:
+    server.add("abc")
+    server.add("old", status="STOPPED")
+    Index(server.home).update("abc", started_at=datetime.now(UTC))
+    assert in_a_terminal("experiment", "list").lines[-1] == (
+        "1 more experiment is stopped or archived: nnictl experiment list --all"
+    )
+    assert "more experiment" not in in_a_terminal("experiment", "list", "--all").text
 
 
 @pytest.mark.parametrize(
@@ -203,6 +254,10 @@ def test_results(busy: FakeServer) -> None:
     seen = in_a_terminal("experiment", "export")
     assert seen.lines[0].split() == ["NO.", "TRIAL", "RESULT", "PARAMETERS"] and seen.widest <= 80
     assert seen.lines[-1] == "  nnictl experiment export abcdefgh -f results.csv"
+    assert in_a_terminal("experiment", "export", "--intermediate").lines[-2:] == [
+        "This table has no intermediate results. A file has them:",
+        "  nnictl experiment export abcdefgh --intermediate -f results.csv",
+    ]
     assert in_a_terminal("experiment", "export", "-t", "csv").lines[0].startswith("learning_rate,")
     for words in (["experiment", "export"], ["experiment", "export", "-t", "json"]):
         assert json.loads(in_a_pipe(*words).text)[0]["trialJobId"] == "k0001"
@@ -216,6 +271,8 @@ def test_results_that_are_not_usable_are_counted(busy: FakeServer) -> None:
     assert in_a_terminal("experiment", "export", columns=200).lines[-3] == f"2 results; {why}"
     written = in_a_pipe("experiment", "export", "-f", "out.json")
     assert written.text == f"INFO: 2 results were written to out.json as JSON; {why}\n"
+    plain = in_a_terminal("experiment", "export", "-t", "csv", columns=200)
+    assert plain.lines[-1] == f"WARNING: 2 results are written; {why}."
     experiment.export = []
     assert in_a_terminal("experiment", "export", columns=200).lines == [
         "No trial has a result. See the trials: nnictl trial ls abcdefgh"
@@ -278,6 +335,8 @@ def test_usage_errors_fit_the_terminal(busy: FakeServer, words: str) -> None:
 
 def test_a_change_is_confirmed_in_plain_words(busy: FakeServer) -> None:
     assert in_a_terminal("update", "trialnum", "--value", "70").lines[0] == "INFO: maxTrialNumber is now 70."
+    seen = in_a_terminal("update", "duration", "--value", "90m")
+    assert seen.lines[0] == "INFO: maxExperimentDuration is now 1 h 30 min."
     assert in_a_pipe("update", "trialnum", "--value", "70").lines[0] == "INFO: Update trialnum success!"
     assert in_a_terminal("stop").lines[-1] == "INFO: Experiment abcdefgh is stopped."
 

@@ -27,7 +27,28 @@ def test_records_are_sent(server: FakeServer, capsys: pytest.CaptureFixture[str]
     assert printed.err == ""
     assert server.requests[0] == ("POST", "experiments/abc/import", {"records": RECORDS})
     assert main(["experiment", "import", "abc", "-f", "data.json", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"id": "abc", "records": 2}
+    assert json.loads(capsys.readouterr().out) == {
+        "id": "abc",
+        "records": 2,
+        "given": 2,
+        "warnings": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(1, "1 of 2 results was given to the tuner."), (0, "None of the 2 results was given to the tuner.")],
+)
+def test_what_the_tuner_does_not_get_is_told_at_once(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], given: int, told: str
+) -> None:
+    tuned_by(server, "TPE")
+    server.patch = {"given": given, "warnings": ["result number 2 was left out: its value is NaN"]}
+    Path("data.json").write_text(json.dumps(RECORDS))
+    assert main(["experiment", "import", "abc", "-f", "data.json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"INFO: Import data success! {told}\n"
+    assert printed.err == "WARNING: Result number 2 was left out: its value is NaN.\n"
 
 
 def test_a_tuner_that_learns_nothing_is_named(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,7 +61,7 @@ def test_a_tuner_that_learns_nothing_is_named(server: FakeServer, capsys: pytest
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{}", " must hold a list of objects with 'parameter' and 'value'."),
+        ("{}", " must hold a JSON list of objects with 'parameter' and 'value'."),
         ("[1]", ": the result number 1 of 1 is not an object with 'parameter' and 'value'."),
         (f'[{json.dumps(RECORDS[0])}, {{"parameter": {{}}}}]', ": the result number 2 of 2 has no 'value'."),
         (
@@ -60,6 +81,22 @@ def test_what_is_no_list_of_records(
         "  Write results to a file: nnictl experiment export ID --filename results.json\n"
     )
     assert server.requests == []
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data"])
+def test_csv_is_imported_by_another_option(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    tuned_by(server, "TPE")
+    Path(name).write_text("x,trialJobId,reward\n0.5,abcde,0.25\n")
+    assert main(["experiment", "import", "-f", name]) == 1
+    command = f"nnictl experiment import --from csv {name} --to abc"
+    assert capsys.readouterr().err == (
+        f"ERROR: {name} is a CSV file, but --filename reads only JSON.\n  Import it as CSV: {command}\n"
+    )
+    assert main(command.split()[1:]) == 0
+    (sent,) = [body for method, path, body in server.requests if path == "experiments/abc/import"]
+    assert sent == {"records": [{"parameter": {"x": 0.5}, "value": 0.25}]}
 
 
 @pytest.mark.parametrize("value", ["2020-01-01", ".nan", "!!binary aGk="])

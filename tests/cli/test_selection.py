@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ from nnimgr.home import Home
 from nnimgr.index import Index
 from tests.cli.endings import add_ended
 from tests.cli.fake import CREATED_AT, FakeServer, Refused
-from tests.cli.terminals import in_a_terminal
+from tests.cli.terminals import in_a_pipe, in_a_terminal
 
 CONFIG = """\
 searchSpace: {}
@@ -151,6 +152,31 @@ async def test_a_failed_start_is_meant_if_no_other_experiment_is_open(
     Index(server.home).update("bad", archived=False)
     server.add("runs")
     assert chosen(capsys) == "runs"
+
+
+async def test_a_stopped_experiment_that_no_id_has_chosen_is_named_to_people(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    await add_ended(server, "bad", tmp_path, "failures")
+    told = "INFO: No experiment is running; this is the last one, which ended by itself: a name (bad)."
+    for words, is_told in ((("trial", "ls"), True), (("trial", "ls", "bad"), False)):
+        seen = await asyncio.to_thread(in_a_terminal, *words, columns=120)
+        assert (seen.code, told in seen.lines) == (0, is_told)
+    assert told not in (await asyncio.to_thread(in_a_pipe, "trial", "ls")).text
+    server.add("runs")
+    assert "INFO" not in (await asyncio.to_thread(in_a_terminal, "trial", "ls")).text
+
+
+def test_help_says_which_experiment_is_chosen_without_an_id(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["trial", "ls"], ["update", "trialnum"], ["experiment", "save"]):
+        with pytest.raises(SystemExit):
+            main([*words, "--help"])
+        told = " ".join(capsys.readouterr().out.split())
+        assert "(default: the one that runs; if none runs, the only one that ended by itself)" in told
+    with pytest.raises(SystemExit):
+        main(["stop", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "(default: the one that runs; if none runs, the only one that is not stopped)" in told
 
 
 @pytest.mark.parametrize("how", ["user", "done", "error"])

@@ -54,7 +54,7 @@ def test_a_page_has_everything_about_a_trial(server: FakeServer) -> None:
     lines = [" ".join(line.split()) for line in seen.lines]
     assert lines[0] == "Trial 0 (ta) of experiment abc"
     assert lines[1].startswith("Status EARLY_STOPPED: the assessor judged it bad")
-    assert "Result -" in lines and 'Reports 8, the last 5: 0.3, 0.4, 0.5, 0.6, "bad"' in lines
+    assert "Result -" in lines and 'Reports 8 in all, the last 5: 0.3, 0.4, 0.5, 0.6, "bad"' in lines
     assert "Parameters x=0" in lines
     assert any(line.startswith("Attempts 2: on gpu1, GPUs 0, 1, runs for ") for line in lines)
     assert "1: on this machine, 1 min 5 s, exited with code 1: ValueError: boom" in lines
@@ -64,11 +64,39 @@ def test_a_page_has_everything_about_a_trial(server: FakeServer) -> None:
     assert "nnictl trial checkpoint ls abc -T 0 # its checkpoints" in lines
 
 
+def test_a_page_shows_a_result_that_is_not_usable(server: FakeServer) -> None:
+    reason = 'no usable result: "0.93 %" is not a number; pass a float to nni.report_final_result()'
+    server.add("abc").trials = [
+        detailed(finalValue=None, finalText='"0.93 %"', noResult=reason, reason=reason)
+    ]
+    lines = [" ".join(line.split()) for line in in_a_terminal("trial", "show", "-T", "0", columns=120).lines]
+    assert f"Status SUCCEEDED: {reason}" in lines
+    assert 'Result "0.93 %", which is not usable: see Status' in lines
+    assert any(" not usable " in line for line in in_a_terminal("trial", "ls").lines)
+
+
 def test_a_page_of_a_trial_that_ran_elsewhere(server: FakeServer) -> None:
     job = {**JOB, "keeperId": "ask"}
     server.add("abc").trials = [{**detailed(status="FAILED", reason="bad", logPath=""), "jobs": [job]}]
     lines = in_a_terminal("trial", "show", "-T", "0").lines
     assert "in a program of your own" in lines[5] and not any("nnictl log" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("started", "attempt"), [(CREATED_AT, "1: imported, ran 1 min 5 s elsewhere"), (None, "1: imported")]
+)
+def test_a_page_of_a_trial_that_was_imported(server: FakeServer, started: str | None, attempt: str) -> None:
+    job = {**JOB, "keeperId": "import", "startedAt": started, "exitCode": 0, "message": None}
+    server.add("abc").trials = [{**detailed(logPath=""), "jobs": [job]}]
+    lines = [" ".join(line.split()) for line in in_a_terminal("trial", "show", "-T", "0").lines]
+    assert f"Attempts {attempt}" in lines
+    assert "Files none: it was imported, and did not run here" in lines
+    assert not any("nnictl log" in line or "trial files" in line for line in lines)
+    refused = in_a_terminal("log", "trial", "-T", "0", columns=120)
+    assert refused.code == 1 and refused.lines == [
+        "ERROR: Trial 0 (ta) was imported, and did not run here, so nnimgr has no output and no files of it.",
+        "  See how it ended: nnictl trial show abc -T 0",
+    ]
 
 
 def test_a_page_names_the_members_on_several_machines(server: FakeServer) -> None:
@@ -125,11 +153,29 @@ def test_the_trial_that_is_repeated_has_its_number(
     assert "Repeats     trial 0 (ta)\n" in capsys.readouterr().out
 
 
+def test_a_fork_says_where_it_continues_and_what_is_changed(server: FakeServer) -> None:
+    before = {**detailed(), "parameters": {"lr": 0.1, "width": 8}}
+    fork = {**detailed(), "id": "tb", "sequence": 1, "source": "fork", "retryOf": "ta"}
+    server.add("abc").trials = [before, {**fork, "parameters": {"lr": 0.2, "width": 8}}]
+    names = {"trialId": "tb", "originTrialId": "ta", "originAttempt": 1, "originNumber": 2, "step": 5}
+    server.experiments["abc"].forks = [{**names, "trialId": "other"}, names]
+
+    def continues() -> str:
+        lines = in_a_terminal("trial", "show", "-T", "1", columns=200).lines
+        (line,) = (line for line in lines if line.startswith("Continues"))
+        return line.removeprefix("Continues").strip()
+
+    assert continues() == "from checkpoint 1.2 (step 5) of trial 0 (ta), with lr=0.2 instead of lr=0.1"
+    names["step"] = None
+    server.experiments["abc"].trials = [before, {**fork, "parameters": before["parameters"]}]
+    assert continues() == "from checkpoint 1.2 of trial 0 (ta)"
+
+
 def test_the_latest_of_many_reports(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").trials = [detailed()]
     server.experiments["abc"].metrics = [{"value": float(at), "text": ""} for at in range(1001)]
     assert main(["trial", "show", "-T", "0"]) == 0
-    assert "Reports     1001, the latest: 1000\n" in capsys.readouterr().out
+    assert "Reports     1001 in all, the latest: 1000\n" in capsys.readouterr().out
     assert main(["trial", "show", "-T", "0", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["id"] == "ta" and answer["latestMetrics"] == [{"value": 1000.0, "text": ""}]

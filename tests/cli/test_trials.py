@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nnimgr.cli.main import main
-from tests.cli.fake import FakeServer, trial
+from tests.cli.fake import FakeServer, Refused, trial
 from tests.cli.terminals import in_a_terminal
 
 
@@ -84,6 +84,24 @@ def test_save(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert server.requests[-1][:2] == ("POST", "experiments/abc/trials/ta/save")
 
 
+def test_add(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").trials = [trial("ta", 0, parameters={"lr": 0.1, "net": "a"})]
+    assert main(["trial", "add", "-T", "0"]) == 0
+    assert server.requests[-1] == ("POST", "experiments/abc/trials", {"like": "ta"})
+    assert capsys.readouterr().out == (
+        "INFO: Trial 9 (ta2) starts with the parameters of trial 0 as soon as a slot is free.\n"
+    )
+    server.experiments["abc"].warnings = ["lr is 50, outside loguniform [0.001, 1]"]
+    assert main(["trial", "add", "-T", "0", "--set", "lr=50"]) == 0
+    wanted = {"like": "ta", "parameters": {"lr": 50, "net": "a"}}
+    assert server.requests[-1] == ("POST", "experiments/abc/trials", wanted)
+    said = capsys.readouterr()
+    assert said.out == (
+        "INFO: Trial 9 (ta2) starts with changed parameters of trial 0 as soon as a slot is free.\n"
+    )
+    assert said.err == "WARNING: lr is 50, outside loguniform [0.001, 1].\n"
+
+
 def test_fork(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.add("abc").trials = [trial("ta", 0, parameters={"lr": 0.1, "net": "a"})]
     assert main(["trial", "fork", "-T", "0"]) == 0
@@ -94,6 +112,73 @@ def test_fork(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trial", "fork", "-T", "0", *changes, "--checkpoint", "1.8"]) == 0
     wanted = {"checkpoint": {"attempt": 1, "number": 8}, "parameters": {"lr": 0.001, "net": "b"}}
     assert server.requests[-1] == ("POST", "experiments/abc/trials/ta/fork", wanted)
+    server.experiments["abc"].warnings = ["lr is 50, outside loguniform [0.001, 1]"]
+    assert main(["trial", "fork", "-T", "0", "--set", "lr=50"]) == 0
+    assert capsys.readouterr().err == "WARNING: lr is 50, outside loguniform [0.001, 1].\n"
+
+
+@pytest.mark.parametrize("words", [["-T", "0,tb"], ["-T", "0", "-T", "1,ta"]])
+def test_several_trials(server: FakeServer, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    server.add("abc").trials = [trial("ta", 0), trial("tb", 1)]
+    assert main(["trial", "stop", *words]) == 0
+    assert capsys.readouterr().out == (
+        "INFO: Trial 0 (ta) is being stopped.\nINFO: Trial 1 (tb) is being stopped.\n"
+    )
+    stopped = [path for method, path, _ in server.requests if method == "POST"]
+    assert stopped == [f"experiments/abc/trials/{each}/stop" for each in ("ta", "tb")]
+    assert main(["trial", "pause", *words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"trials": [{"id": "ta"}, {"id": "tb"}]}
+
+
+def test_the_error_of_several_trials_is_printed_once(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc").trials = [trial(name, at, status="RUNNING") for at, name in enumerate(("ta", "tb"))]
+    closed = Refused(409, "the experiment is STOPPED: resume it first")
+    server.refuse = {f"experiments/abc/trials/{each}/stop": closed for each in ("ta", "tb")}
+    assert main(["trial", "stop", "-T", "0,1"]) == 1
+    assert capsys.readouterr().err.count("ERROR: The experiment is STOPPED: resume it first\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["pause", "stop", "save", "resume", "retry"])
+def test_a_resume_does_not_help_to_change_an_ended_trial(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    ended = "Trial 0 (ta) has ended already: it is SYS_CANCELED."
+    server.add("abc", status="STOPPED").trials = [trial("ta", 0, status="SYS_CANCELED"), trial("tb", 1)]
+    server.experiments["abc"].trials[1]["status"] = "FAILED" if verb == "retry" else "PAUSED"
+    rerun = "experiments/abc/rerun"
+    paths = {
+        each: rerun if verb == "retry" else f"experiments/abc/trials/{each}/{verb}" for each in ("ta", "tb")
+    }
+    closed = "the experiment is STOPPED, and no server has it open: resume it first"
+    server.refuse = {paths["ta"]: Refused(409, ended if verb == "retry" else closed)}
+    assert main(["trial", verb, "abc", "-T", "0"]) == 1
+    assert capsys.readouterr().err == f"ERROR: {ended}\n  See the trials: nnictl trial ls abc\n"
+    server.refuse = {paths["tb"]: Refused(409, "the experiment is STOPPED: resume it first")}
+    assert main(["trial", verb, "abc", "-T", "1"]) == 1
+    assert capsys.readouterr().err.endswith(
+        f"\n  Resume it, then repeat: nnictl resume abc && nnictl trial {verb} abc -T 1\n"
+    )
+
+
+def test_where_the_attempts_of_a_trial_are_listed(
+    server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.add("abc").trials = [trial("ta", 0)]
+    refused = Refused(404, "Trial 0 (ta) has no attempt 4.")
+    server.refuse["experiments/abc/trials/ta/files"] = refused
+    for words in (["log", "trial", "abc", "-T", "0", "--file", "stdout"], ["trial", "files", "-T", "0"]):
+        assert main([*words, "--attempt", "4"]) == 1
+        assert ": nnictl trial show abc -T 0\n" in capsys.readouterr().err
+
+
+def test_a_command_about_one_trial_says_so(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc").trials = [trial("ta", 0), trial("tb", 1)]
+    assert main(["trial", "show", "-T", "0,1"]) == 1
+    assert capsys.readouterr().err.startswith(
+        "ERROR: '0,1' names several trials, but this command takes one trial at a time.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -238,6 +323,42 @@ def test_rerun(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
         main(["trial", "rerun"])
 
 
+@pytest.mark.parametrize(
+    ("changes", "mend"),
+    [
+        ({}, "Run its parameters again: nnictl trial add abc -T 0"),
+        ({"status": "USER_CANCELED"}, "Run its parameters again: nnictl trial add abc -T 0"),
+        ({"status": "PAUSED"}, "Continue it: nnictl trial resume abc -T 0"),
+        ({"status": "RUNNING"}, "See the trials: nnictl trial ls abc"),
+        ({"source": "confirmation"}, "See the trials: nnictl trial ls abc"),
+    ],
+)
+def test_what_to_do_instead_of_a_retry(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], mend: str
+) -> None:
+    server.add("abc").trials = [trial("ta", 0, **changes)]
+    refused = "Trial 0 (ta) has not failed."
+    server.refuse = {"experiments/abc/rerun": Refused(409, refused)}
+    assert main(["trial", "retry", "abc", "-T", "0"]) == 1
+    assert capsys.readouterr().err == f"ERROR: {refused}\n  {mend}\n"
+
+
+def test_a_person_with_a_pipe_is_told_how_to_get_the_output(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    server.add("abc").trials = [trial("ta", 0)]
+    monkeypatch.setattr("sys.stderr", screen := Screen())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(["log", "trial", "-T", "0"]) == 0
+    assert capsys.readouterr().out == "id:ta path:/data/abc/trials/ta\n"
+    said = " ".join(screen.getvalue().split())
+    assert said == "WARNING: A pipe gets the folder of the trial, as in NNI. To get the output, add --follow."
+
+
 def test_logs_of_trials(server: FakeServer, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     experiment = server.add("abc")
     experiment.trials = [trial("ta", 0), trial("tb", 1), trial("tc", 2)]
@@ -267,7 +388,7 @@ def test_logs_of_trials(server: FakeServer, capfdbinary: pytest.CaptureFixture[b
 
 def test_two_trials_where_one_is_meant_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["trial", "stop", "-T", "0", "-T", "1"])
+        main(["trial", "fork", "-T", "0", "-T", "1"])
     assert "-T/--trial_id: is given twice, but this command takes one trial at a time" in (
         " ".join(capsys.readouterr().err.split())
     )

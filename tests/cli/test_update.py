@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,11 @@ from typing import Any
 import pytest
 
 from nnimgr.cli.main import main
+from nnimgr.index import Index
+from nnimgr.rules import facts as f
+from nnimgr.store.writer import ExperimentWriter
 from tests.cli.fake import FakeServer, Refused
+from tests.store.test_store import StoredLife
 
 SPACE = {"y": {"_type": "choice", "_value": [1, 2]}}
 
@@ -62,9 +67,9 @@ def test_what_is_sent(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["concurrency", "-v", "0"], "The value must be a whole number from 1 to 1000, not '0'."),
-        (["concurrency", "-v", "1001"], "The value must be a whole number from 1 to 1000, not '1001'."),
-        (["trialnum", "-v", "1000000000"], "must be a whole number from 1 to 999999999"),
+        (["concurrency", "-v", "0"], "The value must be a whole number above 0, not '0'."),
+        (["concurrency", "-v", "9" * 5000], "The value must be a whole number above 0, not '999"),
+        (["priority", "abc", "-v", "high"], "For example: nnictl update priority abc --value 10\n"),
         (["trialnum", "-v", "ten"], "not 'ten'."),
         (["duration", "-v", "2 weeks"], "'2 weeks' is not a number with one of the units s, m, h, d"),
         (["duration", "-v", "0"], "0 is not longer than zero."),
@@ -89,6 +94,37 @@ def test_what_is_not_sent(
     assert server.requests == []
 
 
+@pytest.mark.parametrize(
+    ("verb", "text", "key", "field"),
+    [
+        ("constraints", 'constraints: ["x < w"]', "constraints", "searchSpaceConstraints"),
+        ("searchspace", "space: {x: {_type: choice, _value: [1]}}", "space", "searchSpace"),
+        ("stopwhen", "stopwhn: {metric: 0.9}", "stopwhn", "stopWhen"),
+        ("tuner", "tunner: {name: TPE}", "tunner", "tuner"),
+    ],
+)
+def test_a_misspelled_field_is_named(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], verb: str, text: str, key: str, field: str
+) -> None:
+    server.add("abc")
+    Path("new.yml").write_text(text)
+    assert main(["update", verb, "-f", "new.yml"]) == 1
+    assert capsys.readouterr().err == (
+        f"ERROR: new.yml:1:1: {key}: unknown field; did you mean '{field}'?\n"
+        f"  Correct new.yml, then repeat: nnictl update {verb} -f new.yml\n"
+    )
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("name", ["space", "searchspace2"])
+def test_a_parameter_may_have_a_name_like_a_field(server: FakeServer, name: str) -> None:
+    server.add("abc")
+    space = {name: {"_type": "choice", "_value": [1, 2]}}
+    Path("space.json").write_text(json.dumps(space))
+    assert main(["update", "searchspace", "-f", "space.json"]) == 0
+    assert server.requests[-1] == ("PATCH", "experiments/abc", {"searchSpace": space})
+
+
 LIMITS = {"trialConcurrency": 2, "maxTrialDurationS": None}
 BY_TRIALS = LIMITS | {"maxTrialNumber": 3, "maxExperimentDurationS": None}
 BY_TIME = LIMITS | {"maxTrialNumber": None, "maxExperimentDurationS": 3600.0}
@@ -100,11 +136,12 @@ LIVE = {"SUCCEEDED": 3, "SYS_CANCELED": 5, "RUNNING": 1}
     [
         (
             {"status": "DRAINING", "drain": "budget", "limits": BY_TRIALS, "counts": LIVE},
-            "No more trials are created: there are 4, and the limit is 3. 1 of them continues to the end.",
+            "No more trials are created: there are 4 (not counted: 5 SYS_CANCELED), and the limit is 3. "
+            "1 of them continues to the end.",
         ),
         (
             {"status": "DONE", "limits": BY_TRIALS, "counts": {"SUCCEEDED": 3, "FAILED": 2}, "retried": 2},
-            "No more trials are created: there are 3, and the limit is 3.",
+            "No more trials are created: there are 3 (not counted: 2 retried), and the limit is 3.",
         ),
         (
             {"status": "DONE", "limits": BY_TRIALS, "counts": {"SUCCEEDED": 3}},
@@ -189,7 +226,8 @@ def test_a_refused_constraint_is_shown_with_its_line(
     told = f"ERROR: rules.yml:2:3: {field}: the search space has no parameter yy; did you mean 'y'?\n"
     for command in (["constraints", "-f"], ["searchspace", "-f", "space.json", "--constraints"]):
         assert main(["update", *command, "rules.yml"]) == 1
-        assert capsys.readouterr().err.startswith(told)
+        printed = capsys.readouterr().err
+        assert printed.startswith(told) and "\n  Correct rules.yml, then repeat: nnictl update" in printed
     assert main(["update", "searchspace", "-f", "space.json"]) == 1
     assert "parameter yy; --constraints FILE replaces the constraints, too" in capsys.readouterr().err
 
@@ -219,6 +257,30 @@ def test_which_experiment_is_meant(server: FakeServer, capsys: pytest.CaptureFix
     assert server.requests[-1][1] == "experiments/def"
 
 
+@pytest.mark.parametrize(
+    ("slots", "sentence"),
+    [
+        (1, "The next trial starts when none of them runs any more."),
+        (3, "The next trial starts when fewer than 3 of them run."),
+    ],
+)
+def test_fewer_slots_than_running_trials(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], slots: int, sentence: str
+) -> None:
+    server.add("abc", counts={"RUNNING": 3, "UNKNOWN": 1, "WAITING": 2})
+    server.patch = {"limits": LIMITS | {"trialConcurrency": slots}}
+    assert main(["update", "concurrency", "-v", str(slots)]) == 0
+    assert capsys.readouterr().out == (
+        f"INFO: Update concurrency success!\nINFO: 4 trials run, and all of them continue. {sentence}\n"
+    )
+
+
+def test_as_many_slots_as_running_trials(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc", counts={"RUNNING": 2})
+    assert main(["update", "concurrency", "-v", "2"]) == 0
+    assert capsys.readouterr().out == "INFO: Update concurrency success!\n"
+
+
 OTHER = {"name": "TPE", "classArgs": {"seed": 3, "key": "${file:key.txt}"}, "codeDirectory": "code"}
 
 
@@ -230,19 +292,45 @@ def test_another_tuner(
     Path("deep").mkdir()
     Path("deep/tuner.yml").write_text(json.dumps(content))
     profile = server.add("abc").profile
-    profile["counts"] = {"SUCCEEDED": 12, "FAILED": 1, "EARLY_STOPPED": 2, "RUNNING": 3, "WAITING": 1}
+    ended = {"SUCCEEDED": 12, "FAILED": 3, "EARLY_STOPPED": 2, "USER_CANCELED": 4, "SYS_CANCELED": 5}
+    profile.update(counts={**ended, "RUNNING": 3, "WAITING": 1}, retried=2)
     profile["config"]["tuner"] = {"name": "Random"}
     server.patch = {"config": {**profile["config"], "tuner": {"className": "mine.Mine"}}}
     assert main(["update", "tuner", "-f", "deep/tuner.yml"]) == 0
     assert capsys.readouterr().out == (
         "INFO: Update tuner success!\n"
         "INFO: The tuner is mine.Mine instead of Random from now on. The new tuner gets the whole history: "
-        "14 finished and 1 failed trials. 4 waiting or running trials continue.\n"
+        "19 finished trials (2 EARLY_STOPPED, 1 FAILED, 4 USER_CANCELED). "
+        "4 waiting or running trials continue.\n"
     )
     here = Path("deep").absolute()
     sent = {**OTHER, "codeDirectory": str(here / "code")}
     sent["classArgs"] = {"seed": 3, "key": f"${{file:{here}/key.txt}}"}
     assert server.requests[-1] == ("PATCH", "experiments/abc", {"tuner": sent})
+
+
+@pytest.mark.parametrize(
+    ("records", "history"),
+    [("[{}]", "trials, and 1 imported result."), ("[{}, {}]", "trials, and 2 imported results.")],
+)
+async def test_another_tuner_gets_imported_results(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], tmp_path: Path, records: str, history: str
+) -> None:
+    profile = server.add("abc").profile
+    profile["config"]["tuner"] = {"name": "Random"}
+    Index(server.home).update("abc", log_dir=tmp_path)
+    writer = ExperimentWriter(tmp_path / "abc")
+    await writer.open()
+    life = StoredLife()
+    life.take(f.DataImported(records=records))
+    await life.store(writer)
+    await writer.close()
+    server.patch = {"config": {**profile["config"], "tuner": {"name": "TPE"}}}
+    file = tmp_path / "tuner.yml"
+    await asyncio.to_thread(file.write_text, "name: TPE")
+    assert await asyncio.to_thread(main, ["update", "tuner", "-f", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.endswith(f"The new tuner gets the whole history: 0 finished {history}\n")
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,12 @@ def test_labels_by_the_server(server: FakeServer, capsys: pytest.CaptureFixture[
     assert "Experiment abc is tagged one, two." in capsys.readouterr().out
     assert main(["experiment", "archive", "abc"]) == 0
     assert server.requests[-1][2] == {"archived": True}
-    assert "Experiment abc is archived; lists show it until it has ended." in capsys.readouterr().out
+    assert (
+        "Experiment abc is archived. It still runs, so lists show it until its end."
+        in capsys.readouterr().out
+    )
+    assert main(["experiment", "archive", "abc", "--undo"]) == 0
+    assert "Experiment abc is not archived, so lists show it." in capsys.readouterr().out
     assert main(["experiment", "tag", "zzz"]) == 1
     assert capsys.readouterr().err == (
         "ERROR: There is no experiment 'zzz'.\n  See: nnictl experiment list --all\n"
@@ -425,6 +430,17 @@ def test_logs_of_experiments(
     home.server_log_path(server.port).write_text("served\n")
     assert main(["log", "stdout", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["lines"] == ["served"]
+
+
+def test_top_says_how_to_repeat_failed_trials(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.add("abc", status="DONE", counts={"FAILED": 1}).trials = [
+        trial("ta", 0, status="FAILED", reason="exited with code 1: ValueError: boom")
+    ]
+    assert main(["top", "abc"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "\nNext: correct the trial's code, then: nnictl trial retry abc --failed; "
+        "or start again: nnictl create --config FILE\n"
+    )
 
 
 def test_top_as_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from nnimgr.client.lines import fitted
 from nnimgr.spelling import nearest
 
 __all__ = [
+    "DEFAULT_EXPERIMENT",
     "Parser",
     "Verbs",
     "add_group",
@@ -34,14 +35,16 @@ _NNIS_ALONE = {
 }
 
 
+DEFAULT_EXPERIMENT = "default: the one that runs; if none runs, the only one that ended by itself"
 _PROGRAM = "nnictl"
 # Beginnings of messages of argparse. It reports a missing argument before an option that does not exist.
 _MISSING = "the following arguments are required: "
 _ONE_OF = "one of the arguments "
 # Words of other programs -> the verb.
 _OTHER_WORDS = {"run": "create", "start": "create"}
+# Options of other programs -> the option.
+_OTHER_OPTIONS = dict.fromkeys(("--sort", "--sort-by", "--order", "--order-by", "--limit", "--top"), "--head")
 _LEAST_BEGINNING = 3  # letters of the beginning of an experiment's id that is not taken for another value
-_SHORT = 3  # letters of a word in which one other letter makes another word: "ksh" is not meant as "zsh"
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,7 +55,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**options)
         # Spelling of the option that a word is meant for if it is one too many, such as "--text".
         self.option_of_words: str | None = None
-        # The verbs beside this one, if this one only groups other verbs.
+        # The verbs beside this one.
         self.beside: Verbs[Parser] | None = None
         self._typed: list[str] = []  # the arguments that are being parsed
 
@@ -101,12 +104,15 @@ class Parser(argparse.ArgumentParser):
     def _unknown(self, rest: Sequence[str]) -> str:
         """Return the message about the first of the arguments that the command does not have."""
         word, *_ = rest
-        options = [each for each in self._option_string_actions if each.startswith("--")]
+        options = self._long_options()
         if word.startswith("-"):
-            what, near = "there is no option", _nearest(word.partition("=")[0], options)
+            typed = word.partition("=")[0]
+            other = _OTHER_OPTIONS.get(typed)
+            what, near = "there is no option", other if other in options else _nearest(typed, options)
         else:
             what, near = "one argument too many:", self._with_trial(word) or self._with_words(rest)
             near = near or next((option for option in options if option == f"--{word}"), None)
+            near = near or self._in_group()
         return f"{what} {word}" + ("" if near is None else f'; did you mean "{near}"?')
 
     def _with_trial(self, word: str) -> str | None:
@@ -117,6 +123,13 @@ class Parser(argparse.ArgumentParser):
         others = list(self._typed)
         others.remove(word)
         return shlex.join([*self.prog.split(), *others, _spelled(option.option_strings), word])
+
+    def _in_group(self) -> str | None:
+        """Return the command with this verb in the group that was typed after it, or None."""
+        *above, verb = self.prog.split()
+        if self.beside is None or not (words := _swapped(self.beside, verb, self._typed)):
+            return None
+        return shlex.join([*above, *words])
 
     def _with_number(self, word: str) -> str:
         """Return a hint if the word was typed as an experiment, but is the number of a trial; else ""."""
@@ -147,6 +160,9 @@ class Parser(argparse.ArgumentParser):
         self._typed = list(sys.argv[1:] if args is None else args)
         found, rest = super().parse_known_args(args, namespace)
         if rest:
+            for action in self._actions:
+                if isinstance(action, argparse._SubParsersAction):
+                    self._refuse_early_option(action)
             self.error(self._unknown(rest))
         word = getattr(found, "id", None)
         if word is not None and (hint := self._with_number(word)):
@@ -164,7 +180,9 @@ class Parser(argparse.ArgumentParser):
                     f"{self.prog} {value} is a command of NNI, but not of nnimgr. {_NNIS_ALONE[value]}"
                 )
             self._refuse_early_option(action)
+            swapped = _swapped(action, str(value), self._typed[self._typed.index(value) + 1 :])
             near = "--help" if value == "help" else _verb_of_a_group(action, str(value)) or near
+            near = shlex.join(swapped) if swapped else near
             meant = None if near is None else f"{self.prog} {near}"
             if self.beside is not None and value != "help":
                 meant = self._elsewhere(str(value), meant)
@@ -172,9 +190,6 @@ class Parser(argparse.ArgumentParser):
             if meant is None:
                 hint = "" if self.prog == _PROGRAM else f"; its commands are: {', '.join(names)}"
             self.error(f"there is no command {value!r}{hint}")
-        word = str(value)
-        if near is not None and len(word) == len(near) <= _SHORT and sorted(word) != sorted(near):
-            near = None
         hint = "" if near is None else f'; did you mean "{near}"?'
         valid = ", ".join(names)
         raise argparse.ArgumentError(action, f"must be one of {valid}, not {value!r}{hint}")
@@ -199,19 +214,60 @@ class Parser(argparse.ArgumentParser):
         return shlex.join([*found.prog.split(), *rest])
 
     def _refuse_early_option(self, verbs: argparse._SubParsersAction[Parser]) -> None:
-        """Exit with an error if an option of the verbs was typed before a verb."""
+        """Exit with an error if an option that this parser does not have was typed before a verb."""
         option = self._typed[0].partition("=")[0] if self._typed else ""
+        if not option.startswith("-") or option in self._option_string_actions:
+            return
+        everywhere = [
+            action
+            for verb in _all_verbs(verbs)
+            if (action := verb._option_string_actions.get(option)) is not None
+        ]
+        words = self._typed[1:]
+        if "=" not in self._typed[0] and (
+            everywhere[0].nargs != 0 if everywhere else words and not _with_group(verbs, words[0])
+        ):
+            words = words[1:]  # without the option's value
+        early = self._typed[: len(self._typed) - len(words)]
+        if words:
+            words = [*(_with_group(verbs, words[0]) or words[:1]), *words[1:]]
+        meant = _innermost(verbs, words)
+        if meant is not None and option in meant._option_string_actions:
+            command = shlex.join([*self.prog.split(), *words, *early])
+            self.error(f'options come after the command: "{command}"')
+        if meant is not None or not everywhere:
+            known = [
+                name for verb in ([meant] if meant else _all_verbs(verbs)) for name in verb._long_options()
+            ]
+            near = _nearest(option, dict.fromkeys(known))
+            hint = "" if near is None else f'; did you mean "{near}", after the command?'
+            self.error(f"there is no option {option}{hint}")
+        if everywhere[0].nargs != 0:  # otherwise, argparse reports the word after the option
+            if words:
+                self.error(f"there is no command {words[0]!r}; options come after the command")
+            self._refuse_without_verb(verbs, option, complete=len(everywhere))
+
+    def _refuse_without_verb(
+        self, verbs: argparse._SubParsersAction[Parser], option: str, *, complete: int
+    ) -> None:
+        """Exit with an error if any of the verbs has the option that was typed without a verb.
+
+        ``complete``: number of verbs with this option, also in groups.
+        """
         found = {name: verb._option_string_actions.get(option) for name, verb in verbs.choices.items()}
         able = [name for name, action in found.items() if action is not None]
+        if not able:
+            return
+        others = "" if len(able) == complete else " and others"
         about_trials = [name for name in able if getattr(found[name], "dest", "") == "trial_id"]
         able = about_trials or able  # -T of some commands is a number of lines, which fewer users mean
-        if not option.startswith("-") or option in self._option_string_actions or not able:
-            return
-        typed = shlex.join(self._typed)
-        hint = f'did you mean "{self.prog} {able[0]} {typed}"?'
+        hint = f'did you mean "{self.prog} {able[0]} {shlex.join(self._typed)}"?'
         if len(able) > 1:
-            hint = f"the commands with {option} are: {', '.join(able)}"
+            hint = f"the commands with {option} are: {', '.join(able)}{others}"
         self.error(f"a command is missing before {option}; {hint}")
+
+    def _long_options(self) -> list[str]:
+        return [each for each in self._option_string_actions if each.startswith("--")]
 
     def _get_option_tuples(self, option_string: str) -> Any:
         """Return the options that begin with a shortened option. Two spellings of one option count once."""
@@ -256,11 +312,50 @@ def _verb_of_a_group(groups: Verbs[Parser], word: str) -> str | None:
     return None
 
 
+def _swapped(verbs: Verbs[Parser], verb: str, after: Sequence[str]) -> list[str]:
+    """Return the words for a verb that was typed before its group: "trial stop -T 3" for "stop trial 3".
+
+    ``after``: the words after the verb. Return [] if they do not begin with a group that has the verb.
+    """
+    group = verbs.choices.get(after[0]) if after else None
+    for action in () if group is None else group._actions:
+        if isinstance(action, argparse._SubParsersAction) and verb in action.choices:
+            number = ["-T", after[1]] if after[1:] and after[1].isdecimal() else []
+            return [after[0], verb, *number]
+    return []
+
+
+def _innermost(verbs: Verbs[Parser], words: Sequence[str]) -> Parser | None:
+    """Return the parser of the verb that the words begin with, also of a verb in a group; None: no verb."""
+    found = verbs.choices.get(words[0]) if words else None
+    for action in () if found is None else found._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return _innermost(action, words[1:]) or found
+    return found
+
+
+def _with_group(verbs: Verbs[Parser], word: str) -> list[str]:
+    """Return a verb with its group, such as ["trial", "ls"] for "ls"; [] if there is no such verb."""
+    if word in verbs.choices:
+        return [word]
+    return (_verb_of_a_group(verbs, word) or "").split()
+
+
+def _all_verbs(verbs: Verbs[Parser]) -> Iterator[Parser]:
+    """Yield the parsers of all verbs, also of those in groups."""
+    for verb in verbs.choices.values():
+        yield verb
+        for action in verb._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                yield from _all_verbs(action)
+
+
 def _nearest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that is most similar to ``word``, or None."""
     known = list(names)
-    if word.lower() == "list" and "ls" in known:  # other verbs are more similar to "list" than "ls" is
-        return "ls"
+    for typed, meant in (("list", "ls"), ("ls", "list")):  # other verbs are more similar to these
+        if word.lower() == typed and meant in known:
+            return meant
     beginnings = sorted(name for name in known if len(word) > 1 and name.startswith(word.lower()))
     return nearest(word, known) or next(iter(beginnings), None)
 
@@ -292,6 +387,7 @@ def add_verb(
         aliases=aliases,
         epilog=examples_text(examples),
     )
+    verb.beside = verbs
     verb.set_defaults(verb=target, prog=verb.prog, actions=verb._actions)
     verb.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
     return verb
@@ -309,7 +405,7 @@ def add_id(verb: argparse.ArgumentParser) -> None:
         "id",
         nargs="?",
         metavar="ID",
-        help="the experiment: its id, the beginning of its id, or its name (default: the one that runs)",
+        help=f"the experiment: its id, the beginning of its id, or its name ({DEFAULT_EXPERIMENT})",
     )
     add_port(verb)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnimgr.cli.parsers.base import Parser, Verbs, add_group, add_id, add_port, add_verb
+from nnimgr.cli.parsers.base import DEFAULT_EXPERIMENT, Parser, Verbs, add_group, add_id, add_port, add_verb
 
 __all__ = ["add"]
 
@@ -114,13 +114,15 @@ def _results(group: Verbs[Parser]) -> None:
         "import results into an experiment, or trials of another program",
         about=(
             "\n--filename FILE: the tuner of a running experiment learns from the results in a\n"
-            'file that "experiment export" has written.\n\n'
+            'JSON file that "experiment export" has written. For a CSV file that it has\n'
+            "written: --from csv FILE --to ID.\n\n"
             "--from KIND SOURCE: the trials of another program become a new experiment, which\n"
             "is stopped. With --to ID in addition, no experiment is created, but the tuner of\n"
             "the running experiment ID learns from the results of these trials."
         ),
         examples=(
             "nnictl experiment import --filename results.json",
+            "nnictl experiment import --from csv results.csv --to ab12cd34",
             "nnictl experiment import --from optuna sqlite:///study.db --config exp.yml",
             "nnictl experiment import --from ray ~/ray_results/train --to ab12cd34",
         ),
@@ -133,7 +135,9 @@ def _results(group: Verbs[Parser]) -> None:
     )
     add_port(load)
     what = load.add_mutually_exclusive_group(required=True)
-    what.add_argument("-f", "--filename", metavar="FILE", help='results, as "experiment export" writes them')
+    what.add_argument(
+        "-f", "--filename", metavar="FILE", help='JSON with results, as "experiment export" writes it'
+    )
     what.add_argument(
         "--from", dest="kind", choices=("csv", "nni", "optuna", "ray", "wandb"), help="the kind of the source"
     )
@@ -176,7 +180,7 @@ def _export(group: Verbs[Parser]) -> None:
         about="The results are those of trials that have SUCCEEDED. Trials that were stopped\n"
         "early, have failed or were canceled are left out, also with a result.\n"
         "Without --type and --filename, a terminal gets a table and a pipe gets JSON.\n\n"
-        "As in NNI, each result in JSON is a text that holds JSON, and the list\n"
+        'As in NNI, JSON has each result as a text, such as "0.93", and the list\n'
         '"intermediate" ends with the final result.',
         examples=(
             "nnictl experiment export",
@@ -208,7 +212,7 @@ def _archives(group: Verbs[Parser]) -> None:
             "nnictl experiment save ab12cd34 --path backup.zip --saveCodeDir",
         ),
     )
-    saved.add_argument("id", nargs="?", metavar="ID", help=f"{_NAMED} (default: the one that runs)")
+    saved.add_argument("id", nargs="?", metavar="ID", help=f"{_NAMED} ({DEFAULT_EXPERIMENT})")
     saved.add_argument(
         "-p", "--path", metavar="FILE", help="the file, or its folder (default: this directory)"
     )

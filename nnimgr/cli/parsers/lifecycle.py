@@ -94,7 +94,8 @@ def _stop(verbs: Verbs[Parser]) -> None:
         nargs="?",
         metavar="ID",
         help="the experiment: its id, the beginning of its id, or its name; with a * at its end: "
-        "all experiments whose id or name begins so (default: the one that runs)",
+        "all experiments whose id or name begins so (default: the one that runs; if none runs, the only one "
+        "that is not stopped)",
     )
     stop.add_argument("-a", "--all", action="store_true", help="stop all experiments")
     how = stop.add_mutually_exclusive_group()

@@ -10,13 +10,14 @@ from nnimgr.cli.parsers.base import Parser, Verbs, add_group, add_id, add_verb, 
 __all__ = ["add"]
 
 _NAMED = "the trial: its number, its id, or the beginning of its id"
+_SEVERAL = "trials by number or id, with commas between them"
 
 
 def add(verbs: Verbs[Parser]) -> None:
     group = add_group(verbs, "trial", "list, show, stop, retry and tag trials, fetch their files")
     _list(group)
     _act(group)
-    _fork(group)
+    _new(group)
     _checkpoints(add_group(group, "checkpoint", "list, pin and fetch the saved states of a trial"))
     _annotate(group)
     _files(group)
@@ -30,10 +31,11 @@ def _list(group: Verbs[Parser]) -> None:
         "ls",
         "trials:list_all",
         "list the trials of an experiment",
-        about="A terminal gets a table, a pipe gets JSON as NNI prints it.\n\n"
-        "--head and --tail list the best and the worst trials. Only a pipe without\n"
-        "--json gets the largest and the smallest results instead, as in NNI, even if\n"
-        "smaller results are better.",
+        about="A terminal gets a table, a pipe gets JSON as NNI prints it. TIME is how long\n"
+        'the newest attempt of a trial has run; "nnictl trial show" lists all attempts.\n\n'
+        "--head lists the best trials, and --tail the worst ones. In NNI's format, which\n"
+        "a pipe gets without --json, --head lists the largest results and --tail the\n"
+        "smallest ones, whatever the goal is.",
         examples=(
             "nnictl trial ls",
             "nnictl trial ls ab12cd34 --head 5",
@@ -73,17 +75,17 @@ def _act(group: Verbs[Parser]) -> None:
         group,
         "stop",
         "trials:stop",
-        "stop a trial",
+        "stop trials",
         aliases=("kill",),
-        examples=("nnictl trial stop -T 12", "nnictl trial stop ab12cd34 -T k3x9z"),
+        examples=("nnictl trial stop -T 12", "nnictl trial stop ab12cd34 -T k3x9z,15"),
     )
     add_id(stop)
-    _add_trial(stop, required=True)
+    _add_trials(stop, required=True)
     pause = add_verb(
         group,
         "pause",
         "trials:pause",
-        "pause a trial: its processes end, and it can continue later",
+        "pause trials: their processes end, and they can continue later",
         about="A trial that asks nni.should_checkpoint() saves its state first. Any other trial\n"
         "loses what it has done since its last checkpoint (nni.save_checkpoint). A paused\n"
         "trial holds no slot and no resources. It continues from its last checkpoint, or\n"
@@ -91,28 +93,28 @@ def _act(group: Verbs[Parser]) -> None:
         examples=("nnictl trial pause -T 12",),
     )
     add_id(pause)
-    _add_trial(pause, required=True)
+    _add_trials(pause, required=True)
     resume = add_verb(
         group,
         "resume",
         "trials:resume",
-        "continue a paused trial",
+        "continue paused trials",
         examples=("nnictl trial resume -T 12",),
     )
     add_id(resume)
-    _add_trial(resume, required=True)
+    _add_trials(resume, required=True)
     save = add_verb(
         group,
         "save",
         "trials:save",
-        "ask a running trial to save its state, without a pause",
+        "ask running trials to save their states, without a pause",
         about="A trial that looks for such requests (nni.should_checkpoint) saves soon after,\n"
-        "and runs on. Any other trial saves only where its code does so anyway, and a\n"
-        "notice says so (nnictl trial show).",
+        "and runs on. On other trials they have no effect, and a notice says so\n"
+        "(nnictl trial show).",
         examples=("nnictl trial save -T 12",),
     )
     add_id(save)
-    _add_trial(save, required=True)
+    _add_trials(save, required=True)
     lost = add_verb(
         group,
         "lost",
@@ -130,41 +132,53 @@ def _act(group: Verbs[Parser]) -> None:
         "trials:retry",
         "retry failed trials, each as a new trial with the same parameters",
         aliases=("rerun",),
-        examples=("nnictl trial retry --failed", "nnictl trial retry -T 12 -T 15"),
+        examples=("nnictl trial retry --failed", "nnictl trial retry -T 12,15"),
     )
     add_id(retry)
     which = retry.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "--failed", action="store_true", help="all trials that have failed and were not retried yet"
     )
-    which.add_argument("-T", "--trial_id", "--trial-id", action="append", metavar="TRIAL", help=_NAMED)
+    _add_trials(which)
 
 
-def _fork(group: Verbs[Parser]) -> None:
+def _new(group: Verbs[Parser]) -> None:
+    added = add_verb(
+        group,
+        "add",
+        "new_trials:add",
+        "add a trial with the parameters of another trial, or with changed ones",
+        about="The new trial runs from its beginning. The other trial is not changed, and may\n"
+        "have ended. A value outside of the search space is used, with a warning.\n"
+        "To continue from a checkpoint instead: nnictl trial fork",
+        examples=("nnictl trial add -T 12", "nnictl trial add -T 12 --set lr=0.001 --set layers=3"),
+    )
     fork = add_verb(
         group,
         "fork",
-        "trials:fork",
+        "new_trials:fork",
         "add a trial that continues from a checkpoint of another trial",
         about="The new trial loads the checkpoint (nni.load_checkpoint) and runs with the same\n"
         "parameters, or with changed ones. The other trial is not changed, and may have\n"
-        "ended. Its page in the dashboard lists its checkpoints.",
+        "ended. A value outside of the search space is used, with a warning.\n"
+        "To list the checkpoints: nnictl trial checkpoint ls -T TRIAL",
         examples=(
             "nnictl trial fork -T 12 --set lr=0.001",
             "nnictl trial fork -T 12 --checkpoint 1.8",
         ),
     )
-    add_id(fork)
-    _add_trial(fork, required=True)
-    fork.add_argument(
-        "--set",
-        action="append",
-        metavar="NAME=VALUE",
-        default=[],
-        dest="changes",
-        help="a parameter with another value, as JSON or text; may be repeated",
-    )
-    fork.option_of_words = "--set"
+    for verb in (added, fork):
+        add_id(verb)
+        _add_trial(verb, required=True)
+        verb.add_argument(
+            "--set",
+            action="append",
+            metavar="NAME=VALUE",
+            default=[],
+            dest="changes",
+            help="a parameter with another value, as JSON or text; may be repeated",
+        )
+        verb.option_of_words = "--set"
     _add_checkpoint(fork, "the checkpoint to continue from")
 
 
@@ -247,14 +261,12 @@ def _annotate(group: Verbs[Parser]) -> None:
         about="Without --add and --remove, the tags of the trials are shown.\n"
         "A trial has at most 20 tags, a tag at most 40 characters.",
         examples=(
-            "nnictl trial tag -T 12 -T 15 --add baseline,final",
+            "nnictl trial tag -T 12,15 --add baseline,final",
             "nnictl trial tag -T 12 --add good --remove baseline",
         ),
     )
     add_id(tag)
-    tag.add_argument(
-        "-T", "--trial_id", "--trial-id", action="append", required=True, metavar="TRIAL", help=_NAMED
-    )
+    _add_trials(tag, required=True)
     for option, what in (("--add", "tags to add"), ("--remove", "tags to remove")):
         tag.add_argument(
             option, action="append", default=[], metavar="TAG", help=f"{what}, with commas between them"
@@ -350,6 +362,11 @@ def _add_trial(verb: argparse.ArgumentParser, *, required: bool) -> None:
     )
 
 
+def _add_trials(verb: argparse._ActionsContainer, *, required: bool = False, help: str = _SEVERAL) -> None:
+    more: dict[str, Any] = {"required": True} if required else {}  # not known to a group of options
+    verb.add_argument("-T", "--trial_id", "--trial-id", action="append", metavar="TRIAL", help=help, **more)
+
+
 class _Once(argparse.Action):
     """Option that may be given only once. Otherwise the last value would silently replace the others."""
 
@@ -391,20 +408,16 @@ def _tensorboard(group: Verbs[Parser]) -> None:
         "tensorboard:start",
         "start TensorBoard over files in $NNI_OUTPUT_DIR/tensorboard",
         about="Browsers that are signed in show TensorBoard at the printed address.\n"
-        "The server stays until its TensorBoards are stopped.",
+        "The experiment's server runs until its TensorBoards are stopped, even if no\n"
+        "experiment is open there any more.",
         examples=(
             "nnictl tensorboard start",
-            "nnictl tensorboard start ab12cd34 -T 12 -T 15",
+            "nnictl tensorboard start ab12cd34 -T 12",
             "nnictl tensorboard start ab12cd34 --trial_id 0,3,7",
         ),
     )
     add_id(start)
-    start.add_argument(
-        *("-T", "--trial_id", "--trial-id"),
-        action="append",
-        metavar="TRIAL",
-        help="trials by number or id, with commas between them (default: all trials that were started)",
-    )
+    _add_trials(start, help=f"{_SEVERAL} (default: all trials that were started)")
     listed = add_verb(
         group,
         "list",
