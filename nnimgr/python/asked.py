@@ -13,6 +13,7 @@ from typing import Any
 from nnimgr.python.definition import plain_config, plain_number
 from nnimgr.python.errors import ArgumentError, Error, LateResult
 from nnimgr.python.exchange import Exchange
+from trial_keeper.log import said_by_exception
 
 __all__ = ["AskedTrial", "Value", "end_of", "result_of"]
 
@@ -133,7 +134,7 @@ class AskedTrial:
             return
         try:
             if isinstance(error, Exception):
-                self.fail(_last_line(error))
+                self.fail(_reason(error))
             else:
                 self.cancel()
         except Error as also:
@@ -153,7 +154,7 @@ class AskedTrial:
                 return self._end_without_result(_NOTHING_RETURNED)
             return end_of(result_of(value, {}))
         except Exception as error:
-            return None if self.ended else {"error": _last_line(error)}
+            return None if self.ended else {"error": _reason(error)}
         except BaseException:
             with contextlib.suppress(Error):
                 self.cancel()
@@ -182,9 +183,10 @@ class AskedTrial:
             if each["status"] == "EARLY_STOPPED":
                 continue
             if again:
+                first = "result" if each["status"] == "SUCCEEDED" else f"end, {each['status']},"
                 raise LateResult(
-                    f"Trial {self.number} ({self.id}) was told twice. The first end is kept: {self.reason}. "
-                    "The second one is not recorded."
+                    f"Trial {self.number} ({self.id}) has ended already. Its first {first} counts, and the "
+                    "second one is not recorded."
                 )
             raise LateResult(
                 f"Trial {self.number} ({self.id}) had ended before its result came, so the result is not "
@@ -215,10 +217,12 @@ def result_of(value: Any, metrics: Mapping[str, Any]) -> Any:
     return float(number)
 
 
-def _last_line(error: Exception) -> str:
-    """Return the last line of the traceback of an error."""
-    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
-    return lines[-1][:_LONGEST_ERROR]
+def _reason(error: Exception) -> str:
+    """Return an error's type and the first line of its message. Errors of nnimgr have one long line."""
+    if isinstance(error, Error):
+        return f"{type(error).__name__}: {error.sentence}"[:_LONGEST_ERROR]
+    shown = "".join(traceback.format_exception_only(error)).encode(errors="backslashreplace")
+    return said_by_exception(shown.splitlines()).decode()[:_LONGEST_ERROR]
 
 
 def _json_name(number: float) -> str:

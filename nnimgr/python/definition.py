@@ -46,6 +46,7 @@ _DEFAULTS = {
     "tuner": {"name": "TPE"},
     "trainingService": {"platform": "local"},
 }
+_OPPOSITES = {"maximize": ("minimum", "minimize"), "minimize": ("maximum", "maximize")}
 _FROM_TRIAL = ("trialCommand", "trialCodeDirectory")  # made from the argument ``trial``
 
 
@@ -127,6 +128,7 @@ class Experiment:
             check_command(trial)
         given["trialCommand"] = self._work.command_for(sys.executable if is_local else "python3")
         self._config: dict[str, Any] = merged_config(given, config, defaults=_DEFAULTS)
+        _leave_busy_gpus(self._config)
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str]) -> Experiment:
@@ -188,6 +190,13 @@ def goal_fields(maximize: Goal, minimize: Goal) -> dict[str, Any]:
     """Return the fields that say which results are better. Raise ArgumentError."""
     given = {"maximize": maximize, "minimize": minimize}
     chosen = {mode: goal for mode, goal in given.items() if goal not in (None, False)}
+    refused = [mode for mode, goal in given.items() if goal is False]
+    if not chosen and len(refused) == 1:
+        extreme, opposite = _OPPOSITES[refused[0]]
+        raise ArgumentError(
+            f"{refused[0]}: False does not say which results are better. "
+            f"For a {extreme} write {opposite}=True"
+        )
     if not chosen:
         raise ArgumentError(
             "maximize, minimize: give one of them. True is for a result that is one number. "
@@ -237,6 +246,20 @@ def _service(machines: Sequence[str | Mapping[str, Any]] | Mapping[str, Any] | N
             'machines: must be a list of machines over SSH, such as ["alice@gpu1", "gpu2:2222"]'
         )
     return {"platform": "remote", "machineList": [_machine(each) for each in machines]}
+
+
+def _leave_busy_gpus(config: Mapping[str, Any]) -> None:
+    """Let trials on this machine use no GPU that other processes use, unless the configuration says so.
+
+    This is the default for machines over SSH. In an ``exp.yml``, users must choose, as in NNI.
+    """
+    services = config["trainingService"]
+    for service in services if isinstance(services, list) else [services]:
+        if not isinstance(service, dict):
+            continue
+        asks = config.get("trialGpuNumber") or service.get("trialGpuNumber")
+        if asks and service.get("platform") == "local" and "use_active_gpu" not in service:
+            service.setdefault("useActiveGpu", False)
 
 
 def _machine(given: str | Mapping[str, Any]) -> dict[str, Any]:

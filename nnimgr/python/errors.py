@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 
 from nnimgr.client.errors import ClientError
 from nnimgr.client.lines import wrapped
 from nnimgr.home import HomeError
 
-__all__ = ["ArgumentConflict", "ArgumentError", "Ended", "Error", "LateResult", "NoResult", "translated"]
+__all__ = [
+    "ArgumentConflict",
+    "ArgumentError",
+    "Ended",
+    "Error",
+    "LateResult",
+    "NoResult",
+    "translated",
+    "with_calls",
+]
 
 # field of a configuration -> the argument that sets it
 ARGUMENTS: Mapping[str, str] = {
@@ -40,23 +51,37 @@ ARGUMENTS: Mapping[str, str] = {
         )
     },
 }
+_TRIAL = "NNI_PLATFORM"  # environment variable that all trials have
 _WIDTH = 80  # columns from which on a line of a message is broken
 _PARTS = {"checkpoints.keepLast": "checkpoints", "gang.processes": "processes", "gang": "processes"}
 _CAMEL = {field: argument for field, argument in ARGUMENTS.items() if not field.islower()}
 _FIELD = re.compile(rf"\b({'|'.join(_CAMEL)})\b", re.IGNORECASE)
+_RUN = r"nnimgr.Run.attach('\1')"  # works in any program; the present one may have no variable for the run
+# Commands that the server suggests -> the calls of the Python API that do the same.
+_CALLS = (
+    (r"nnictl update trialnum (\S+) --value (\d+)", rf"{_RUN}.update(trials=\2)"),
+    (r"nnictl update stopwhen (\S+) --filename FILE", rf"{_RUN}.update(stop=...)"),
+    (r"nnictl trial checkpoint ls (\S+) -T (\w+)", rf'{_RUN}.trials["\2"].checkpoints'),
+    (r"nnictl trial resume (\S+) -T (\w+)", rf'{_RUN}.trials["\2"].resume()'),
+    (r"nnictl resume ([\w-]+)", rf"{_RUN}.resume()"),
+)
 
 
 class Error(RuntimeError):
-    """Error: nnimgr could not do what was asked. Long lines of the message are broken.
+    """Error: nnimgr could not do what was asked. Long lines of the message are broken, except in trials.
 
-    ``plain``: further lines, which are not broken. ``hint``: what to do next, if it is known.
+    ``sentence``: the message without line breaks. ``plain``: further lines, which are not broken. ``hint``:
+    what to do next, if it is known.
     """
 
     def __init__(self, sentence: str, *, plain: str = "", hint: str = "") -> None:
         title = f"{type(self).__module__}.{type(self).__qualname__}: "  # which a traceback shows first
-        shown = wrapped(f"{title}{sentence}", _WIDTH).removeprefix(title)
-        after = wrapped(f"  {hint}", _WIDTH) if hint else ""
+        # In a trial, the first line becomes the reason why the trial has failed.
+        width = sys.maxsize if _TRIAL in os.environ else _WIDTH
+        shown = wrapped(f"{title}{sentence}", width).removeprefix(title)
+        after = wrapped(f"  {hint}", width) if hint else ""
         super().__init__("\n".join(part for part in (shown, plain, after) if part))
+        self.sentence = sentence
         self.hint = hint
 
 
@@ -93,7 +118,7 @@ def translated() -> Iterator[None]:
     except ClientError as error:
         if error.problems:
             raise ArgumentError("\n".join(map(_line, error.problems))) from None
-        mend = error.mend or ""
+        mend = with_calls(error.mend or "")
         sentence = "\n".join(map(_with_arguments, error.lines))
         raise Error(sentence, plain=error.plain, hint="" if "{" in mend else mend) from error
 
@@ -113,6 +138,14 @@ def argument_of(field: str) -> str:
     return argument + bracket + index + dot + rest
 
 
+def with_calls(text: str) -> str:
+    """Return a text with calls of the Python API in place of the ``nnictl`` commands that do the same."""
+    for command, call in _CALLS:
+        text = re.sub(f'"{command}"', call, text)
+        text = re.sub(command, call, text)
+    return text
+
+
 def _line(problem: Mapping[str, object]) -> str:
     from nnimgr.config.problems import Problem
 
@@ -123,6 +156,6 @@ def _line(problem: Mapping[str, object]) -> str:
 
 
 def _with_arguments(sentence: str) -> str:
-    """Return a sentence with the names of arguments in place of the names of fields."""
+    """Return a sentence with calls in place of commands, and names of arguments in place of fields."""
     by_lower = {field.lower(): argument for field, argument in _CAMEL.items()}
-    return _FIELD.sub(lambda match: by_lower[match[0].lower()], sentence)
+    return _FIELD.sub(lambda match: by_lower[match[0].lower()], with_calls(sentence))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from nnimgr.cli.progress import finished_trials, notice_lines, number, parameters_text
+from nnimgr.cli.progress import finished_text, finished_trials, notice_lines, number, parameters_text
 from nnimgr.cli.summary import counts_text, goal_of, main_objective
 from nnimgr.cli.times import duration_text
 
@@ -81,7 +81,7 @@ def _facts(profile: Mapping[str, Any]) -> Iterator[str]:
     sentence = profile.get("now") or profile["reason"]
     if sentence:
         yield f"<div>{escape(str(sentence))}</div>"
-    yield _bar(finished_trials(profile), profile["limits"]["maxTrialNumber"])
+    yield _bar(profile)
     yield _fact("Trials", escape(counts_text(profile)))
     yield _fact("Goal", escape(goal_of(profile)))
     best = profile["bestTrial"]
@@ -106,7 +106,9 @@ def _fact(word: str, content: str) -> str:
     )
 
 
-def _bar(done: int, most: int | None) -> str:
+def _bar(profile: Mapping[str, Any]) -> str:
+    """Return a bar for the finished trials, and their number with its limit; "" without a limit."""
+    done, most = finished_trials(profile), profile["limits"]["maxTrialNumber"]
     if not most:
         return ""
     share = min(100.0, 100.0 * done / most)
@@ -114,7 +116,7 @@ def _bar(done: int, most: int | None) -> str:
         '<div style="display:flex;gap:8px;align-items:center;margin:2px 0 4px">'
         f'<div style="flex:1;height:4px;border-radius:2px;background:{_LINE}">'
         f'<div style="width:{share:.1f}%;height:4px;border-radius:2px;background:{_ACCENT}"></div></div>'
-        f'<span style="color:{_SOFT};font-size:12px">{done} of {most}</span></div>'
+        f'<span style="color:{_SOFT};font-size:12px">{finished_text(profile)}</span></div>'
     )
 
 

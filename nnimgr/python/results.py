@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnimgr.python.connection import Connection
-from nnimgr.python.errors import NoResult
+from nnimgr.python.errors import NoResult, with_calls
 from nnimgr.python.trials import Trial, Trials
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Results:
                 sentences.append(f"{sentence.removesuffix('.')}.")
         sentences.append(f"The experiment is {state.removesuffix('.')}.")
         hint = "See results.errors, and trial.logs('stderr') of one of them." if failed else ""
-        return NoResult(" ".join(sentences), hint=hint)
+        return NoResult(with_calls(" ".join(sentences)), hint=hint)
 
     def _newest(self, status: str) -> Any:
         """Return the fields of the trial that was the last one to end with this status, or None."""

@@ -19,7 +19,7 @@ from nnimgr.client.experiments import (
 )
 from nnimgr.home import Home
 from nnimgr.python.connection import Connection
-from nnimgr.python.errors import Error, translated
+from nnimgr.python.errors import Error, translated, with_calls
 from nnimgr.python.interrupts import without_traceback
 from nnimgr.python.options import Show, duration_of
 from nnimgr.python.results import Results
@@ -60,10 +60,14 @@ class Run:
     ``id``: the experiment's id. ``trials``: its trials.
     """
 
-    def __init__(self, connection: Connection, *, after: int | None = None) -> None:
-        """Create the object. ``after``: event after which ``wait`` begins. None: with the present state."""
+    def __init__(self, connection: Connection, *, after: int | None = None, ended: str = "") -> None:
+        """Create the object. ``after``: event after which ``wait`` begins. None: with the present state.
+
+        ``ended``: sentence for the first ``wait`` if the experiment had ended before it was started again.
+        """
         self._connection = connection
         self._after = after
+        self._ended = ended
         self._view: NotebookView | None = None
         self.id = connection.id
         self.trials = Trials(connection)
@@ -109,7 +113,7 @@ class Run:
     @property
     def now(self) -> str:
         """One sentence: what the experiment does at this moment, or why it does nothing."""
-        return str(self._connection.get()["now"])
+        return with_calls(str(self._connection.get()["now"]))
 
     @property
     def url(self) -> str:
@@ -122,29 +126,41 @@ class Run:
         """Wait until the experiment has ended, and return its results.
 
         Raise TimeoutError after ``timeout`` seconds, and Error if the experiment ends with an error. Neither
-        these errors nor Ctrl-C stop the experiment.
+        these errors nor Ctrl-C stop the experiment. The next call shows what has happened since then.
         """
         try:  # from the beginning, because the imports take time, too
             from nnimgr.cli.report import report
             from nnimgr.cli.watch import follow
-            from nnimgr.python.show import screen_of
+            from nnimgr.python.show import Followed, screen_of
 
             client = self._connection.client()
+            if self._ended and show != "nothing":
+                sys.stdout.write(f"{self._ended}\n")
+            self._ended = ""
             with translated(), screen_of(show, self._shown) as (screen, terminal):
-                after = self._after
-                if after is None:
-                    after = int(client.get("experiments", self.id)["lastNumber"])
-                nested = contextlib.nullcontext(screen)
+                if self._after is None:
+                    self._after = int(client.get("experiments", self.id)["lastNumber"])
+                followed = Followed(screen, self._after)
                 slow = {"draw_s": 3600.0} if show == "nothing" else {}
-                progress = follow(client, self.id, screen=nested, after=after, limit_s=timeout, **slow)
+                try:
+                    progress = follow(
+                        client,
+                        self.id,
+                        screen=contextlib.nullcontext(followed),
+                        after=self._after,
+                        limit_s=timeout,
+                        **slow,
+                    )
+                finally:
+                    self._after = followed.after
         except KeyboardInterrupt as interrupt:
             self._say_how_to_come_back()
             without_traceback(interrupt)
             raise
         if progress.status == "ERROR":
             raise Error(
-                f"Experiment {self.id} has ended with an error: {progress.reason}",
-                hint=f"Correct it, then: Run.attach({self.id!r}).resume()",
+                with_calls(f"Experiment {self.id} has ended with an error: {progress.reason}"),
+                hint=f"Correct it, then: nnimgr.Run.attach({self.id!r}).resume()",
             )
         if terminal is not None:
             with translated():

@@ -18,7 +18,7 @@ from nnimgr.python.options import SHOWS, Show
 if TYPE_CHECKING:
     from nnimgr.python.notebook import NotebookView
 
-__all__ = ["in_notebook", "screen_of"]
+__all__ = ["Followed", "in_notebook", "screen_of"]
 
 # events whose sentences are not shown between the rows: they are normal, or the rows show them
 _NORMAL = frozenset({"AttemptDue", "ExperimentMoved", "JobStarted", "JobWaiting", "TrialEnded", "Verdict"})
@@ -34,6 +34,24 @@ class _Silent:
     def tell(self, sentence: str, event: Event | None = None) -> None: ...
 
     def draw(self, progress: Progress) -> None: ...
+
+
+class Followed:
+    """Display that passes everything on to another one, and remembers the number of the last event."""
+
+    def __init__(self, screen: Screen, after: int) -> None:
+        self._screen, self.after = screen, after
+
+    def see(self, event: Event, progress: Progress) -> None:
+        self._screen.see(event, progress)
+        if event.number is not None:
+            self.after = event.number
+
+    def tell(self, sentence: str, event: Event | None = None) -> None:
+        self._screen.tell(sentence, event)
+
+    def draw(self, progress: Progress) -> None:
+        self._screen.draw(progress)
 
 
 class _Table:

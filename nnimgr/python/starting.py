@@ -68,13 +68,13 @@ def start(
                 if known is None or experiment_id is None:
                     raise
                 # Another program has created it at the same time.
-    run = Run(Connection(home, known.id))
+    connection = Connection(home, known.id)
     if pickled is None:
-        return _continued(run, config)
+        return _continued(connection, config)
     # The present function replaces the earlier one, as an edited file would.
     folder = known.directory / _PICKLES
     return _continued(
-        run, {**config, "trialCodeDirectory": str(folder)}, checked=lambda: pickled.write(folder)
+        connection, {**config, "trialCodeDirectory": str(folder)}, checked=lambda: pickled.write(folder)
     )
 
 
@@ -103,15 +103,16 @@ def _create(home: Home, config: Mapping[str, Any], experiment_id: str, *, port: 
         post_experiment(home, client, body, url_prefix=None)
 
 
-def _continued(run: Run, config: Mapping[str, Any], *, checked: Callable[[], None] = lambda: None) -> Run:
+def _continued(
+    connection: Connection, config: Mapping[str, Any], *, checked: Callable[[], None] = lambda: None
+) -> Run:
     """Attach to an experiment, and let it continue with the limits of this configuration if it has ended.
 
     ``checked`` is called when it is certain that the configuration is that of the experiment.
     """
-    connection = Connection(Home.find(), run.id)
     profile = connection.get()
     stored = {**profile["config"], "searchSpace": profile["searchSpace"]}
-    name = profile["name"] or run.id
+    name = profile["name"] or connection.id
     for field, (argument, change) in _SAME.items():
         if _compared(stored.get(field)) != _compared(config.get(field)):
             hint = f" Or change it: {change.format(name=name)}" if change else ""
@@ -120,15 +121,32 @@ def _continued(run: Run, config: Mapping[str, Any], *, checked: Callable[[], Non
             )
     if profile["status"] == "VIEWED":
         raise ArgumentError(
-            f"name: experiment {name!r} is open for reading. End that first: nnictl stop {run.id}"
+            f"name: experiment {name!r} is open for reading. End that first: Run.attach({name!r}).stop()"
         )
     checked()
     changes = {field: config.get(field) for field in _LIMITS if stored.get(field) != config.get(field)}
     if profile["status"] in ("STOPPED", "ERROR") or (changes and not profile["served"]):
-        run.resume()
+        Run(connection).resume()
+        profile = connection.get()
     if changes:
-        connection.change(changes)
-    return run
+        profile = connection.change(changes)
+    return Run(connection, ended=_ended_already(profile, name) if profile["status"] == "DONE" else "")
+
+
+def _ended_already(profile: Mapping[str, Any], name: str) -> str:
+    """Return a sentence that nothing is run, because the experiment has ended with its present limits."""
+    from nnimgr.cli.limits import used_up
+    from nnimgr.cli.progress import created_trials
+
+    count, limit = created_trials(profile), used_up(profile)
+    if limit == "trialnum":
+        what_helps = f"For more: trials={2 * max(count, profile['limits']['maxTrialNumber'])}"
+    elif limit == "duration":
+        what_helps = f"For more: hours={2 * profile['durationS'] / 3600:.2g}"
+    else:
+        what_helps = f"Why: {profile['reason']}"
+    trials = "1 trial" if count == 1 else f"{count} trials"
+    return f"{name} has ended already, with {trials}: nothing was run. {what_helps}"
 
 
 def _compared(value: Any) -> Any:

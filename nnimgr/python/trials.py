@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -165,7 +166,8 @@ class Trial:
         """Add a trial that continues from a checkpoint of this trial, and return it.
 
         ``parameters``: those that differ from the parameters of this trial. ``at``: the checkpoint; default:
-        the newest one. This trial is not changed.
+        the newest one. This trial is not changed. A value outside of the search space is used, with a
+        ``UserWarning``.
         """
         body: dict[str, Any] = {}
         if parameters is not None:
@@ -173,6 +175,8 @@ class Trial:
         if at is not None:
             body["checkpoint"] = {"attempt": at.attempt, "number": at.number}
         added = self._connection.add("trials", self.id, "fork", body=body)
+        for sentence in added["warnings"]:
+            warnings.warn(sentence, UserWarning, stacklevel=2)
         return Trial(self._connection, self._connection.get("trials", added["id"]))
 
     def _detail(self) -> Any:

@@ -70,7 +70,9 @@ def tune(
     - ``trials``, ``hours``: limits. None: no limit. ``at_once``: the number of trials that run at a time.
     - ``tuner``, ``assessor``, ``scheduler``: a name, or ``{"name": ..., "classArgs": {...}}``.
     - ``constraints``: conditions on parameters, such as ``"x + y < 1"``. ``initial``: first parameter sets.
-    - ``gpus``, ``cpus``, ``memory`` (such as "8gb"): what each trial needs. A text may be an expression.
+    - ``gpus``, ``cpus``, ``memory`` (such as "8gb"): what each trial needs. It may depend on the trial's
+      parameters: ``gpus="{{ 2 if model == 'large' else 1 }}"``. On this machine, trials leave alone the GPUs
+      that other programs use; ``machines={"platform": "local", "useActiveGpu": True}`` shares them.
     - ``machines``: machines over SSH, such as ``["alice@gpu1"]``, or a training service as in ``exp.yml``.
     - ``checkpoints``: number of checkpoints that are kept of each trial. ``retries``: of failed trials.
     - ``stop``: rules that end the experiment, as ``stopWhen`` in ``exp.yml``.
@@ -83,7 +85,7 @@ def tune(
       (``nni.get_trial_seed()``), or ``{"top": 3, "runs": 10}``.
     - ``sinks``: where else results are written, such as ``["csv", "tensorboard"]``. See ``sinks`` in
       ``exp.yml``.
-    - ``name``: if an experiment with this name exists, it is continued instead of starting another one.
+    - ``name``: an existing experiment with this name is continued, after its end only with larger limits.
     - ``seed``: of the tuner. ``config``: further fields of ``exp.yml``; they must not contradict other
       arguments. ``server``: port of the server.
     - ``show``: "live", "table" or "nothing"; "auto" is a live view in a terminal or notebook,

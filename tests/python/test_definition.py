@@ -16,7 +16,7 @@ import yaml
 
 from nnimgr import ArgumentError, Error, Experiment, space
 from nnimgr.client.errors import ClientError
-from nnimgr.python.errors import argument_of, translated
+from nnimgr.python.errors import argument_of, translated, with_calls
 from nnimgr.python.trainable import IMPORTING, check_guard, refuse_inside_a_trial, work_of
 from nnimgr.search_space import validate
 from tests.python.messages import in_lines
@@ -107,7 +107,7 @@ def test_arguments_become_fields() -> None:
         "tuner": {"name": "TPE", "classArgs": {"seed": 7}},
         "assessor": {"name": "Medianstop"},
         "scheduler": {"name": "PBT", "classArgs": {"quantile_fraction": 0.3}},
-        "trainingService": {"platform": "local"},
+        "trainingService": {"platform": "local", "useActiveGpu": False},
         "checkpoints": {"keepLast": 2},
         "maxRetries": 3,
         "stopWhen": {"failures": 3},
@@ -136,6 +136,15 @@ def test_the_goal(goals: dict[str, Any], fields: dict[str, Any]) -> None:
     ("arguments", "sentence"),
     [
         ({"maximize": None}, "maximize, minimize: give one of them"),
+        ({"maximize": False, "minimize": False}, "maximize, minimize: give one of them"),
+        (
+            {"maximize": False},
+            "maximize: False does not say which results are better. For a minimum write minimize=True",
+        ),
+        (
+            {"maximize": None, "minimize": False},
+            "minimize: False does not say which results are better. For a maximum write maximize=True",
+        ),
         ({"maximize": 3}, "maximize: must be the name of a metric, not 3"),
         ({"maximize": "a", "minimize": "a"}, "minimize: the metric 'a' is given twice"),
         ({"hours": -1}, "hours: must be a number greater than 0, not -1"),
@@ -200,6 +209,31 @@ def test_long_lines_of_errors_are_broken() -> None:
     assert len(lines[0]) + len("nnimgr.python.errors.Error: ") <= 80
 
 
+def test_long_lines_of_errors_are_whole_in_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNI_PLATFORM", "local")
+    assert str(Error("word " * 40)) == "word " * 40
+
+
+@pytest.mark.parametrize(
+    ("arguments", "service"),
+    [
+        ({}, {"platform": "local"}),
+        ({"gpus": 0}, {"platform": "local"}),
+        ({"gpus": "{{ 1 if x < 1 else 2 }}"}, {"platform": "local", "useActiveGpu": False}),
+        (
+            {"gpus": 1, "machines": {"platform": "local", "useActiveGpu": True}},
+            {"platform": "local", "useActiveGpu": True},
+        ),
+        (
+            {"gpus": 1, "config": {"trainingService": [{"platform": "local"}, {"platform": "kubernetes"}]}},
+            [{"platform": "local", "useActiveGpu": False}, {"platform": "kubernetes"}],
+        ),
+    ],
+)
+def test_trials_on_this_machine_leave_busy_gpus(arguments: dict[str, Any], service: Any) -> None:
+    assert config(**arguments)["trainingService"] == service
+
+
 def test_machines() -> None:
     found = config(top_level, machines=["alice@gpu1:2222", "gpu2", {"host": "c"}])
     machines = [{"host": "gpu1", "user": "alice", "port": 2222}, {"host": "gpu2"}, {"host": "c"}]
@@ -245,6 +279,36 @@ def test_errors_of_the_server_name_arguments() -> None:
     assert caught.value.hint == ""
     with pytest.raises(Error, match=in_lines(r"^gone\n  See: nnictl top$")), translated():
         raise ClientError("gone", mend="See: nnictl top")
+
+
+@pytest.mark.parametrize(
+    ("command", "call"),
+    [
+        (
+            'raise it: "nnictl update trialnum py-two --value 5"',
+            "raise it: nnimgr.Run.attach('py-two').update(trials=5)",
+        ),
+        (
+            'to continue: "nnictl update stopwhen a --filename FILE"',
+            "to continue: nnimgr.Run.attach('a').update(stop=...)",
+        ),
+        (
+            'to list: "nnictl trial checkpoint ls a -T b1c"',
+            "to list: nnimgr.Run.attach('a').trials[\"b1c\"].checkpoints",
+        ),
+        (
+            '(to continue it: "nnictl trial resume a -T b1c")',
+            "(to continue it: nnimgr.Run.attach('a').trials[\"b1c\"].resume())",
+        ),
+        ("continue: nnictl resume a-b; if", "continue: nnimgr.Run.attach('a-b').resume(); if"),
+        ("See: nnictl top", "See: nnictl top"),
+    ],
+)
+def test_commands_in_errors_become_calls(command: str, call: str) -> None:
+    assert with_calls(command) == call
+    with pytest.raises(Error) as caught, translated():
+        raise ClientError(command)
+    assert caught.value.sentence == call
 
 
 # ---- what trials run --------------------------------------------------------------------------------------

@@ -83,6 +83,11 @@ def test_trials_may_end_in_another_order_than_they_began() -> None:
     assert improved([(1, 0.5)], 2, 0.4, smaller=True) == [(1, 0.5), (2, 0.4)]
 
 
+def test_a_limit_below_the_number_of_trials_is_shown() -> None:
+    lower = {**PROFILE, "limits": {**PROFILE["limits"], "maxTrialNumber": 3}}
+    assert "4, above the limit of 3" in page(lower, top=[], curve=[])
+
+
 def test_an_error_is_shown() -> None:
     error = {"sentence": "The tuner failed.", "traceback": ""}
     html = page({**PROFILE, "status": "ERROR", "errors": [error]}, top=[], curve=[])

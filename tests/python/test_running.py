@@ -122,7 +122,7 @@ def test_a_refused_resume_leaves_no_server(port: int, capsys: pytest.CaptureFixt
 
 
 def test_the_same_name_attaches_and_continues(
-    port: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+    port: int, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def again(trials: int, **more: Any) -> Run:
         given: dict[str, Any] = {"maximize": True, "tuner": "GridSearch", "name": "my search", **more}
@@ -137,6 +137,17 @@ def test_the_same_name_attaches_and_continues(
     until(lambda: not Home.find().servers())
     assert again(2).wait(show="nothing").status == "DONE"
     assert len(again(3).wait(show="nothing")) == 3
+    capsys.readouterr()
+    assert len(again(3).wait(show="nothing")) == 3
+    assert capsys.readouterr().out == ""
+    again(2).wait(show="table")
+    assert capsys.readouterr().out.startswith(
+        "my search has ended already, with 3 trials: nothing was run. For more: trials=6\n"
+    )
+    call = r"nnimgr\.Run\.attach\('my-search-\w+'\)\.update\(trials=4\)"
+    with pytest.raises(nnimgr.Error, match=in_lines(rf"trials \(2\) is reached; .*: {call}$")):
+        run.add({"x": 0})
+    again(3)
     assert len(Index(Home.find()).entries()) == 1
     with pytest.raises(
         nnimgr.ArgumentError, match=in_lines(r"with another goal\. Give this one another name")
@@ -151,6 +162,24 @@ def test_the_same_name_attaches_and_continues(
     assert attached.status == "DONE" and attached.now.startswith("Finished: 3 of 3 trials")
     with pytest.raises(nnimgr.Error, match=in_lines("There is no experiment 'other'")):
         Run.attach("other")
+
+
+def test_the_next_wait_shows_only_what_is_new(port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Experiment(
+        "mine.py:waits", {"x": space.choice([0, 1])}, maximize=True, trials=2, tuner="GridSearch"
+    ).start(server=port)
+    shown = ""
+    while "\n0  " not in shown:
+        with pytest.raises(TimeoutError):
+            run.wait(0.5, show="table")
+        shown += capsys.readouterr().out
+    run.trials[1].stop()
+    run.wait(show="table")
+    shown += capsys.readouterr().out
+    rows = [line.split()[:2] for line in shown.splitlines() if line[:1].isdigit()]
+    assert rows == [["0", "SUCCEEDED"], ["1", "USER_CANCELED"]]
+    run.wait(show="table")
+    assert "\n0  " not in capsys.readouterr().out
 
 
 def test_a_run_is_watched_and_changed(port: int) -> None:
@@ -168,7 +197,8 @@ def test_a_run_is_watched_and_changed(port: int) -> None:
     other.pause()
     until(lambda: other.refresh().status == "PAUSED")
     saved = other.checkpoints[-1]
-    fork = other.fork({"x": 0})
+    with pytest.warns(UserWarning, match="x is 0, outside randint"):
+        fork = other.fork({"x": 0})
     until(lambda: fork.refresh().status == "SUCCEEDED")
     assert fork.curve()[0] == (saved.step, float((saved.step or 0) + 1))
     other.resume()

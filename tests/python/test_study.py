@@ -48,7 +48,7 @@ def test_trials_are_asked_for_and_told(study: Study) -> None:
         assert not trial.should_stop() and trial.reason == ""
         trial.tell(square(trial.params))
         trial.tell(square(trial.params))  # a repetition changes nothing
-        with pytest.raises(LateResult, match=in_lines(r"was told twice\..* kept: SUCCEEDED:")):
+        with pytest.raises(LateResult, match=in_lines(r"already\. Its first result counts, and")):
             trial.tell(100.0)
     second, third = study.ask(2)
     assert study.tell([second, third], [1.0, 2.0]) == []
@@ -73,12 +73,18 @@ def test_ends_without_a_result_have_their_reasons(study: Study) -> None:
         trial.tell(float("inf"))
     with study.ask() as trial:
         trial.report(accuracy=0.5, default=2.0)
+    with pytest.raises(ArgumentError), study.ask() as trial:
+        trial.tell("bad")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="wrong"), study.ask():
+        raise ValueError("the input is wrong:\n  row 1 is empty\n  row 2 is empty")
     assert [(each.status, each.reason) for each in study.results] == [
         ("FAILED", "ValueError: no good"),
         ("USER_CANCELED", "a user stopped it"),
         ("FAILED", "the program left the trial without a result: it did not call trial.tell(value)"),
         ("FAILED", "its result is inf, which is not a finite number"),
         ("SUCCEEDED", "its program has told the result"),
+        ("FAILED", "ArgumentError: value: must be a number or a mapping with numbers, not 'bad'"),
+        ("FAILED", "ValueError: the input is wrong: row 1 is empty"),
     ]
     assert study.best_value == 2.0
     with pytest.raises(ArgumentError, match=in_lines(r"value: must be a number or a mapping with numbers")):
@@ -230,7 +236,7 @@ def test_nnictl_shows_a_study(study: Study) -> None:
         check=True,
     ).stdout
     assert shown.count("SUCCEEDED") == 2
-    assert Run.attach("shared").now.startswith("0 of 1000 slots busy; no program asks for a trial")
+    assert Run.attach("shared").now.startswith("No trial is running; no program asks for a trial")
     study.ask().fail("out of luck")
     for ended in (False, True):
         if ended:
