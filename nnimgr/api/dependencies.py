@@ -27,6 +27,7 @@ from nnimgr.store.reader import ExperimentReader
 from nnimgr.tensorboard.tasks import TensorBoards
 from training_services.base import FileListing, TrainingService, job_of_member
 from training_services.keepers.host import KeeperFiles, attempt_folder
+from training_services.keepers.names import why_no_files
 
 __all__ = [
     "ApiParts",
@@ -73,7 +74,7 @@ class ApiParts:
         machine where the attempt ran. Raise FileNotFoundError or ServiceUnavailable, at the latest with the
         first chunk.
         """
-        service = self._service(experiment_id)
+        service = self._service(experiment_id, job)
         if service is not None:
             return service.read_log(job.job_id, name, follow=follow, tail=tail, keeper_id=job.keeper_id)
         return self._read_at_rest(job, name, experiment_id, tail=tail)
@@ -85,7 +86,7 @@ class ApiParts:
         machine where the attempt ran. Raise FileNotFoundError or ServiceUnavailable, at the latest with the
         first chunk, or ValueError if the path is not possible.
         """
-        service = self._service(experiment_id)
+        service = self._service(experiment_id, job)
         if service is not None:
             return service.read_file(job.job_id, path, keeper_id=job.keeper_id)
         return self._read_at_rest(job, path, experiment_id)
@@ -96,7 +97,7 @@ class ApiParts:
         The list comes from the experiment's training service. If that is closed, it comes directly from the
         machine where the attempt ran. Raise FileNotFoundError or ServiceUnavailable.
         """
-        service = self._service(experiment_id)
+        service = self._service(experiment_id, job)
         if service is not None:
             return await service.list_files(job.job_id, keeper_id=job.keeper_id)
         async with self._at_rest(job, experiment_id) as (files, folder):
@@ -107,9 +108,10 @@ class ApiParts:
         summary = self.manager.summary(experiment_id)
         return TrialPaths(experiment_id=experiment_id, directory=summary.directory, platform=summary.platform)
 
-    def _service(self, experiment_id: str) -> TrainingService | None:
+    def _service(self, experiment_id: str, job: JobRow) -> TrainingService | None:
+        """Return the open training service that may have files of an attempt (``job``)."""
         runner = self.manager.find(experiment_id)
-        if runner is None:
+        if runner is None or why_no_files(job.keeper_id) is not None:
             return None
         closing = runner.session.closing
         return closing if closing is not None and closing.capabilities.keeps_files else runner.session.service
@@ -134,7 +136,10 @@ class ApiParts:
 
 
 async def _parts(request: Request) -> ApiParts:
+    """Return the server's parts. For a request about an experiment, first read what is new in the index."""
     parts: ApiParts = request.app.state.parts
+    if (experiment_id := request.path_params.get("id")) is not None:
+        await parts.manager.look_for(experiment_id)
     return parts
 
 

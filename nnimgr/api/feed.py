@@ -16,7 +16,7 @@ from nnimgr.rules import facts as f
 from nnimgr.rules.growth import why_fewer
 from nnimgr.rules.state import trial_of_job
 from nnimgr.store.reader import TrialRow
-from training_services.keepers.names import LOCAL, host_of
+from training_services.keepers.names import ASK, IMPORTED, LOCAL, NNI, host_of
 
 __all__ = ["LEFT_OUT", "TOLD", "Names", "mentioned", "tell"]
 
@@ -268,8 +268,11 @@ def _ended(fact: f.TrialEnded, names: Names) -> tuple[Severity, str]:
 
 def _placed(fact: f.JobPlaced, names: Names) -> tuple[Severity, str]:
     places = [fact.place, *(member.place for member in fact.members)]
+    if without := {ASK: "was taken by a program", IMPORTED: "was imported"}.get(fact.place.keeper_id):
+        return _INFO, f"{names.attempt(fact.job_id)} {without}"
     on = [f"{_host(each.keeper_id)}{_with_gpus(each.gpus)}" for each in places]
-    return _INFO, f"{names.attempt(fact.job_id)} was placed on {', '.join(on)}"
+    why = "" if fact.reason is None else f": {fact.reason}"
+    return _INFO, f"{names.attempt(fact.job_id)} was placed on {', '.join(on)}{why}"
 
 
 def _with_gpus(gpus: Sequence[int]) -> str:
@@ -327,6 +330,9 @@ def _pinned(fact: f.CheckpointPinned, names: Names) -> tuple[Severity, str]:
 
 
 def _bound(fact: f.KeeperBound, names: Names) -> tuple[Severity, str]:
+    without = {ASK: "programs can ask for trials", IMPORTED: "trials of another program were imported"}
+    if fact.keeper_id in without:
+        return _INFO, without[fact.keeper_id]
     return (
         _INFO,
         f"the keeper on {_host(fact.keeper_id)} has called the server for the first time since it started",
@@ -361,7 +367,8 @@ def _machine_gone(fact: f.MachineGone, names: Names) -> tuple[Severity, str]:
 
 
 def _host(keeper_id: str) -> str:
-    return "the server's machine" if keeper_id == LOCAL else f"the machine {host_of(keeper_id) or keeper_id}"
+    known = {LOCAL: "the server's machine", NNI: "a machine of NNI"}
+    return known.get(keeper_id) or f"the machine {host_of(keeper_id) or keeper_id}"
 
 
 TOLD: Mapping[type[Any], Callable[[Any, Names], tuple[Severity, str]]] = {

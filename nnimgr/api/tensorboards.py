@@ -22,7 +22,7 @@ from nnimgr.tensorboard.tasks import MOST_TRIALS, Place, Task, TensorBoardRefuse
 from nnimgr.tensorboard.trials import FOLDERS, LoggedTrial
 from training_services.base import FileListing
 from training_services.keepers.host import attempt_folder
-from training_services.keepers.names import ASK, LOCAL
+from training_services.keepers.names import LOCAL, why_no_files
 
 __all__ = ["refresh_tensorboard", "start_tensorboard"]
 
@@ -85,9 +85,12 @@ def _jobs(reader: ExperimentReader, trial_ids: Sequence[str] | None) -> list[tup
             raise NotFound(f"There is no trial {missing}.")
         rows = [found[each] for each in wanted]
     started = [(row, jobs[-1]) for row in rows if (jobs := reader.jobs(row.trial_id))]
-    chosen = [(row, job) for row, job in started if job.keeper_id != ASK]
+    chosen = [(row, job) for row, job in started if why_no_files(job.keeper_id) is None]
     if started and not chosen:
-        raise TensorBoardRefused("The trials ran in a program of your own, so nnimgr has no files of them.")
+        row, job = started[-1]
+        raise TensorBoardRefused(
+            f"Trial {row.title} {why_no_files(job.keeper_id)}, so nnimgr has no files of it."
+        )
     if not chosen:
         raise TensorBoardRefused("None of the trials has been started, so there are no files to show.")
     return chosen

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnimgr.rules.facts import SuggestionSource
 from nnimgr.store.jobs import JobRow
 from nnimgr.store.reader import ExperimentReader, TrialRow
 from training_services.keepers.host import attempt_folder
-from training_services.keepers.names import ASK, LOCAL, experiment_folder, host_of
+from training_services.keepers.names import ASK, LOCAL, experiment_folder, host_of, why_no_files
 
 __all__ = ["TrialPaths"]
 
@@ -25,9 +26,15 @@ class TrialPaths:
     def places(self, reader: ExperimentReader, rows: Sequence[TrialRow]) -> Mapping[str, tuple[int, str]]:
         """Return the number and the keeper's id of each trial's latest attempt with a place, by trial id.
 
-        The platform "local" has only one keeper, so trials without a second attempt are left out there.
+        The platform "local" has only one keeper, so trials without a second attempt are left out there,
+        unless they may have been imported.
         """
-        ids = [row.trial_id for row in rows if self.platform != LOCAL or row.attempt > 1]
+        customized = SuggestionSource.CUSTOMIZED  # of imported trials, too
+        ids = [
+            row.trial_id
+            for row in rows
+            if self.platform != LOCAL or row.attempt > 1 or row.source is customized
+        ]
         return reader.places(ids) if ids else {}
 
     def log_path_of_trial(self, trial_id: str, place: tuple[int, str] | None) -> str:
@@ -44,9 +51,9 @@ class TrialPaths:
     def _path(self, trial_id: str, attempt: int, keeper_id: str | None, *, member: int) -> str:
         """Return the path of a folder: ``HOST:~/...`` on another machine, as in NNI.
 
-        Return "" if programs of the user run the trials, because nnimgr has no folder of these trials.
+        Return "" if nnimgr has no folder of the trial, for example because a program of the user runs it.
         """
-        if self.platform == ASK:
+        if self.platform == ASK or why_no_files(keeper_id) is not None:
             return ""
         folder = attempt_folder(trial_id, attempt, member)
         host = None if keeper_id in (None, LOCAL) else host_of(keeper_id)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from nnimgr.config import ExperimentConfig
 from nnimgr.core.managing.assembly import Assembly
 from nnimgr.core.managing.change_feed import Changes
 from nnimgr.core.managing.index_notes import nni_status
@@ -23,6 +24,7 @@ from nnimgr.core.managing.manager import (
 )
 from nnimgr.core.managing.stored import StoredSummaries
 from nnimgr.core.running import requests
+from nnimgr.core.running.imported_results import ImportedResults, judge
 from nnimgr.core.running.mailbox import Builder
 from nnimgr.core.running.notices import Notice
 from nnimgr.core.running.requests import RequestRefused
@@ -123,6 +125,10 @@ class FakeRunner:
         self._writer = writer
         self._tick: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    @property
+    def config(self) -> ExperimentConfig:
+        return requests.read_config(self.state)
+
     async def commit(self) -> None:
         turns, self.life.turns = self.life.turns, []
         for turn, touched in turns:
@@ -196,8 +202,9 @@ class FakeRunner:
         after = requests.changed_config(before, changes, elapsed=self.state.active)
         await self.request(requests.record_config(before, after))
 
-    async def import_data(self, records: Sequence[Mapping[str, Any]]) -> None:
+    async def import_data(self, records: Sequence[Mapping[str, Any]]) -> ImportedResults:
         await self.request(requests.import_data(records))
+        return judge(self.config, records)
 
 
 class FakeManager:
@@ -214,6 +221,7 @@ class FakeManager:
         self.resumed: list[tuple[str, NewExperiment | None]] = []
         self.stopped: list[tuple[str, bool]] = []
         self.deleted: list[str] = []
+        self.looked_for: list[str] = []
         self.stored = StoredSummaries()
         self.ledger = HostLedger()
         self.tags: tuple[str, ...] = ()
@@ -299,6 +307,9 @@ class FakeManager:
 
     async def look_again(self) -> None:
         pass
+
+    async def look_for(self, experiment_id: str) -> None:
+        self.looked_for.append(experiment_id)
 
     async def label(
         self, experiment_id: str, *, tags: Sequence[str] | None = None, archived: bool | None = None

@@ -9,9 +9,12 @@ import re
 from typing import Any
 
 import pytest
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from nnimgr.api.app import api
 from nnimgr.api.asgi import Message, Receive, Scope, Send
+from nnimgr.api.dependencies import _parts
 from nnimgr.api.limits import BodyLimit
 from nnimgr.api.pages import Page
 from tests.api.lab import BASE, EXPERIMENT, Lab
@@ -143,3 +146,32 @@ async def test_other_kinds_of_connection_are_refused(lab: Lab) -> None:
 
     await lab.app({"type": "websocket", "path": "/", "headers": []}, receive, send)
     assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/experiments/{id}",
+        "/api/v1/experiments/{id}/trials/{id}",
+        "/api/v1/experiments/{id}/export",
+        "/e/{id}/api/v1/nni/check-status",
+        "/e/{id}/logs/nnimanager.log",
+    ],
+)
+async def test_the_server_looks_for_the_experiment_of_a_request(lab: Lab, path: str) -> None:
+    await lab.client.get(path.replace("{id}", "exp"))
+    await lab.client.get(path.replace("{id}", "new"))
+    assert lab.manager.looked_for == ["exp", "new"]
+
+
+async def test_every_route_about_an_experiment_looks_for_it(lab: Lab) -> None:
+    routes = [route for route in api(lab.parts).routes if isinstance(route, APIRoute)]
+    about = [route for route in routes if "/experiments/{id}" in route.path]
+    assert len(about) > 40
+    for route in about:
+        asked: set[Any] = set()
+        todo = [route.dependant]
+        while todo:
+            todo += (each := todo.pop()).dependencies
+            asked.add(each.call)
+        assert _parts in asked, route.path

@@ -344,9 +344,16 @@ async def test_stop_and_resume(lab: Lab) -> None:
 async def test_import(lab: Lab) -> None:
     records = [{"parameter": {"x": 0.5}, "value": 1}, {"parameter": {"x": 1}, "value": {"default": 2}}]
     answer = await lab.client.post(f"{EXPERIMENT}/import", json={"records": records})
-    assert (answer.status_code, answer.json()) == (200, {"ok": True})
+    assert (answer.status_code, answer.json()) == (200, {"ok": True, "given": 2, "warnings": []})
     imported = [r.fact for r in lab.life.log if isinstance(r.fact, f.DataImported)]
     assert [json.loads(fact.records) for fact in imported] == [records]
+    odd = [{"parameter": {"x": 2}, "value": "abc"}, {"parameter": {"x": 2}, "value": 3}]
+    answer = await lab.client.post(f"{EXPERIMENT}/import", json={"records": odd})
+    assert answer.json()["given"] == 1
+    assert answer.json()["warnings"] == [
+        "result number 1 was left out: its value is 'abc', which is not a number",
+        "result number 2 does not fit the search space: x is 2, outside uniform [0, 1]",
+    ]
     bad = await lab.client.post(f"{EXPERIMENT}/import", json={"records": [{"parameter": 1}]})
     assert bad.status_code == 422
 

@@ -93,6 +93,20 @@ async def test_machines_that_can_be_changed(lab: Lab) -> None:
     assert [(each["name"], each["endsAt"]) for each in found["machines"]] == [("gpu1", None)]
 
 
+async def test_only_machines_that_stay_are_changed_beside_allocations(lab: Lab) -> None:
+    lab.service.capabilities = Capabilities(updates=True, machines=True, allocations=True)
+    pilot = replace(GPU1, keeper_id="slurm-exp-p-1", name="allocation 7", address="slurm/7", passing=True)
+    lab.service.known_machines = [GPU1, pilot]
+    found = (await lab.client.get(MACHINES)).json()
+    assert found["changeable"] is True
+    assert [each["madeOnDemand"] for each in found["machines"]] == [False, True]
+    assert (await lab.client.post(f"{MACHINES}/{GPU1.keeper_id}/drain")).status_code < 300
+    refused = await lab.client.post(f"{MACHINES}/{pilot.keeper_id}/drain")
+    assert refused.status_code == 409
+    told = refused.json()["error"]["message"]
+    assert told.startswith("the platform of allocation 7 makes its machines itself")
+
+
 async def test_allocations_are_listed_and_cannot_be_changed(lab: Lab) -> None:
     limit = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
     lab.service.capabilities = Capabilities(updates=True, allocations=True)

@@ -100,7 +100,7 @@ def all_trials(lab: Lab) -> list[str]:
             "FAILED",
             f',"endTime":{T0_MS},"stderrPath":{failed}',
             message=(
-                "exited with code 3; intermediate result number 0 is NaN, which is not a finite number: "
+                "exited with code 3; intermediate result number 1 is NaN, which is not a finite number: "
                 "charts and built-in algorithms cannot use it; pass a number to "
                 "nni.report_intermediate_result()"
             ),

@@ -59,6 +59,19 @@ async def test_a_fork_of_an_ended_trial(lab: Lab, donor: Saving) -> None:
     assert (await lab.client.post(path, json=wanted, headers=keyed)).json()["id"] == fork.id
 
 
+async def test_values_of_a_fork_outside_of_the_search_space(lab: Lab, donor: Saving) -> None:
+    path = f"{EXPERIMENT}/trials/{donor.id}/fork"
+    made = await lab.client.post(path, json={"parameters": {"x": 50}})
+    assert made.status_code == 201, made.text
+    assert made.json()["warnings"] == ["x is 50, outside uniform [0, 1]"]
+    refused = await lab.client.post(path, json={"parameters": {"x": "high"}})
+    assert refused.status_code == 409
+    assert refused.json()["error"]["message"] == (
+        "parameter x must be a number, not 'high': the search space has uniform [0, 1]; "
+        'see the search space: "nnictl config show exp"'
+    )
+
+
 async def test_forks_that_are_not_possible(lab: Lab, donor: Saving) -> None:
     path = f"{EXPERIMENT}/trials"
     other = lab.life.trial(1)
@@ -69,7 +82,10 @@ async def test_forks_that_are_not_possible(lab: Lab, donor: Saving) -> None:
         await lab.client.post(f"{path}/zzzzz/fork"),
     ]
     assert [answer.status_code for answer in answers] == [409, 409, 422, 404]
-    assert f"trial 1 ({other}) has no checkpoint that can be used" in answers[0].text
+    assert answers[0].json()["error"]["message"] == (
+        f"trial 1 ({other}) has saved no checkpoint yet from which a fork could continue: its code saves one "
+        "with nni.save_checkpoint"
+    )
     assert f"trial 0 ({donor.id}) has no checkpoint 9 of attempt 1" in answers[1].text
 
 

@@ -128,9 +128,23 @@ async def test_add(lab: Lab) -> None:
     parameters = {"x": 0.5, "deep": {"y": [1]}}
     answer = await lab.client.post(f"{EXPERIMENT}/trials", json={"parameters": parameters})
     assert answer.status_code == 201
-    assert answer.json() == {"id": lab.life.trial(2), "sequence": 2}
+    assert answer.json() == {"id": lab.life.trial(2), "sequence": 2, "warnings": []}
     shown = (await lab.client.get(f"{EXPERIMENT}/trials/{lab.life.trial(2)}")).json()
     assert shown["parameters"] == parameters and shown["source"] == "customized"
+
+
+async def test_add_a_trial_like_another(lab: Lab) -> None:
+    async def add(**sent: Any) -> httpx.Response:
+        return await lab.client.post(f"{EXPERIMENT}/trials", json={"like": lab.life.trial(0), **sent})
+
+    path = f"{EXPERIMENT}/trials"
+    before = (await lab.client.get(f"{path}/{lab.life.trial(0)}")).json()["parameters"]
+    made = (await add()).json()
+    shown = (await lab.client.get(f"{path}/{made['id']}")).json()
+    assert (shown["parameters"], shown["source"], made["warnings"]) == (before, "customized", [])
+    assert (await add(parameters={**before, "x": 7})).json()["warnings"] == ["x is 7, outside uniform [0, 1]"]
+    assert (await add(parameters={**before, "x": "much"})).status_code == 409
+    assert (await add(like="zzzzz")).status_code == 404
 
 
 @pytest.mark.parametrize("sent", [{}, {"parameters": 1}, {"parameters": {}, "more": 1}, []])

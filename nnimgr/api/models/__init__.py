@@ -80,6 +80,7 @@ from nnimgr.api.models.experiments import (
     Experiments,
     ExperimentSummary,
     ImportData,
+    Imported,
     ImportedRecord,
     ImportedRecords,
     Labels,
@@ -112,6 +113,7 @@ from nnimgr.api.models.tensorboards import (
     TensorBoard,
 )
 from nnimgr.api.models.trials import (
+    AddedTrial,
     AddTrial,
     Checkpoint,
     CheckpointName,
@@ -204,6 +206,7 @@ __all__ = [
     "Labels",
     "AddMachines",
     "AddTrial",
+    "AddedTrial",
     "AddedMachines",
     "BestTrial",
     "Confirmations",
@@ -234,6 +237,7 @@ __all__ = [
     "HostTrial",
     "Hosts",
     "ImportData",
+    "Imported",
     "ImportedRecord",
     "ImportedRecords",
     "Job",

@@ -90,13 +90,14 @@ class Model(BaseModel):
         serialize_by_alias=True,
         ser_json_inf_nan="null",
         frozen=True,
+        defer_build=True,  # answers are built at their first use: a server that starts needs none of them
     )
 
 
 class Request(Model):
     """Body of a request. Unknown fields are rejected, each by name unless there are very many."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=False)
 
     @model_validator(mode="before")
     @classmethod

@@ -72,6 +72,16 @@ class ImportedRecords(Model):
     records: Annotated[list[ImportedRecord], First]
 
 
+class Imported(Done):
+    """Answer to an import of results, which are numbered from 1."""
+
+    given: int = Field(description="number of results that the tuner gets")
+    warnings: list[str] = Field(
+        description="one sentence about the results that were left out, and one about those that do not fit "
+        "the search space; each names the first one and counts the others"
+    )
+
+
 class Created(Model):
     id: str
 

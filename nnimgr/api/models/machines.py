@@ -58,6 +58,10 @@ class Machine(Model):
     ends_at: AwareDatetime | None = Field(
         description="time limit at which the cluster ends the machine; null: none, or not known"
     )
+    made_on_demand: bool = Field(
+        description="true: the platform has made it for trials and ends it itself, so it cannot be "
+        "drained or removed"
+    )
 
 
 class Machines(Model):

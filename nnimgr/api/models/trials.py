@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, model_validator
 
 from nnimgr.api.models.base import First, JsonObject, Model, Request
 from nnimgr.rules.facts import Cause, SuggestionSource, TrialStatus
@@ -42,7 +42,18 @@ class StopAnswer(Model):
 
 
 class AddTrial(Request):
-    parameters: JsonObject
+    """Parameters of a new trial. With ``like``, they are those of another trial, or changed ones."""
+
+    parameters: JsonObject | None = Field(
+        None, description="all parameters; default: those of the trial `like`"
+    )
+    like: str | None = Field(None, description="id of another trial: only what differs from it is checked")
+
+    @model_validator(mode="after")
+    def _says_what(self) -> AddTrial:
+        if self.parameters is None and self.like is None:
+            raise ValueError("needs parameters, or like")
+        return self
 
 
 class CheckpointName(Request):
@@ -62,6 +73,12 @@ class ForkTrial(Request):
 class CreatedTrial(Model):
     id: str
     sequence: int
+
+
+class AddedTrial(CreatedTrial):
+    warnings: list[str] = Field(
+        description="one sentence for each changed value that is outside of the search space"
+    )
 
 
 class RerunTrial(CreatedTrial):
@@ -138,6 +155,9 @@ class Job(Model):
     attempt: int
     keeper_id: str | None
     gpus: list[int]
+    place_reason: str | None = Field(
+        description="one sentence: why another platform than the first runs it; null: the first does"
+    )
     placed_at: AwareDatetime | None
     started_at: AwareDatetime | None
     pid: int | None

@@ -29,7 +29,7 @@ from training_services.base import ServiceError
 
 __all__ = ["beside"]
 
-_NNIS = re.compile(r"(/e/[^/]+)?/(api/v1/nni|logs)(/|$)")
+_NNIS = re.compile(r"(/e/(?P<experiment>[^/]+))?/(api/v1/nni|logs)(/|$)")
 _MOST_BODY = 50 << 20  # NNI's limit
 _LONGEST_TEXT = 4000  # in characters, of an error, which may repeat the request's text
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
@@ -64,7 +64,9 @@ def beside(app: ASGIApp, parts: ApiParts) -> ASGIApp:
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
-        if path.startswith(prefix) and _NNIS.match(path, len(prefix)):
+        if path.startswith(prefix) and (found := _NNIS.match(path, len(prefix))):
+            if found["experiment"] is not None:
+                await parts.manager.look_for(found["experiment"])
             path = path.removeprefix(prefix).rstrip("/")  # NNI accepts a slash at the end
             await face({**scope, "path": path}, receive, send)
         elif prefix and _NNIS.match(path):

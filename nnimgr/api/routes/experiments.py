@@ -158,10 +158,14 @@ async def change_labels(
 
 
 @router.post("/{id}/import", responses=refusals(404, 409, 422))
-async def import_data(runner: Live, wanted: models.ImportData) -> models.Done:
-    """Pass results from outside the experiment to the tuner."""
-    await runner.import_data(await asyncio.to_thread(_checked, wanted.records))
-    return models.Done()
+async def import_data(runner: Live, wanted: models.ImportData) -> models.Imported:
+    """Pass results from outside the experiment to the tuner.
+
+    A result that the tuner cannot use is left out, and named in `warnings`. A result whose parameters do not
+    fit the search space is given to the tuner, and named, too.
+    """
+    found = await runner.import_data(await asyncio.to_thread(_checked, wanted.records))
+    return models.Imported(given=found.given, warnings=found.warnings)
 
 
 @router.get("/{id}/export", response_model=models.Export, responses=refusals(404))

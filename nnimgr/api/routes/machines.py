@@ -78,5 +78,6 @@ def _machine(machine: Machine) -> models.Machine:
         disk_free_mb=machine.disk,
         gpus=machine.gpus,
         keeper_version=machine.version,
+        made_on_demand=machine.passing,
         ends_at=machine.ends_at,
     )

@@ -14,7 +14,7 @@ from nnimgr.api import models
 from nnimgr.api.convert import fork_of, leg_of, related_of
 from nnimgr.api.dependencies import Live, Reader, TrialId, refusals, reply
 from nnimgr.api.routes.trials import IdempotencyKey, has_ended, trial_row
-from nnimgr.core.running.requests import RequestRefused, UnknownTrial, fork_origin
+from nnimgr.core.running.requests import RequestRefused, UnknownTrial, check_changes, fork_origin
 from nnimgr.core.running.runner import ExperimentRunner
 from nnimgr.store.reader import ExperimentReader
 
@@ -89,10 +89,12 @@ async def fork_trial(
     trial_id: TrialId,
     wanted: models.ForkTrial | None = None,
     key: IdempotencyKey = None,
-) -> models.CreatedTrial:
+) -> models.AddedTrial:
     """Add a trial that continues from a checkpoint of this trial, with the same or other parameters.
 
-    The trial itself is not changed, and may have ended. A client that got no answer repeats the request with
+    The trial itself is not changed, and may have ended. A changed value that is outside of the search space
+    is used, and named in `warnings`. A value that is not a number where the search space has numbers is
+    refused. A client that got no answer repeats the request with
     the same `Idempotency-Key`, as when it adds a trial.
     """
     wanted = wanted or models.ForkTrial.model_validate({})
@@ -104,11 +106,17 @@ async def fork_trial(
         found = await asyncio.to_thread(reader.origin, trial_id, named)
         if found is None:
             which = "checkpoint" if named is None else f"checkpoint {named[1]} of attempt {named[0]}"
-            raise RequestRefused(f"Trial {row.title} has no {which} from which a trial could continue.")
+            raise RequestRefused(
+                f"trial {row.title} has no {which} from which a trial could continue; to list its "
+                f'checkpoints: "nnictl trial checkpoint ls {runner.state.id} -T {trial_id}"'
+            )
         origin = found
-    parameters = json.loads(row.parameters) if wanted.parameters is None else wanted.parameters
+    parameters, warnings = json.loads(row.parameters), []
+    if wanted.parameters is not None:
+        warnings = check_changes(runner.state.id, runner.config, parameters, wanted.parameters)
+        parameters = wanted.parameters
     added = await runner.add_trial(parameters, key=key, origin=origin)
-    return models.CreatedTrial(id=added.trial_id, sequence=added.sequence)
+    return models.AddedTrial(id=added.trial_id, sequence=added.sequence, warnings=warnings)
 
 
 @router.post(

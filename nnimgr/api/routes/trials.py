@@ -29,12 +29,12 @@ from nnimgr.api.dependencies import (
 from nnimgr.api.logs import LogName, begun, log_stream
 from nnimgr.api.models import Order
 from nnimgr.api.streams import TrialStream, until, whole
-from nnimgr.core.running.requests import FailedTrial, RequestRefused
+from nnimgr.core.running.requests import FailedTrial, RequestRefused, check_changes
 from nnimgr.rules.facts import SuggestionSource, TrialStatus
 from nnimgr.store.jobs import JobRow
 from nnimgr.store.reader import TRIAL_SORTS, ExperimentReader, TrialRow
 from training_services.base import member_id_of
-from training_services.keepers.names import ASK
+from training_services.keepers.names import why_no_files
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
 
@@ -156,14 +156,28 @@ async def show_trial(
 
 
 @router.post("/trials", status_code=201, responses=refusals(404, 409, 422))
-async def add_trial(runner: Live, wanted: models.AddTrial, key: IdempotencyKey = None) -> models.CreatedTrial:
-    """Add a trial with this parameter set (a customised trial).
+async def add_trial(
+    runner: Live, reader: Reader, wanted: models.AddTrial, key: IdempotencyKey = None
+) -> models.AddedTrial:
+    """Add a trial with this parameter set (a customised trial), or with that of another trial (`like`).
 
+    With `like`, a value that differs from that trial and is outside of the search space is used, and named in
+    `warnings`. A value that is not a number where the search space has numbers is refused. Without `like`,
+    nothing is checked.
     A client that got no answer repeats the request with the same `Idempotency-Key`. It gets the trial that
     the first request has added, or 409 if the parameters differ. The newest 1000 keys are kept.
     """
-    added = await runner.add_trial(wanted.parameters, key=key)
-    return models.CreatedTrial(id=added.trial_id, sequence=added.sequence)
+    parameters: Any = wanted.parameters
+    warnings: list[str] = []
+    if wanted.like is not None:
+        row = await asyncio.to_thread(trial_row, reader, wanted.like)
+        before = json.loads(row.parameters)
+        if parameters is None:
+            parameters = before
+        else:
+            warnings = check_changes(runner.state.id, runner.config, before, parameters)
+    added = await runner.add_trial(parameters, key=key)
+    return models.AddedTrial(id=added.trial_id, sequence=added.sequence, warnings=warnings)
 
 
 @router.post("/rerun", status_code=201, responses=refusals(404, 409, 422))
@@ -335,8 +349,8 @@ async def read_file(
 
 async def _no_file(reader: ExperimentReader, job: JobRow, missing: str) -> NotFound:
     """Build the error for a file that an attempt does not have. ``missing``: the end of the sentence."""
-    if job.keeper_id == ASK:
-        missing = "ran in a program of your own, so nnimgr has no output and no files of it"
+    if (why := why_no_files(job.keeper_id)) is not None:
+        missing = f"{why}, so nnimgr has no output and no files of it"
     row = await asyncio.to_thread(trial_row, reader, job.trial_id)
     return NotFound(f"Trial {row.title} {missing}.")
 

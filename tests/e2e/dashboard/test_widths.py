@@ -1,4 +1,4 @@
-"""Every page on a phone, a tablet and a desktop screen, in both themes."""
+"""Every page on a phone, a tablet and a desktop screen; and in both themes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.e2e.dashboard.stage import Stage
-from tests.e2e.dashboard.view import View
+from tests.e2e.dashboard.view import Theme, View
 
 CHARTS = (
     *("grid", "history", "parallel", "curves", "duration", "importance", "edf", "slices", "scatter"),
@@ -43,13 +43,17 @@ def pages(view: View, furnished: Stage) -> dict[str, Locator]:
     return found | {f"/experiments/curves/analysis?tab={name}": shown for name in CHARTS}
 
 
-@pytest.mark.parametrize("width", [390, 800, 1440])
-def test_every_page_is_accessible_and_fits(view: View, furnished: Stage, width: int) -> None:
+@pytest.mark.parametrize(("width", "theme"), [(390, "light"), (800, None), (1440, "dark")])
+def test_every_page_is_accessible_and_fits(
+    view: View, furnished: Stage, width: int, theme: Theme | None
+) -> None:
+    """Colours do not depend on the width: each page is checked in both themes, but not at each width."""
     view.page.set_viewport_size({"width": width, "height": 900})
     for path, content in pages(view, furnished).items():
         view.open(path)
         expect(content).to_be_visible()
-        view.accessible()
+        if theme is not None:
+            view.accessible(only=theme)
         widest = view.page.evaluate("document.documentElement.scrollWidth")
         assert widest <= width, f"{path} is {widest} px wide"
     view.forgive("404|409")  # of the address that leads nowhere, and of machines of a closed experiment

@@ -34,8 +34,11 @@ export const change = {
     hint: 'A JSON list such as [{"parameter": {"lr": 0.01}, "value": 0.9}], as nnictl experiment export writes it.',
     action: "Import",
     ready: (count: number) => `${results(count)} can be imported.`,
-    done: (count: number) =>
-      count === 1 ? "1 result was given to the tuner." : `${results(count)} were given to the tuner.`,
+    done: (given: number, sent: number) => {
+      const what = given === sent ? results(sent) : `${given.toLocaleString("en")} of ${results(sent)}`;
+      return `${what} ${given === 1 ? "was" : "were"} given to the tuner.`;
+    },
+    warning: (sentence: string) => `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}.`,
     deaf: (tuner: string) =>
       `The tuner ${tuner} learns nothing from results: they are kept, but change nothing.`,
     empty: "Choose a file, or paste the results.",

@@ -151,7 +151,12 @@ export const trial = {
     ended: "Ended",
     duration: "Ran for",
     why: "How it ended",
-    here: "the server's machine",
+    places: {
+      local: "the server's machine",
+      ask: "a program of your own",
+      import: "imported",
+      nni: "a machine of NNI",
+    } as Partial<Record<string, string>>, // by the keeper's id; the id of another keeper is its machine
     notPlaced: "not placed",
     running: "runs",
     waiting: "waits to start",

@@ -49,7 +49,7 @@ export function MachineTable({ id, machines, changeable }: MachineTableProps) {
             <Row
               key={machine.id}
               machine={machine}
-              onAsk={changeable ? (change) => setAsked({ change, machine }) : null}
+              onAsk={changeable && !machine.madeOnDemand ? (change) => setAsked({ change, machine }) : null}
             />
           ))}
         </tbody>

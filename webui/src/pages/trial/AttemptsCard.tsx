@@ -71,11 +71,12 @@ function Attempt({ job, now }: { job: Job; now: number }) {
   );
 }
 
-/** The machine of an attempt, or those of all its members. */
+/** The machine of an attempt, or those of all its members, and why it runs there if another platform came first. */
 function place(job: Job): string {
   if (job.keeperId === null) return text.notPlaced;
   const keepers = job.members.length === 0 ? [job.keeperId] : job.members.map((member) => member.keeperId);
-  return keepers.map((keeper) => (keeper === "local" ? text.here : keeper)).join(", ");
+  const names = keepers.map((keeper) => text.places[keeper] ?? keeper).join(", ");
+  return job.placeReason === null ? names : `${names} (${job.placeReason})`;
 }
 
 function howEnded(job: Job): string {

@@ -9,6 +9,7 @@ const JOB: Schemas["Job"] = {
   attempt: 1,
   keeperId: "local",
   gpus: [],
+  placeReason: null,
   placedAt: null,
   startedAt: null,
   pid: null,

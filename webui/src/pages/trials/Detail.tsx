@@ -54,9 +54,11 @@ export function Detail({ id, trial, onClose }: { id: string; trial: Trial; onClo
           <Link href={`/trials/${trial.id}`} className="button small">
             {text.open}
           </Link>
-          <Link href={`/trials/${trial.id}?tab=logs`} className="button small">
-            {text.openLogs}
-          </Link>
+          {trial.logPath === "" ? null : (
+            <Link href={`/trials/${trial.id}?tab=logs`} className="button small">
+              {text.openLogs}
+            </Link>
+          )}
           <Button small onClick={onClose}>
             {text.close}
           </Button>

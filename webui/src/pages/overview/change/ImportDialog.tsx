@@ -29,9 +29,10 @@ export function ImportDialog({
   const importing = useMutation({
     mutationFn: (records: ImportedRecord[]) =>
       answerOf(api.POST("/api/v1/experiments/{id}/import", { params: { path: { id } }, body: { records } })),
-    onSuccess: (_, records) => {
+    onSuccess: ({ given, warnings }, records) => {
       void client.invalidateQueries({ queryKey: profileQuery(id).queryKey });
-      say(text.done(records.length));
+      say(text.done(given, records.length));
+      for (const sentence of warnings) complain(new Error(text.warning(sentence)));
       onClose();
     },
   });
