@@ -27,6 +27,7 @@ class Attempt:
     unrecorded: bool = False  # it was placed, and then the database was replaced by an older copy
     spoiled: bool = False  # its claim was removed or overwritten
     exec_failed: bool = False
+    felled: bool = False  # its command was ended by a signal to all processes of its host
     lapsed: bool = False  # its shim has ended it, or not started it, because of its lease
     # its trial was paused by a stop of the experiment, and will continue; no user has declared it lost
     parked: bool = False

@@ -179,7 +179,7 @@ class GangCheck:
                 self._kernel.counts["growth ended"] += 1
             case f.TargetMoved(kind=f.StopKind.GROW):
                 jobs = [job for job in self._asked if trial_of_job(job)[0] == fact.trial_id]
-                if not jobs or not self._asked.pop(jobs[-1]):
+                if not jobs or not self._asked[jobs[-1]]:  # again, if a user has paused and resumed it since
                     self._kernel.fail(f"{fact.trial_id} is stopped for a growth and has not saved its state")
                 self._growing[fact.trial_id] = None
             case f.JobEnded() if trial_of_job(fact.job_id)[0] in self._growing:

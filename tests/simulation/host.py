@@ -27,7 +27,8 @@ class Host:
         self.kernel, self.name, self.network, self.witness = kernel, name, network, witness
         self.clock = Clock(kernel)
         self.up = True
-        self.ending: Ending | None = None  # the order to end that the machine got
+        self.ends = False  # True: the machine was told to end
+        self.ending: Ending | None = None  # the same, as its keepers know it
         self.cut = self.full = self.busy = False
         self.keeper: SimKeeper | None = None
         self.journal = Journal()
@@ -174,19 +175,38 @@ class Host:
         if not self.up:
             self.kernel.say(self.name, "boots: %s", self.boot_id)
             self.up = True
-            self.ending = None
+            self.ends, self.ending = False, None
 
     def end(self) -> None:
-        """Shut the machine down as a pod: its processes get a grace period, and then it disappears."""
-        if not self.up or self.ending is not None:
+        """Shut the machine down as a pod: its processes get a grace period, and then it disappears.
+
+        Sometimes all processes get SIGTERM, as in a job of a batch system. The keeper is the last to notice.
+        """
+        if not self.up or self.ends:
             return
+        self.ends = True
         self.kernel.fault("told to end", self.name)
         grace = self.kernel.random.choice([0.5, 5.0])
         whole = grace + self.kernel.random.uniform(0.0, 10.0)
-        self.ending = Ending(grace, self.boottime() + whole * self.clock.rate)
+        ending = Ending(grace, self.boottime() + whole * self.clock.rate)
         self.kernel.at(whole, self._vanish, self.boot_id)
+        if self.kernel.likely(0.5):
+            for shim in self.shims:
+                if shim.main and not shim.conduct.stubborn:  # it ends before the shim gets the signal
+                    self.witness.felled(shim.job)
+                    shim.ends(None, 15)
+                shim.terminate()
+            self.kernel.at(self.kernel.random.uniform(0.0, 1.0), self._note_end, self.boot_id, ending)
+        else:
+            self._note_end(self.boot_id, ending)
+
+    def _note_end(self, boot_id: str, ending: Ending) -> None:
+        """Make the order to end known to the present keeper and to later ones."""
+        if not self.up or self.boot_id != boot_id:
+            return
+        self.ending = ending
         if self.keeper is not None:
-            self.keeper.tell(self.keeper.core.host_ends, self.ending)
+            self.keeper.tell(self.keeper.core.host_ends, ending)
 
     def _vanish(self, boot_id: str) -> None:
         if self.boot_id == boot_id:

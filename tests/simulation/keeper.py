@@ -45,13 +45,9 @@ class SimKeeper:
         self._tick_at: float | None = None
         assert host.instance is not None
         identity = Identity(
-            instance=host.instance,
-            boot_id=host.boot_id,
-            idle_s=self.kernel.random.choice(IDLE_S),
-            jitter=self.kernel.random.random,
-            lease=host.find_lease(),
-            ending=host.ending,
-        )
+            instance=host.instance, boot_id=host.boot_id, idle_s=self.kernel.random.choice(IDLE_S),
+            jitter=self.kernel.random.random, lease=host.find_lease(), ending=host.ending, may_end=True,
+        )  # fmt: skip
         self.core = product.KeeperCore(identity, host.journal.load())
         self._unseen = {job for job, each in self.core.attempts.items() if each.live and not each.claimed}
         self._acts: dict[type, Callable[[Any], list[fx.Effect]]] = {

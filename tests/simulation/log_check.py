@@ -249,7 +249,9 @@ class LogCheck:
             case f.EndReason.CHECKPOINT_LOST:
                 justified = attempt.execs == 0 and self._evidence.older
             case _:
-                justified = attempt.execs == 1 or attempt.shim_killed
+                # After another boot nobody knows that the signal went to all processes.
+                felled = attempt.felled and not self._evidence.fenced(attempt)
+                justified = (attempt.execs == 1 and not felled) or attempt.shim_killed
         if fact.exit_code is None and fact.signal is None:
             unsaid = fact.reason is f.EndReason.NEVER_STARTED or attempt.execs == 0
             justified = justified and (unsaid or attempt.shim_killed or attempt.spoiled)

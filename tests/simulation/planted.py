@@ -33,7 +33,7 @@ from training_services.keepers.request import Attempt as Reported
 from training_services.keepers.request import Request
 from training_services.keepers.seat import KeeperSeat
 from training_services.keepers.service import KeeperService
-from trial_keeper.core import attempts, stops
+from trial_keeper.core import attempts, ends, stops
 from trial_keeper.core import effects as fx
 from trial_keeper.core.attempt import Attempt
 from trial_keeper.core.attempts import Attempts
@@ -487,4 +487,11 @@ def commit_not_durable() -> Iterator[None]:
             self._snapshot = self.mark = None
 
     with patch.object(Store, "lose_power", lose_power):
+        yield
+
+
+@planted
+def signals_of_ending_hosts_believed() -> Iterator[None]:
+    """A command that a signal to all processes of its host has ended counts as failed at once."""
+    with patch.object(ends, "doubt", lambda attempt, now: None):
         yield

@@ -114,11 +114,15 @@ class RetentionCheck:
         return [mark for mark in marks if self._copies.is_on_host(mark)]
 
     def _protected(self, *, but: str = "") -> set[Mark]:
-        """Return the checkpoints that are pinned, or from which live trials may continue, except ``but``."""
+        """Return the checkpoints that are pinned, or from which live trials may continue, except ``but``.
+
+        A trial that has saved a state of its own no longer needs the one with which it began.
+        """
         found = set(self.pins.values())
         for trial_id, trial in self._evidence.trials.items():
             if trial.ended is None and trial_id != but:
-                found |= {mark for mark in (trial.curve.origin, trial.curve.coming) if mark is not None}
+                origin = None if trial.curve.marks else trial.curve.origin
+                found |= {mark for mark in (origin, trial.curve.coming) if mark is not None}
         return found
 
     def needed(self, curve: Curve) -> set[Mark | None]:

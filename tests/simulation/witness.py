@@ -134,6 +134,9 @@ class Witness:
         self.evidence.attempts[job].exit = (code, signal)
         self.saves.exited(job)
 
+    def felled(self, job: str) -> None:
+        self.evidence.attempts[job].felled = True
+
     def lapsed(self, job: str) -> None:
         self.evidence.attempts[job].lapsed = True
 
