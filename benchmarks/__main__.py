@@ -48,6 +48,8 @@ PROGRAMS = {
     ),
     "kubernetes": ("--trials", "16", "--shared", "60", "--pairs", "1"),
     "slurm": ("--trials", "40", "--bare", "8", "--pairs", "1"),
+    "gangs": ("--runs", "1", "--trials", "60", "--pairs", "1"),
+    "ray_tasks": ("--trials", "40", "--bare", "40", "--pairs", "1"),
     "dashboard": ("--trials", "3000", "--few", "300", "--seconds", "3"),
     "dashboard_peers": ("--trials", "300", "--seconds", "10"),
     "kubernetes_watch": ("--pods", "1000", "--events", "2000", "--runs", "1"),

@@ -1,6 +1,6 @@
 """Trials with members on four machines, which are simulated in namespaces (needs root), beside torchrun.
 
-    python -m benchmarks.gangs --torch PYTHON [--parts launch recovery loss failure meeting one] [--runs 5]
+    python -m benchmarks.gangs --torch PYTHON [--parts launch growth ... one] [--runs 5]
 
 PYTHON has torch, and exists on all machines: outside of /tmp, /run, /home and /root. Without it, only ``one``
 is measured.
@@ -11,6 +11,8 @@ of all processes, from a start to the end. torchrun is started over ssh, on all 
 runs beside the workers.
 ``loss``: a machine is switched off for a moment, the leader's too, until all that are left, or all, are in a
 collective operation again. The trial may run with three members.
+``growth``: a fourth machine comes to three workers, from the trial's checkpoint, after which it is stopped,
+until all four are in a collective operation; with torchrun, from the start of the fourth agent.
 ``failure``: one worker exits with code 3 while the others wait outside of a collective operation, until all
 are gone.
 ``meeting``: the leader cannot be reached, until the trial says so.
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import statistics
 import subprocess
@@ -40,7 +43,7 @@ from tests.machines.bed import Bed, bed
 from tests.machines.machine import Machine, kill
 from tests.processes import Process
 
-PARTS = ("launch", "recovery", "loss", "failure", "meeting", "one")
+PARTS = ("launch", "recovery", "loss", "growth", "failure", "meeting", "one")
 MEMBERS = 4
 LIMIT_S = 120.0
 PEER = "torchrun"
@@ -57,6 +60,10 @@ import torch.distributed as dist
 def there(name):
     return os.path.exists(os.path.join("RECORDS", name))
 
+def save(rank):
+    if rank == 0 and "nni" in sys.modules:  # torchrun's workers save nothing
+        sys.modules["nni"].save_checkpoint(b"")
+
 def train(parameters):
     dist.init_process_group("gloo")
     rank = dist.get_rank()
@@ -66,8 +73,11 @@ def train(parameters):
     os.write(file, f"{trial} {os.uname().nodename} {os.getpid()} {time.time()}\\n".encode())
     if "RUN_AS" == "forever":
         ended = torch.zeros(1)
+        save(rank)
         while not ended:
             time.sleep(0.02)
+            if "nni" in sys.modules and sys.modules["nni"].should_checkpoint():
+                save(rank)
             ended = torch.tensor([float(there("end"))])
             dist.all_reduce(ended)
     elif "RUN_AS" == "fail":
@@ -133,17 +143,23 @@ class Place:
         }
         return create(self.own, f"gang{self._number}", self._code(run_as), **defaults | config)
 
-    def torchrun(self, run_as: str, **how: Any) -> Torchrun:
+    def torchrun(self, run_as: str, *, agents: int = MEMBERS, **how: Any) -> Torchrun:
         self._number += 1
         self.worker.write_text(self._code(run_as), encoding="utf-8")
         return Torchrun(
             self.found,
-            self.machines,
+            self.machines[:agents],
             self.python,
             self.worker,
             name=f"torchrun{self._number}",
             **how,
         )
+
+    def end(self, run: Torchrun) -> None:
+        """End all processes of a run of torchrun."""
+        run.end()
+        for machine in self.machines:
+            kill([each for each in machine.processes() if self.python in each.command])
 
     def set(self, name: str) -> None:
         (self.records / name).touch()
@@ -240,18 +256,22 @@ def recovery(place: Place, options: argparse.Namespace) -> Iterator[Row]:
         assert kill(place.workers(place.machines[2])[:1])
         return at
 
-    def faults() -> tuple[list[float], float]:
+    def fault() -> tuple[float, float]:
         place.after(0, MEMBERS)
         memory = place.beside_workers_mib()
-        found = [place.after(kill_one(), MEMBERS) for _ in range(options.runs)]
+        found = place.after(kill_one(), MEMBERS)
         place.set("end")
         return found, memory
 
-    ours, theirs = _both(place, faults, restarts=options.runs)
-    yield row("a killed worker to the next collective of all", ours[0], theirs[0], 0.75)
-    yield row("memory beside four workers", [ours[1]], [theirs[1]], 0.15, "MiB")
-    warm = _ours(place, faults, restarts=options.runs, **PRELOAD)
-    yield row(f"a killed worker to the next collective of all{PRELOADED}", warm[0], theirs[0], 0.1)
+    # One fault in each trial: before the second and later retries of a trial there is a pause.
+    pairs = [_both(place, fault, restarts=1) for _ in range(options.runs)]
+    ours, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
+    torchruns = [seconds for seconds, _ in theirs]
+    name = "a killed worker to the next collective of all"
+    yield row(name, [seconds for seconds, _ in ours], torchruns, 0.75)
+    yield row("memory beside four workers", [mib for _, mib in ours], [mib for _, mib in theirs], 0.15, "MiB")
+    warm = [_ours(place, fault, restarts=1, **PRELOAD)[0] for _ in range(options.runs)]
+    yield row(f"{name}{PRELOADED}", warm, torchruns, 0.1)
 
 
 def loss(place: Place, options: argparse.Namespace) -> Iterator[Row]:
@@ -275,6 +295,50 @@ def loss(place: Place, options: argparse.Namespace) -> Iterator[Row]:
         said: list[float] | str = "did not recover in 60 s" if theirs is None else [theirs]
         limit = 20.0 if isinstance(said, str) else 1.1
         yield row(f"{which} restarted to the next collective of those left", [ours], said, limit)
+
+
+def growth(place: Place, options: argparse.Namespace) -> Iterator[Row]:
+    theirs = []
+    for _ in range(options.runs):
+        place.clear()
+        run = place.torchrun("forever", agents=MEMBERS - 1, nodes=f"{MEMBERS - 1}:{MEMBERS}")
+        try:
+            place.after(0, MEMBERS - 1)
+            at = time.time()
+            run.join(place.machines[-1])
+            theirs.append(place.after(at, MEMBERS))
+        finally:
+            place.end(run)
+    for kind, more, limit in (("", {}, 1.0), (PRELOADED, PRELOAD, 1.0)):
+        ours = [_growth(place, **more) for _ in range(options.runs)]
+        yield row(f"a member more to the next collective of all{kind}", ours, theirs, limit)
+
+
+def _growth(place: Place, **config: Any) -> float:
+    """Return the seconds from the checkpoint with which a trial of three members is stopped."""
+    place.clear()
+    experiment = place.create(
+        "forever",
+        gang={"nodes": f"{MEMBERS - 1}:{MEMBERS}", "processes": 1, "growAfter": "1s"},
+        service=remote(place.machines[:-1]) | {"keepAliveInterval": 1},
+        **config,
+    )
+    place.after(0, MEMBERS - 1)
+    more = place.records / "machine.yml"
+    more.write_text(json.dumps(place.machines[-1].entry()), encoding="utf-8")
+    place.own.nnictl("machine", "add", experiment, "--filename", str(more))
+    look = Look(place.own, experiment)
+    for _ in looks(LIMIT_S, 0.05):
+        asked = look.rows("SELECT at / 1e6 FROM checkpoints WHERE attempt = 1 AND number > 1")
+        if asked:
+            break
+    [(at,)] = asked
+    found = place.after(at, MEMBERS)
+    place.set("end")
+    look.wait_done(LIMIT_S)
+    look.close()
+    place.own.nnictl("stop", experiment)
+    return found
 
 
 def failure(place: Place, options: argparse.Namespace) -> Iterator[Row]:
@@ -313,9 +377,7 @@ def _both(
     try:
         theirs = measure()
     finally:
-        run.end()
-        for machine in place.machines:
-            kill([each for each in machine.processes() if place.python in each.command])
+        place.end(run)
     return ours, theirs
 
 

@@ -1,20 +1,23 @@
 """Trials in a Slurm cluster on this machine, compared with one bare sbatch for each trial.
 
-    python -m benchmarks.slurm [--parts pilots own] [--trials 600] [--bare 60] [--pairs 3]
+    python -m benchmarks.slurm [--parts pilots own spill] [--trials 1000] [--bare 60] [--pairs 2]
 
 ``pilots``: trials a second in allocations that run many trials, from the request that creates the experiment
 to DONE. They are compared, in turn, with bare jobs of Slurm that run a Python file without an SDK, one sbatch
 after the other. The calls of Slurm's commands are counted.
 ``own``: the same with ``perTrial``, an allocation for each trial.
+``spill``: a trial for which this machine has no room: from the end of ``spill.after`` to its sbatch.
 
-The cluster (munged, slurmctld and slurmds) is that of Slurm's tests. Requirements: root, and Debian's
-slurm-wlm and munge.
+The nodes have as many CPUs as this machine, so that as many jobs run at the same time as can. The cluster
+(munged, slurmctld and slurmds) is that of Slurm's tests. Requirements: root, and Debian's slurm-wlm and
+munge.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import statistics
 import subprocess
 import time
@@ -32,21 +35,34 @@ from benchmarks.throughput import check
 from tests.e2e.product import Product
 from tests.slurm.cluster import PATH, SlurmCluster, missing
 
-PARTS = ("pilots", "own")
+PARTS = ("pilots", "own", "spill")
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sacct")
-NODES, CPUS = 2, 4
+NODES = 2
+CPUS = max(1, len(os.sched_getaffinity(0)) // NODES)
 PER_TRIAL_S = 10.0  # limit per trial
 TRIAL = """import nni
 nni.report_final_result(nni.get_next_parameter()["x"])
 """
+# The first one holds this machine until another runs in the cluster.
+HOLD = """import pathlib, time
+import nni
+other = pathlib.Path("{other}")
+nni.get_next_parameter()
+if nni.get_sequence_id():
+    other.touch()
+while not other.exists():
+    time.sleep(0.02)
+nni.report_final_result(1)
+"""
+SPILL_S = 3
 # Notes the end of a job, so that Slurm need not be asked for it.
 BARE = """#!/bin/sh
 #SBATCH --ntasks=1 --cpus-per-task=1 --time=10 --output=/dev/null --no-requeue
 {python} -c 'print(0.5)' && touch {ends}/$SLURM_JOB_ID
 """
-# Notes each call of a command, and runs it.
+# Notes each call of a command with its time, and runs it.
 COUNTED = """#!/bin/sh
-echo {name} >> {calls}
+echo {name} $(date +%s.%N) >> {calls}
 PATH={path} exec {name} "$@"
 """
 
@@ -66,6 +82,7 @@ class Field:
         self.own, self.cluster = own, cluster
         self._ground = ground
         self._calls = ground.folder("calls") / "calls"
+        self._bare: dict[int, float] = {}  # by number of the pair
         own.environ |= {"SLURM_CONF": cluster.environ["SLURM_CONF"]}
         own.environ["PATH"] = f"{self._counting(own.environ['PATH'])}:{own.environ['PATH']}"
 
@@ -78,7 +95,7 @@ class Field:
             file.chmod(0o755)
         return folder
 
-    def run(self, name: str, *, trials: int, **service: Any) -> Turn:
+    def run(self, name: str, *, trials: int, concurrency: int = NODES * CPUS, **service: Any) -> Turn:
         """Run one experiment and check it row by row. Leave nothing of it in the cluster."""
         self._calls.write_text("")
         experiment = create(
@@ -86,7 +103,7 @@ class Field:
             name,
             TRIAL,
             trialCommand=f"{self._ground.python} trial.py",
-            trialConcurrency=NODES * CPUS,
+            trialConcurrency=concurrency,
             trialCpuNumber=1,
             maxTrialNumber=trials,
             trainingService={
@@ -104,10 +121,50 @@ class Field:
         look.close()
         self.own.nnictl("stop", experiment)
         self._settle()
-        return Turn((ended - made) / 1e6, Counter(self._calls.read_text().split()))
+        return Turn((ended - made) / 1e6, Counter(name for name, _ in self._noted()))
 
-    def bare(self, name: str, *, trials: int) -> float:
-        """Return the seconds from the first sbatch to the end of the last of ``trials`` bare jobs."""
+    def spill(self, name: str) -> float:
+        """Return the seconds from the end of a trial's time on this machine until sbatch is called for it."""
+        self._calls.write_text("")
+        command = f"{self._ground.python} trial.py"
+        experiment = create(
+            self.own,
+            name,
+            HOLD.format(other=self._ground.folder(name) / "other"),
+            trialCommand=command,
+            trialConcurrency=2,
+            maxTrialNumber=2,
+            trainingService=[
+                {"platform": "local", "trialCommand": command, "trialCpuNumber": NODES * CPUS},
+                {"platform": "slurm", "timeLimit": "1h", "idle": "1s", "cpus": 1, "trialCpuNumber": 1}
+                | {"trialCommand": command, "python": str(self._ground.python)},
+            ],
+            spill={"after": f"{SPILL_S}s"},
+        )
+        look = Look(self.own, experiment)
+        look.wait_done(60 + PER_TRIAL_S)
+        made = look.one("SELECT created_at FROM trials WHERE sequence = 1") / 1e6
+        look.close()
+        self.own.nnictl("stop", experiment)
+        self._settle()
+        submitted = min(at for called, at in self._noted() if called == "sbatch")
+        return float(submitted - made - SPILL_S)
+
+    def _noted(self) -> list[tuple[str, float]]:
+        """Return the calls of Slurm's commands, and when they were."""
+        lines = (line.split() for line in self._calls.read_text().splitlines())
+        return [(name, float(at)) for name, at in lines]
+
+    def bare(self, pair: int, *, trials: int) -> float:
+        """Return the seconds from the first sbatch to the end of the last of ``trials`` bare jobs.
+
+        All parts share those of a pair.
+        """
+        if pair not in self._bare:
+            self._bare[pair] = self._run_bare(f"bare{pair}", trials)
+        return self._bare[pair]
+
+    def _run_bare(self, name: str, trials: int) -> float:
         ends = self._ground.folder(name)
         script = ends.with_suffix(".sh")
         script.write_text(BARE.format(python=self._ground.python, ends=ends))
@@ -141,7 +198,7 @@ def _field(ground: Ground) -> Iterator[Field]:
 def pilots(field: Field, options: argparse.Namespace) -> Iterator[Row]:
     turns, bares = [], []
     for number in range(options.pairs):
-        bares.append(field.bare(f"beside{number}", trials=options.bare))
+        bares.append(field.bare(number, trials=options.bare))
         turns.append(field.run(f"pilots{number}", trials=options.trials, cpus=CPUS))
     rates = {
         "ours": [options.trials / turn.seconds for turn in turns],
@@ -166,8 +223,9 @@ def pilots(field: Field, options: argparse.Namespace) -> Iterator[Row]:
 def own(field: Field, options: argparse.Namespace) -> Iterator[Row]:
     turns, bares = [], []
     for number in range(options.pairs):
-        bares.append(field.bare(f"bare{number}", trials=options.bare))
-        turns.append(field.run(f"own{number}", trials=options.bare, perTrial=True))
+        bares.append(field.bare(number, trials=options.bare))
+        # all at once, as bare jobs: Slurm decides when each starts
+        turns.append(field.run(f"own{number}", trials=options.bare, concurrency=options.bare, perTrial=True))
     rates = {
         "ours": [options.bare / turn.seconds for turn in turns],
         "bare": [options.bare / seconds for seconds in bares],
@@ -177,6 +235,18 @@ def own(field: Field, options: argparse.Namespace) -> Iterator[Row]:
         rates,
         limit=0.9,
         details=_calls(turns),
+    )
+
+
+def spill(field: Field, options: argparse.Namespace) -> Iterator[Row]:
+    late = [field.spill(f"spill{number}") for number in range(options.pairs)]
+    yield Row(
+        name="a trial that has waited here for its time, from then to its sbatch",
+        value=statistics.median(late),
+        unit="s",
+        better=Better.LESS,
+        limit=2,
+        details={"runs": len(late)},
     )
 
 
@@ -192,14 +262,14 @@ def measure(ground: Ground, peers: Peers, options: argparse.Namespace) -> Iterat
         return
     with _field(ground) as field:
         for name in options.parts:
-            yield from {"pilots": pilots, "own": own}[name](field, options)
+            yield from {"pilots": pilots, "own": own, "spill": spill}[name](field, options)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--trials", type=int, default=600, help="in allocations that run many")
+    parser.add_argument("--trials", type=int, default=1000, help="in allocations that run many")
     parser.add_argument("--bare", type=int, default=60, help="bare jobs, and trials with an allocation each")
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=2)
 
 
 if __name__ == "__main__":

@@ -44,29 +44,32 @@ class Torchrun:
             "rdzv-endpoint": f"{machines[0].host}:{PORT}",
             "rdzv-id": name,
         }
+        self._found, self._leader = found, machines[0]
+        self._arguments = [part for key, value in options.items() for part in (f"--{key}", value)]
+        self._command = python, str(worker)
+        self.agents = [self._start(machine) for machine in machines]
+
+    def join(self, machine: Machine) -> None:
+        """Start an agent on a further machine."""
+        self.agents.append(self._start(machine))
+
+    def _start(self, machine: Machine) -> subprocess.Popen[bytes]:
+        python, worker = self._command
         conf = "keep_alive_interval=2,keep_alive_max_attempt=3,last_call_timeout=1"
-        arguments = [part for key, value in options.items() for part in (f"--{key}", value)]
         variables = [f"{key}={value}" for key, value in ENVIRON.items()]
-        self.agents = [
-            subprocess.Popen(
-                [
-                    *found.ssh_command(machine),
-                    f"{machine.user}@{machine.host}",
-                    shlex.join(
-                        [
-                            *("env", *variables, python, "-m", "torch.distributed.run", *arguments),
-                            *("--rdzv-conf", f"{conf},is_host={int(machine is machines[0])}"),
-                            *("--local-addr", machine.host, str(worker)),
-                        ]
-                    ),
-                ],
-                env=found.environ,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            for machine in machines
+        agent = [
+            *("env", *variables, python, "-m", "torch.distributed.run", *self._arguments),
+            *("--rdzv-conf", f"{conf},is_host={int(machine is self._leader)}"),
+            *("--local-addr", machine.host, worker),
         ]
+        login = [*self._found.ssh_command(machine), f"{machine.user}@{machine.host}"]
+        return subprocess.Popen(
+            [*login, shlex.join(agent)],
+            env=self._found.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def wait(self, limit_s: float) -> None:
         """Wait until all agents have ended well. Raise RuntimeError, subprocess.TimeoutExpired."""

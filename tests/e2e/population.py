@@ -157,11 +157,13 @@ def facts(folder: Path, kind: str) -> list[dict[str, Any]]:
         return [json.loads(payload) for (payload,) in rows]
 
 
-def cut_newest_checkpoint(process: Process) -> bool:
+def cut_newest_checkpoint(process: Process, folder: Path) -> bool:
     """Kill -9 a trial's process, after half of its newest checkpoint is removed from the disk.
 
     Do it only if no other trial can need that checkpoint: the trial is between two decisions, and has an
-    older checkpoint. Return True if it was done.
+    older checkpoint. On a slow machine a trial runs on while the server decides about an earlier report, so
+    its steps are counted from the last decision. ``folder``: that of the experiment. Return True if it was
+    done.
     """
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, signal.SIGSTOP)
@@ -170,7 +172,9 @@ def cut_newest_checkpoint(process: Process) -> bool:
         if file is None:
             return False
         content = file.read_bytes()
-        if pickle.loads(content)["step"] % INTERVAL == 0:
+        reported = pickle.loads(content)["step"] + 1  # at most: the next report may be on its way
+        decided = _last_decision(folder, _variable(process.pid, "NNI_TRIAL_JOB_ID"))
+        if decided is None or reported >= decided + INTERVAL:
             return False
         file.chmod(0o600)
         file.write_bytes(content[: len(content) // 2])
@@ -185,12 +189,36 @@ def cut_newest_checkpoint(process: Process) -> bool:
 
 def _newest_file(pid: int) -> Path | None:
     """Return the file of the newest of several checkpoints that a trial's process, on any host, has saved."""
-    marks = [text for text in procs.strings(pid, "environ") if text.startswith("NNI_SYS_DIR=")]
-    if not marks:
+    place = _variable(pid, "NNI_SYS_DIR")
+    if not place:
         return None
-    folder = Path(f"/proc/{pid}/root{marks[0].partition('=')[2]}/checkpoints")
+    folder = Path(f"/proc/{pid}/root{place}/checkpoints")
     numbers = sorted(int(name) for name in os.listdir(folder) if name.isdecimal())
     return folder / str(numbers[-1]) / "value.pickle" if len(numbers) > 1 else None
+
+
+def _variable(pid: int, name: str) -> str:
+    """Return an environment variable of a process; "" if it has none, or has ended."""
+    marks = [text for text in procs.strings(pid, "environ") if text.startswith(f"{name}=")]
+    return marks[0].partition("=")[2] if marks else ""
+
+
+def _last_decision(folder: Path, trial_id: str) -> int | None:
+    """Return the number of reports at which the last decision about the trial was made; None if it pauses."""
+    found, pausing = 0, False
+    with contextlib.closing(_database(folder)) as database:
+        query = "SELECT payload FROM facts WHERE kind IN ('Decided', 'AttemptDue') ORDER BY number"
+        for payload in (json.loads(text) for (text,) in database.execute(query)):
+            if payload["trial_id"] != trial_id:
+                continue
+            if payload.get("kind") == "pause":
+                found, pausing = payload["rung"], True
+            elif "attempt" in payload:
+                pausing = False
+                origin = payload.get("origin") or {}
+                if origin.get("trial_id") is not None:  # it continues from another trial's state
+                    found = origin["reports"]
+    return None if pausing else found
 
 
 def _donor(leg: Any) -> tuple[str, int, int]:

@@ -20,7 +20,7 @@ from tests.e2e.disks import disk
 from tests.processes import of_home
 from tests.server.harness import free_port
 
-PLATFORMS = "(valid: ask, frameworkcontroller, kubeflow, kubernetes, local, remote, slurm)"
+PLATFORMS = "(valid: ask, frameworkcontroller, kubeflow, kubernetes, local, ray, remote, slurm)"
 CONFIG = """\
 searchSpace:
   x: {_type: uniform, _value: [0, 1]}
@@ -39,7 +39,8 @@ FIELDS = (
     "maxExperimentDuration, maxTrialNumber, maxTrialDuration, "
     "nniManagerIp, useAnnotation, debug, logLevel, experimentWorkingDirectory, tunerGpuIndices, goal, "
     "tuner, "
-    "assessor, scheduler, trainingService, sharedStorage, suggestionsAhead, silentAfter, slotHeldFor, lease, "
+    "assessor, scheduler, trainingService, spill, sharedStorage, suggestionsAhead, silentAfter, slotHeldFor, "
+    "lease, "
     "multiPhase, maxRetries, checkpoints, onFailure, failureValue, failFast, stopWhen, confirmBest, notify, "
     "sinks, objectives, "
     "advisor"
@@ -190,7 +191,7 @@ def test_a_file_that_is_no_configuration(
 
 
 def test_no_file(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, said in (("none.yml", "this file does not exist"), ("code", "cannot be read: Is a directory")):
+    for name, said in (("none.yml", "this file does not exist"), ("code", "this is a folder, not a file")):
         assert main(["create", "--config", name, "--port", str(free_port())]) == 1
         assert capsys.readouterr().err.startswith(f"ERROR: {name}: {said}\n")
 

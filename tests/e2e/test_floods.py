@@ -120,7 +120,7 @@ nni.report_final_result(float("nan"))
         found = [(metric["text"], metric["value"]) for metric in here.metrics(trial["id"])]
         assert found == [("NaN", None), ("Infinity", None), ("-Infinity", None), ("1.5", 1.5), ("NaN", None)]
         assert (trial["status"], trial["finalText"], trial["finalValue"]) == ("SUCCEEDED", "NaN", None)
-        assert trial["reason"].startswith("no usable result: NaN is not finite; pass a float to ")
+        assert trial["reason"].startswith("no usable result: the result is NaN, so the tuner ")
         assert here.profile()["bestTrial"] is None
 
 

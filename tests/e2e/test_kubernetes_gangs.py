@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.cluster import ground
 from tests.e2e.scene import eventually
 from tests.e2e.test_kubernetes import LIMIT_S, Field
+from tests.kubernetes.conftest import PYTHON
 from tests.server.harness import nothing_left
 
 # Each member meets the leader at MASTER_ADDR, and notes what it knows.
@@ -141,6 +142,38 @@ def test_a_pod_that_no_node_takes_is_named(gangs: Gangs) -> None:
     assert reason.startswith("waits for 2 pods: ") and "Insufficient cpu" in reason
     (trial,) = gangs.trials()
     gangs.stop_trial(trial["id"])
+    eventually(lambda: not gangs.names("Running", "Pending"), "the end of all pods", LIMIT_S)
+
+
+GROW = """
+state = nni.load_checkpoint() or {"step": 0}
+if os.environ.get("RANK", "0") == "0":
+    nni.save_checkpoint({"step": state["step"] + 1}, step=state["step"] + 1)
+while os.environ["NNIMGR_GANG_SIZE"] != "2":
+    if nni.should_checkpoint():
+        nni.save_checkpoint({"step": 2}, step=2)
+    time.sleep(0.05)
+nni.report_final_result(float(state["step"]))
+"""
+
+
+def test_a_trial_gets_a_pod_when_the_node_has_room(gangs: Gangs) -> None:
+    nodes = json.loads(gangs.place.kubectl("get", "nodes", "-o", "json"))["items"]
+    cpus = int(nodes[0]["status"]["allocatable"]["cpu"])
+    request = {"requests": {"cpu": str(cpus * 0.6)}}
+    sleep = {"name": "sleep", "image": PYTHON, "command": ["sleep", "1000"], "resources": request}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other"}, "spec": {"containers": [sleep]}}
+    gangs.place.kubectl("create", "-f", "-", given=pod)
+    gangs.place.kubectl("wait", "--for=condition=PodScheduled", "pod/other")
+    gang = {"nodes": "1:2", "growAfter": "1s"}
+    gangs.begin(GROW, trials=1, trialCpuNumber=cpus * 0.3, gang=gang)
+    alone = "runs with 1 of 1 to 2 members"
+    eventually(lambda: [trial for trial in gangs.trials() if trial["reason"] == alone], alone, LIMIT_S)
+    gangs.place.kubectl("delete", "pod", "other", "--wait=false", "--grace-period=0", "--force")
+    (trial,) = gangs.done(LIMIT_S)
+    jobs = gangs.get(f"/trials/{trial['id']}")["jobs"]
+    assert [max(1, len(job["members"])) for job in jobs] == [1, 2]
+    assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 2.0)
     eventually(lambda: not gangs.names("Running", "Pending"), "the end of all pods", LIMIT_S)
 
 

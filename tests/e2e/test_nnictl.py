@@ -213,7 +213,7 @@ def test_an_experiment_from_its_creation_to_its_deletion(shell: Shell) -> None:
     assert json.loads(shell.says("config", "show"))["experimentName"] == "mine"
     assert "Experiment VIEWED" in shell.says("top")
     assert "only viewed: it cannot be changed" in shell.refuses("update", "trialnum", "-v", "9")
-    assert "only viewed" in shell.refuses("trial", "kill", "-T", trials[0]["trialJobId"])
+    assert "has ended already" in shell.refuses("trial", "kill", "-T", trials[0]["trialJobId"])
     assert "only viewed: stop it first" in shell.refuses("resume", "exp")
     assert "is VIEWED" in shell.refuses("experiment", "delete", "exp", "--yes")
     server = shell.home.server_running(two)

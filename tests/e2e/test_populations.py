@@ -39,7 +39,7 @@ class Local(Saving):
     def cut_checkpoint(self) -> bool:
         """Cut the newest checkpoint of a trial that runs, and kill the trial."""
         running = [process for process in of_home(self.home) if process.command == COMMAND]
-        return bool(running) and cut_newest_checkpoint(self.draw.choice(running))
+        return bool(running) and cut_newest_checkpoint(self.draw.choice(running), self.folder)
 
 
 @contextmanager

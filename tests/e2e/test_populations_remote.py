@@ -7,6 +7,7 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +72,18 @@ class Fleet(Field):
 
 
 @contextlib.contextmanager
-def fleet(directory: Path, *, seed: int, sizes: tuple[str | None, ...] = (None, None)) -> Iterator[Any]:
-    """A population that has begun on machines with disks of these sizes, and that is checked in the end."""
+def fleet(
+    directory: Path, *, seed: int, sizes: tuple[str | None, ...] = (None, None), pause_s: float = 0.03
+) -> Iterator[Any]:
+    """A population that has begun on machines with disks of these sizes, and that is checked in the end.
+
+    ``pause_s``: duration of one step of a trial.
+    """
     with bed() as found:
         machines = [found.machine(size=size) for size in sizes]
         with field(directory, found, machines, kind=Fleet) as made:
             assert isinstance(made, Fleet)
+            made.population = replace(made.population, pause_s=pause_s)
             made.begin_population(seed)
             yield found, made
             made.check_population()
@@ -102,11 +109,12 @@ def test_a_full_disk_of_a_machine_breaks_no_curve(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_was_cut_is_lost_and_breaks_no_curve(tmp_path: Path) -> None:
-    with fleet(tmp_path, seed=4) as (_, made):
+    # Steps are slow, so that a trial is looked at between two decisions, also on a busy machine.
+    with fleet(tmp_path, seed=4, pause_s=0.15) as (_, made):
         done = 0
         while done < 4 and made.profile()["status"] != "DONE":
             running = made.running_trials(made.draw.choice(made.machines))
-            done += bool(running) and cut_newest_checkpoint(running[0])
+            done += bool(running) and cut_newest_checkpoint(running[0], made.folder)
             time.sleep(made.draw.uniform(0.01, 0.1))
         assert done
     assert made.legs  # the server was there for each comparison

@@ -33,7 +33,7 @@ def sinks_of(folder: Path) -> list[int]:
     return [
         pid
         for pid in procs.marked("NNIMGR_HOME", str(folder / "home"))
-        if b"nnimgr.sinks.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if "nnimgr.sinks.worker" in procs.strings(pid, "cmdline")
     ]
 
 
