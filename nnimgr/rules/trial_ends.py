@@ -235,7 +235,7 @@ def _exited(
     again = most is None or before < most
     if again and trial.target in _STAYS and not time_is_up(state, now):
         reason += _memory_of_next(state, trial, cause)
-        return _again(state, trial, reason, due_at=now + _pause(before), cause=cause)
+        return _again(state, trial, reason, due_at=now + _pause(state, trial, before), cause=cause)
     if again and trial.target is f.StopKind.PAUSE:
         why = f"{trial.target_reason}; its attempt failed meanwhile: {reason}"
         return _interrupted(state, trial, trial.target, why)
@@ -384,7 +384,7 @@ def _retry(state: ExperimentState, trial: TrialState, job: JobState | None, now:
         times = "once" if not before else f"{before + 1} times, the last time"
         what = "it was preempted" if cause is f.Cause.PREEMPTED else "its infrastructure was lost"
         return _failed(state, trial, f"{what} {times}: {why}", cause)
-    return _again(state, trial, why, due_at=now + _pause(before), cause=cause)
+    return _again(state, trial, why, due_at=now + _pause(state, trial, before), cause=cause)
 
 
 def _again(
@@ -420,9 +420,14 @@ def _again(
     )
 
 
-def _pause(before: int) -> timedelta:
-    """Return the pause before the next attempt. ``before``: number of previous retries for the same cause."""
-    if not before:
+def _pause(state: ExperimentState, trial: TrialState, before: int) -> timedelta:
+    """Return the pause before the next attempt. ``before``: number of previous retries for the same cause.
+
+    There is none after an attempt that has saved its state: the trial makes progress in spite of its failures.
+    """
+    point = recovery_point(state, trial)
+    saved = point is not None and not borrows(point) and point.origin.attempt == trial.attempt
+    if saved or not before:
         return timedelta(0)
     return min(RETRY_DELAY * (1 << min(before - 1, 16)), LONGEST_RETRY_DELAY)
 

@@ -102,6 +102,19 @@ def test_a_checkpoint_is_progress_in_spite_of_preemption() -> None:
     assert saving.trial.attempt == 4
 
 
+def test_an_attempt_that_has_saved_is_repeated_without_a_pause() -> None:
+    saving = Saving(max_failed_attempts=9)
+    pauses = []
+    for saves in (False, False, True, False):
+        if saves:
+            saving.save(1)
+        fact = due(saving.end(1))
+        pauses.append((fact.due_at - saving.life.now).total_seconds())
+        saving.life.take(after=LONGEST_RETRY_DELAY)
+        saving.start()
+    assert pauses == [0, 1, 0, 4]
+
+
 def test_a_lack_of_memory_counts_as_a_user_error() -> None:
     life = life_of_one(max_failed_attempts=1)
     fact = due(life.end(0, None, signal=9, message=KILLED, cause=C.OUT_OF_MEMORY))
