@@ -18,7 +18,7 @@ def add(args: argparse.Namespace, terminal: Terminal) -> int:
     """Add a trial with the parameters of another trial, or with changed ones."""
     client, entry = to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
-    wanted: dict[str, Any] = {"like": trial["id"]}
+    wanted: dict[str, Any] = {"like": trial["id"], **_limit(args)}
     if args.changes:
         wanted["parameters"] = _changed(trial["parameters"], args.changes)
     made = client.post("experiments", entry.id, "trials", body=wanted)
@@ -30,13 +30,18 @@ def fork(args: argparse.Namespace, terminal: Terminal) -> int:
     """Add a trial that continues from a checkpoint of another trial."""
     client, entry = to_change(args)
     trial = trial_named(client, entry.id, args.trial_id)
-    wanted: dict[str, Any] = {}
+    wanted = _limit(args)
     if args.checkpoint is not None:
         wanted["checkpoint"] = checkpoint_name(args.checkpoint)
     if args.changes:
         wanted["parameters"] = _changed(trial["parameters"], args.changes)
     made = client.post("experiments", entry.id, "trials", trial["id"], "fork", body=wanted)
     return _tell(made, f"continues from a checkpoint of trial {trial['sequence']}", terminal)
+
+
+def _limit(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the part of the request about maxTrialNumber. Servers of earlier versions do not know it."""
+    return {"raiseLimit": True} if args.raise_limit else {}
 
 
 def _tell(made: Mapping[str, Any], what: str, terminal: Terminal) -> int:

@@ -423,7 +423,7 @@ def _again(
 def _pause(state: ExperimentState, trial: TrialState, before: int) -> timedelta:
     """Return the pause before the next attempt. ``before``: number of previous retries for the same cause.
 
-    There is none after an attempt that has saved its state: the trial makes progress in spite of its failures.
+    There is none after an attempt that has saved its state: the trial makes progress in spite of failures.
     """
     point = recovery_point(state, trial)
     saved = point is not None and not borrows(point) and point.origin.attempt == trial.attempt

@@ -162,12 +162,28 @@ class FakeRunner:
         return facts
 
     async def add_trial(
-        self, parameters: Any, *, key: str | None = None, origin: f.Origin | None = None
+        self,
+        parameters: Any,
+        *,
+        key: str | None = None,
+        origin: f.Origin | None = None,
+        raise_limit: bool = False,
     ) -> AddedTrial:
-        addition = requests.TrialAddition(parameters, outstanding=0, key=key, origin=origin)
+        addition = requests.TrialAddition(
+            parameters,
+            outstanding=0,
+            key=key,
+            origin=origin,
+            raise_limit=self._raise_limit if raise_limit else None,
+        )
         await self.request(addition)
         assert addition.added is not None
         return addition.added
+
+    def _raise_limit(self, number: int) -> Builder:
+        changes = {"maxTrialNumber": number}
+        after = requests.changed_config(self.config, changes, elapsed=timedelta())
+        return requests.record_config(self.config, after)
 
     async def rerun(self, find: Callable[[], Sequence[requests.FailedTrial]]) -> Sequence[f.Suggested]:
         facts = await self.request(requests.rerun(await asyncio.to_thread(find)))

@@ -147,6 +147,17 @@ async def test_add_a_trial_like_another(lab: Lab) -> None:
     assert (await add(like="zzzzz")).status_code == 404
 
 
+async def test_add_a_trial_above_the_limit(lab: Lab) -> None:
+    changed = await lab.client.patch(EXPERIMENT, json={"maxTrialNumber": lab.runner.state.counted})
+    assert changed.status_code == 200
+    refused = await lab.client.post(f"{EXPERIMENT}/trials", json={"like": lab.life.trial(0)})
+    assert refused.status_code == 409
+    assert '"raiseLimit": true' in refused.json()["error"]["message"]
+    wanted = {"like": lab.life.trial(0), "raiseLimit": True}
+    assert (await lab.client.post(f"{EXPERIMENT}/trials", json=wanted)).status_code == 201
+    assert lab.runner.config.max_trial_number == lab.runner.state.counted
+
+
 @pytest.mark.parametrize("sent", [{}, {"parameters": 1}, {"parameters": {}, "more": 1}, []])
 async def test_add_something_else(lab: Lab, sent: Any) -> None:
     assert (await lab.client.post(f"{EXPERIMENT}/trials", json=sent)).status_code == 422

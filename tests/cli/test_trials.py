@@ -117,6 +117,14 @@ def test_fork(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "WARNING: lr is 50, outside loguniform [0.001, 1].\n"
 
 
+@pytest.mark.parametrize(("verb", "path"), [("add", "trials"), ("fork", "trials/ta/fork")])
+def test_a_new_trial_above_the_limit(server: FakeServer, verb: str, path: str) -> None:
+    server.add("abc").trials = [trial("ta", 0)]
+    assert main(["trial", verb, "-T", "0", "--raise-limit"]) == 0
+    assert server.requests[-1][:2] == ("POST", f"experiments/abc/{path}")
+    assert server.requests[-1][2]["raiseLimit"] is True
+
+
 @pytest.mark.parametrize("words", [["-T", "0,tb"], ["-T", "0", "-T", "1,ta"]])
 def test_several_trials(server: FakeServer, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     server.add("abc").trials = [trial("ta", 0), trial("tb", 1)]

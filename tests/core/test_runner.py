@@ -271,6 +271,9 @@ async def test_requests(lab: Lab) -> None:
         assert (waiting.source, waiting.parameters) == (f.SuggestionSource.CUSTOMIZED, '{"x": 0.5}')
         with pytest.raises(RequestRefused, match=r"maxTrialNumber \(2\) is reached"):
             await runner.add_trial({"x": 0.5})
+        raised = await runner.add_trial({"x": 0.7}, raise_limit=True)
+        assert runner.state.trials[raised.trial_id].parameters == '{"x": 0.7}'
+        assert runner.state.limits.max_trial_number == runner.config.max_trial_number == 3
         with pytest.raises(UnknownTrial, match="trial nope has ended, or does not exist"):
             await runner.stop_trial("nope")
         with pytest.raises(ConfigError, match="trialConcurrency"):

@@ -41,6 +41,9 @@ class StopAnswer(Model):
     refused: list[NotStopped]
 
 
+RAISES = "raise maxTrialNumber for this trial if it is reached; otherwise the trial is refused"
+
+
 class AddTrial(Request):
     """Parameters of a new trial. With ``like``, they are those of another trial, or changed ones."""
 
@@ -48,6 +51,7 @@ class AddTrial(Request):
         None, description="all parameters; default: those of the trial `like`"
     )
     like: str | None = Field(None, description="id of another trial: only what differs from it is checked")
+    raise_limit: bool = Field(False, description=RAISES)
 
     @model_validator(mode="after")
     def _says_what(self) -> AddTrial:
@@ -68,6 +72,7 @@ class ForkTrial(Request):
 
     parameters: JsonObject | None = Field(None, description="all parameters; default: those of the trial")
     checkpoint: CheckpointName | None = Field(None, description="default: the newest checkpoint")
+    raise_limit: bool = Field(False, description=RAISES)
 
 
 class CreatedTrial(Model):

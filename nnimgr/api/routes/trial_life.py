@@ -115,7 +115,7 @@ async def fork_trial(
     if wanted.parameters is not None:
         warnings = check_changes(runner.state.id, runner.config, parameters, wanted.parameters)
         parameters = wanted.parameters
-    added = await runner.add_trial(parameters, key=key, origin=origin)
+    added = await runner.add_trial(parameters, key=key, origin=origin, raise_limit=wanted.raise_limit)
     return models.AddedTrial(id=added.trial_id, sequence=added.sequence, warnings=warnings)
 
 

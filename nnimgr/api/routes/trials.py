@@ -176,7 +176,7 @@ async def add_trial(
             parameters = before
         else:
             warnings = check_changes(runner.state.id, runner.config, before, parameters)
-    added = await runner.add_trial(parameters, key=key)
+    added = await runner.add_trial(parameters, key=key, raise_limit=wanted.raise_limit)
     return models.AddedTrial(id=added.trial_id, sequence=added.sequence, warnings=warnings)
 
 

@@ -179,6 +179,11 @@ def _new(group: Verbs[Parser]) -> None:
             help="a parameter with another value, as JSON or text; may be repeated",
         )
         verb.option_of_words = "--set"
+        verb.add_argument(
+            "--raise-limit",
+            action="store_true",
+            help="raise maxTrialNumber for this trial if it is reached",
+        )
     _add_checkpoint(fork, "the checkpoint to continue from")
 
 

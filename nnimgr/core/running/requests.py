@@ -7,7 +7,7 @@ not possible in this state, the builder raises RequestRefused with a sentence.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -53,17 +53,26 @@ class TrialAddition:
 
     An instance is called as a builder of facts. ``outstanding``: number of suggestions that the tuner was
     asked for and has not sent, which also count towards maxTrialNumber. ``origin``: checkpoint of another
-    trial from which the trial continues: it is a fork. ``added``: the trial, set when the builder was called.
+    trial from which the trial continues: it is a fork. ``raise_limit`` is called with a number if
+    maxTrialNumber is reached, and returns a builder that raises it to the number; None: the trial is refused.
+    ``added``: the trial, set when the builder was called.
     """
 
     def __init__(
-        self, parameters: Any, *, outstanding: int, key: str | None = None, origin: f.Origin | None = None
+        self,
+        parameters: Any,
+        *,
+        outstanding: int,
+        key: str | None = None,
+        origin: f.Origin | None = None,
+        raise_limit: Callable[[int], Builder] | None = None,
     ) -> None:
         self._parameters = parameters
         self._text = _text(parameters)
         self._outstanding = outstanding
         self._key = key
         self._origin = origin
+        self._raise_limit = raise_limit
         self.added: AddedTrial | None = None
 
     def __call__(self, state: ExperimentState) -> Sequence[f.Fact]:
@@ -84,14 +93,19 @@ class TrialAddition:
         _check_rules(state)
         if self._origin is not None:
             _check_origin(state, self._origin)
+        raised: Sequence[f.Fact] = ()
         if state.budget is not None and state.budget <= self._outstanding:
             enough = state.counted + self._outstanding + 1
-            raise BudgetSpent(
-                f"no trial can be added: maxTrialNumber ({state.limits.max_trial_number}) is reached; "
-                f'raise it: "nnictl update trialnum {state.id} --value {enough}"'
-            )
+            if self._raise_limit is None:
+                raise BudgetSpent(
+                    f"no trial can be added: maxTrialNumber ({state.limits.max_trial_number}) is reached; "
+                    f"to raise it to {enough} for this trial, repeat the command with --raise-limit, "
+                    'or the request with "raiseLimit": true'
+                )
+            raised = self._raise_limit(enough)(state)
         self.added = wanted
         return (
+            *raised,
             f.Suggested(
                 trial_id=wanted.trial_id,
                 sequence=wanted.sequence,

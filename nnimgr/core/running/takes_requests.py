@@ -7,6 +7,7 @@ from __future__ import annotations
 import abc
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from nnimgr.config import AlgorithmConfig, ExperimentConfig, check_feasibility
@@ -46,17 +47,38 @@ class TakesRequests(abc.ABC):
         """Return the number of suggestions that were requested and have not arrived."""
 
     async def add_trial(
-        self, parameters: Any, *, key: str | None = None, origin: f.Origin | None = None
+        self,
+        parameters: Any,
+        *,
+        key: str | None = None,
+        origin: f.Origin | None = None,
+        raise_limit: bool = False,
     ) -> AddedTrial:
         """Add a customised trial, or with ``origin`` a fork of another trial. If a previous request had the
-        same ``key``, return its trial instead.
+        same ``key``, return its trial instead. ``raise_limit``: if maxTrialNumber is reached, raise it for
+        this trial.
 
         Raise RequestRefused, or ValueError for parameters that are not JSON.
         """
-        addition = requests.TrialAddition(parameters, outstanding=self.outstanding, key=key, origin=origin)
-        await self.request(addition)
+        addition = requests.TrialAddition(
+            parameters,
+            outstanding=self.outstanding,
+            key=key,
+            origin=origin,
+            raise_limit=self._raise_limit if raise_limit else None,
+        )
+        async with self._changing if raise_limit else nullcontext():
+            await self.request(addition)
         assert addition.added is not None
         return addition.added
+
+    def _raise_limit(self, number: int) -> Builder:
+        return self._record(self._changed({"maxTrialNumber": number}))
+
+    def _changed(self, changes: Mapping[str, Any]) -> ExperimentConfig:
+        state = self.state
+        elapsed = state.active_for(state.last_at) if state.last_at else state.active
+        return requests.changed_config(self.config, changes, elapsed=elapsed)
 
     async def rerun(self, find: Callable[[], Sequence[FailedTrial]]) -> Sequence[f.Suggested]:
         """Rerun the failed trials that ``find`` returns. Raise errors of ``find``, or RequestRefused.
@@ -125,21 +147,23 @@ class TakesRequests(abc.ABC):
         or RequestRefused.
         """
         async with self._changing:
-            before, state = self.config, self.state
-            elapsed = state.active_for(state.last_at) if state.last_at else state.active
-            after = requests.changed_config(before, changes, elapsed=elapsed)
-            if after.tuner is not before.tuner and self._check_tuner is not None:
+            after = self._changed(changes)
+            if after.tuner is not self.config.tuner and self._check_tuner is not None:
                 await asyncio.to_thread(self._check_tuner, after.tuner)
             if after.search_space_constraints:
                 await asyncio.to_thread(check_feasibility, after)  # in a thread, because the check is slow
-            record = requests.record_config(before, after)
+            await self.request(self._record(after))
 
-            def build(state: ExperimentState) -> Sequence[f.Fact]:
-                facts = record(state)
-                self._config = after  # actions after the commit need the new configuration
-                return facts
+    def _record(self, after: ExperimentConfig) -> Builder:
+        """Return a builder of the fact that ``after`` replaces the configuration."""
+        record = requests.record_config(self.config, after)
 
-            await self.request(build)
+        def build(state: ExperimentState) -> Sequence[f.Fact]:
+            facts = record(state)
+            self._config = after  # actions after the commit need the new configuration
+            return facts
+
+        return build
 
     async def import_data(self, records: Sequence[Mapping[str, Any]]) -> ImportedResults:
         """Import results of other experiments for the tuner. Return which of them the tuner gets.

@@ -8,6 +8,7 @@ export const customTrial = {
   step: (step: string) => `step ${step}`,
   checkpoint: (attempt: number, number: number) => `checkpoint ${number} of attempt ${attempt}`,
   newest: (where: string) => `the newest checkpoint, which is ${where} at present`,
+  raiseLimit: "Raise maxTrialNumber for this trial if it is reached",
   submit: "Add the trial",
   submitAnyway: "Add the trial anyway",
   ended: (status: string) =>

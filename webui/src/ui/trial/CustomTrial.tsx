@@ -88,7 +88,8 @@ function Form({ id, title, space, parameters, fork, refused, onClose }: FormProp
   const reading = useMemo(() => read(fields, drafts), [fields, drafts]);
   const faults = Object.keys(reading.faults).length;
   const warnings = Object.keys(reading.warnings).length;
-  const adding = useAdding(id, fork);
+  const [raiseLimit, setRaiseLimit] = useState(false);
+  const adding = useAdding(id, fork, raiseLimit);
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     if (faults === 0) adding.mutate(reading.parameters);
@@ -140,6 +141,17 @@ function Form({ id, title, space, parameters, fork, refused, onClose }: FormProp
             />
           ))}
         </div>
+        <label className="choice">
+          <input
+            type="checkbox"
+            checked={raiseLimit}
+            onChange={(event) => {
+              setRaiseLimit(event.target.checked);
+              adding.reset();
+            }}
+          />
+          {text.raiseLimit}
+        </label>
         <div role="status" aria-live="polite" className="stack">
           {faults > 0 ? <p className="note bad">{text.broken(faults)}</p> : null}
           {faults === 0 && warnings > 0 ? <p className="note warn">{text.outside(warnings)}</p> : null}
@@ -157,7 +169,7 @@ function Form({ id, title, space, parameters, fork, refused, onClose }: FormProp
 }
 
 /** Add a trial with these parameters, or a fork with them. */
-function useAdding(id: string, fork: ForkPoint | undefined) {
+function useAdding(id: string, fork: ForkPoint | undefined, raiseLimit: boolean) {
   const [keys] = useState(() => new RequestKeys());
   return useMutation({
     mutationFn: (parameters: Readonly<Record<string, unknown>>) => {
@@ -166,14 +178,18 @@ function useAdding(id: string, fork: ForkPoint | undefined) {
         return answerOf(
           api.POST("/api/v1/experiments/{id}/trials", {
             params: { path: { id }, header },
-            body: { parameters },
+            body: { parameters, raiseLimit },
           }),
         );
       const { attempt, number } = fork.checkpoint;
       return answerOf(
         api.POST("/api/v1/experiments/{id}/trials/{trialId}/fork", {
           params: { path: { id, trialId: fork.trialId }, header },
-          body: fork.newest ? { parameters } : { parameters, checkpoint: { attempt, number } },
+          body: {
+            parameters,
+            raiseLimit,
+            ...(fork.newest ? {} : { checkpoint: { attempt, number } }),
+          },
         }),
       );
     },
