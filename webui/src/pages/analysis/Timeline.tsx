@@ -134,7 +134,11 @@ export default function Timeline({ shared }: { shared: Shared }) {
 function axesOf(bars: Bars | undefined): { x: Axis; y: Axis } {
   const lanes = bars?.header.lanes ?? [];
   const texts = lanes.map(({ keeperId, gpu, part }) =>
-    [keeperId, gpu === null ? "" : strings.analysis.timeline.gpu(gpu), part > 0 ? `(${part + 1})` : ""]
+    [
+      strings.trial.attempts.places[keeperId] ?? keeperId,
+      gpu === null ? "" : strings.analysis.timeline.gpu(gpu),
+      part > 0 ? `(${part + 1})` : "",
+    ]
       .filter(Boolean)
       .join(" "),
   );

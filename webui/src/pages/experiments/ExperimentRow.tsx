@@ -58,7 +58,7 @@ export const ExperimentRow = memo(function ExperimentRow({
           {name}
         </Link>
         <div className="id">
-          <code>{item.id}</code>
+          <code title={item.id}>{item.id}</code>
           <Copy text={item.id} />
         </div>
       </td>
