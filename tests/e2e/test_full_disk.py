@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from nnimgr.index import Index
@@ -11,13 +12,17 @@ from tests.e2e.disks import disk
 from tests.e2e.scene import Scene, eventually, scene
 from tests.processes import holders, kill
 
-# Reports numbers until it is told that it is enough; ``acknowledged`` has those that were accepted.
+# Waits for ``go``, and reports numbers until it is told that it is enough; ``acknowledged`` has those that
+# were accepted. It begins shortly before the disk is full, while the database's journal (WAL) still has to
+# grow for each commit. Later it reuses its own space, and needs none of the disk's for some megabytes.
 REPORTER = """
 import os, sys, time, nni
 nni.get_next_parameter()
 here = os.path.dirname(os.path.abspath(sys.argv[0]))
 acknowledged = open(f"{here}/acknowledged", "a")
 number = 0
+while not os.path.exists(f"{here}/go"):
+    time.sleep(0.002)
 while not os.path.exists(f"{here}/enough"):
     number += 1
     try:
@@ -54,6 +59,7 @@ def test_the_database_has_no_room(tmp_path: Path) -> None:
     with disk(tmp_path / "work" / "exp" / "db", size="32m") as database, scene(tmp_path) as here:
         here.create(here.script(REPORTER))
         here.running()
+        (tmp_path / "go").touch()
         database.fill()
         said = here.saying(FULL)
         assert str(here.folder / "db" / "nnimgr.sqlite") in said
@@ -65,13 +71,21 @@ def test_the_database_has_no_room(tmp_path: Path) -> None:
 
 
 def test_the_whole_experiment_has_no_room(tmp_path: Path) -> None:
-    with disk(tmp_path / "work" / "exp", size="32m") as folder, scene(tmp_path) as here:
+    """The trial cannot write its reports either. A change by a user is what the server cannot write."""
+    with (
+        disk(tmp_path / "work" / "exp", size="32m") as folder,
+        scene(tmp_path) as here,
+        ThreadPoolExecutor(1) as user,
+    ):
         here.create(here.script(REPORTER))
         here.running()
+        (tmp_path / "go").touch()
         folder.fill()
+        change = user.submit(here.server.call, "PATCH", here.url, {"trialConcurrency": 2})
         here.saying(FULL)
         folder.free()
         eventually(lambda: FULL not in here.said(), "its going on")
+        assert change.result().status == 503  # it was refused
         assert_nothing_acknowledged_is_lost(here)
 
 
