@@ -37,11 +37,14 @@ class MedianstopAssessor(JudgingAssessor):
         if seen.best <= median:
             return None
         count = len(averages)
-        of_each = "the first result" if seen.step == 1 else f"the average of the first {seen.step} results"
-        what = "of another trial" if count == 1 else f"of each of {count} other trials"
+        what = "the first result" if seen.step == 1 else f"the average of the first {seen.step} results"
+        limit = (
+            f"{what} of another trial"
+            if count == 1
+            else f"the median of {count} other trials ({what} of each)"
+        )
         return Why(
-            f"its best result so far, {self.shown(seen.best)}, is {self.worse} {self.shown(median)}, "
-            f"{'' if count == 1 else 'the median over '}{of_each} {what}"
+            f"its best result so far, {self.shown(seen.best)}, is {self.worse} {self.shown(median)}, {limit}"
         )
 
     def learn(self, trial_job_id: str, seen: Seen, success: bool) -> None:

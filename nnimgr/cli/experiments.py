@@ -236,7 +236,7 @@ def _more_fields(entry: IndexEntry, profile: Mapping[str, Any]) -> list[tuple[st
     if priority := config.get("priority"):
         fields.insert(1, ("Priority", str(priority)))
     if rules := config.get("stopWhen"):
-        fields.insert(1, ("Stops when", _rules_text(rules)))
+        fields.insert(1, ("Ends when", _rules_text(rules)))
     if rule := config.get("confirmBest"):
         fields.insert(1, ("Confirms", f"the {rule['top']} best trials, each by {rule['runs']} runs"))
     if profile["endedAt"] is not None:
@@ -261,13 +261,14 @@ def _rules_text(rules: Mapping[str, Any]) -> str:
         parts.append(f"a result reaches {metric:g}")
     if plateau := rules.get("plateau"):
         least = f" of {plateau['improvement']:g}" if plateau.get("improvement") else ""
-        parts.append(f"no improvement{least} in {trial_count(plateau['trials'])}")
+        trials = plateau["trials"]
+        parts.append(f"{trial_count(trials)} {'brings' if trials == 1 else 'bring'} no improvement{least}")
     if time := rules.get("totalTrialTime"):
-        parts.append(f"{time} s of trial time" if isinstance(time, int) else f"{time} of trial time")
+        parts.append(f"{time}{' s' if isinstance(time, int) else ''} of trial time are used")
     if failures := rules.get("failures"):
-        parts.append("1 failure" if failures == 1 else f"{failures} failures in a row")
-    ending = "; stops running trials" if rules.get("runningTrials") == "stop" else ""
-    return " or ".join(parts) + ending
+        parts.append("a trial fails" if failures == 1 else f"{failures} trials in a row fail")
+    ending = "; running trials are then stopped" if rules.get("runningTrials") == "stop" else ""
+    return ", or ".join(parts) + ending
 
 
 def _show_troubles(terminal: Terminal, profile: Mapping[str, Any]) -> None:

@@ -51,7 +51,8 @@ def list_all(args: argparse.Namespace, terminal: Terminal) -> int:
     for machine in machines:
         if machine["reason"] is not None:
             since = f" (last contact {when(machine['since'])})" if machine["since"] else ""
-            terminal.say(f"{machine['name']}: {machine['reason']}{since}")
+            named = str(machine["reason"]).startswith(f"{machine['name']} ")
+            terminal.say(f"{'' if named else machine['name'] + ': '}{machine['reason']}{since}")
     return 0
 
 

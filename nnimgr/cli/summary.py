@@ -74,8 +74,8 @@ def confirmed_lines(profile: Mapping[str, Any]) -> list[str]:
 
 
 def _confirmed_line(trial: Mapping[str, Any], planned: int) -> str:
-    """Return the mean of a confirmed trial, such as "mean 0.94 (95 % interval: 0.92 to 0.96), 5 of 5 runs,
-    trial 20 (k3x9z) with 0.964 in the search". ``planned``: number of runs of each trial.
+    """Return the mean of a confirmed trial, such as "trial 20 (k3x9z): mean 0.94 (95 % interval: 0.92 to
+    0.96), 5 of 5 runs; 0.964 in the search". ``planned``: number of runs of each trial.
     """
     if trial["mean"] is None:
         text = "no result yet" if trial["open"] else "no usable result"
@@ -87,7 +87,7 @@ def _confirmed_line(trial: Mapping[str, Any], planned: int) -> str:
     if trial["unusable"]:
         runs += f", {trial['unusable']} without a usable result"
     where = f"trial {trial['sequence']} ({trial['trialId']})"
-    return f"{text}, {runs}, {where} with {number(trial['value'])} in the search"
+    return f"{where}: {text}, {runs}; {number(trial['value'])} in the search"
 
 
 def best_with_time(client: Client, profile: Mapping[str, Any]) -> str:

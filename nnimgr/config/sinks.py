@@ -12,6 +12,7 @@ from nnimgr.config.base import ConfigModel
 from nnimgr.config.parsing import Reading, check_references
 from nnimgr.config.path_checks import directory_fault
 from nnimgr.libraries import fault_of
+from nnimgr.sinks.appended import owner_of
 from nnimgr.sinks.builtin import SINKS
 from nnimgr.spelling import nearest
 
@@ -80,6 +81,10 @@ def check_sinks(reading: Reading, sinks: Sequence[SinkConfig] | None) -> None:
                 reading.fault((*at, "classArgs", argument), sentence, valid=known.arguments)
             elif not isinstance(value, str):
                 reading.fault((*at, "classArgs", argument), f"must be text, not {value!r}")
+        directory = (sink.class_args or {}).get("directory")
+        if reading.base is not None and isinstance(directory, str) and (owner := owner_of(Path(directory))):
+            sentence = f"the directory {directory} has the events of experiment {owner}: name another one"
+            reading.fault((*at, "classArgs", "directory"), sentence)
         # Without a base directory, a server checks the configuration, whose Python need not have the library.
         if reading.base is not None and (lacks := fault_of(known.modules)) is not None:
             reading.fault((*at, "name"), f"the sink {sink.name} {lacks}")

@@ -168,8 +168,14 @@ class Results:
 
         profile, experiment_id = self._profile, self._connection.id
         counts = ", ".join(f"{count} {status}" for status, count in profile["counts"].items() if count)
-        state = f"{profile['status']}: {profile['reason']}" if profile["reason"] else profile["status"]
-        sentences = [f"No trial of experiment {experiment_id} has a usable result: {counts or 'none yet'}."]
+        runs = profile["status"] == "RUNNING"
+        state = (
+            profile["status"]
+            if runs or not profile["reason"]
+            else f"{profile['status']}: {profile['reason']}"
+        )
+        has = "has a usable result yet" if runs else "has a usable result"
+        sentences = [f"No trial of experiment {experiment_id} {has}: {counts or 'none was created'}."]
         failed, without = self._newest("FAILED"), self._newest("SUCCEEDED")
         for trial, sentence in (
             (failed, "" if failed is None else failure_lines(failed, experiment_id)[0]),
@@ -178,7 +184,9 @@ class Results:
             if trial is not None and trial["reason"] not in state:
                 sentences.append(f"{sentence.removesuffix('.')}.")
         sentences.append(f"The experiment is {state.removesuffix('.')}.")
-        hint = "See results.errors, and trial.logs('stderr') of one of them." if failed else ""
+        hint = "To wait for its end: run.wait()" if runs else ""
+        if failed:
+            hint = "See results.errors, and trial.logs('stderr') of one of them."
         return NoResult(with_calls(" ".join(sentences)), hint=hint)
 
     def _newest(self, status: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 from nnimgr.sink import SinkError
 
-__all__ = ["AppendedFiles"]
+__all__ = ["AppendedFiles", "owner_of"]
 
 CURSOR = "cursor.json"
 
@@ -88,6 +88,14 @@ class AppendedFiles:
             os.close(descriptor)
 
 
+def owner_of(folder: Path) -> str | None:
+    """Return the id of the experiment whose events are in this folder; None if there is none."""
+    try:
+        return str(json.loads((folder / CURSOR).read_text(encoding="utf-8"))["experiment"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def _read_cursor(folder: Path, experiment_id: str) -> dict[str, Any]:
     """Return the content of the cursor file; {} if there is none. Raise SinkError if it is of another
     experiment, or damaged.
@@ -101,7 +109,10 @@ def _read_cursor(folder: Path, experiment_id: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise SinkError(f"{path} is damaged: remove {folder} to have everything written again") from error
     if owner != experiment_id:
-        raise SinkError(f"{folder} has the events of experiment {owner}: choose another directory")
+        raise SinkError(
+            f"the directory {folder} has the events of experiment {owner}, and each experiment needs a "
+            "directory of its own (classArgs.directory)"
+        )
     assert isinstance(cursor, dict)
     return cursor
 

@@ -41,12 +41,12 @@ def test_a_line_for_each_confirmed_trial() -> None:
         confirmed(usable=0, mean=None, low=None, high=None, unusable=5),
     )
     assert confirmed_lines(shown) == [
-        "mean 0.92 (95 % interval: 0.91 to 0.93), 5 of 5 runs, trial 12 (k3x9z) with 0.94 in the search",
-        "mean 0.92 (95 % interval: 0.91 to 0.93), 3 of 5 runs, 2 without a usable result, "
-        "trial 7 (b8e2q) with 0.94 in the search",
-        "mean 0.92, 1 of 5 runs, 4 without a usable result, trial 12 (k3x9z) with 0.94 in the search",
-        "no result yet, 0 of 5 runs, trial 12 (k3x9z) with 0.94 in the search",
-        "no usable result, 0 of 5 runs, 5 without a usable result, trial 12 (k3x9z) with 0.94 in the search",
+        "trial 12 (k3x9z): mean 0.92 (95 % interval: 0.91 to 0.93), 5 of 5 runs; 0.94 in the search",
+        "trial 7 (b8e2q): mean 0.92 (95 % interval: 0.91 to 0.93), 3 of 5 runs, 2 without a usable result; "
+        "0.94 in the search",
+        "trial 12 (k3x9z): mean 0.92, 1 of 5 runs, 4 without a usable result; 0.94 in the search",
+        "trial 12 (k3x9z): no result yet, 0 of 5 runs; 0.94 in the search",
+        "trial 12 (k3x9z): no usable result, 0 of 5 runs, 5 without a usable result; 0.94 in the search",
     ]
     assert confirmed_lines(profile("abc")) == []
 

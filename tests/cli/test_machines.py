@@ -57,4 +57,4 @@ def test_allocations_of_a_cluster(server: FakeServer, capsys: Capture) -> None:
     assert title[-1] == "TIME LEFT"
     assert first == ["allocation 7 on n1", "connected", "2", "-", "4", "2 GB", "1.0", "2 h 3 min"]
     assert second == ["allocation 8", "connecting", "0", "-", "-", "-", "-"]
-    assert below == [f"allocation 8: {why}"]
+    assert below == [why]

@@ -176,8 +176,8 @@ def test_the_rules_that_end_an_experiment(server: FakeServer) -> None:
     server.add("abc", config={"trialCommand": "true", "stopWhen": rules})
     text = " ".join(in_a_terminal("experiment", "show", columns=200).text.split())
     assert (
-        "Stops when a result reaches 0.95 or no improvement of 0.001 in 20 trials or 100h of trial time or 3 "
-        "failures in a row; stops running trials" in text
+        "Ends when a result reaches 0.95, or 20 trials bring no improvement of 0.001, or 100h of trial time "
+        "are used, or 3 trials in a row fail; running trials are then stopped" in text
     )
 
 
@@ -187,7 +187,7 @@ def test_a_single_trial_is_counted_in_the_singular(server: FakeServer) -> None:
     profile["limits"] |= {"trialConcurrency": 1, "maxTrialNumber": 1, "maxExperimentDurationS": 30}
     lines = in_a_terminal("experiment", "show").lines
     assert "Limits      1 slot, 1 trial, 30 s" in lines
-    assert "Stops when  no improvement in 1 trial or 1 failure" in lines
+    assert "Ends when   1 trial brings no improvement, or a trial fails" in lines
 
 
 def test_lists_of_experiments(busy: FakeServer) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nnimgr.config import read_canonical
+from nnimgr.sinks.appended import AppendedFiles
 from tests.config.loading import GOAL, MINIMAL, Faults, Load
 
 
@@ -43,3 +44,11 @@ sinks:
 def test_what_is_refused(faults: Faults, sink: str, told: str) -> None:
     (line,) = faults(f"{MINIMAL}{GOAL}sinks:\n  - {sink}\n")
     assert told in line and "sinks[0]" in line and ".yml:11" in line
+
+
+def test_a_directory_with_the_events_of_another_experiment_is_refused(faults: Faults, tmp_path: Path) -> None:
+    files = AppendedFiles(tmp_path / "out", "abc")
+    files.open()
+    files.commit(1, {})
+    (line,) = faults(f"{MINIMAL}{GOAL}sinks:\n  - {{name: csv, classArgs: {{directory: {files.folder}}}}}\n")
+    assert "has the events of experiment abc: name another one" in line and ".yml:11" in line

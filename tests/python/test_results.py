@@ -127,13 +127,13 @@ class _Answers:
 
     id = "abc"
 
-    def __init__(self, reason: str, **trials: str) -> None:
+    def __init__(self, reason: str, *, status: str = "STOPPED", **trials: str) -> None:
         self._trials = {
             status: [{"sequence": 3, "id": "t3", "status": status, "reason": why, "cause": "out_of_memory"}]
             for status, why in trials.items()
         }
         counts = dict.fromkeys(trials, 1)
-        self._profile = profile("abc", status="STOPPED", reason=reason, counts=counts, bestTrial=None)
+        self._profile = profile("abc", status=status, reason=reason, counts=counts, bestTrial=None)
 
     def get(self, *path: str, **query: Any) -> Any:
         return {"trials": self._trials.get(query["status"][0], [])} if path else self._profile
@@ -160,7 +160,7 @@ class _Answers:
             "1 FAILED. The experiment is STOPPED: the first 5 trials all failed alike: exited with code 1; "
             "correct the code.",
         ),
-        ("", {}, "none yet. The experiment is STOPPED."),
+        ("", {}, "none was created. The experiment is STOPPED."),
     ],
 )
 def test_why_there_is_no_result(reason: str, trials: dict[str, str], told: str) -> None:
@@ -170,3 +170,13 @@ def test_why_there_is_no_result(reason: str, trials: dict[str, str], told: str) 
     sentence, _, _ = str(raised.value).partition("\n  See results.errors")
     expected = f"No trial of experiment abc has a usable result: {told}"
     assert " ".join(sentence.split()) == expected
+
+
+def test_a_running_experiment_has_no_result_yet() -> None:
+    results = Results(cast(Connection, _Answers("runs", status="RUNNING")))
+    with pytest.raises(NoResult) as raised:
+        results.best  # noqa: B018 - reading the property raises the error
+    assert " ".join(str(raised.value).split()) == (
+        "No trial of experiment abc has a usable result yet: none was created. The experiment is RUNNING. "
+        "To wait for its end: run.wait()"
+    )

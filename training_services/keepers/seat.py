@@ -219,7 +219,7 @@ class KeeperSeat:
     def machine(self, *, gpus: int | None) -> Machine:
         """Return the description of the machine for users. ``gpus``: number of its GPUs, if known."""
         host, facts = self.host, self.link.facts
-        obstacle = self.keeper_host.obstacle() or self.trouble
+        obstacle = self.trouble or self.keeper_host.obstacle()
         if obstacle is None and self._silent:
             obstacle = "its keeper does not call"
         there = self.link.ready and obstacle is None
@@ -251,7 +251,7 @@ class KeeperSeat:
         """Return the keeper's current problem as a sentence, or None if it has none."""
         name = self.host.name
         if self.trouble is not None:
-            return f"the keeper on {name}: {self.trouble}"
+            return f"{name}: {self.trouble}" if self.keeper_host.passing else self.trouble
         return None if self.link.status is None else f"on {name}: {self.link.status}"
 
     def expect_obedience(self) -> None:

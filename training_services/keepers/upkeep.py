@@ -115,24 +115,24 @@ class Upkeep:
 
         Return one sentence that says why the start failed, or how the keeper ended.
         """
+        name = self._host.host.name
         try:
             reach = await self._host.reach()
         except (OSError, ServiceError) as error:
-            return self._what_for("its machine cannot be reached", error)
+            return self._what_for(f"{name} cannot be reached", error)
         if not self._host.passing:
             self._desk.turn = secrets.token_hex(8)
         try:
             await self._host.write_manager(self._manager(reach))  # fails if the disk is full
         except (OSError, ServiceError) as error:
-            failed = "the server's address could not be written to the keeper's directory"
-            return self._what_for(failed, error)
+            return self._what_for(f"the agent on {name} could not be told the server's address", error)
         try:
             await self._host.keep()
         except HostGone:
             raise
         except (OSError, ServiceError) as error:
-            return self._what_for("it could not be started", error)
-        return "the keeper process has ended and is being restarted"
+            return self._what_for(f"nnimgr's agent could not be started on {name}", error)
+        return f"nnimgr's agent on {name} has ended and is being restarted"
 
     def _what_for(self, failed: str, error: Exception) -> str:
         """Return a sentence for the notice about an error. ``failed`` says what did not work.

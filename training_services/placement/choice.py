@@ -97,7 +97,10 @@ class Choice(Generic[S]):
                 break
         more = waiting - seen
         rest = [f"and {more} more {'machine is' if more == 1 else 'machines are'} busy or unavailable"]
-        return "; ".join([*told, *(rest if more else [])])
+        reasons = "; or ".join(
+            reason.removeprefix("waits ") if position else reason for position, reason in enumerate(told)
+        )
+        return "; ".join([reasons, *(rest if more else [])])
 
     def _waits(self) -> Iterator[Waits]:
         return (refusal for refusal in self._refusals.values() if isinstance(refusal, Waits))

@@ -171,7 +171,7 @@ class SshConnection:
     def obstacle(self) -> str | None:
         if self._link is not None:
             return None
-        return f"waits for {self._title}: {self._trouble}" if self._trouble else f"waits for {self._title}"
+        return f"waits for {self._title} ({self._trouble})" if self._trouble else f"waits for {self._title}"
 
     def hurry(self) -> None:
         self._hurry.set()

@@ -214,7 +214,7 @@ def _explain(
                 "in progress (MaxStartups in its sshd_config), or block this address"
             )
         case asyncssh.ChannelOpenError():
-            return Unreachable(f"{title} cannot be reached from the jump host: {error.reason}")
+            return Unreachable(f"the jump host cannot connect to {title}: {error.reason}")
         case ConnectionRefusedError():
             port = target.port or 22
             return Unreachable(
@@ -224,9 +224,7 @@ def _explain(
             return Unreachable(f"the name {target.host} cannot be resolved: check its spelling and the DNS")
         case OSError():
             reason = os.strerror(error.errno) if error.errno else str(error)
-            return Unreachable(
-                f"{title} cannot be reached: {reason}; check whether it is up, and the network"
-            )
+            return Unreachable(f"{title} does not answer: {reason}; check whether it is up, and the network")
     return Unreachable(
         f"~/.ssh/config, or a key that it names, cannot be used for {title}: {error}", lasting=True
     )

@@ -59,6 +59,9 @@ def page(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     with nothing_left(tmp_path), lab(tmp_path, [START, AGAIN, WITHOUT_WIDGETS, WAIT]) as address:
         opened = browser.new_page(viewport={"width": 1200, "height": 900})
         opened.set_default_timeout(LIMIT_MS)
+        # On a busy machine JupyterLab may say that its theme came too late, and then waits for the user.
+        late_theme = opened.get_by_role("dialog", name="Error Loading Theme")
+        opened.add_locator_handler(late_theme, lambda: late_theme.get_by_role("button", name="OK").click())
         opened.goto(address)
         expect(opened.locator(".jp-Notebook .jp-CodeCell")).to_have_count(4, timeout=LIMIT_MS)
         yield opened

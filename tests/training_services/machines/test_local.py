@@ -276,7 +276,7 @@ async def test_a_keeper_that_cannot_work_says_why(
         f"the keeper has ended; the end of its log: IsADirectoryError: [Errno 21] Is a directory: '{wake}'"
     )
     start = "waits until nnimgr's agent on this machine has started"
-    await core.waits(job_id, f"{start}: it could not be started: {error}")
+    await core.waits(job_id, f"{start}: nnimgr's agent could not be started on this machine: {error}")
     wake.rmdir()
     assert (await core.seen(JobEnded, job_id)).exit_code == 0
     await core.close(detach=False)

@@ -212,7 +212,7 @@ async def test_results_come_when_the_machine_is_back(platform: RemotePlatform) -
     platform.release("aaaa1")
     waiting = core.submit("bbbb2")
     platform.behave("bbbb2", Behaviour.REPORTS)
-    assert f"waits for {platform.title(machine)}: " in (await core.seen(JobWaiting, waiting)).reason
+    assert f"waits for {platform.title(machine)} (" in (await core.seen(JobWaiting, waiting)).reason
     machine.start()
     end = await core.seen(JobEnded, job_id)
     assert (end.exit_code, end.metrics) == (0, 3)
@@ -260,7 +260,7 @@ async def test_a_machine_that_cannot_be_reached_stops_nobody(platform: RemotePla
     await core.open(platform.make())
     jobs = [await started(core, platform, trial, Behaviour.REPORTS_LATER) for trial in ("aaaa1", "bbbb2")]
     notice = await noticed(core, "nothing listens on port")
-    assert notice.startswith(f"the keeper on {platform.title(second)}: its machine cannot be reached: ")
+    assert notice.startswith(f"{platform.title(second)} cannot be reached: ")
     second.start()
     await core.until(
         lambda: any(

@@ -139,7 +139,7 @@ async def test_a_machine_behind_others(hosts: Site) -> None:
     accepting = target(hosts, machine, proxy_jump=way, policy=HostKeyPolicy.ACCEPT_NEW)
     assert await home_of(accepting) == str(machine.home)
     machine.stop()
-    assert "cannot be reached from the jump host" in await refused(target(hosts, machine, proxy_jump=way))
+    assert "the jump host cannot connect to" in await refused(target(hosts, machine, proxy_jump=way))
 
 
 @needs_sshd
