@@ -11,6 +11,7 @@ __all__ = ["Command"]
 
 _PLACE = re.compile(r"\{prog\}|\{command(?: ([\w-]+))?(?: without (--[\w-]+))?\}(?= (--[\w-]+))?")
 _ID = "id"  # name of the argument that names the experiment
+_TARGET = "--to"  # option that names it for a command whose argument is something else
 
 
 class Command:
@@ -44,11 +45,16 @@ class Command:
         if place == "{prog}":
             return self.prog
         arguments = list(self._arguments)
+        about = experiment_id
+        if about is not None and self._parsed.get(_TARGET.removeprefix("--")) is not None:
+            self._remove_option(arguments, _TARGET)
+            arguments += [_TARGET, about]
+            about = None
         for option in left_out:
             if option is not None:
                 self._remove_option(arguments, option)
-        if experiment_id is not None:
-            arguments = self._about(arguments, experiment_id)
+        if about is not None:
+            arguments = self._about(arguments, about)
         return " ".join([self.prog, *map(shlex.quote, arguments)])
 
     def _remove_option(self, arguments: list[str], option: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from nnimgr.cli.progress import LIVE, created_trials
 from nnimgr.rules.phrases import left_out
+from nnimgr.rules.terms import TUNER_EXHAUSTED
 
 __all__ = ["after_update", "ended_again", "raised_limit", "used_up"]
 
@@ -51,8 +52,13 @@ def after_update(profile: Mapping[str, Any], title: str) -> str | None:
 
 
 def _remedy(profile: Mapping[str, Any]) -> str:
-    """Return a sentence with the command that doubles the limit that is used up, or "" without a limit."""
+    """Return a sentence with the command that doubles the limit that is used up, or changes the rule that
+    holds; "" if the experiment has ended for another reason.
+    """
     command = raised_limit(profile)
+    ruled = profile["config"].get("stopWhen") and not profile["reason"].startswith(TUNER_EXHAUSTED)
+    if command is None and ruled:
+        return f" Change or remove stopWhen: nnictl update stopwhen {profile['id']} --filename FILE"
     return "" if command is None else f" Raise the limit: {command}"
 
 

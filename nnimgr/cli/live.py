@@ -26,6 +26,7 @@ from nnimgr.cli.progress import (
 from nnimgr.cli.summary import confirmed_lines, goal_of
 from nnimgr.cli.times import duration_text
 from nnimgr.client.calls import Event
+from nnimgr.client.lines import wrapped
 
 __all__ = ["LiveScreen", "view"]
 
@@ -88,7 +89,7 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
     sentence = str(profile.get("now") or progress.reason)
     parts: list[RenderableType] = [
         head,
-        *([Text(sentence)] if sentence else []),
+        *([_Sentence(sentence)] if sentence else []),
         _bars(profile, since=since),
         _counts(profile),
         Text.assemble(("Goal   ", "bold"), goal_of(profile), **_ONE_LINE),
@@ -111,12 +112,22 @@ def view(progress: Progress, *, now: datetime, since: timedelta) -> RenderableTy
     if running:
         parts.append(_trials(running, now=now))
     for sentence, place in notice_lines(profile):
-        parts.append(Text(sentence, style="bold yellow"))
+        parts.append(_Sentence(sentence, style="bold yellow"))
         if place:
             parts.append(_line(f"  {place}", style="yellow"))
     if progress.recent:
         parts.append(Text("Recent", style="bold"))
     return _Screenful(parts, list(progress.recent))
+
+
+class _Sentence:
+    """Sentence that is wrapped at the width of the terminal. Commands in it are not broken."""
+
+    def __init__(self, text: str, *, style: str = "") -> None:
+        self._text, self._style = text, style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(wrapped(self._text, options.max_width, indent=""), style=self._style)
 
 
 class _Screenful:
@@ -135,10 +146,10 @@ class _Screenful:
         room = options.max_height - len(above) - len(self._sentences)
         shown: list[RenderableType] = []
         for sentence in reversed(self._sentences):
-            lines = Text(sentence).wrap(console, max(1, options.max_width - len(_INDENT)))
+            lines = wrapped(sentence, max(1, options.max_width - len(_INDENT)), indent="").splitlines()
             if 1 < len(lines) <= room + 1:
                 room -= len(lines) - 1
-                whole = f"\n{_INDENT}".join(line.plain.rstrip() for line in lines)
+                whole = f"\n{_INDENT}".join(lines)
                 shown.append(Text(f"  {whole}", style="dim"))
             else:
                 shown.append(_line(f"  {sentence}", style="dim"))

@@ -17,6 +17,7 @@ from nnimgr.client.calls import Client
 from nnimgr.client.errors import ClientError
 from nnimgr.home import Home
 from nnimgr.index import Index
+from training_services.keepers.names import host_of
 
 __all__ = ["add", "drain", "list_all", "remove"]
 
@@ -64,7 +65,7 @@ def add(args: argparse.Namespace, terminal: Terminal) -> int:
     if terminal.as_json:
         terminal.json({"added": added})
     for name in added:
-        terminal.info(f"Machine {name} is being connected.")
+        terminal.info(f"Machine {host_of(name) or name} is being connected.")
     return 0
 
 

@@ -53,6 +53,7 @@ class LiveTrial:
     final_at: int = 0  # number of its frame
     reports: int = 0
     confirms: bool = False  # True: the trial is a confirmation, whose result is not one of the search
+    told: str = ""  # end of the sentence about the verdict that stops the trial, which its end repeats
 
     def go_back(self, origin: Mapping[str, Any] | None) -> None:
         """Forget what the next attempt reports again. ``origin``: checkpoint from which it continues."""
@@ -216,6 +217,8 @@ class Progress:
                 return f"{name} has no place yet: {fields['reason']}"
             case "Verdict":
                 because = f": {fields['reason']}" if fields.get("reason") else ""
+                if (judged := self.trials.get(fields["trialId"])) is not None:
+                    judged.told = because
                 return f"{name} is stopped early by the {fields.get('by', 'assessor')}{because}"
             case "JobLost":
                 return f"{name} was lost: {fields['reason']}"
@@ -257,7 +260,8 @@ class Progress:
             self.failed = {"sequence": sequence, "id": fields["trialId"], **shown}
             self.failed |= {"logPath": ""} if asked else {}
         if fields["status"] != "SUCCEEDED":
-            return f"{text}: {fields['reason']}"
+            told = "" if trial is None else trial.told
+            return f"{text}: {fields['reason'].removesuffix(told)}"
         if trial is None or trial.final_text is None:
             return f"{text} without a result"
         if trial.final is None or not math.isfinite(trial.final):

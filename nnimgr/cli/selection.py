@@ -19,6 +19,7 @@ from nnimgr.client.servers import DEFAULT_PORT, connect, port_to_read
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home, HomeError
 from nnimgr.index import Index, IndexEntry
+from nnimgr.rules.terms import STOPPED_BY_USER
 from nnimgr.spelling import nearest
 from nnimgr.store.location import is_nnis_own
 
@@ -209,7 +210,7 @@ def ending_of(entry: IndexEntry) -> str:
     if end is None or entry.status not in ("STOPPED", end.status):
         return entry.status
     if end.by_user:
-        return "STOPPED by a user"
+        return "STOPPED by a user" if end.reason == STOPPED_BY_USER else f"STOPPED: {end.reason}"
     if entry.status == "STOPPED" and end.status != "STOPPED":
         return f"STOPPED after {end.status}" + ("" if end.status == "DONE" else f": {end.reason}")
     return f"{end.status}: {end.reason}"

@@ -12,7 +12,8 @@ _NARROWEST = 20
 # sentence, a command ends before a semicolon, or with the sentence. A line that begins with a command and
 # "error:" is a message of this command.
 _COMMAND = (
-    r'"nnictl [^"]*"|(?<=: )(?:nnictl|pip install|\S+ -m pip install) [^;]*?(?=;|\. |$)'
+    r'"(?:nnictl|ssh-keyscan|ssh-keygen) [^"]*"'
+    r"|(?<=: )(?:nnictl|pip install|\S+ -m pip install) [^;]*?(?=;|\. |$)"
     r"|^ *nnictl (?!.*: error: ).*$"
 )
 _NO_BREAK = "\x00"

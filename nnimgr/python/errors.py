@@ -64,6 +64,7 @@ _CALLS = (
     (r"nnictl trial checkpoint ls (\S+) -T (\w+)", rf'{_RUN}.trials["\2"].checkpoints'),
     (r"nnictl trial resume (\S+) -T (\w+)", rf'{_RUN}.trials["\2"].resume()'),
     (r"nnictl resume ([\w-]+)", rf"{_RUN}.resume()"),
+    (r'--raise-limit \("raiseLimit": true in REST\)', "raise_limit=True"),
 )
 
 

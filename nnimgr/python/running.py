@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -232,9 +233,16 @@ class Run:
             changes["searchSpaceConstraints"] = list(constraints)
         self._connection.change(changes)
 
-    def add(self, parameters: Mapping[str, Any]) -> Trial:
-        """Add a trial with these parameters to the running experiment, and return it."""
-        added = self._connection.add("trials", body={"parameters": dict(parameters)})
+    def add(self, parameters: Mapping[str, Any], *, raise_limit: bool = False) -> Trial:
+        """Add a trial with these parameters to the running experiment, and return it.
+
+        Parameters that do not fit the search space are used as they are, with a UserWarning.
+        ``raise_limit``: if the limit ``trials`` is reached, raise it for this trial.
+        """
+        body = {"parameters": dict(parameters), **({"raiseLimit": True} if raise_limit else {})}
+        added = self._connection.add("trials", body=body)
+        for sentence in added["warnings"]:
+            warnings.warn(sentence, UserWarning, stacklevel=2)
         return self.trials[str(added["id"])]
 
     def _say_how_to_come_back(self) -> None:

@@ -162,14 +162,20 @@ class Trial:
         """Cancel the trial."""
         self._connection.post("trials", self.id, "stop")
 
-    def fork(self, parameters: Mapping[str, Any] | None = None, *, at: Checkpoint | None = None) -> Trial:
+    def fork(
+        self,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        at: Checkpoint | None = None,
+        raise_limit: bool = False,
+    ) -> Trial:
         """Add a trial that continues from a checkpoint of this trial, and return it.
 
         ``parameters``: those that differ from the parameters of this trial. ``at``: the checkpoint; default:
         the newest one. This trial is not changed. A value outside of the search space is used, with a
-        ``UserWarning``.
+        ``UserWarning``. ``raise_limit``: if the limit ``trials`` is reached, raise it for this trial.
         """
-        body: dict[str, Any] = {}
+        body: dict[str, Any] = {"raiseLimit": True} if raise_limit else {}
         if parameters is not None:
             body["parameters"] = {**self.parameters, **parameters}
         if at is not None:

@@ -11,6 +11,7 @@ from nnimgr.rules.state import (
     ExperimentState,
 )
 from nnimgr.rules.stop_rules import rule_that_holds
+from nnimgr.rules.terms import STOPPED_BY_USER, TUNER_EXHAUSTED
 
 _NO_COMMAND = ("126/", "127/")  # the shell could not execute the command, or did not find it
 
@@ -69,7 +70,7 @@ def _stopped(state: ExperimentState) -> str:
             return f"the experiment was DONE ({state.reason}) before it was stopped"
         case f.ExperimentStatus.ERROR:
             return f"the experiment had ended with ERROR ({state.reason}) before it was stopped"
-    return "a user stopped it"
+    return STOPPED_BY_USER
 
 
 def _failing(state: ExperimentState) -> str:
@@ -115,5 +116,5 @@ def _drain(state: ExperimentState, now: datetime) -> tuple[f.DrainReason | None,
             return f.DrainReason.BUDGET, f"{against_limit(state.counted, most, 'trials')}{state.left_out}"
         return f.DrainReason.BUDGET, f"maxTrialNumber ({most}) is reached"
     if state.exhausted and not state.interrupted:
-        return f.DrainReason.TUNER, "the tuner has no more parameter sets"
+        return f.DrainReason.TUNER, TUNER_EXHAUSTED
     return None, ""

@@ -10,6 +10,8 @@ from enum import StrEnum
 
 __all__ = [
     "NO_COMMAND",
+    "STOPPED_BY_USER",
+    "TUNER_EXHAUSTED",
     "ConfirmBest",
     "DecisionKind",
     "DrainReason",
@@ -30,6 +32,10 @@ __all__ = [
     "TunerTraits",
 ]
 
+
+# Reasons of an experiment, as it begins with them.
+STOPPED_BY_USER = "a user stopped it"
+TUNER_EXHAUSTED = "the tuner has no more parameter sets"
 
 # trialCommand of an experiment that was imported without one. Its trials are only shown.
 NO_COMMAND = "echo 'This experiment was imported without a trial command.' >&2; exit 1"

@@ -75,7 +75,7 @@ class StoredExperiment:
 class StoredEnd:
     """How an experiment has ended. ``status``: DONE or ERROR also if the experiment was stopped afterwards.
 
-    ``by_user``: a user has stopped its trials.
+    ``by_user``: a user has stopped its trials, or has imported them.
     """
 
     status: str
@@ -157,8 +157,8 @@ def stored_end(directory: Path) -> StoredEnd | None:
         elif fields["status"] in ("DONE", "ERROR"):
             return StoredEnd(fields["status"], reason_of(fields["status"], fields["reason"]), by_user=False)
         elif fields["status"] != "DRAINING":
-            return replace(last, by_user=asked)
-    return last
+            break
+    return None if last is None else replace(last, by_user=asked)
 
 
 def stored_live_trials(directory: Path) -> int:

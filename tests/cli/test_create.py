@@ -14,6 +14,7 @@ import pytest
 from nnimgr.cli.main import main
 from nnimgr.home import Home
 from nnimgr.index import Index
+from nnimgr.rules.terms import TUNER_EXHAUSTED
 from tests.cli.fake import FakeExperiment, FakeServer, Refused, trial
 from tests.cli.terminals import in_a_terminal
 
@@ -416,9 +417,15 @@ def test_resume_says_that_a_limit_is_used_up(server: FakeServer, capsys: pytest.
         "WARNING: The experiment ended again at once: 10 of 10 trials. "
         "Raise the limit: nnictl update trialnum abc --value 20\n"
     )
-    ended |= {"reason": "no more sets", "counts": {"SUCCEEDED": 9}}
+    ended |= {"reason": TUNER_EXHAUSTED, "counts": {"SUCCEEDED": 9}}
     assert main(["resume", "abc"]) == 0
-    assert capsys.readouterr().err == "WARNING: The experiment ended again at once: no more sets.\n"
+    assert capsys.readouterr().err == f"WARNING: The experiment ended again at once: {TUNER_EXHAUSTED}.\n"
+    ended |= {"reason": "a result reached 3", "config": {"trialCommand": "true", "stopWhen": {"metric": 3}}}
+    assert main(["resume", "abc"]) == 0
+    assert capsys.readouterr().err == (
+        "WARNING: The experiment ended again at once: a result reached 3. "
+        "Change or remove stopWhen: nnictl update stopwhen abc --filename FILE\n"
+    )
 
 
 def test_resume_in_the_foreground_begins_behind_what_was(

@@ -112,6 +112,11 @@ def test_help_that_was_not_understood(name: str, plain: str) -> None:
         ("trial checkpoint stop abc -T 1", 'did you mean "nnictl trial stop abc -T 1"?'),
         ("trial export abc", 'did you mean "nnictl experiment export abc"?'),
         ("experiment ls", 'did you mean "nnictl experiment list"?'),
+        (
+            "trial delete -T 3",
+            "there is no command 'delete': single trials are not deleted. To end a trial: nnictl trial",
+        ),
+        ("trial export -T 3", "there is no command 'export'; did you mean \"nnictl experiment export\"?"),
         ("trial nothing", "there is no command 'nothing'; its commands are: ls, show, "),
         ("completion ksh", "must be one of bash, zsh, fish, not 'ksh'\n"),
         ("help", 'did you mean "nnictl --help"?'),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nnimgr.cli.main import main
+from nnimgr.cli.selection import ending_of, newest_if_failed
 from nnimgr.index import Index
 from tests.cli.fake import FakeExperiment, FakeServer, profile
 
@@ -38,9 +39,18 @@ def test_a_source_becomes_a_stopped_experiment(
     assert (entry.status, made["trials"], str(entry.directory)) == ("STOPPED", 2, made["directory"])
     assert "Larger ones count as better." in printed.err
     assert server.requests == []
+    assert ending_of(entry).startswith("STOPPED: its 2 trials were imported from ")
+    assert newest_if_failed([entry]) is None  # it is not the last experiment that has ended by itself
     assert main([*IMPORT, "--metric", "reward", "--goal", "minimize"]) == 0
     printed = capsys.readouterr()
     assert f"nnictl {' '.join(IMPORT)} --metric reward --config FILE" in printed.out and not printed.err
+
+
+def test_a_suggestion_keeps_the_source(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    for experiment_id in ("abc1", "abc2"):
+        server.add(experiment_id)
+    assert main([*IMPORT, "--to", "abc"]) == 1
+    assert f"Name one of them by its id: nnictl {' '.join(IMPORT)} --to abc2\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["resume", "{id}"], ["update", "trialnum", "{id}", "--value", "8"]])

@@ -69,6 +69,24 @@ def test_a_recent_sentence_is_cut_only_if_the_screen_is_full(height: int) -> Non
     assert recent == [*ta, *tb]
 
 
+def test_a_command_in_a_sentence_is_not_broken() -> None:
+    command = '"nnictl trial resume abc -T ta"'
+    progress = Progress.of(profile("abc", now=f"1 trial is paused and waits (to continue it: {command})"))
+    console = Console(file=io.StringIO(), width=60, force_terminal=False)
+    console.print(view(progress, now=NOW, since=timedelta(0)))
+    assert command in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_end_of_a_trial_does_not_repeat_the_verdict() -> None:
+    progress = Progress.of(profile("abc"))
+    progress.add_trial(trial("ta", 4, status="RUNNING"))
+    why = "0.1 is too little"
+    progress.apply(event("Verdict", trialId="ta", position=3, good=False, reason=why))
+    reason = f"the assessor judged the trial bad at report 4: {why}"
+    told = progress.apply(event("TrialEnded", trialId="ta", status="EARLY_STOPPED", reason=reason))
+    assert told == "Trial 4 (ta) EARLY_STOPPED: the assessor judged the trial bad at report 4"
+
+
 def test_a_paused_trial_does_not_run() -> None:
     progress = Progress.of(profile("abc"))
     progress.add_trial(trial("ta", 4, status="RUNNING"))

@@ -119,7 +119,10 @@ class Scene:
         try:
             eventually(lambda: self.profile()["status"] == "DONE", "the end", limit_s)
         except AssertionError as error:
-            stands = [f"{t['status']}: {t['reason']}" for t in self.trials()[:5]]
+            stands = [
+                f"{t['status']} in attempt {t['attempt']}: {t['reason']}; note: {t['note']}"
+                for t in self.trials()[:5]
+            ]
             raise AssertionError("\n".join([str(error), self.said(), *stands, self.server.said])) from None
         return self.trials()
 

@@ -117,7 +117,7 @@ def test_machines_that_are_not_well(office: Office, found: Bed, tmp_path: Path) 
         (gone, "No route to host"),
         (off, "nothing listens on port 22"),
         (foreign, "rejects the login"),
-        (stranger, "accept it with: ssh-keyscan"),
+        (stranger, 'accept it with "ssh-keyscan'),
     ):
         assert line(machine, "connection").startswith("FAULT ")
         assert part in line(machine, "connection")

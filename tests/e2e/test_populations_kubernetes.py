@@ -32,6 +32,7 @@ def end(*_):
 state = nni.load_checkpoint()
 if state is None:
     signal.signal(signal.SIGTERM, end)
+    nni.report_intermediate_result(0)  # from now on, the end of the pod lets it save
     wait("never")
 nni.report_final_result(state["step"])
 """
@@ -91,7 +92,7 @@ def pods(tmp_path: Path) -> Iterator[Pods]:
 
 def test_a_pod_that_is_deleted_stays_until_its_checkpoint_is_copied(pods: Pods) -> None:
     pods.begin(LATE_SAVER, trials=1)
-    pods.until_running(0)
+    eventually(lambda: [each for each in pods.trials() if each["intermediates"]], "its handler", LIMIT_S)
     pods.place.kubectl("delete", "pod", "--all", "--wait=false")
     (trial,) = pods.done(LIMIT_S)
     assert (trial["status"], trial["attempt"], trial["finalValue"]) == ("SUCCEEDED", 2, 7.0)

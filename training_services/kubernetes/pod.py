@@ -25,6 +25,8 @@ from training_services.placement.needs import Wants
 __all__ = ["PodHost", "pod_of"]
 
 RETRY_S = 5.0  # seconds before the cluster is asked again after a failure
+# A Job's start is noted in whole seconds, so its deadline may come up to this many seconds earlier.
+ROUNDED_S = 1.0
 LEAVE_S = 30.0  # longest wait for a pod's end after the order to exit
 # causes of a pod's end for which the error message quotes the last lines of the keeper's output
 _MUTE = {Cause.COMPLETED, Cause.FAILED, Cause.NEVER_RAN}
@@ -131,7 +133,7 @@ class PodHost(Allocation):
         if limit is None or self._made_at is None:
             return None
         seconds = limit.total_seconds()
-        if asyncio.get_running_loop().time() - self._made_at < seconds:
+        if asyncio.get_running_loop().time() - self._made_at < seconds - ROUNDED_S:
             return None
         allowed = f"its activeDeadlineSeconds of {math.ceil(seconds)} s"
         return HostGone(f"the Job {self.keeper_id} ran longer than {allowed}", base.Cause.TIMEOUT)

@@ -38,13 +38,13 @@ class HostKeys:
             return (
                 f"the host key of {name} has changed (it is {shown} now, and {self._file} has another): "
                 "somebody may be intercepting the connection; if the machine was really reinstalled, remove "
-                f"the old key with: ssh-keygen -f {self._file} -R '{name}'"
+                f"the old key with \"ssh-keygen -f {self._file} -R '{name}'\""
             )
         if self._policy is not HostKeyPolicy.ACCEPT_NEW:
             at = "" if port == DEFAULT_PORT else f"-p {port} "
             return (
                 f"the host key of {name} is not known: {shown}; compare this fingerprint with the machine's, "
-                f"then accept it with: ssh-keyscan {at}{host} >> {self._file} "
+                f'then accept it with "ssh-keyscan {at}{host} >> {self._file}" '
                 "(or set hostKeyPolicy: accept-new)"
             )
         try:

@@ -82,7 +82,8 @@ class CreatedTrial(Model):
 
 class AddedTrial(CreatedTrial):
     warnings: list[str] = Field(
-        description="one sentence for each changed value that is outside of the search space"
+        description="one sentence for each value that does not fit the search space; with `like`, and for a "
+        "fork, only for changed ones"
     )
 
 

@@ -29,6 +29,7 @@ from nnimgr.api.dependencies import (
 from nnimgr.api.logs import LogName, begun, log_stream
 from nnimgr.api.models import Order
 from nnimgr.api.streams import TrialStream, until, whole
+from nnimgr.config.parameter_sets import misfits_of_each
 from nnimgr.core.running.requests import FailedTrial, RequestRefused, check_changes
 from nnimgr.rules.facts import SuggestionSource, TrialStatus
 from nnimgr.store.jobs import JobRow
@@ -163,17 +164,18 @@ async def add_trial(
 
     With `like`, a value that differs from that trial and is outside of the search space is used, and named in
     `warnings`. A value that is not a number where the search space has numbers is refused. Without `like`,
-    nothing is checked.
+    nothing is refused, and `warnings` has all that does not fit the search space.
     A client that got no answer repeats the request with the same `Idempotency-Key`. It gets the trial that
     the first request has added, or 409 if the parameters differ. The newest 1000 keys are kept.
     """
     parameters: Any = wanted.parameters
-    warnings: list[str] = []
-    if wanted.like is not None:
+    if wanted.like is None:
+        warnings = [each for found in misfits_of_each(runner.config, [parameters]) for each in found]
+    else:
         row = await asyncio.to_thread(trial_row, reader, wanted.like)
         before = json.loads(row.parameters)
         if parameters is None:
-            parameters = before
+            parameters, warnings = before, []
         else:
             warnings = check_changes(runner.state.id, runner.config, before, parameters)
     added = await runner.add_trial(parameters, key=key, raise_limit=wanted.raise_limit)

@@ -42,6 +42,9 @@ _MISSING = "the following arguments are required: "
 _ONE_OF = "one of the arguments "
 # Words of other programs -> the verb.
 _OTHER_WORDS = {"run": "create", "start": "create"}
+# What somebody who wants to delete a trial must not be led to by a similar verb.
+_DELETIONS = ("delete", "remove", "rm")
+_NO_DELETION = "single trials are not deleted. To end a trial: nnictl trial stop -T TRIAL"
 # Options of other programs -> the option.
 _OTHER_OPTIONS = dict.fromkeys(("--sort", "--sort-by", "--order", "--order-by", "--limit", "--top"), "--head")
 _LEAST_BEGINNING = 3  # letters of the beginning of an experiment's id that is not taken for another value
@@ -179,6 +182,8 @@ class Parser(argparse.ArgumentParser):
                 self.error(
                     f"{self.prog} {value} is a command of NNI, but not of nnimgr. {_NNIS_ALONE[value]}"
                 )
+            if value in _DELETIONS and self.prog == f"{_PROGRAM} trial":
+                self.error(f"there is no command {value!r}: {_NO_DELETION}")
             self._refuse_early_option(action)
             swapped = _swapped(action, str(value), self._typed[self._typed.index(value) + 1 :])
             near = "--help" if value == "help" else _verb_of_a_group(action, str(value)) or near
@@ -204,8 +209,12 @@ class Parser(argparse.ArgumentParser):
         rest = self._typed[self._typed.index(word) + 1 :]
         found = self.beside.choices.get(word)
         if found is None:
-            other = _verb_of_a_group(self.beside, word)
-            return near if near or not other else shlex.join([*above.split(), *other.split(), *rest])
+            other = (_verb_of_a_group(self.beside, word) or "").split()
+            meant = _innermost(self.beside, other)
+            options = [each.partition("=")[0] for each in rest if each.startswith("-")]
+            if meant is not None and any(each not in meant._option_string_actions for each in options):
+                rest = []
+            return near if near or not other else shlex.join([*above.split(), *other, *rest])
         group = next((each for each in found._actions if isinstance(each, argparse._SubParsersAction)), None)
         if group is not None and own in group.choices:
             rest = [own, *rest]

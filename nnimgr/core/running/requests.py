@@ -99,8 +99,7 @@ class TrialAddition:
             if self._raise_limit is None:
                 raise BudgetSpent(
                     f"no trial can be added: maxTrialNumber ({state.limits.max_trial_number}) is reached; "
-                    f"to raise it to {enough} for this trial, repeat the command with --raise-limit, "
-                    'or the request with "raiseLimit": true'
+                    f'raise it to {enough} for this trial with --raise-limit ("raiseLimit": true in REST)'
                 )
             raised = self._raise_limit(enough)(state)
         self.added = wanted
