@@ -84,13 +84,13 @@ _BUILT_IN = {
     "slurm": _BuiltIn(
         "training_services.slurm.config:SlurmConfig",
         "training_services.slurm.service:SlurmService",
-        faults="training_services.slurm.config:faults",
+        faults="training_services.allocations.faults:faults",
         examine="training_services.slurm.checkup:examine",
     ),
     "ray": _BuiltIn(
         "training_services.ray.config:RayConfig",
         "training_services.ray.service:RayService",
-        faults="training_services.ray.config:faults",
+        faults="training_services.allocations.faults:faults",
         examine="training_services.ray.checkup:examine",
     ),
     "ask": _BuiltIn("training_services.ask:AskConfig", "training_services.ask:AskService"),

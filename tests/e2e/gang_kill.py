@@ -1,6 +1,6 @@
 """Kills what belongs to gangs on machines in namespaces (needs root), and compares what is left row by row.
 
-    python -m tests.e2e.gang_kill --gangs 100 [--seed 1]
+    python -m tests.e2e.gang_kill --gangs 100 [--at-once 8] [--seed 1]
 
 A gang is a trial with members on two of three machines. Its leader reports 10 metrics, and each member writes
 what it does to a file of its own that the product knows nothing of. Meanwhile workers, shims, keepers and the
@@ -32,7 +32,7 @@ from tests.processes import Process
 METRICS = 10
 KINDS = ("worker", "shim", "keeper", "server", "host", "link")
 LAST_KINDS = ("worker", "shim", "keeper")  # of the last gang of an experiment
-OF_ONE_EXPERIMENT = 20  # gangs
+OF_ONE_EXPERIMENT = 10  # gangs, for each that runs at the same time
 AT_ONCE = 2
 CUT_S = (0.3, 4.0)
 LIMIT_S = 600.0
@@ -80,7 +80,7 @@ class Tally:
 class Target(Field):
     """One experiment under attack."""
 
-    def begin_gangs(self, number: int) -> None:
+    def begin_gangs(self, number: int, *, at_once: int) -> None:
         code = self.directory / "code"
         code.mkdir()
         (code / "trial.py").write_text(TRIAL)
@@ -89,7 +89,7 @@ class Target(Field):
             "python3 trial.py",
             gang={"nodes": 2, "exitBarrier": "5s"},
             trialCodeDirectory=str(code),
-            trialConcurrency=AT_ONCE,
+            trialConcurrency=at_once,
             maxTrialNumber=number,
             maxRetries=retries,
             failFast=0,
@@ -176,12 +176,14 @@ class Target(Field):
         return [each.command for each in every if "attendant" not in each.command]
 
 
-def attack(tally: Tally, found: Bed, directory: Path, draw: random.Random, number: int) -> None:
+def attack(
+    tally: Tally, found: Bed, directory: Path, draw: random.Random, number: int, *, at_once: int
+) -> None:
     """Let one experiment with so many gangs run to its end, while what belongs to it is struck."""
     machines = [found.machine() for _ in range(3)]
     with field_of(directory, found, machines, kind=Target) as target:
         assert isinstance(target, Target)
-        target.begin_gangs(number)
+        target.begin_gangs(number, at_once=at_once)
         target.running()
         for _ in range(MOST_STRIKES * number):
             time.sleep(draw.uniform(0.0, 0.7))
@@ -202,13 +204,13 @@ def _is_done(target: Target) -> bool:
     return bool(target.rows("SELECT 1 FROM experiments WHERE status = 'DONE'"))
 
 
-def campaign(gangs: int, *, seed: int, say: Callable[[str], object]) -> Tally:
-    """Run experiments until so many gangs have ended."""
+def campaign(gangs: int, *, seed: int, say: Callable[[str], object], at_once: int = AT_ONCE) -> Tally:
+    """Run experiments until so many gangs have ended. ``at_once``: gangs that run at the same time."""
     tally, draw = Tally(), random.Random(seed)
     while tally.gangs < gangs:
-        number = min(OF_ONE_EXPERIMENT, gangs - tally.gangs)
+        number = min(OF_ONE_EXPERIMENT * at_once, gangs - tally.gangs)
         with bed() as found, tempfile.TemporaryDirectory(prefix="nnimgr-gangs-") as directory:
-            attack(tally, found, Path(directory), draw, number)
+            attack(tally, found, Path(directory), draw, number, at_once=at_once)
         say(str(tally))
     return tally
 
@@ -217,11 +219,13 @@ def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--gangs", type=int, default=100)
+    parser.add_argument("--at-once", type=int, default=AT_ONCE)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     campaign(
         options.gangs,
         seed=options.seed,
+        at_once=options.at_once,
         say=lambda line: sys.stdout.write(line + "\n") and sys.stdout.flush(),
     )
 

@@ -14,9 +14,10 @@ import pytest
 from pydantic import ValidationError
 
 from nnimgr.config import ConfigError, load_config
+from training_services.allocations.faults import faults
 from training_services.keepers.caller import address_of
 from training_services.placement.needs import Wants
-from training_services.slurm.config import SlurmConfig, faults
+from training_services.slurm.config import SlurmConfig
 from training_services.slurm.script import Naming, launch_of, script
 
 NAMING = Naming("nnimgr-e-p1", "nnimgr db")

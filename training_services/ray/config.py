@@ -13,11 +13,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, SecretStr, model_validator
 from pydantic.alias_generators import to_camel
 
-from training_services.placement.needs import Wants, cpus_text, gpus_text, memory_text
-from training_services.platform import ConfigFault, KeyPath, PlatformConfig
+from training_services.platform import KeyPath, PlatformConfig
 from training_services.units import parse_duration, parse_size
 
-__all__ = ["RayConfig", "faults"]
+__all__ = ["RayConfig"]
 
 # fields of Ray's runtime environment that would replace what nnimgr does itself
 _OWN_FIELDS = {
@@ -152,30 +151,14 @@ class RayConfig(PlatformConfig):
     def sends_code(self) -> bool:
         return True
 
+    @property
+    def gpu_number(self) -> int | None:
+        """Number of GPUs in an allocation."""
+        return self.gpus
+
     def places(self) -> tuple[str, ...]:
         return (f"the Ray cluster at {self.address}",)
 
     def key_files(self) -> Iterator[tuple[KeyPath, Path]]:
         if self.token_file is not None:
             yield ("tokenFile",), self.token_file
-
-
-def faults(config: RayConfig, wants: Wants) -> Iterator[ConfigFault]:
-    """Yield the errors in a configuration for Ray. ``wants``: resources that each job needs."""
-    if config.cpus is not None and wants.cpus is not None and wants.cpus > config.cpus:
-        yield _too_small("cpus", cpus_text(config.cpus), "trialCpuNumber", cpus_text(wants.cpus))
-    if config.memory is not None and wants.memory is not None and wants.memory > config.memory:
-        yield _too_small("memory", memory_text(config.memory), "trialMemorySize", memory_text(wants.memory))
-    if config.gpus is not None and wants.gpus is not None and wants.gpus > config.gpus:
-        needed = gpus_text(math.ceil(wants.gpus))
-        yield _too_small("gpus", gpus_text(config.gpus), "trialGpuNumber", needed)
-    if config.gpus is not None and wants.gpus is None and wants.own is None and not config.per_trial:
-        sentence = (
-            "trials that run beside each other would all see the same GPUs: give trialGpuNumber, the number "
-            "of GPUs of each trial"
-        )
-        yield ConfigFault(("gpus",), sentence)
-
-
-def _too_small(field: str, has: str, needs: str, needed: str) -> ConfigFault:
-    return ConfigFault((field,), f"an allocation has {has}, less than the {needed} of {needs}")

@@ -12,12 +12,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, SecretStr, model_validator
 from pydantic.alias_generators import to_camel
 
-from training_services.placement.needs import Wants, cpus_text, gpus_text, memory_text
-from training_services.platform import ConfigFault, KeyPath, PlatformConfig
+from training_services.platform import KeyPath, PlatformConfig
 from training_services.ssh.config import HostKeyPolicy, MachineConfig
 from training_services.units import parse_duration, parse_size
 
-__all__ = ["LoginConfig", "SlurmConfig", "faults"]
+__all__ = ["LoginConfig", "SlurmConfig"]
 
 _GPUS = re.compile(r"(?:(?P<kind>[A-Za-z0-9_.-]+):)?(?P<number>[1-9]\d*)")
 # options of sbatch that the script sets, by which nnimgr finds and ends its allocations
@@ -208,24 +207,3 @@ class SlurmConfig(_Model, PlatformConfig):
     def key_files(self) -> Iterator[tuple[KeyPath, Path]]:
         if self.login is not None and self.login.ssh_key_file is not None:
             yield ("login", "sshKeyFile"), self.login.ssh_key_file
-
-
-def faults(config: SlurmConfig, wants: Wants) -> Iterator[ConfigFault]:
-    """Yield the errors in a configuration for Slurm. ``wants``: resources that each job needs."""
-    if config.cpus is not None and wants.cpus is not None and wants.cpus > config.cpus:
-        yield _too_small("cpus", cpus_text(config.cpus), "trialCpuNumber", cpus_text(wants.cpus))
-    if config.memory is not None and wants.memory is not None and wants.memory > config.memory:
-        yield _too_small("memory", memory_text(config.memory), "trialMemorySize", memory_text(wants.memory))
-    if config.gpu_number is not None and wants.gpus is not None and wants.gpus > config.gpu_number:
-        needed = gpus_text(math.ceil(wants.gpus))
-        yield _too_small("gpus", gpus_text(config.gpu_number), "trialGpuNumber", needed)
-    if config.gpus is not None and wants.gpus is None and wants.own is None and not config.per_trial:
-        sentence = (
-            "trials that run beside each other would all see the same GPUs: give trialGpuNumber, the number "
-            "of GPUs of each trial"
-        )
-        yield ConfigFault(("gpus",), sentence)
-
-
-def _too_small(field: str, has: str, needs: str, needed: str) -> ConfigFault:
-    return ConfigFault((field,), f"an allocation has {has}, less than the {needed} of {needs}")

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 
 from nnimgr.config import ConfigError, load_config
 from training_services.addresses import Reach
+from training_services.allocations.faults import faults
 from training_services.placement.needs import Wants
-from training_services.ray.config import RayConfig, faults
+from training_services.ray.config import RayConfig
 from training_services.ray.submission import provision, resources_of, size_of, submission
 
 ADDRESS = {"address": "http://head:8265"}
