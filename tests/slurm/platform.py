@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from nnimgr.server.doors import Doors
 from tests.slurm.cluster import SlurmCluster
-from tests.training_services.machines.local_platform import PRELUDE, SCRIPTS
-from training_services.base import ExperimentContext, KnownKeepers
-from training_services.keepers.http_door import KeeperDoor
-from training_services.keepers.hub import KeeperHub
-from training_services.placement.ledger import HostLedger
+from tests.training_services.allocations.platform import MARK, AllocatedPlatform
+from training_services.base import KnownKeepers
 from training_services.slurm.config import SlurmConfig
 from training_services.slurm.service import SlurmService
-from training_services.testing import Behaviour, ContractPlatform
-from training_services.tools import ServiceTools
-
-MARK = "NNIMGR_TEST_RUN"  # in the environment of its processes: other runs have trials of the same names
 
 
 class _Service(SlurmService):
@@ -36,7 +26,7 @@ class _Service(SlurmService):
         await super().open(replace(known, db_id=self._database))
 
 
-class SlurmPlatform(ContractPlatform):
+class SlurmPlatform(AllocatedPlatform):
     """One experiment on a cluster. ``settings``: fields of its configuration.
 
     ``environ``: of the user who creates the experiment. ``address``: its ``nniManagerIp``.
@@ -47,11 +37,7 @@ class SlurmPlatform(ContractPlatform):
     lease: timedelta | None = None
 
     def __init__(self, directory: Path, cluster: SlurmCluster, **settings: Any) -> None:
-        self.directory = directory
-        self.shared = directory / "shared"
-        for folder in (directory / "code", self.shared, directory / "work"):
-            folder.mkdir()
-        self.run = secrets.token_hex(8)
+        super().__init__(directory)
         self.cluster = cluster
         self.environ = dict(cluster.environ)
         self.config = SlurmConfig.model_validate(
@@ -64,49 +50,7 @@ class SlurmPlatform(ContractPlatform):
                 **settings,
             }
         )
-        self.open()
-
-    def open(self) -> None:
-        """Make the server's part of a new server."""
-        hub = KeeperHub()
-        self.doors = Doors(KeeperDoor(hub), folder=self.directory, name="test")
-        self.tools = ServiceTools(hub=hub, ledger=HostLedger(), doors=self.doors)
-
-    async def close(self) -> None:
-        self.tools.hub.close()
-        await self.doors.close()
 
     def make(self) -> SlurmService:
-        context = ExperimentContext(
-            experiment_id="contract",
-            directory=self.directory / "contract",
-            trial_command=f". {self.shared}/$NNI_TRIAL_JOB_ID.sh",
-            trial_code_directory=self.directory / "code",
-            trial_gpu_number=None,
-            python=sys.executable,
-            environ=self.environ,
-            nni_manager_ip=self.address,
-            lease=self.lease,
-        )
+        context = self.context(self.environ, nni_manager_ip=self.address, lease=self.lease)
         return _Service(self.run, context, self.config, self.tools)
-
-    def behave(self, trial_id: str, behaviour: Behaviour) -> None:
-        gate = '"$NNI_TRIAL_JOB_ID.gate"'
-        self.script(trial_id, SCRIPTS[behaviour].replace(gate, f"{self.shared}/{gate}"))
-
-    def script(self, trial_id: str, body: str) -> None:
-        (self.shared / f"{trial_id}.sh").write_text(PRELUDE + body)
-        os.mkfifo(self.shared / f"{trial_id}.gate")
-
-    def release(self, trial_id: str) -> None:
-        (self.shared / f"{trial_id}.gate").write_text("go\n")
-
-    def processes(self, trial_id: str) -> int:
-        marks = {f"{MARK}={self.run}".encode(), f"NNI_TRIAL_JOB_ID={trial_id}".encode()}
-        count = 0
-        for process in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                count += marks <= {*process.read_bytes().split(b"\0")}
-            except OSError:
-                continue
-        return count
