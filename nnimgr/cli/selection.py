@@ -221,11 +221,17 @@ def newest_if_failed(entries: Iterable[IndexEntry]) -> IndexEntry | None:
 
     An archived experiment does not count: a user has seen it.
     """
+    newest, end = _newest_by_itself(entries)
+    return newest if end is not None and end.status == "STOPPED" else None
+
+
+def _newest_by_itself(entries: Iterable[IndexEntry]) -> tuple[IndexEntry | None, StoredEnd | None]:
+    """Return the newest experiment with its end, if it is stopped, and no user has stopped its trials."""
     newest = next(iter(newest_first(entries)), None)
     if newest is None or newest.status != "STOPPED" or newest.archived:
-        return None
+        return None, None
     end = _stored_end(newest)
-    return newest if end is not None and end.status == "STOPPED" and not end.by_user else None
+    return (None, None) if end is None or end.by_user else (newest, end)
 
 
 def _stored_end(entry: IndexEntry) -> StoredEnd | None:
@@ -256,7 +262,8 @@ def current_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
     """Return the experiments among which a command without an id chooses: the running ones.
 
     If no experiment runs, return those that are neither stopped nor archived, and the newest one if it was
-    stopped without a user. Otherwise an older experiment would be taken for one that has just failed.
+    stopped without a user. Otherwise an older experiment would be taken for one that has just failed. If
+    there is none of them, return the newest one if it has ended by itself.
     """
     return _current(entries_of(home), port)
 
@@ -265,9 +272,12 @@ def _current(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexE
     opened = _opened(entries, port)
     if running := [entry for entry in opened if runs(entry)]:
         return running
-    failed = newest_if_failed(entry for entry in entries.values() if port in (None, entry.port))
+    here = [entry for entry in entries.values() if port in (None, entry.port)]
     listed = [entry for entry in opened if not entry.archived]
-    return listed if failed is None else [*listed, failed]
+    if (failed := newest_if_failed(here)) is not None:
+        return [*listed, failed]
+    ended, _ = _newest_by_itself(here)
+    return listed if listed or ended is None else [ended]
 
 
 def opened_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:

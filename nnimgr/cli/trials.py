@@ -241,6 +241,8 @@ def retry(args: argparse.Namespace, terminal: Terminal) -> int:
         client.mends = {**client.mends, 409: _instead_of_retry(other, entry)}
     numbers = {trial["id"]: trial["sequence"] for trial in meant}
     started = client.post("experiments", entry.id, "rerun", body=body)
+    if any(trial["retryOf"] not in numbers for trial in started["trials"]):  # some have just failed
+        numbers = {trial["id"]: trial["sequence"] for trial in all_trials(client, entry.id)}
     for trial in started["trials"]:
         before = trial["retryOf"]
         before = f"{numbers[before]} ({before})" if before in numbers else before  # it may have just failed

@@ -91,7 +91,7 @@ class _Table:
             self._say(now)
 
     def _row(self, *cells: str) -> None:
-        first = "".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=False))
+        first = "".join(f"{cell.ljust(width - 1)} " for cell, width in zip(cells, _WIDTHS, strict=False))
         self._say(first + cells[-1])
 
     def _say(self, line: str) -> None:

@@ -27,7 +27,7 @@ _SAME = {
     "searchSpace": ("space", "Run.attach({name!r}).update(space=...)"),
     "objectives": ("goal", ""),
     "goal": ("goal", ""),
-    "trialCommand": ("trial", ""),
+    "trialCommand": ("function", ""),
     "trialCodeDirectory": ("folder of its code", ""),
 }
 _PICKLES = "function"  # folder in the experiment's folder
@@ -116,21 +116,29 @@ def _continued(
     for field, (argument, change) in _SAME.items():
         if _compared(stored.get(field)) != _compared(config.get(field)):
             hint = f" Or change it: {change.format(name=name)}" if change else ""
-            raise ArgumentError(
-                f"name: experiment {name!r} exists with another {argument}. Give this one another name.{hint}"
-            )
+            what = f"exists with another {argument}"
+            if field == "trialCommand":
+                what = f"runs {_function(stored)}, and this call gives {_function(config)}"
+            raise ArgumentError(f"name: experiment {name!r} {what}. Give this one another name.{hint}")
     if profile["status"] == "VIEWED":
         raise ArgumentError(
             f"name: experiment {name!r} is open for reading. End that first: Run.attach({name!r}).stop()"
         )
     checked()
-    changes = {field: config.get(field) for field in _LIMITS if stored.get(field) != config.get(field)}
+    given = {field: config[field] for field in _LIMITS if config.get(field) is not None}  # others stay
+    changes = {field: value for field, value in given.items() if value != stored.get(field)}
     if profile["status"] in ("STOPPED", "ERROR") or (changes and not profile["served"]):
         Run(connection).resume()
         profile = connection.get()
     if changes:
         profile = connection.change(changes)
     return Run(connection, ended=_ended_already(profile, name) if profile["status"] == "DONE" else "")
+
+
+def _function(config: Mapping[str, Any]) -> str:
+    """Return what the trials run: a function with its file, or else the whole command."""
+    command = str(config.get("trialCommand"))
+    return command.rpartition(" ")[2] if "-m nni.run " in command else command
 
 
 def _ended_already(profile: Mapping[str, Any], name: str) -> str:

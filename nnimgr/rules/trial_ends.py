@@ -339,7 +339,10 @@ def fault_of_result(state: ExperimentState, trial: TrialState) -> str | None:
         return None
     value = json.loads(trial.final_text)
     if state.objectives:
-        return f"no usable result: {shortened(trial.final_text)} {fault_of(value, state.objectives)}"
+        fault = fault_of(value, state.objectives) or ""
+        if not isinstance(value, Mapping):  # the fault begins with the value, as this sentence does
+            fault = fault.rpartition(", which ")[2]
+        return f"no usable result: {shortened(trial.final_text)} {fault}"
     if (kind := _special(value)) is not None:
         return f"no usable result: a value of type {kind} is not a number; {remedy}"
     shown = shortened(trial.final_text)

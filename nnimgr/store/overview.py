@@ -144,7 +144,7 @@ def stored_end(directory: Path) -> StoredEnd | None:
     except sqlite3.Error:
         return None
     last: StoredEnd | None = None
-    asked = False
+    asked = ran = False
     for kind, payload in rows:  # the latest one first
         fields = json.loads(payload)
         if kind == "ExperimentStopRequested":
@@ -154,9 +154,11 @@ def stored_end(directory: Path) -> StoredEnd | None:
             last = StoredEnd(status, reason_of(status, fields["reason"]), by_user=False)
             if status != "STOPPED":
                 return last
-        elif fields["status"] in ("DONE", "ERROR"):
+        elif fields["status"] == "DRAINING":  # by the stop itself, or already before it
+            ran = ran or fields.get("drain") != "user"
+        elif fields["status"] in ("DONE", "ERROR") and not ran:  # else it was DONE earlier, and ran again
             return StoredEnd(fields["status"], reason_of(fields["status"], fields["reason"]), by_user=False)
-        elif fields["status"] != "DRAINING":
+        else:
             break
     return None if last is None else replace(last, by_user=asked)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from nnimgr.index import Index
@@ -16,7 +17,8 @@ __all__ = ["add_ended"]
 async def add_ended(server: FakeServer, experiment_id: str, log_dir: Path, how: str) -> None:
     """Add a stopped experiment to the server and to the index, with its folder in ``log_dir``.
 
-    ``how``: "done", "failures", "error", "user", or "detached": its trial continues.
+    ``how``: "done", "failures", "error", "user", "again": a user has continued it after its end and stopped
+    it, or "detached": its trial continues.
     """
     server.add(experiment_id, status="STOPPED")
     Index(server.home).update(experiment_id, log_dir=log_dir)
@@ -30,16 +32,22 @@ async def add_ended(server: FakeServer, experiment_id: str, log_dir: Path, how: 
 
 def _ended(how: str) -> StoredLife:
     """Return an experiment that has ended in one of these ways."""
-    life = StoredLife(trial_concurrency=1, max_trial_number=1 if how == "done" else 2, fail_fast=1)
+    most = 1 if how in ("done", "again") else 2
+    life = StoredLife(trial_concurrency=1, max_trial_number=most, fail_fast=1)
     life.start(0)
     if how == "done":
         life.end(0)
+    elif how == "again":
+        life.end(0)
+        limits = replace(life.state.limits, max_trial_number=2)
+        life.take(f.ConfigChanged(changes={"maxTrialNumber": 2}, limits=limits))
+        life.start(1)
     elif how == "failures":
         life.end(0, 1)
     elif how == "error":
         crash = f.AlgorithmFailed(role=f.Role.TUNER, call="process", sentence="boom " * 30, fatal=True)
         life.take(*[crash] * 4)
     life.take(f.ExperimentStopRequested(detach=how == "detached"))
-    if how in ("user", "error"):
-        life.end(0, None, reason=f.EndReason.STOPPED, signal=15)
+    if how in ("user", "error", "again"):
+        life.end(int(how == "again"), None, reason=f.EndReason.STOPPED, signal=15)
     return life

@@ -116,6 +116,16 @@ def test_help_that_was_not_understood(name: str, plain: str) -> None:
             "trial delete -T 3",
             "there is no command 'delete': single trials are not deleted. To end a trial: nnictl trial",
         ),
+        (
+            "trial add lr=1 n=2",
+            'required: -T/--trial_id; did you mean "nnictl trial add -T TRIAL --set lr=1 --set n=2',
+        ),
+        (
+            "trial add -T 1 lr=1",
+            "there is no experiment 'lr=1'; did you mean \"nnictl trial add -T 1 --set lr=1\"?",
+        ),
+        ("trial fork -T 1 {}", 'did you mean "nnictl trial fork -T 1 --set NAME=VALUE"?'),
+        ("experiment export a.csv", '; did you mean "nnictl experiment export --filename a.csv"?'),
         ("trial export -T 3", "there is no command 'export'; did you mean \"nnictl experiment export\"?"),
         ("trial nothing", "there is no command 'nothing'; its commands are: ls, show, "),
         ("completion ksh", "must be one of bash, zsh, fish, not 'ksh'\n"),

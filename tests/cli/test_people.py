@@ -236,6 +236,7 @@ def test_a_list_counts_what_it_leaves_out(server: FakeServer) -> None:
     [
         ("done", "STOPPED after DONE"),
         ("user", "STOPPED by a user"),
+        ("again", "STOPPED by a user"),
         ("error", "STOPPED after ERR"),
         ("failures", "STOPPED: the "),
     ],

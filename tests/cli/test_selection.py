@@ -172,7 +172,7 @@ def test_help_says_which_experiment_is_chosen_without_an_id(capsys: pytest.Captu
         with pytest.raises(SystemExit):
             main([*words, "--help"])
         told = " ".join(capsys.readouterr().out.split())
-        assert "(default: the one that runs; if none runs, the only one that ended by itself)" in told
+        assert "(default: the one that runs; if none runs, the last one, unless a user stopped it)" in told
     with pytest.raises(SystemExit):
         main(["stop", "--help"])
     told = " ".join(capsys.readouterr().out.split())
@@ -186,6 +186,14 @@ async def test_an_end_that_a_user_knows_leaves_the_older_experiment_chosen(
     server.add("old", status="DONE")
     await add_ended(server, "new", tmp_path, how)
     assert chosen(capsys) == "old"
+
+
+@pytest.mark.parametrize(("how", "code"), [("done", 0), ("user", 1), ("again", 1)])
+async def test_the_last_experiment_is_chosen_if_it_has_ended_by_itself(
+    server: FakeServer, tmp_path: Path, how: str, code: int
+) -> None:
+    await add_ended(server, "new", tmp_path, how)
+    assert (await asyncio.to_thread(in_a_pipe, "trial", "ls")).code == code
 
 
 def test_what_to_do_if_nothing_runs(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,7 +124,7 @@ def test_a_refused_resume_leaves_no_server(port: int, capsys: pytest.CaptureFixt
 def test_the_same_name_attaches_and_continues(
     port: int, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def again(trials: int, **more: Any) -> Run:
+    def again(trials: int | None, **more: Any) -> Run:
         given: dict[str, Any] = {"maximize": True, "tuner": "GridSearch", "name": "my search", **more}
         return Experiment("mine.py:square", SPACE, trials=trials, **given).start(server=port)
 
@@ -137,6 +137,7 @@ def test_the_same_name_attaches_and_continues(
     until(lambda: not Home.find().servers())
     assert again(2).wait(show="nothing").status == "DONE"
     assert len(again(3).wait(show="nothing")) == 3
+    assert len(again(None).wait(show="nothing")) == 3  # a limit that is not given stays
     capsys.readouterr()
     assert len(again(3).wait(show="nothing")) == 3
     assert capsys.readouterr().out == ""
@@ -153,6 +154,11 @@ def test_the_same_name_attaches_and_continues(
         nnimgr.ArgumentError, match=in_lines(r"with another goal\. Give this one another name")
     ):
         again(3, maximize=None, minimize=True)
+    told = in_lines("runs mine.py:square, and this call gives mine.py:waits. Give this one another name")
+    with pytest.raises(nnimgr.ArgumentError, match=told):
+        Experiment(
+            "mine.py:waits", SPACE, trials=3, maximize=True, tuner="GridSearch", name="my search"
+        ).start()
     moved = folder.parent / "moved"
     shutil.copytree(folder, moved)
     monkeypatch.chdir(moved)

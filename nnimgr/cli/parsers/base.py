@@ -35,7 +35,7 @@ _NNIS_ALONE = {
 }
 
 
-DEFAULT_EXPERIMENT = "default: the one that runs; if none runs, the only one that ended by itself"
+DEFAULT_EXPERIMENT = "default: the one that runs; if none runs, the last one, unless a user stopped it"
 _PROGRAM = "nnictl"
 # Beginnings of messages of argparse. It reports a missing argument before an option that does not exist.
 _MISSING = "the following arguments are required: "
@@ -47,6 +47,7 @@ _DELETIONS = ("delete", "remove", "rm")
 _NO_DELETION = "single trials are not deleted. To end a trial: nnictl trial stop -T TRIAL"
 # Options of other programs -> the option.
 _OTHER_OPTIONS = dict.fromkeys(("--sort", "--sort-by", "--order", "--order-by", "--limit", "--top"), "--head")
+_SETTING = "NAME=VALUE"  # metavar of options whose values may be typed without the option
 _LEAST_BEGINNING = 3  # letters of the beginning of an experiment's id that is not taken for another value
 
 
@@ -85,12 +86,23 @@ class Parser(argparse.ArgumentParser):
         if not missing or not self._typed or any(word.startswith("-") for word in self._typed[-2:]):
             alone = missing or message.startswith(_ONE_OF)
             return self._with_number(self._typed[0]) if self._typed and alone else ""
-        *others, value = map(shlex.quote, self._typed)
         option = _spelled(missing[0].option_strings)
+        place = missing[0].metavar or missing[0].dest.upper()
+        if settings := self._settings(self._typed):
+            return f'; did you mean "{" ".join([self.prog, option, str(place), *settings])}"?'
+        *others, value = map(shlex.quote, self._typed)
         if not others and any(action.dest == "id" for action in self._actions) and _is_experiment(value):
-            place = missing[0].metavar or missing[0].dest.upper()
             return f'; add it: "{self.prog} {value} {option} {place}"'
         return f'; did you mean "{" ".join([self.prog, *others, option, value])}"?'
+
+    def _settings(self, words: Sequence[str]) -> list[str]:
+        """Return words such as lr=0.01, or a JSON object, as options; [] if this command takes none."""
+        option = self._option_string_actions.get(self.option_of_words or "")
+        if option is None or option.metavar != _SETTING:
+            return []
+        if words[-1].startswith("{"):
+            return [f"{self.option_of_words} {_SETTING}"]
+        return [f"{self.option_of_words} {shlex.quote(each)}" for each in words if "=" in each]
 
     def _unknown_option(self) -> str | None:
         """Return the first typed option that the command does not have, or None."""
@@ -139,6 +151,15 @@ class Parser(argparse.ArgumentParser):
         near = self._with_trial(word) if word.isdecimal() and not _is_experiment(word, begins=True) else None
         return "" if near is None else f'; did you mean "{near}"?'
 
+    def _with_value(self, word: str) -> str:
+        """Return a hint if the word was typed as an experiment, but is a file or a value such as lr=0.01."""
+        option = self._option_string_actions.get(self.option_of_words or "")
+        values = self._settings([word])
+        if option is not None and option.metavar == "FILE" and "." in word and not _is_experiment(word):
+            values = [f"{self.option_of_words} {shlex.quote(word)}"]
+        others = [shlex.quote(each) for each in self._typed if each != word]
+        return f'; did you mean "{" ".join([self.prog, *others, *values])}"?' if values else ""
+
     def _with_words(self, rest: Sequence[str]) -> str | None:
         """Return the command with the surplus words as values of the option that takes them, or None."""
         option = self._option_string_actions.get(self.option_of_words or "")
@@ -168,7 +189,7 @@ class Parser(argparse.ArgumentParser):
                     self._refuse_early_option(action)
             self.error(self._unknown(rest))
         word = getattr(found, "id", None)
-        if word is not None and (hint := self._with_number(word)):
+        if word is not None and (hint := self._with_number(word) or self._with_value(word)):
             self.error(f"there is no experiment {word!r}{hint}")
         return found, rest
 

@@ -178,7 +178,7 @@ def _export(group: Verbs[Parser]) -> None:
         "results:export",
         "export the results of an experiment's trials",
         about="The results are those of trials that have SUCCEEDED. Trials that were stopped\n"
-        "early, have failed or were canceled are left out, also with a result.\n"
+        "early, have failed or were canceled are left out, even if they have one.\n"
         "Without --type and --filename, a terminal gets a table and a pipe gets JSON.\n\n"
         'As in NNI, JSON has each result as a text, such as "0.93", and the list\n'
         '"intermediate" ends with the final result.',
