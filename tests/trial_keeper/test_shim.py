@@ -86,7 +86,8 @@ for number in (_signal.SIGTERM, _signal.SIGCHLD):
     _signal.signal(number, lambda number, frame: None)
 os.write = write_unless_full
 command = (
-    f"trap 'touch {folder}/ended; exit 3' TERM; head -c 200000 /dev/zero; kill -TERM $PPID; sleep 1000 & wait"
+    f"trap 'touch {folder}/ended; exit 3' TERM; head -c 200000 /dev/zero; kill -TERM $PPID; "
+    "while :; do sleep 0.05; done"  # and no wait: a signal just before it would not end it
 )
 fields = ["e-a-1", "boot", folder, command, "/", "{}", "1000000", f"{folder}/", ""]
 attempt = shim.Shim([field.encode() for field in fields], os.open(os.devnull, os.O_WRONLY))
