@@ -141,6 +141,8 @@ class Target(Field):
         for machine in self.machines:
             for path in machine.records.iterdir():
                 lines = path.read_text().splitlines()
+                if not lines:  # it was killed before its first word
+                    continue
                 assert path.name not in ended, f"{path.name} has run on two machines"
                 assert lines.count("start") == 1, f"{path.name} has started twice: {lines}"
                 job, _, rank = path.name.rpartition(".")
