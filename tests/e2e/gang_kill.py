@@ -187,12 +187,16 @@ def attack(
         assert isinstance(target, Target)
         target.begin_gangs(number, at_once=at_once)
         target.running()
+        strikes_of_last = 0
         for _ in range(MOST_STRIKES * number):
             time.sleep(draw.uniform(0.0, 0.7))
             if _is_done(target):
                 break
             # a keeper that misses the end, because the server is killed then, leaves only minutes later
             is_last = len(target.rows("SELECT 1 FROM trials WHERE ended_at IS NULL")) <= 1
+            strikes_of_last += is_last
+            if strikes_of_last > MOST_STRIKES:  # each failure makes the pause before the next attempt longer
+                break
             kind = draw.choice(LAST_KINDS if is_last else KINDS)
             tally.strikes[kind] += target.strike(kind, draw)
         eventually(lambda: _is_done(target), "the end of all gangs", LIMIT_S)

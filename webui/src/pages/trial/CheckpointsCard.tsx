@@ -39,7 +39,7 @@ export function CheckpointsCard({ id, trial, profile }: CheckpointsCardProps) {
   });
   if (trial.checkpoints.length === 0) return null;
   const served = profile?.served === true && profile.status !== "VIEWED";
-  const refused = profile === undefined ? null : whyNoTrial(profile.status);
+  const refused = profile === undefined ? null : whyNoTrial(profile);
   return (
     <section className="card stack-small" aria-labelledby={title}>
       <h3 id={title}>{text.title}</h3>

@@ -72,7 +72,7 @@ export function TrialActions({ id, trial, profile }: TrialActionsProps) {
     onError: complain,
   });
   const served = profile?.served === true && profile.status !== "VIEWED";
-  const refused = profile === undefined ? null : whyNoTrial(profile.status);
+  const refused = profile === undefined ? null : whyNoTrial(profile);
   const point = newestPoint(trial);
   return (
     <div className="row" role="group" aria-label={text.label}>

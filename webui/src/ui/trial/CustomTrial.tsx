@@ -21,9 +21,10 @@ import "./customTrial.css";
 const text = strings.customTrial;
 const ENDED = new Set(["DONE", "ERROR", "STOPPED", "VIEWED"]);
 
-/** Why an experiment of this status takes no further trial, in one sentence, or null. */
-export function whyNoTrial(status: string): string | null {
-  return ENDED.has(status) ? text.ended(status) : null;
+/** Why an experiment takes no further trial, in one sentence, or null. */
+export function whyNoTrial({ status, served }: { status: string; served: boolean }): string | null {
+  const continues = status === "DONE" && served; // with a trial, if its limit is raised
+  return ENDED.has(status) && !continues ? text.ended(status) : null;
 }
 
 interface CustomTrialProps {
@@ -49,7 +50,7 @@ export function CustomTrial({ id, base, fork, onClose }: CustomTrialProps) {
         space={space}
         parameters={isRecord(base?.parameters) ? base.parameters : {}}
         fork={fork}
-        refused={whyNoTrial(profile.data.status)}
+        refused={whyNoTrial(profile.data)}
         onClose={onClose}
       />
     );

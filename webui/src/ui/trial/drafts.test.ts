@@ -26,6 +26,17 @@ test("a parameter set goes through the form unchanged", () => {
   expect(readingOf({})).toEqual({ parameters: PARAMETERS, faults: {}, warnings: {} });
 });
 
+test("branches that share the name of a parameter do not take its value from each other", () => {
+  const c = { _type: "uniform", _value: [0, 8] };
+  const branches = ["svm", "linear", "forest"].map((name) => ({ _name: name, C: c }));
+  const space = readSpace({ model: { _type: "choice", _value: branches } });
+  for (const name of ["svm", "linear", "forest"]) {
+    const parameters = { model: { _name: name, C: 0.5 } };
+    const drafts = draftsOf(space, parameters);
+    expect(read(fieldsOf(space, parameters, drafts), drafts).parameters).toEqual(parameters);
+  }
+});
+
 test("another branch of a nested choice brings its own fields", () => {
   const reading = readingOf({ layer: '"dense"' });
   expect(reading.parameters.layer).toEqual({ _name: "dense", width: 1.5 });

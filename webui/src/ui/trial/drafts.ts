@@ -41,8 +41,11 @@ export function draftsOf(space: Space, parameters: Readonly<Record<string, unkno
       }
       const chosen = isRecord(value) ? value._name : spec.options[0]?.name;
       drafts[path] = textOf(chosen);
+      // The chosen branch comes last: another one may have a parameter of the same name, and so the same path.
+      const isChosen = (option: (typeof spec.options)[number]) => same(option.name, chosen);
+      for (const option of spec.options) if (!isChosen(option)) fill(option.space, {}, path);
       for (const option of spec.options)
-        fill(option.space, isRecord(value) && same(option.name, chosen) ? value : {}, path);
+        if (isChosen(option)) fill(option.space, isRecord(value) ? value : {}, path);
     }
     for (const [name, value] of Object.entries(values))
       if (name !== "_name" && !specs.some(([known]) => known === name))
