@@ -193,7 +193,7 @@ def attack(
             if _is_done(target):
                 break
             # a keeper that misses the end, because the server is killed then, leaves only minutes later
-            is_last = len(target.rows("SELECT 1 FROM trials WHERE ended_at IS NULL")) <= 1
+            is_last = len(target.rows("SELECT 1 FROM trials WHERE ended_at IS NULL")) <= at_once // 2
             strikes_of_last += is_last
             if strikes_of_last > MOST_STRIKES:  # each failure makes the pause before the next attempt longer
                 break
