@@ -274,10 +274,10 @@ def _current(entries: Mapping[str, IndexEntry], port: int | None) -> list[IndexE
         return running
     here = [entry for entry in entries.values() if port in (None, entry.port)]
     listed = [entry for entry in opened if not entry.archived]
-    if (failed := newest_if_failed(here)) is not None:
-        return [*listed, failed]
-    ended, _ = _newest_by_itself(here)
-    return listed if listed or ended is None else [ended]
+    newest, end = _newest_by_itself(here)
+    if newest is None or end is None or (listed and end.status != "STOPPED"):
+        return listed
+    return [*listed, newest]
 
 
 def opened_entries(home: Home, *, port: int | None = None) -> list[IndexEntry]:
