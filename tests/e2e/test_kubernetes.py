@@ -293,6 +293,9 @@ def test_pods_of_a_pool_are_shared_and_go_when_idle(field: Field) -> None:
     assert len(field.place.pods()) == 2
 
 
+PROBE = ("run", "probe", "--image=none", "--dry-run=server", "--output=name")
+
+
 def test_what_keeps_trials_from_running_is_said(field: Field) -> None:
     """Each experiment in a plight of its own, all on one server."""
     with namespace() as full, namespace() as forbidden:
@@ -303,6 +306,11 @@ def test_what_keeps_trials_from_running_is_said(field: Field) -> None:
             "spec": {"hard": {"pods": "0"}},
         }
         kubectl("-n", full, "create", "-f", "-", given=quota)
+
+        def refuses_pods() -> bool:  # those that come before the API server knows the quota are let in
+            return not kubectl("-n", full, *PROBE, check=False)
+
+        eventually(refuses_pods, "the quota", LIMIT_S)
         account = Account(forbidden, field.directory)
         plights: dict[str, dict[str, Any]] = {
             "image": {"image": "localhost/there-is-none:1"},

@@ -131,6 +131,7 @@ class Residents(Victim):
                 output = (folder if attempt == 1 else folder / f"attempt-{attempt}") / "stdout"
                 assert output.read_text() == f"begin {self.experiment}-{trial_id}-{attempt}\n"
         starts = {path.name: path.read_text().split() for path in self.records.iterdir()}
+        starts = {job: pids for job, pids in starts.items() if pids}  # others were killed before their word
         twice = {job: pids for job, pids in starts.items() if len(pids) != 1}
         assert not twice, "an attempt was started twice"
         assert len({pids[0] for pids in starts.values()}) < len(starts), "no process has run two trials"
