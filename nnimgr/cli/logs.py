@@ -72,8 +72,10 @@ def trial(args: argparse.Namespace, terminal: Terminal) -> int:
         places = {shown["id"]: _folder(client, entry, shown, args.attempt)}
     if terminal.as_json:
         terminal.json({"trials": [{"id": key, "path": value} for key, value in places.items()]})
-    elif args.trial_id is not None and not args.path and terminal.err.isatty():
-        terminal.warn("A pipe gets the folder of the trial, as in NNI. To get the output, add --follow.")
+    elif not args.path and terminal.err.isatty():
+        folders = "folders of the trials" if args.trial_id is None else "folder of the trial"
+        more = "-T TRIAL --follow" if args.trial_id is None else "--follow"
+        terminal.warn(f"A pipe gets the {folders}, as in NNI. To get the output, add {more}.")
     for trial_id, place in places.items():
         terminal.say(place if args.path else f"id:{trial_id} path:{place}")
     return 0

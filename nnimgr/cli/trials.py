@@ -46,6 +46,7 @@ _COLUMNS = (
     Column("STATUS"),
     Column("RESULT", "right", gives_way=True, least=10),
     Column("TIME", "right"),
+    Column("CONFIRMS", "right", optional=True),
     Column("TAGS", gives_way=True, least=8, optional=True),
     Column("PARAMETERS", gives_way=True, least=16),
 )
@@ -93,6 +94,7 @@ def _show(
 ) -> None:
     """Print trials as a table. Below it, print the number of all trials of the experiment by status."""
     experiment_id, now = str(profile["id"]), datetime.now(UTC)
+    numbers = {trial["id"]: str(trial["sequence"]) for trial in trials}
     rows = [
         (
             str(trial["sequence"]),
@@ -100,6 +102,7 @@ def _show(
             trial["status"],
             result_text(trial),
             duration_text(_seconds(trial, now)),
+            numbers.get(trial["retryOf"], "") if trial["source"] == "confirmation" else "",
             ", ".join(trial["tags"]),
             parameters_text(trial["parameters"]),
         )

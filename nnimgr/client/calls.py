@@ -56,6 +56,9 @@ class Event:
         self.number = number
         self.fields = fields
 
+    def __repr__(self) -> str:
+        return f"<Event {self.number} {self.kind}: {self.fields}>"
+
 
 class Client:
     """Client of a server. ``path``: the server's Unix socket. ``url``: the server's address for people.

@@ -27,6 +27,12 @@ __all__ = ["Reading", "check_references", "match_key", "plain", "parse", "valida
 
 _NUMBERS = ("int_type", "int_from_float", "float_type")  # pydantic's names of errors
 _DIGITS = re.compile(r"[-+]?\d+(\.\d*)?")
+# Fields that every experiment needs -> what to write, for a user's first one.
+_EXAMPLES = {
+    "trialCommand": "trialCommand: python3 trial.py",
+    "trialConcurrency": "trialConcurrency: 2",
+    "tuner": "tuner: {name: TPE}",
+}
 _QUOTED = re.compile(r"'(\w+)")  # matches quoted field names in the messages of nnimgr's models
 # Words of NNI 1 and of other programs, in the form of ``match_key`` -> field.
 _OTHER_WORDS = {
@@ -149,6 +155,8 @@ def validate(reading: Reading, model: type[BaseModel], values: Mapping[str, Any]
             if fault["type"] == "missing" and any(known.nearest == where[-1] for known in reading.problems):
                 continue  # the field is given, but its key is misspelled, which is reported already
             message, details = _sentence(fault)
+            if fault["type"] == "missing" and (example := _EXAMPLES.get(dotted(where))) is not None:
+                message += f"; for example: {example}"
             if not fault["loc"]:  # an error about several fields: use the first field that is given
                 named = next((name for name in _QUOTED.findall(message) if name in values), None)
                 where = path if named is None else (*path, named)

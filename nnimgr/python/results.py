@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnimgr.python.connection import Connection
-from nnimgr.python.errors import NoResult, with_calls
+from nnimgr.python.errors import ArgumentError, NoResult, with_calls
 from nnimgr.python.trials import Trial, Trials
 
 if TYPE_CHECKING:
@@ -132,8 +132,22 @@ class Results:
         return found
 
     def curves(self, name: str | None = None) -> dict[int, list[tuple[int, float]]]:
-        """Return the intermediate results of all trials: the trial's number -> its ``curve(name)``."""
-        return {trial.number: curve for trial in self.trials if (curve := trial.curve(name))}
+        """Return the intermediate results of all trials: the trial's number -> its ``curve(name)``.
+
+        Trials without the metric are left out. Raise ArgumentError if no trial has it.
+        """
+        found, fault = {}, None
+        for trial in self.trials:
+            try:
+                curve = trial.curve(name)
+            except ArgumentError as error:
+                fault = error
+                continue
+            if curve:
+                found[trial.number] = curve
+        if fault is not None and not found:
+            raise fault
+        return found
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return all trials as a data frame, with one row for each trial. The index is the trial's number.

@@ -19,6 +19,7 @@ from nnimgr.client.experiments import (
     stop_experiment,
 )
 from nnimgr.home import Home
+from nnimgr.python.arguments import checks_arguments
 from nnimgr.python.connection import Connection
 from nnimgr.python.errors import Error, translated, with_calls
 from nnimgr.python.interrupts import without_traceback
@@ -123,6 +124,7 @@ class Run:
         with translated():
             return str(dashboard_address(client, self.id)["url"])
 
+    @checks_arguments
     def wait(self, timeout: float | None = None, *, show: Show = "auto") -> Results:
         """Wait until the experiment has ended, and return its results.
 
@@ -204,6 +206,7 @@ class Run:
         """Return the results so far."""
         return Results(self._connection)
 
+    @checks_arguments
     def update(
         self,
         *,
@@ -233,6 +236,7 @@ class Run:
             changes["searchSpaceConstraints"] = list(constraints)
         self._connection.change(changes)
 
+    @checks_arguments
     def add(self, parameters: Mapping[str, Any], *, raise_limit: bool = False) -> Trial:
         """Add a trial with these parameters to the running experiment, and return it.
 

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from nnimgr.python.connection import Connection
-from nnimgr.python.errors import Error
+from nnimgr.python.errors import ArgumentError, Error
+from nnimgr.spelling import nearest
 
 __all__ = ["Checkpoint", "Leg", "Trial", "Trials"]
 
@@ -130,20 +131,24 @@ class Trial:
         """Return the intermediate results, each with its number from 0.
 
         ``name``: a metric of results that are dicts. None: the number that counts. A very long curve is
-        returned with fewer points.
+        returned with fewer points. Raise ArgumentError if no result has the metric.
         """
         import json
 
         metrics = self._connection.get("trials", self.id, "curve", points=_MOST_POINTS)["metrics"]
-        found = []
-        for metric in metrics:
-            value = metric["value"]
-            if name is not None:
-                value = json.loads(metric["text"])
-                value = value.get(name) if isinstance(value, dict) else None
-            if type(value) in (int, float):
-                found.append((int(metric["sequence"]), float(value)))
-        return found
+        if name is None:
+            values = [metric["value"] for metric in metrics]
+        else:
+            results = [json.loads(metric["text"]) for metric in metrics]
+            dicts = [result for result in results if isinstance(result, dict)]
+            if results and not any(name in each for each in dicts):
+                raise ArgumentError(_no_metric(name, dicts))
+            values = [result.get(name) if isinstance(result, dict) else None for result in results]
+        return [
+            (int(metric["sequence"]), float(value))
+            for metric, value in zip(metrics, values, strict=True)
+            if type(value) in (int, float)
+        ]
 
     def logs(self, name: str = "stdout", *, attempt: int | None = None) -> str:
         """Return what the trial has printed. ``name``: "stdout" or "stderr". Default: the latest attempt."""
@@ -221,6 +226,16 @@ class Trials:
         if not statuses:
             raise Error("with_status() needs at least one status.")
         return (Trial(self._connection, fields) for fields in self._connection.pages(status=list(statuses)))
+
+
+def _no_metric(name: str, results: list[dict[str, Any]]) -> str:
+    """Return the message of the error that none of these intermediate results has the metric ``name``."""
+    known = list(dict.fromkeys(metric for result in results for metric in result))
+    if not known:
+        return f"name: the intermediate results are no dicts, so they have no metric {name!r}"
+    near = nearest(name, known)
+    hint = "" if near is None else f"; did you mean {near!r}?"
+    return f"name: no intermediate result has the metric {name!r}{hint} (valid: {', '.join(known)})"
 
 
 def _instant(text: str | None) -> datetime | None:

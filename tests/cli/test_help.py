@@ -71,6 +71,10 @@ def test_help_that_was_not_understood(name: str, plain: str) -> None:
         ("experiment export -t cvs", "must be one of json, csv, not 'cvs'; did you mean \"csv\"?"),
         ("experiment list extra", "one argument too many: extra"),
         ("log trial bad 3", 'one argument too many: 3; did you mean "nnictl log trial bad -T 3"?'),
+        ("log trial bad -T 3 -f", 'there is no option -f; did you mean "--follow"?'),
+        ("log trial bad -T 3 -n 5", 'there is no option -n; did you mean "--tail"?'),
+        ("experiment save bad -f x.zip", "there is no option -f\n"),
+        ("experiment show bad -j", 'there is no option -j; did you mean "--json"?'),
         ("log trial bad 3 --path", 'did you mean "nnictl log trial bad --path -T 3"?'),
         ("log trial bad 3 -T 4", "one argument too many: 3\n"),
         (

@@ -85,6 +85,17 @@ def test_trials(busy: FakeServer) -> None:
     assert [each["trialJobId"] for each in found] == ["k0000", "k0001", "k0002", "k0003"]
 
 
+def test_a_confirmation_names_the_trial_that_it_confirms(server: FakeServer) -> None:
+    server.add("abc").trials = [
+        trial("ta", 0, status="SUCCEEDED"),
+        trial("tb", 1, status="SUCCEEDED"),
+        trial("tc", 2, status="RUNNING", source="confirmation", retryOf="tb"),
+    ]
+    title, *rows = in_a_terminal("trial", "ls", "abc").lines[:4]
+    at = title.index("CONFIRMS")
+    assert [row[at : at + len("CONFIRMS")].strip() for row in rows] == ["", "", "1"]
+
+
 @pytest.mark.parametrize("option", ["--head", "--tail"])
 @pytest.mark.parametrize(("status", "yet"), [("RUNNING", " yet"), ("DONE", "")])
 def test_the_best_of_no_usable_results_are_none(

@@ -365,6 +365,8 @@ def test_a_person_with_a_pipe_is_told_how_to_get_the_output(
     assert capsys.readouterr().out == "id:ta path:/data/abc/trials/ta\n"
     said = " ".join(screen.getvalue().split())
     assert said == "WARNING: A pipe gets the folder of the trial, as in NNI. To get the output, add --follow."
+    assert main(["log", "trial"]) == 0
+    assert " ".join(screen.getvalue().split()).endswith("To get the output, add -T TRIAL --follow.")
 
 
 def test_logs_of_trials(server: FakeServer, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -57,7 +57,10 @@ foo: 1
         "trainingService.platform",
         "foo",
     ]
-    assert found[0] == "exp.yml: trialCommand: required, but not given"
+    assert (
+        found[0]
+        == "exp.yml: trialCommand: required, but not given; for example: trialCommand: python3 trial.py"
+    )
     assert found[1] == "exp.yml:1:1: experimentName: must be text, not 5"
     assert found[2] == "exp.yml:2:1: trialConcurency: unknown field; did you mean 'trialConcurrency'?"
     assert found[3] == "exp.yml:3:1: maxTrialNumber: must be greater than 0, not -1"
@@ -119,7 +122,7 @@ foo: 1
             "tuner: {name: Random, classArgs: {seed: 2020-01-01}}",
             "is read by YAML as a date; put it in quotes",
         ),
-        ("tuner: {name: _none_}", "tuner: required, but not given"),
+        ("tuner: {name: _none_}", "tuner: required, but not given; for example: tuner: {name: TPE}"),
         (
             "trainingService: local",
             f"trainingService: must be a mapping with a platform {PLATFORMS}",

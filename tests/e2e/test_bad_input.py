@@ -127,7 +127,11 @@ FAULTS = {  # what is replaced, by what, and what is said
         "{name: Random, classArgs: [1]}",
         "exp.yml:6:23: tuner.classArgs: must be a mapping of keys to values, not a list",
     ),
-    "no tuner": ("tuner: {name: Random}\n", "", "exp.yml: tuner: required, but not given"),
+    "no tuner": (
+        "tuner: {name: Random}\n",
+        "",
+        "exp.yml: tuner: required, but not given; for example: tuner: {name: TPE}",
+    ),
     "key twice": (
         "tuner:",
         "trialConcurrency: 3\ntuner:",

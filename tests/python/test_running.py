@@ -61,6 +61,10 @@ def test_metrics_curves_and_checkpoints_are_read(port: int) -> None:
     assert second.result == {"acc": 4.0, "loss": 3} and second.value == 4.0 and second.latest == 4.0
     assert second.curve() == [(0, 1.0), (1, 2.0), (2, 3.0), (3, 4.0)]
     assert results.curves("loss") == {n: [(0, 0.0), (1, 1.0), (2, 2.0), (3, 3.0)] for n in (0, 1)}
+    unknown = in_lines(r"the metric 'los'; did you mean 'loss'\? \(valid: acc, loss\)")
+    for read in (second.curve, results.curves):
+        with pytest.raises(nnimgr.ArgumentError, match=unknown):
+            read("los")
     assert [each.step for each in second.checkpoints] == [1, 2, 3, 4] and second.legs == []
     frame = results.get_dataframe()
     assert list(frame.columns[:4]) == ["x", "value", "acc", "loss"] and list(frame.index) == [0, 1]

@@ -46,7 +46,11 @@ _OTHER_WORDS = {"run": "create", "start": "create"}
 _DELETIONS = ("delete", "remove", "rm")
 _NO_DELETION = "single trials are not deleted. To end a trial: nnictl trial stop -T TRIAL"
 # Options of other programs -> the option.
-_OTHER_OPTIONS = dict.fromkeys(("--sort", "--sort-by", "--order", "--order-by", "--limit", "--top"), "--head")
+_OTHER_OPTIONS = {
+    **dict.fromkeys(("--sort", "--sort-by", "--order", "--order-by", "--limit", "--top"), "--head"),
+    "-f": "--follow",
+    "-n": "--tail",
+}
 _SETTING = "NAME=VALUE"  # metavar of options whose values may be typed without the option
 _LEAST_BEGINNING = 3  # letters of the beginning of an experiment's id that is not taken for another value
 
@@ -123,12 +127,20 @@ class Parser(argparse.ArgumentParser):
         if word.startswith("-"):
             typed = word.partition("=")[0]
             other = _OTHER_OPTIONS.get(typed)
-            what, near = "there is no option", other if other in options else _nearest(typed, options)
+            what, near = "there is no option", other if other in options else self._meant(typed)
         else:
             what, near = "one argument too many:", self._with_trial(word) or self._with_words(rest)
             near = near or next((option for option in options if option == f"--{word}"), None)
             near = near or self._in_group()
         return f"{what} {word}" + ("" if near is None else f'; did you mean "{near}"?')
+
+    def _meant(self, typed: str) -> str | None:
+        """Return the option that was probably meant with an unknown one, or None."""
+        options = self._long_options()
+        if len(typed) > len("-x"):
+            return _nearest(typed, options)
+        found = [each for each in options if each.startswith(f"-{typed}")]
+        return found[0] if len(found) == 1 else None
 
     def _with_trial(self, word: str) -> str | None:
         """Return the command with ``word`` as the value of -T, or None if it has this option already."""
