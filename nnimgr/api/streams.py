@@ -20,8 +20,10 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Send
 
 from nnimgr.api.convert import event_of
+from nnimgr.core.managing.experiments import UnknownExperiment
 from nnimgr.core.running.runner import RunnerClosed
 from nnimgr.rules.facts import ExperimentStatus, Recorded
+from nnimgr.store.errors import StoreError
 from training_services.base import ServiceError, ServiceUnavailable
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from nnimgr.core.running.runner import ExperimentRunner
     from nnimgr.store.reader import ExperimentReader
 
-__all__ = ["TrialStream", "changes_stream", "event_stream", "until", "whole"]
+__all__ = ["PartedResponse", "changes_stream", "event_stream", "until", "whole"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +50,8 @@ async def event_stream(
 ) -> AsyncGenerator[bytes, None]:
     """Yield all facts with numbers above ``after`` as events, then new facts until the experiment is stopped.
 
-    ``find`` returns the experiment's runner, or None if this server does not run the experiment.
+    ``find`` returns the experiment's runner, or None if this server does not run the experiment. The stream
+    also ends if the experiment is deleted.
     """
     loop = asyncio.get_running_loop()
     cursor = after
@@ -57,7 +60,10 @@ async def event_stream(
         # Find the runner before reading. Otherwise the last commits of a runner that ends could be missed.
         runner = find()
         read_at = loop.time()
-        page = await asyncio.to_thread(_read_page, reader, cursor, served=runner is not None)
+        try:
+            page = await asyncio.to_thread(_read_page, reader, cursor, served=runner is not None)
+        except FileNotFoundError:
+            return
         cursor = page.cursor
         if page.text:
             yield page.text
@@ -110,17 +116,18 @@ async def _has_news(runner: ExperimentRunner, cursor: int, seconds: float) -> bo
     return True
 
 
-class TrialStream(StreamingResponse):
-    """HTTP response that streams a file of a trial, or another log.
+class PartedResponse(StreamingResponse):
+    """HTTP response that is sent in parts, which are read one after the other.
 
-    If the rest of the file cannot be sent, the connection is cut off, so that the client notices.
+    If a later part cannot be read, for example because its experiment has just been deleted, the connection
+    is cut off, so that the client notices.
     """
 
     async def stream_response(self, send: Send) -> None:
         try:
             await super().stream_response(send)
-        except ServiceError as error:
-            logger.warning("a trial's file was only sent in part: %s", error)
+        except (ServiceError, StoreError, UnknownExperiment, FileNotFoundError) as error:
+            logger.warning("an answer was only sent in part: %s", error)
 
 
 async def whole(closing: asyncio.Event, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

@@ -129,6 +129,19 @@ async def test_a_runner_that_ends_while_somebody_waits(lab: Lab) -> None:
         assert await stream.event() is None
 
 
+async def test_a_deleted_experiment_ends_its_streams(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(lab.app, EVENTS) as stream:
+        await stream.events(lab.runner.last_number)
+
+        def gone(*args: object, **kwargs: object) -> list[object]:
+            raise FileNotFoundError("there is no database")
+
+        await asyncio.wait_for(lab.runner.waiting.wait(), 10)
+        monkeypatch.setattr(lab.manager.reading, "facts", gone)
+        lab.runner.end()
+        assert await stream.event() is None
+
+
 async def test_a_leaving_server_ends_its_streams(lab: Lab) -> None:
     async with opened(lab.app, EVENTS) as stream:
         await stream.events(lab.runner.last_number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from nnimgr.store.errors import StoreError
 from nnimgr.tensorboard.tasks import TensorBoards
 from tests.api.lab import EXPERIMENT, PORT, Lab
 from tests.api.stored_life import SPACE, several_sets
+from tests.api.streaming import opened
 
 URL = "/api/v1/experiments"
 SECRET = "canary-4711"
@@ -382,6 +384,26 @@ async def test_export(lab: Lab) -> None:
     assert second["value"] == 0.25
     full = (await lab.client.get(f"{EXPERIMENT}/export?intermediate=true")).json()["trials"]
     assert [trial["intermediates"] for trial in full] == [[0.25, None], [0.125, None]]
+
+
+async def test_an_export_is_cut_off_when_its_experiment_is_deleted(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.life.start(0)
+    lab.life.metric(0, 0, 0.5, "FINAL")
+    lab.life.end(0)
+    await lab.runner.commit()
+    (page,) = lab.manager.reading.results()
+
+    def results() -> Iterator[object]:
+        yield page
+        raise FileNotFoundError("there is no database")
+
+    monkeypatch.setattr(lab.manager.reading, "results", results)
+    async with opened(lab.app, f"{EXPERIMENT}/export") as stream:
+        assert (await stream.next_message())["status"] == 200
+        assert (await stream.next_message())["more_body"]
+    assert "an answer was only sent in part: there is no database" in caplog.text
 
 
 async def test_export_of_several_parameter_sets(lab: Lab) -> None:

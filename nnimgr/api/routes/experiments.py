@@ -20,6 +20,7 @@ from nnimgr.api import models
 from nnimgr.api.convert import confirmations_model, plain_json
 from nnimgr.api.dependencies import ApiParts, ExperimentId, Live, Parts, Reader, refusals, reply
 from nnimgr.api.pace import CREATIONS, forecast, trials_per_s
+from nnimgr.api.streams import PartedResponse
 from nnimgr.config import feasible_share, read_canonical
 from nnimgr.config.model import platform_of
 from nnimgr.core.managing.manager import ExperimentSummary, NewExperiment
@@ -174,7 +175,7 @@ async def export_results(
     intermediate: Annotated[bool, Query(description="include all intermediate results")] = False,
 ) -> StreamingResponse:
     """Return all trials that have a final result, in the order of their creation."""
-    return StreamingResponse(_export(reader, intermediate=intermediate), media_type="application/json")
+    return PartedResponse(_export(reader, intermediate=intermediate), media_type="application/json")
 
 
 def _checked(records: Sequence[Any]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from fastapi.responses import Response, StreamingResponse
 from nnimgr.api import models
 from nnimgr.api.dependencies import ApiParts, ExperimentId, NotFound, Parts, Reader, refusals, reply, streams
 from nnimgr.api.logs import log_stream, plain_log
-from nnimgr.api.streams import TrialStream, until
+from nnimgr.api.streams import PartedResponse, until
 from nnimgr.core.running.requests import RequestRefused
 from nnimgr.store.reader import ExperimentReader
 from training_services.keepers.names import LOCAL, host_of
@@ -79,7 +79,7 @@ async def read_experiment_log(
         )
     except FileNotFoundError:
         raise NotFound(f"Nothing has been written to the log {name}.") from None
-    return TrialStream(until(parts.shutdown.closing, chunks), media_type="text/plain; charset=utf-8")
+    return PartedResponse(until(parts.shutdown.closing, chunks), media_type="text/plain; charset=utf-8")
 
 
 def _server(parts: ApiParts, experiment_id: str) -> _Log:

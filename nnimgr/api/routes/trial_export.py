@@ -14,6 +14,7 @@ from nnimgr.api.analysis import Analysis, Filter
 from nnimgr.api.dependencies import ExperimentId, refusals, streams
 from nnimgr.api.models import Order
 from nnimgr.api.routes.trials import Search, Sort, Statuses, WithoutResult
+from nnimgr.api.streams import PartedResponse
 from nnimgr.libraries import fault_of
 
 router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["trials"])
@@ -94,7 +95,7 @@ async def export_trials(
         how = {"columns": found["columns"], "format": format.value}
         content = _text(analysis, found["sequences"], how)
     headers = {"content-disposition": f'attachment; filename="{experiment_id}-trials.{format.value}"'}
-    return StreamingResponse(content, media_type=_MEDIA_TYPES[format], headers=headers)
+    return PartedResponse(content, media_type=_MEDIA_TYPES[format], headers=headers)
 
 
 async def _text(

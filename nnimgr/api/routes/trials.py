@@ -28,7 +28,7 @@ from nnimgr.api.dependencies import (
 )
 from nnimgr.api.logs import LogName, begun, log_stream
 from nnimgr.api.models import Order
-from nnimgr.api.streams import TrialStream, until, whole
+from nnimgr.api.streams import PartedResponse, until, whole
 from nnimgr.config.parameter_sets import misfits_of_each
 from nnimgr.core.running.requests import FailedTrial, RequestRefused, check_changes
 from nnimgr.rules.facts import SuggestionSource, TrialStatus
@@ -299,7 +299,7 @@ async def read_log(
         )
     except FileNotFoundError:
         raise await _no_file(reader, job, f"has not written {name}") from None
-    return TrialStream(until(parts.shutdown.closing, chunks), media_type="text/plain; charset=utf-8")
+    return PartedResponse(until(parts.shutdown.closing, chunks), media_type="text/plain; charset=utf-8")
 
 
 @router.get("/trials/{trialId}/files", response_model=models.TrialFiles, responses=refusals(404, 503))
@@ -346,7 +346,7 @@ async def read_file(
         raise await _no_file(reader, job, f"has no file {path} in attempt {job.attempt}") from None
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(path.rpartition('/')[2])}"}
     sent = whole(parts.shutdown.closing, chunks)
-    return TrialStream(sent, media_type="application/octet-stream", headers=headers)
+    return PartedResponse(sent, media_type="application/octet-stream", headers=headers)
 
 
 async def _no_file(reader: ExperimentReader, job: JobRow, missing: str) -> NotFound:

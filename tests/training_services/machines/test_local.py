@@ -350,7 +350,7 @@ def test_the_configuration_takes_what_nni_takes() -> None:
 async def test_what_is_cut_off_has_ended_by_its_lease_when_it_is_given_up(
     platform: LocalPlatform, monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
-    monkeypatch.setattr(lease, "LEASE_KILL_S", 1.0)
+    monkeypatch.setattr(lease, "LEASE_KILL_S", 3.0)
     platform.lease = timedelta(seconds=2)
     platform.behave("aaaa1", Behaviour.SLEEPS)
     core = CoreDouble()
