@@ -15,7 +15,6 @@ from nnimgr.client.servers import DEFAULT_PORT, ServerStart, answering, connect,
 from nnimgr.client.waits import waiting
 from nnimgr.home import Home
 from nnimgr.index import Index, IndexEntry, check_experiment_id, new_experiment_id
-from nnimgr.store.overview import lacks_command
 
 __all__ = [
     "ENDED",
@@ -170,6 +169,8 @@ def server_for(
 
 def refuse_without_command(entry: IndexEntry) -> None:
     """Raise ClientError if the experiment was imported without a trial command, so that it is only shown."""
+    from nnimgr.store.overview import lacks_command  # not every program that starts an experiment reads one
+
     if lacks_command(entry.directory):
         raise ClientError(
             f"Experiment {entry.id} was imported without a trial command, so it cannot run trials.",

@@ -5,20 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from nnimgr import codec
+from nnimgr.store.reasons import reason_of
 from nnimgr.traits import traits_of
 
-__all__ = ["completed", "reason_of"]
-
-# Earlier versions repeated the status at the beginning of its reason. These are the repeated words, by
-# status.
-_SAID_BEFORE = {
-    "DONE": "done: ",
-    "DRAINING": "waits for its last trials: ",
-    "PAUSED": "paused: ",
-    "USER_CANCELED": "stopped: ",
-    "EARLY_STOPPED": "stopped: ",
-    "SYS_CANCELED": "stopped: ",
-}
+__all__ = ["completed"]
 
 
 def completed(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -35,11 +25,6 @@ def completed(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
         case "TrialPaused":
             return fields | {"reason": reason_of("PAUSED", fields["reason"])}
     return fields
-
-
-def reason_of(status: str, stored: str) -> str:
-    """Return the stored reason of a status, without leading words that only repeat the status."""
-    return stored.removeprefix(_SAID_BEFORE.get(status, ""))
 
 
 def _traits(config: dict[str, Any]) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 from nnimgr.rules.terms import NO_COMMAND
 from nnimgr.store.errors import StoreError
 from nnimgr.store.location import database_path
-from nnimgr.store.older import reason_of
+from nnimgr.store.reasons import reason_of
 
 __all__ = [
     "StoredEnd",

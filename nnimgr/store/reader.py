@@ -24,7 +24,7 @@ from nnimgr.store.counted_metrics import CountedMetrics, Final
 from nnimgr.store.errors import empty_database
 from nnimgr.store.jobs import JobQueries
 from nnimgr.store.legs import LegQueries
-from nnimgr.store.older import reason_of
+from nnimgr.store.reasons import reason_of
 from nnimgr.store.reruns import RerunQueries
 from nnimgr.store.rows import from_us, read_fact
 from nnimgr.store.trial_metrics import MetricRow
